@@ -1,0 +1,1 @@
+//! The JobSet in-place restart agent.

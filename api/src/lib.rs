@@ -1,0 +1,1 @@
+//! The JobSet API: types, names and rules that two deployables must agree on.

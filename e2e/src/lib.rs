@@ -1,0 +1,1 @@
+//! A real Kubernetes on one machine, and the tests, demo and benchmarks that run on it.
