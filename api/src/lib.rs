@@ -1,1 +1,36 @@
-//! The JobSet API: types, names and rules that two deployables must agree on.
+//! The JobSet API: what two deployables must agree on.
+//!
+//! - the types of `jobset.x-k8s.io/v1alpha2` ([`JobSet`], [`JobSetSpec`], [`JobSetStatus`]),
+//! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
+//! - the [`effective`] values of fields that may be absent,
+//! - the [`conditions`] of a JobSet and how one is set,
+//! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes.
+//!
+//! Everything here is a value or a pure function over values. Nothing here talks to an API server.
+
+pub mod conditions;
+pub mod effective;
+mod job_template;
+mod jobset;
+pub mod labels;
+pub mod names;
+mod policy;
+pub mod restart_rules;
+mod status;
+mod volume;
+
+pub mod schema;
+
+pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
+pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
+pub use policy::{
+    FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
+    StartupPolicyOrder, SuccessPolicy,
+};
+pub use status::{JobSetStatus, ReplicatedJobStatus};
+pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};
+
+/// API group of JobSet.
+pub const GROUP: &str = "jobset.x-k8s.io";
+/// API version of JobSet that this project serves.
+pub const VERSION: &str = "v1alpha2";

@@ -1,0 +1,51 @@
+//! How long to wait before trying again.
+
+use std::time::Duration;
+
+/// First wait after a failure.
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+/// Longest wait after failures, before jitter.
+const RETRY_CAP: Duration = Duration::from_secs(15);
+
+/// `first * 2^steps`, at most `cap`.
+pub fn exponential(steps: u32, first: Duration, cap: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(steps).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(cap)
+}
+
+/// The wait after a failed request that `earlier` failures preceded; never shorter than the API server asked for.
+pub fn after_failures(earlier: u32, retry_after: Option<Duration>) -> Duration {
+    exponential(earlier, RETRY_FIRST, RETRY_CAP).max(retry_after.unwrap_or_default())
+}
+
+/// `base` to twice `base`, at random: thousands of agents are refused in the same second, and what the API server asked
+/// to wait is a lower bound.
+pub fn jittered(base: Duration) -> Duration {
+    base.mul_f64(1.0 + fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_cap() {
+        let waits: Vec<u128> = [0, 1, 2, 6, 7, 31, 32, u32::MAX].map(|n| after_failures(n, None).as_millis()).to_vec();
+        assert_eq!(waits, [200, 400, 800, 12_800, 15_000, 15_000, 15_000, 15_000]);
+    }
+
+    #[test]
+    fn wait_is_never_shorter_than_asked_for() {
+        assert_eq!(after_failures(0, Some(Duration::from_secs(3))), Duration::from_secs(3));
+        assert_eq!(after_failures(9, Some(Duration::from_secs(3))), Duration::from_secs(15));
+    }
+
+    #[test]
+    fn jitter_only_lengthens() {
+        let base = Duration::from_secs(1);
+        for _ in 0..1000 {
+            let wait = jittered(base);
+            assert!(wait >= base && wait < 2 * base, "{wait:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Conditions of a JobSet: their types, reasons, and how one is set.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// The success policy is met. Final.
+pub const COMPLETED: &str = "Completed";
+/// The JobSet has failed. Final.
+pub const FAILED: &str = "Failed";
+/// The JobSet is suspended.
+pub const SUSPENDED: &str = "Suspended";
+
+/// Reason of [`COMPLETED`].
+pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";
+/// Reason of [`FAILED`]: a Job failed and there is no failure policy.
+pub const FAILED_JOBS: &str = "FailedJobs";
+/// Reason of [`FAILED`]: one more counted restart than maxRestarts.
+pub const REACHED_MAX_RESTARTS: &str = "ReachedMaxRestarts";
+/// Reason of [`FAILED`]: a rule with action FailJobSet matched.
+pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
+/// Reason of [`SUSPENDED`] being true.
+pub const SUSPENDED_JOBS: &str = "SuspendedJobs";
+/// Reason of [`SUSPENDED`] being false.
+pub const RESUMED_JOBS: &str = "ResumeJobs";
+
+/// Whether the condition is there and true.
+pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == condition_type && condition.status == "True")
+}
+
+/// The final condition of a finished JobSet: Completed or Failed.
+pub fn terminal(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|c| (c.type_ == COMPLETED || c.type_ == FAILED) && c.status == "True")
+}
+
+/// Sets a condition. The transition time moves only when its status changes. Returns whether anything changed.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+    now: &Time,
+) -> bool {
+    let status = if status { "True" } else { "False" };
+    let mut wanted = Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: now.clone(),
+        observed_generation: None,
+    };
+    let Some(current) = conditions.iter_mut().find(|condition| condition.type_ == type_) else {
+        conditions.push(wanted);
+        return true;
+    };
+    if current.status == wanted.status {
+        wanted.last_transition_time = current.last_transition_time.clone();
+    }
+    wanted.observed_generation = current.observed_generation;
+    let changed = *current != wanted;
+    *current = wanted;
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Time {
+        Time(k8s_openapi::jiff::Timestamp::from_second(seconds).unwrap())
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        assert!(set(&mut conditions, SUSPENDED, true, SUSPENDED_JOBS, "a", &at(1)));
+        assert!(!set(&mut conditions, SUSPENDED, true, SUSPENDED_JOBS, "a", &at(2)));
+        assert!(set(&mut conditions, SUSPENDED, true, SUSPENDED_JOBS, "b", &at(3)));
+        assert_eq!(conditions[0].last_transition_time, at(1));
+        assert!(set(&mut conditions, SUSPENDED, false, RESUMED_JOBS, "c", &at(4)));
+        assert_eq!((conditions.len(), &conditions[0].last_transition_time), (1, &at(4)));
+    }
+}

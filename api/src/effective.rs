@@ -1,0 +1,104 @@
+//! Values of fields that may be absent.
+//!
+//! Admission fills most of them in, but a JobSet may have been stored without it. The controller and the webhook both
+//! read them here, so that what is admitted is what is built.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+use crate::{JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels, restart_rules};
+
+/// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
+pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
+/// `podReplacementPolicy` under which a Pod is replaced only after it has fully failed (KEP-467).
+pub const REPLACE_FAILED: &str = "Failed";
+
+impl JobSetSpec {
+    /// How the JobSet is restarted; Recreate where nothing is said.
+    pub fn restart_strategy(&self) -> RestartStrategy {
+        self.failure_policy.as_ref().and_then(|policy| policy.restart_strategy).unwrap_or_default()
+    }
+
+    /// Number of counted restarts that the JobSet survives; 0 where nothing is said.
+    pub fn max_restarts(&self) -> i32 {
+        self.failure_policy.as_ref().and_then(|policy| policy.max_restarts).unwrap_or(0)
+    }
+
+    /// Whether all Pods shall be stopped.
+    pub fn is_suspended(&self) -> bool {
+        self.suspend.unwrap_or(false)
+    }
+
+    /// Whether Pods get stable DNS names.
+    pub fn dns_hostnames_enabled(&self) -> bool {
+        self.network.as_ref().and_then(|network| network.enable_dns_hostnames).unwrap_or(true)
+    }
+
+    /// Whether Pods get those names before they are ready. Workers that wait at the barrier are not ready and must
+    /// find each other all the same.
+    pub fn publish_not_ready_addresses(&self) -> bool {
+        self.network.as_ref().and_then(|network| network.publish_not_ready_addresses).unwrap_or(true)
+    }
+
+    /// Sum of `replicas` over all replicatedJobs.
+    pub fn global_replicas(&self) -> i32 {
+        self.replicated_jobs.iter().map(ReplicatedJob::replicas).fold(0, i32::saturating_add)
+    }
+
+    /// Number of worker Pods that run at once, over all replicatedJobs (KEP-467, `countExpectedChildPods`).
+    pub fn expected_pods(&self) -> i64 {
+        self.replicated_jobs
+            .iter()
+            .map(|group| i64::from(group.replicas()) * i64::from(group.template.spec.pods()))
+            .sum()
+    }
+}
+
+impl JobSet {
+    /// Name of the headless Service, and `subdomain` of every Pod.
+    pub fn subdomain(&self) -> &str {
+        self.spec
+            .network
+            .as_ref()
+            .and_then(|network| network.subdomain.as_deref())
+            .filter(|subdomain| !subdomain.is_empty())
+            .or(self.metadata.name.as_deref())
+            .unwrap_or_default()
+    }
+
+    /// Whether this project's controller is responsible for the JobSet.
+    pub fn is_managed_here(&self) -> bool {
+        self.spec.managed_by.as_deref().is_none_or(|manager| manager == labels::CONTROLLER_NAME)
+    }
+}
+
+impl ReplicatedJob {
+    /// Number of Jobs.
+    pub fn replicas(&self) -> i32 {
+        self.replicas.unwrap_or(1)
+    }
+
+    /// Name of the group that the replicatedJob belongs to.
+    pub fn group_name(&self) -> &str {
+        self.group_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+}
+
+impl JobTemplateSpec {
+    /// Number of Pods that a Job runs at once: `parallelism`, and never more than `completions`.
+    pub fn pods(&self) -> i32 {
+        let parallelism = self.parallelism.unwrap_or(1);
+        self.completions.map_or(parallelism, |completions| parallelism.min(completions))
+    }
+}
+
+/// The agent sidecar of a Pod: the first init container that always restarts and has a rule that restarts the whole Pod
+/// (KEP-467, "Implementation - Webhook validation").
+pub fn agent_sidecar(pod: &PodSpec) -> Option<(usize, &Container)> {
+    pod.init_containers.iter().flatten().enumerate().find(|(_, container)| is_agent_sidecar(container))
+}
+
+/// Whether an init container is an agent sidecar. See [`agent_sidecar`].
+pub fn is_agent_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+        && container.restart_policy_rules.iter().flatten().any(restart_rules::restarts_pod)
+}

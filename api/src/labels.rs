@@ -1,0 +1,52 @@
+//! Labels and annotations, byte for byte as the Go JobSet writes them, and the epoch that the seeds add.
+//!
+//! Manifests, dashboards and queueing systems select by these keys: a changed byte is a broken cluster.
+
+/// Name of the JobSet; label and annotation of every Job and Pod, label of the headless Service.
+pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+/// UID of the JobSet; label and annotation of every Job and Pod.
+pub const JOBSET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
+/// Name of the replicatedJob that a Job or Pod belongs to.
+pub const REPLICATED_JOB_NAME: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+/// `replicas` of the replicatedJob that a Job or Pod belongs to.
+pub const REPLICATED_JOB_REPLICAS: &str = "jobset.sigs.k8s.io/replicatedjob-replicas";
+/// Sum of `replicas` over all replicatedJobs.
+pub const GLOBAL_REPLICAS: &str = "jobset.sigs.k8s.io/global-replicas";
+/// Index of the Job in its replicatedJob, `0..replicas`.
+pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+/// Index of the Job in the whole JobSet, in the order of the replicatedJobs.
+pub const JOB_GLOBAL_INDEX: &str = "jobset.sigs.k8s.io/job-global-index";
+/// SHA-1 of `<namespace>/<job name>`, in hexadecimal: a Job's name in the length of a label value.
+pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
+/// `status.restarts` at the time the Job was created. A Job with a lower value is of a previous attempt.
+pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+/// Name of the group of replicatedJobs that a Job or Pod belongs to.
+pub const GROUP_NAME: &str = "jobset.sigs.k8s.io/group-name";
+/// Sum of `replicas` over the replicatedJobs of the group.
+pub const GROUP_REPLICAS: &str = "jobset.sigs.k8s.io/group-replicas";
+/// Index of the Job in its group, in the order of the replicatedJobs.
+pub const JOB_GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-group-index";
+/// Stable network name of the coordinator Pod: `<jobset>-<replicatedJob>-<job>-<pod>.<subdomain>`.
+pub const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
+
+/// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Written by that Pod's agent, nobody else
+/// (seed 000, change 1).
+pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
+/// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
+pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
+
+/// Annotation of a JobSet or a Job template: place each Job alone in one topology domain; the value is the node label
+/// that names the domain.
+pub const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+/// Annotation: place exclusively by node selector; the nodes were labelled beforehand.
+pub const NODE_SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
+/// Node label of the node selector strategy: `<namespace>_<job name>`.
+pub const NAMESPACED_JOB: &str = "alpha.jobset.sigs.k8s.io/namespaced-job";
+/// Node taint of the node selector strategy.
+pub const NO_SCHEDULE_TAINT: &str = "alpha.jobset.sigs.k8s.io/no-schedule";
+
+/// Value of `spec.managedBy` for which this controller is responsible (as it is when the field is absent).
+pub const CONTROLLER_NAME: &str = "jobset.sigs.k8s.io/jobset-controller";
+
+/// Kubernetes' own annotation (and label) of a Pod of an Indexed Job: its completion index.
+pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

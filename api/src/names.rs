@@ -1,0 +1,46 @@
+//! Names of child objects, as the Go JobSet gives them.
+
+use sha1::{Digest, Sha1};
+
+/// Name of the Job with index `job_index` of a replicatedJob: `<jobset>-<replicatedJob>-<index>`.
+pub fn job(jobset: &str, replicated_job: &str, job_index: i32) -> String {
+    format!("{jobset}-{replicated_job}-{job_index}")
+}
+
+/// Host name of a Pod of an Indexed Job, set by the Job controller: `<job>-<completion index>`.
+pub fn pod_hostname(job: &str, completion_index: i32) -> String {
+    format!("{job}-{completion_index}")
+}
+
+/// Value of [`crate::labels::JOB_KEY`]: the SHA-1 of `<namespace>/<job>` in 40 hexadecimal digits.
+pub fn job_key(namespace: &str, job: &str) -> String {
+    let digest = Sha1::digest(format!("{namespace}/{job}"));
+    digest.iter().fold(String::with_capacity(40), |mut hex, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Value of [`crate::labels::NAMESPACED_JOB`]. A label value cannot hold a slash.
+pub fn namespaced_job(namespace: &str, job: &str) -> String {
+    format!("{namespace}_{job}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_go_jobset() {
+        assert_eq!(job("train", "workers", 3), "train-workers-3");
+        assert_eq!(pod_hostname("train-workers-3", 7), "train-workers-3-7");
+        assert_eq!(namespaced_job("ml", "train-workers-3"), "ml_train-workers-3");
+    }
+
+    #[test]
+    fn job_key_is_the_sha1_of_the_namespaced_name() {
+        // printf 'default/train-workers-0' | sha1sum
+        assert_eq!(job_key("default", "train-workers-0"), "bfcf5ebea76efcf5a9add9af4c26c7d637c630a1");
+    }
+}

@@ -1,0 +1,227 @@
+//! Container restart rules: from the seeds' words to those of Kubernetes 1.36.
+//!
+//! The seeds were written before the kubelet's feature (KEP-5532) had its final shape:
+//!
+//! | seeds | Kubernetes |
+//! |---|---|
+//! | `RestartPod` | `RestartAllContainers` |
+//! | `NoIn` | `NotIn` |
+//! | `Terminate` | does not exist: its codes are taken out of every later rule, because the first rule that matches decides |
+//!
+//! `Terminate` means "restart nothing", which is what a container of policy `Never` does when no rule matches. A sidecar
+//! has the policy `Always`: there an exit that no rule matches restarts the sidecar alone, and an agent that comes back
+//! alone reports a new epoch while its worker runs on in the old one. The agent's rules therefore end in one that
+//! restarts the whole Pod on every exit but 0.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec};
+
+use crate::effective::is_agent_sidecar;
+
+/// Action of Kubernetes 1.36 that restarts all containers of the Pod.
+pub const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
+/// The seeds' name of [`RESTART_ALL_CONTAINERS`].
+pub const RESTART_POD: &str = "RestartPod";
+/// The seeds' action that restarts nothing.
+pub const TERMINATE: &str = "Terminate";
+
+/// A set of exit codes, as an operator with values describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExitCodes {
+    /// These codes.
+    In(BTreeSet<i32>),
+    /// Every code but these.
+    NotIn(BTreeSet<i32>),
+}
+
+impl ExitCodes {
+    /// The codes that a rule matches; every code where it has no requirement. `None` for an unknown operator.
+    pub fn of(rule: &ContainerRestartRule) -> Option<Self> {
+        let Some(requirement) = &rule.exit_codes else { return Some(Self::NotIn(BTreeSet::new())) };
+        let values = requirement.values.iter().flatten().copied().collect();
+        match requirement.operator.as_str() {
+            "In" => Some(Self::In(values)),
+            "NotIn" | "NoIn" => Some(Self::NotIn(values)),
+            _ => None,
+        }
+    }
+
+    /// Whether the code is in the set.
+    pub fn contains(&self, code: i32) -> bool {
+        match self {
+            Self::In(codes) => codes.contains(&code),
+            Self::NotIn(codes) => !codes.contains(&code),
+        }
+    }
+
+    /// The codes of this set that are not in the other.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::In(a), Self::In(b)) => Self::In(a - b),
+            (Self::In(a), Self::NotIn(b)) => Self::In(a & b),
+            (Self::NotIn(a), Self::In(b)) => Self::NotIn(a | b),
+            (Self::NotIn(a), Self::NotIn(b)) => Self::In(b - a),
+        }
+    }
+
+    /// Whether no code is in the set.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::In(codes) if codes.is_empty())
+    }
+
+    fn requirement(self) -> ContainerRestartRuleOnExitCodes {
+        let (operator, values) = match self {
+            Self::In(values) => ("In", values),
+            Self::NotIn(values) => ("NotIn", values),
+        };
+        ContainerRestartRuleOnExitCodes { operator: operator.to_owned(), values: Some(values.into_iter().collect()) }
+    }
+}
+
+/// Whether the rule restarts the whole Pod, in the seeds' words or in those of Kubernetes.
+pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
+    rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
+}
+
+/// The rules in the words of Kubernetes, with `Terminate` compiled away.
+///
+/// A rule whose operator Kubernetes does not know is passed on as it is, so that the API server names it.
+pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
+    let mut terminated: Vec<ExitCodes> = Vec::new();
+    let mut compiled = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let Some(codes) = ExitCodes::of(rule) else {
+            compiled.push(rule.clone());
+            continue;
+        };
+        if rule.action == TERMINATE {
+            terminated.push(codes);
+            continue;
+        }
+        let codes = terminated.iter().fold(codes, |codes, terminated| codes.minus(terminated));
+        if !codes.is_empty() {
+            let action = if restarts_pod(rule) { RESTART_ALL_CONTAINERS } else { &rule.action };
+            compiled.push(ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) });
+        }
+    }
+    compiled
+}
+
+/// Compiles the rules of every container of a Pod; those of the agent sidecars get their last rule.
+pub fn compile_pod(pod: &mut PodSpec) {
+    for container in pod.init_containers.iter_mut().flatten() {
+        let is_agent = is_agent_sidecar(container);
+        compile_container(container);
+        if is_agent {
+            add_agent_rule(container);
+        }
+    }
+    pod.containers.iter_mut().for_each(compile_container);
+}
+
+fn compile_container(container: &mut Container) {
+    if let Some(rules) = &mut container.restart_policy_rules {
+        *rules = compile(rules);
+        if rules.is_empty() {
+            container.restart_policy_rules = None;
+        }
+    }
+}
+
+fn add_agent_rule(agent: &mut Container) {
+    let every_failure = ContainerRestartRule {
+        action: RESTART_ALL_CONTAINERS.to_owned(),
+        exit_codes: Some(ExitCodes::NotIn(BTreeSet::from([0])).requirement()),
+    };
+    let rules = agent.restart_policy_rules.get_or_insert_default();
+    if !rules.contains(&every_failure) {
+        rules.push(every_failure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(action: &str, operator: &str, values: &[i32]) -> ContainerRestartRule {
+        ContainerRestartRule {
+            action: action.to_owned(),
+            exit_codes: Some(ContainerRestartRuleOnExitCodes {
+                operator: operator.to_owned(),
+                values: Some(values.to_vec()),
+            }),
+        }
+    }
+
+    /// What happens on an exit code: the action of the first rule that matches.
+    fn decide(rules: &[ContainerRestartRule], code: i32) -> Option<&str> {
+        rules.iter().find(|rule| ExitCodes::of(rule).unwrap().contains(code)).map(|rule| rule.action.as_str())
+    }
+
+    #[test]
+    fn the_seeds_worker_rules_restart_on_everything_but_zero_and_the_terminated_codes() {
+        let rules = [rule("Terminate", "In", &[2, 3]), rule("RestartPod", "NotIn", &[0, 2, 3])];
+        assert_eq!(compile(&rules), [rule("RestartAllContainers", "NotIn", &[0, 2, 3])]);
+    }
+
+    #[test]
+    fn terminate_before_a_wider_rule_takes_its_codes_out_of_it() {
+        let rules = [rule("Terminate", "In", &[2]), rule("RestartPod", "NotIn", &[0])];
+        assert_eq!(compile(&rules), [rule("RestartAllContainers", "NotIn", &[0, 2])]);
+    }
+
+    #[test]
+    fn a_rule_that_can_no_longer_match_is_dropped() {
+        let rules = [rule("Terminate", "NoIn", &[81]), rule("RestartPod", "In", &[7])];
+        assert_eq!(compile(&rules), []);
+    }
+
+    #[test]
+    fn compiled_rules_decide_as_the_seeds_rules_do_for_every_code() {
+        let operators = ["In", "NotIn", "NoIn"];
+        let sets: [&[i32]; 4] = [&[0], &[1, 2], &[2, 3], &[0, 1, 2, 3]];
+        let actions = ["Terminate", "RestartPod", "Restart"];
+        let mut all = Vec::new();
+        for action in actions {
+            for operator in operators {
+                all.extend(sets.iter().map(|set| rule(action, operator, set)));
+            }
+        }
+        for first in &all {
+            for second in &all {
+                for third in &all {
+                    let rules = [first.clone(), second.clone(), third.clone()];
+                    let compiled = compile(&rules);
+                    for code in 0..=4 {
+                        let wanted = match decide(&rules, code) {
+                            Some("Terminate") => None,
+                            Some("RestartPod") => Some("RestartAllContainers"),
+                            other => other,
+                        };
+                        assert_eq!(decide(&compiled, code), wanted, "code {code} of {rules:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_agent_restarts_the_whole_pod_on_every_exit_but_zero() {
+        let agent = Container {
+            restart_policy: Some("Always".to_owned()),
+            restart_policy_rules: Some(vec![rule("RestartPod", "In", &[81]), rule("Terminate", "NoIn", &[81])]),
+            ..Container::default()
+        };
+        let mut pod = PodSpec { init_containers: Some(vec![agent]), ..PodSpec::default() };
+        compile_pod(&mut pod);
+        let once = pod.clone();
+        compile_pod(&mut pod);
+        assert_eq!(once, pod, "compiling twice changes nothing");
+        assert_eq!(
+            pod.init_containers.unwrap()[0].restart_policy_rules.as_deref().unwrap(),
+            [rule("RestartAllContainers", "In", &[81]), rule("RestartAllContainers", "NotIn", &[0])]
+        );
+    }
+}

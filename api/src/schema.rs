@@ -1,0 +1,167 @@
+//! The CustomResourceDefinition of JobSet.
+//!
+//! Two sources are joined: our own fields come from the Rust types of this crate (their docstrings become the
+//! descriptions that `kubectl explain` shows), and whatever Kubernetes defines (the Job template, conditions, claims)
+//! comes from the OpenAPI v3 documents that Kubernetes publishes. Those, unlike a schema derived from Rust types, know
+//! which lists merge by key: without these markers two appliers of one JobSet, a user and a queueing system say, would
+//! overwrite each other's containers and variables.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use serde_json::{Value, json};
+
+use crate::{GROUP, JobSetSpec, JobSetStatus, VERSION};
+
+mod openapi;
+
+pub use openapi::{OpenApi, UnknownSchema};
+
+/// Keyword that stands in a generated schema where a schema of Kubernetes belongs. Its value is that schema's name.
+const KUBERNETES_SCHEMA: &str = "x-kubernetes-schema";
+
+/// Schema of `replicatedJobs[].template`.
+pub(crate) fn job_template(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-schema": "io.k8s.api.batch.v1.JobTemplateSpec" })
+}
+
+/// Schema of `status.conditions`.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": { "x-kubernetes-schema": "io.k8s.apimachinery.pkg.apis.meta.v1.Condition" },
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    })
+}
+
+/// Schema of `volumeClaimPolicies[].templates`.
+pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 50,
+        "items": { "x-kubernetes-schema": "io.k8s.api.core.v1.PersistentVolumeClaim" },
+        "x-kubernetes-list-type": "atomic",
+    })
+}
+
+/// Marks a field that cannot change once it is set.
+pub(crate) fn immutable(schema: &mut Schema) {
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([{"rule": "self == oldSelf", "message": "field is immutable"}]),
+    );
+}
+
+/// The CustomResourceDefinition, with the schemas of Kubernetes taken from `openapi`.
+///
+/// # Errors
+/// [`UnknownSchema`] if `openapi` lacks one: the documents are of another version of Kubernetes, or not all were given.
+pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
+    let mut spec = own::<JobSetSpec>(openapi)?;
+    spec["x-kubernetes-validations"] = json!([{
+        "rule": "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder' && \
+                 has(self.replicatedJobs) && self.replicatedJobs.exists(group, has(group.dependsOn)))",
+        "message": "startupPolicy InOrder and dependsOn are mutually exclusive",
+    }]);
+    let mut status = own::<JobSetStatus>(openapi)?;
+    status["x-kubernetes-validations"] = json!([
+        {"rule": "self.deprecatedEpoch <= self.syncedEpoch", "message": "deprecatedEpoch must not exceed syncedEpoch"},
+        {"rule": "self.syncedEpoch >= oldSelf.syncedEpoch", "message": "syncedEpoch must not fall"},
+        {"rule": "self.deprecatedEpoch >= oldSelf.deprecatedEpoch", "message": "deprecatedEpoch must not fall"},
+    ]);
+    Ok(json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("jobsets.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "names": {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": printer_columns(),
+                "schema": {"openAPIV3Schema": {
+                    "description": "A JobSet runs groups of Jobs that start, fail, restart and succeed together.",
+                    "type": "object",
+                    "properties": {
+                        "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+                        "kind": {"type": "string", "description": "Kind of this object."},
+                        "metadata": {"type": "object"},
+                        "spec": spec,
+                        "status": status,
+                    },
+                }},
+            }],
+        },
+    }))
+}
+
+fn printer_columns() -> Value {
+    let column = |name: &str, kind: &str, path: &str, priority: i32, description: &str| json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": description});
+    json!([
+        column(
+            "TerminalState",
+            "string",
+            ".status.terminalState",
+            0,
+            "Completed or Failed, once the JobSet has finished"
+        ),
+        column(
+            "Restarts",
+            "integer",
+            ".status.groupRestarts",
+            0,
+            "Restarts of the whole group, in place or by recreation"
+        ),
+        column("Completed", "string", ".status.conditions[?(@.type==\"Completed\")].status", 0, "Whether it succeeded"),
+        column("Suspended", "string", ".spec.suspend", 0, "Whether it is suspended"),
+        column("Age", "date", ".metadata.creationTimestamp", 0, "Time since it was created"),
+        column("Strategy", "string", ".spec.failurePolicy.restartStrategy", 1, "How it restarts"),
+        column("Epoch", "integer", ".status.syncedEpoch", 1, "Epoch whose workers may run"),
+        column("Deprecated", "integer", ".status.deprecatedEpoch", 1, "Epoch whose Pods must restart in place"),
+        column("Counted", "integer", ".status.restartsCountTowardsMax", 1, "Restarts that count towards maxRestarts"),
+    ])
+}
+
+/// The structural schema of one of our own types.
+fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
+    let generator = SchemaSettings::openapi3()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .with_transform(kube::core::schema::StructuralSchemaRewriter)
+        .with_transform(kube::core::schema::OptionalEnum)
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    finish(&mut schema, openapi)?;
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("title");
+    }
+    Ok(schema)
+}
+
+/// Puts Kubernetes' schemas in their places, and takes out what only the generator needed.
+fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::String(name)) = object.remove(KUBERNETES_SCHEMA) {
+                let description = object.remove("description");
+                *schema = openapi.structural(&name)?;
+                if let Some(description) = description {
+                    schema["description"] = description;
+                }
+                return Ok(());
+            }
+            // The Go types marshal no nulls, and a field that is null would be stored as such.
+            if object.get("nullable").is_some_and(Value::is_boolean) {
+                object.remove("nullable");
+            }
+            object.values_mut().try_for_each(|value| finish(value, openapi))
+        }
+        Value::Array(values) => values.iter_mut().try_for_each(|value| finish(value, openapi)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,101 @@
+//! The observed state of a JobSet. The controller alone writes it, the agents read `deprecatedEpoch` and `syncedEpoch`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the controller has observed and decided. It is also its write-ahead log: a restart is first counted here, and
+/// carried out only by a pass that reads the count back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobSetStatus {
+    /// conditions of the JobSet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+
+    /// restarts is the number of times that all Jobs were recreated. The label `jobset.sigs.k8s.io/restart-attempt` of
+    /// a Job of the current attempt has this value.
+    #[serde(default)]
+    pub restarts: i32,
+
+    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts_count_towards_max: i32,
+
+    /// groupRestarts is the number of all restarts of the whole group, by recreation or in place, counted towards
+    /// maxRestarts or not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub group_restarts: i32,
+
+    /// terminalState is Completed or Failed once the JobSet has finished, else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub terminal_state: String,
+
+    /// replicatedJobsStatus counts the Jobs of each replicatedJob.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
+
+    /// deprecatedEpoch is the most recent deprecated epoch: a Pod whose epoch is not larger restarts in place
+    /// (KEP-467).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0), extend("default" = 0))]
+    pub deprecated_epoch: i32,
+
+    /// syncedEpoch is the most recent synced epoch: a Pod at this epoch lifts its barrier, and its workers run
+    /// (KEP-467).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0), extend("default" = 0))]
+    pub synced_epoch: i32,
+
+    /// freeEpoch is the epoch to which the controller itself makes the group advance (resume, recreation, resize). The
+    /// advance to it is not counted as a restart.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub free_epoch: i32,
+}
+
+/// The Jobs of one replicatedJob, each in exactly one of succeeded, failed, suspended and active (or in none, before it
+/// has a Pod); ready is an overlay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicatedJobStatus {
+    /// name of the replicatedJob.
+    pub name: String,
+    /// ready is the number of Jobs whose ready and succeeded Pods are at least as many as they should have.
+    #[serde(default)]
+    pub ready: i32,
+    /// succeeded is the number of completed Jobs.
+    #[serde(default)]
+    pub succeeded: i32,
+    /// failed is the number of failed Jobs.
+    #[serde(default)]
+    pub failed: i32,
+    /// active is the number of Jobs with a pending or running Pod.
+    #[serde(default)]
+    pub active: i32,
+    /// suspended is the number of suspended Jobs.
+    #[serde(default)]
+    pub suspended: i32,
+    /// jobRestarts\[i\] is how often the Job with index i was recreated alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
+    pub job_restarts: Vec<i32>,
+    /// jobRestartsCountTowardsMax\[i\] is how many of those count towards maxRestarts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
+    pub job_restarts_count_towards_max: Vec<i32>,
+    /// restarts is how often the Jobs of this replicatedJob were recreated together (RestartReplicatedJob).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: i32,
+    /// restartsCountTowardsMax is how many of those count towards maxRestarts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts_count_towards_max: i32,
+}
+
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(value: &i32) -> bool {
+    *value == 0
+}

@@ -1,0 +1,39 @@
+//! Persistent volume claims that a JobSet creates and its Pods share.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Claims with one retention policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeClaimPolicy {
+    /// templates of the claims, named `<template name>-<jobset name>`. Their namespace must not be set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::claim_templates")]
+    pub templates: Vec<PersistentVolumeClaim>,
+
+    /// retentionPolicy says what happens to the claims. Without it they are deleted with the JobSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_policy: Option<VolumeRetentionPolicy>,
+}
+
+/// When claims are kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRetentionPolicy {
+    /// whenDeleted says what happens to the claims when the JobSet is deleted. Default Delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Delete"))]
+    pub when_deleted: Option<RetentionPolicy>,
+}
+
+/// Whether a claim outlives its JobSet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RetentionPolicy {
+    /// Deleted with the JobSet.
+    #[default]
+    Delete,
+    /// Kept.
+    Retain,
+}

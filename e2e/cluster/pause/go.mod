@@ -1,0 +1,3 @@
+module jobset-e2e-cluster/pause
+
+go 1.26.0
