@@ -1,1 +1,41 @@
-fn main() {}
+//! `jobset-agent`: see `jobset-agent --help`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use jobset_agent::args::{Command, Config, HELP};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// Exit code for a command line or an environment that cannot be used.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let env = |variable: &str| std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
+    match Command::parse(std::env::args().skip(1), env) {
+        Ok(Command::Help) => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Version) => {
+            println!("jobset-agent {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Run(config)) => run(config).unwrap_or_else(|error| {
+            eprintln!("jobset-agent: {error:#}");
+            ExitCode::FAILURE
+        }),
+        Err(error) => {
+            eprintln!("jobset-agent: {error}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).compact();
+    tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let exit_code = runtime.block_on(jobset_agent::run::run(config))?;
+    Ok(ExitCode::from(exit_code))
+}

@@ -1,1 +1,32 @@
-//! Certificates of the JobSet admission service.
+//! The certificates of the JobSet admission service.
+//!
+//! A CA and a serving certificate live together in one Secret that all replicas of the service share. Whoever finds it
+//! missing, broken or due writes it by compare-and-swap; the others adopt what they find. From there on data flows one
+//! way:
+//!
+//! ```text
+//! Secret --> policy --> Secret (if due) --> caBundle of the webhook configurations --> resolver
+//! ```
+//!
+//! A certificate is put into service only after the live configurations trust it, and the certificate authority that it
+//! replaces stays trusted for a while. So a rotation refuses no request.
+//!
+//! [`policy`] and [`bundle::merge`] decide, and are pure; [`secret`], [`bundle::publish`] and
+//! [`maintain()`] act.
+
+pub mod bundle;
+mod error;
+pub mod issue;
+mod maintain;
+pub mod material;
+pub mod names;
+pub mod policy;
+pub mod resolver;
+pub mod secret;
+mod x509;
+
+pub use error::Error;
+pub use issue::Lifetimes;
+pub use maintain::{Readiness, Settings, maintain};
+pub use names::Names;
+pub use resolver::Resolver;

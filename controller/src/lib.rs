@@ -1,1 +1,11 @@
-//! The JobSet controller.
+//! The JobSet controller: `watch -> store -> observe -> plan -> apply -> status`.
+//!
+//! [`store`], [`observe`], [`plan`] and [`build`] are values and pure functions over them; [`shell`] does the requests.
+
+pub mod args;
+pub mod build;
+pub mod observe;
+pub mod plan;
+pub mod run;
+pub mod shell;
+pub mod store;

@@ -1,0 +1,73 @@
+//! What ends the agent, and what a failed request to the API server tells it.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why the agent cannot run. Trouble with the API server is never among them: that is retried.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The kubeconfig cannot be read.
+    #[error("cannot read the kubeconfig that the environment variable KUBECONFIG names")]
+    Kubeconfig(#[source] kube::config::KubeconfigError),
+    /// The Pod has no ServiceAccount token, or the kubelet's variables are missing.
+    #[error("cannot read the Pod's ServiceAccount; mount its token (automountServiceAccountToken), or set KUBECONFIG")]
+    ServiceAccount(#[source] kube::config::InClusterError),
+    /// The client cannot be made, for example because a certificate is malformed.
+    #[error("cannot make a client for the API server")]
+    Client(#[source] kube::Error),
+    /// The port of the startup probe is taken.
+    #[error("cannot listen on port {port} for the startup probe; set BARRIER_PORT and the probe to a free port")]
+    Listen {
+        /// TCP port.
+        port: u16,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("cannot receive SIGTERM")]
+    Signal(#[source] std::io::Error),
+}
+
+/// A request that the API server refused or that did not reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status; 0 if there was no answer.
+    pub code: u16,
+    /// How long the API server asked to wait.
+    pub retry_after: Option<Duration>,
+    /// The cause, in one line.
+    pub text: String,
+}
+
+impl Failure {
+    /// A request that got no answer in this time.
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Self { code: 0, retry_after: None, text: format!("no answer within {} s", limit.as_secs()) }
+    }
+}
+
+impl From<&kube::core::Status> for Failure {
+    fn from(status: &kube::core::Status) -> Self {
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self {
+            code: status.code,
+            retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
+            text: format!("{} {}: {}", status.code, status.reason, status.message),
+        }
+    }
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        if let kube::Error::Api(status) = &error {
+            return Self::from(&**status);
+        }
+        // Each level of the chain repeats the one below, so the innermost says it all.
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        Self { code: 0, retry_after: None, text: cause.to_string() }
+    }
+}

@@ -1,0 +1,211 @@
+//! The startup probe: the kubelet starts the worker once this answers 200.
+//!
+//! A request that comes while the barrier is closed is held for a moment: the kubelet asks once a second, and a barrier
+//! that is lifted while it waits is seen at once rather than at its next question.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::args::BarrierPath;
+use crate::decide::Barrier;
+
+/// Path that answers 200 while the agent lives.
+pub const HEALTH_PATH: &str = "/healthz";
+/// How long a request is held while the barrier is closed. The kubelet's default limit is one second.
+const HOLD: Duration = Duration::from_millis(700);
+/// Connections served at a time; the kubelet needs one.
+const CONNECTIONS: usize = 16;
+/// Longest time for a request to arrive and for the answer to leave.
+const TRANSFER: Duration = Duration::from_secs(1);
+/// Longest request in bytes, headers included.
+const REQUEST_BYTES: usize = 4096;
+
+impl Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AwaitsJobSet => write!(f, "waiting for the first state of the JobSet"),
+            Self::AwaitsOtherJobSet { own, seen } => {
+                write!(f, "waiting for the JobSet with UID {own}; the one that exists has UID {seen}")
+            }
+            Self::AwaitsSync { epoch, synced } => {
+                write!(f, "waiting in epoch {epoch} for all Pods of the JobSet; the last synced epoch is {synced}")
+            }
+            Self::Lifted { epoch: Some(epoch) } => write!(f, "lifted in epoch {epoch}"),
+            Self::Lifted { epoch: None } => write!(f, "lifted; the JobSet does not restart in place"),
+        }
+    }
+}
+
+/// Listens on all addresses of the Pod, IPv6 and IPv4.
+pub async fn listen(port: u16) -> io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+        // A kernel without IPv6.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
+        }
+        bound => bound,
+    }
+}
+
+/// Answers probes, for ever.
+pub async fn serve(listener: TcpListener, path: BarrierPath, barrier: watch::Receiver<Barrier>) {
+    let path = Arc::new(path);
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors or memory; the connection waits in the backlog.
+                tracing::warn!(%error, "cannot accept a probe");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (path, barrier) = (Arc::clone(&path), barrier.clone());
+        tokio::spawn(async move {
+            if let Err(error) = answer(stream, &path, barrier).await {
+                tracing::debug!(%error, "a probe broke off");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream, path: &BarrierPath, mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
+    let head = timeout(TRANSFER, read_head(&mut stream)).await??;
+    let (status, body) = match target(&head) {
+        None => ("400 Bad Request", "not an HTTP request".to_owned()),
+        Some((method, _)) if method != "GET" => ("405 Method Not Allowed", "GET is the only method".to_owned()),
+        Some((_, HEALTH_PATH)) => ("200 OK", "ok".to_owned()),
+        Some((_, asked)) if asked == path.as_str() => {
+            let lifted = barrier.wait_for(|barrier| matches!(barrier, Barrier::Lifted { .. }));
+            let status = if timeout(HOLD, lifted).await.is_ok_and(|lifted| lifted.is_ok()) {
+                "200 OK"
+            } else {
+                "503 Service Unavailable"
+            };
+            (status, barrier.borrow().to_string())
+        }
+        Some(_) => ("404 Not Found", format!("the barrier is at {}", path.as_str())),
+    };
+    let length = body.len() + 1;
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}\n"
+    );
+    timeout(TRANSFER, async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await
+    })
+    .await?
+}
+
+/// Reads up to the empty line that ends the headers. A body, if any, is left unread.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(512);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST_BYTES {
+        if stream.read_buf(&mut head).await? == 0 {
+            break;
+        }
+    }
+    Ok(head)
+}
+
+/// Method and path of a request; a query is cut off.
+fn target(head: &[u8]) -> Option<(&str, &str)> {
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    let path = target.split('?').next()?;
+    (version.starts_with("HTTP/1.") && words.next().is_none()).then_some((method, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    const CLOSED: Barrier = Barrier::AwaitsSync { epoch: 3, synced: 2 };
+    const LIFTED: Barrier = Barrier::Lifted { epoch: Some(3) };
+    /// Longest time that any of these tests waits for an answer.
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    async fn start(barrier: Barrier) -> (SocketAddr, watch::Sender<Barrier>) {
+        let listener = listen(0).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, receiver) = watch::channel(barrier);
+        tokio::spawn(serve(listener, "/barrier-is-lifted".parse().unwrap(), receiver));
+        (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), sender)
+    }
+
+    async fn send(address: SocketAddr, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        answer
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> (String, String) {
+        let answer = send(address, format!("GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n").as_bytes()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+    }
+
+    #[tokio::test]
+    async fn closed_barrier_answers_503_and_names_the_epoch() {
+        let (address, _barrier) = start(CLOSED).await;
+        let body = "waiting in epoch 3 for all Pods of the JobSet; the last synced epoch is 2\n";
+        assert_eq!(get(address, "/barrier-is-lifted").await, ("503".into(), body.into()));
+    }
+
+    #[tokio::test]
+    async fn lifted_barrier_answers_200() {
+        let (address, _barrier) = start(LIFTED).await;
+        assert_eq!(get(address, "/barrier-is-lifted").await, ("200".into(), "lifted in epoch 3\n".into()));
+        assert_eq!(get(address, "/barrier-is-lifted?x=1").await.0, "200");
+    }
+
+    #[tokio::test]
+    async fn probe_that_waits_is_answered_when_the_barrier_is_lifted() {
+        let (address, barrier) = start(CLOSED).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /barrier-is-lifted HTTP/1.1\r\n\r\n").await.unwrap();
+        // Served after the first one was accepted, so the first one is being held.
+        assert_eq!(get(address, "/healthz").await.0, "200");
+        barrier.send_replace(LIFTED);
+        let mut answer = String::new();
+        timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn other_paths_and_methods_are_refused() {
+        let (address, _barrier) = start(LIFTED).await;
+        assert_eq!(get(address, "/").await, ("404".into(), "the barrier is at /barrier-is-lifted\n".into()));
+        assert_eq!(get(address, "/barrier-is-lifted/").await.0, "404");
+        assert_eq!(get(address, "/healthz").await.0, "200");
+        let post = send(address, b"POST /barrier-is-lifted HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}").await;
+        assert!(post.starts_with("HTTP/1.1 405 "), "{post}");
+        let garbage = send(address, b"\x16\x03\x01\r\n\r\n").await;
+        assert!(garbage.starts_with("HTTP/1.1 400 "), "{garbage}");
+    }
+
+    #[tokio::test]
+    async fn connections_that_say_nothing_do_not_keep_the_kubelet_out() {
+        let (address, _barrier) = start(LIFTED).await;
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        assert_eq!(get(address, "/barrier-is-lifted").await.0, "200");
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong between this crate, the API server and the certificates it finds there.
+
+use crate::bundle::Configuration;
+use crate::policy::Cause;
+
+/// Failure of an operation. The text leaves out the source, which [`std::error::Error::source`] gives.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name for the serving certificate is neither a DNS name nor an IP address.
+    #[error("{0:?} is neither a DNS name nor an IP address")]
+    InvalidName(String),
+    /// Lifetimes under which certificates could not be renewed in time.
+    #[error("the lifetime of the CA must be at least twice that of the serving certificate")]
+    InvalidLifetimes,
+    /// A certificate or key could not be made.
+    #[error("cannot issue a certificate")]
+    Issue(#[source] rcgen::Error),
+    /// What is stored, or was just issued, cannot be put into service. This should not happen.
+    #[error("the certificates of Secret {secret} cannot be used: {cause}")]
+    Unusable {
+        /// Namespace and name.
+        secret: String,
+        /// What is wrong with them.
+        cause: Cause,
+    },
+    /// The Secret could not be read.
+    #[error("cannot read Secret {secret}")]
+    ReadSecret {
+        /// Namespace and name.
+        secret: String,
+        /// Answer of the API server.
+        source: kube::Error,
+    },
+    /// The Secret could not be created or updated.
+    #[error("cannot write Secret {secret}")]
+    WriteSecret {
+        /// Namespace and name.
+        secret: String,
+        /// Answer of the API server.
+        source: kube::Error,
+    },
+    /// Others wrote the Secret each time that this replica tried to.
+    #[error("Secret {secret} was changed by others {attempts} times in a row")]
+    Contended {
+        /// Namespace and name.
+        secret: String,
+        /// Number of writes tried.
+        attempts: u32,
+    },
+    /// A webhook configuration could not be read.
+    #[error("cannot read {configuration}")]
+    ReadConfiguration {
+        /// Kind and name.
+        configuration: Configuration,
+        /// Answer of the API server.
+        source: kube::Error,
+    },
+    /// The caBundle of a webhook configuration could not be written.
+    #[error("cannot patch the caBundle of {configuration}")]
+    PatchConfiguration {
+        /// Kind and name.
+        configuration: Configuration,
+        /// Answer of the API server.
+        source: kube::Error,
+    },
+}

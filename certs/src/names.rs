@@ -1,0 +1,116 @@
+//! The names that a serving certificate is valid for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use rustls_pki_types::{DnsName, ServerName};
+
+use crate::Error;
+
+/// DNS names and IP addresses of the admission service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    dns: BTreeSet<String>,
+    ips: BTreeSet<IpAddr>,
+}
+
+impl Names {
+    /// The names of a Service: `<service>.<namespace>.svc`, by which the API server calls it, and the fully qualified
+    /// `<service>.<namespace>.svc.cluster.local`.
+    ///
+    /// # Errors
+    /// When the two do not make a DNS name.
+    pub fn of_service(service: &str, namespace: &str) -> Result<Self, Error> {
+        let host = format!("{service}.{namespace}.svc");
+        let qualified = format!("{host}.cluster.local");
+        Self::default().with(&host)?.with(&qualified)
+    }
+
+    /// These names and one more, a DNS name or an IP address.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn with(mut self, name: &str) -> Result<Self, Error> {
+        if let Ok(ip) = name.parse() {
+            self.ips.insert(ip);
+        } else if DnsName::try_from(name).is_ok() {
+            self.dns.insert(name.to_ascii_lowercase());
+        } else {
+            return Err(Error::InvalidName(name.to_owned()));
+        }
+        Ok(self)
+    }
+
+    /// The names of both.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self { dns: &self.dns | &other.dns, ips: &self.ips | &other.ips }
+    }
+
+    /// The names of this that the other lacks.
+    #[must_use]
+    pub fn missing_from(&self, other: &Self) -> Self {
+        Self { dns: &self.dns - &other.dns, ips: &self.ips - &other.ips }
+    }
+
+    /// Whether there is no name at all.
+    pub fn is_empty(&self) -> bool {
+        self.dns.is_empty() && self.ips.is_empty()
+    }
+
+    /// The DNS names, sorted.
+    pub fn dns(&self) -> impl Iterator<Item = &str> {
+        self.dns.iter().map(String::as_str)
+    }
+
+    /// The IP addresses, sorted.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.ips.iter().copied()
+    }
+
+    /// All of them, as a TLS client names a server.
+    pub(crate) fn server_names(&self) -> impl Iterator<Item = ServerName<'_>> {
+        let dns = self.dns().filter_map(|name| ServerName::try_from(name).ok());
+        dns.chain(self.ips().map(|ip| ServerName::IpAddress(ip.into())))
+    }
+
+    pub(crate) fn from_parts(dns: BTreeSet<String>, ips: BTreeSet<IpAddr>) -> Self {
+        Self { dns, ips }
+    }
+}
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.dns.iter().cloned().chain(self.ips.iter().map(ToString::to_string));
+        f.write_str(&names.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_its_short_and_its_qualified_name() {
+        let names = Names::of_service("hook", "ns").unwrap();
+        assert_eq!(names.to_string(), "hook.ns.svc, hook.ns.svc.cluster.local");
+    }
+
+    #[test]
+    fn an_extra_name_is_an_ip_address_or_a_dns_name() {
+        let names = Names::default().with("127.0.0.1").unwrap().with("::1").unwrap().with("Host.Example").unwrap();
+        assert_eq!(names.to_string(), "host.example, 127.0.0.1, ::1");
+        for bad in ["", "a b", "-a", "https://a", "a:443"] {
+            assert!(Names::default().with(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn missing_names_are_those_the_other_lacks() {
+        let wanted = Names::default().with("a").unwrap().with("127.0.0.1").unwrap();
+        let present = Names::default().with("a").unwrap().with("b").unwrap();
+        assert_eq!(wanted.missing_from(&present).to_string(), "127.0.0.1");
+        assert!(wanted.missing_from(&wanted.union(&present)).is_empty());
+    }
+}

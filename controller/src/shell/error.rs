@@ -1,0 +1,44 @@
+//! What can go wrong in the shell.
+
+use std::net::SocketAddr;
+
+use crate::store::Key;
+
+/// A request, or a listener, failed. The text names what was tried; the cause is the source.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("cannot create Job {0}")]
+    CreateJob(Key, #[source] kube::Error),
+    #[error("cannot delete Job {0}")]
+    DeleteJob(Key, #[source] kube::Error),
+    #[error("cannot create Service {0}")]
+    CreateService(Key, #[source] kube::Error),
+    #[error("cannot write the status of JobSet {0}")]
+    WriteStatus(Key, #[source] kube::Error),
+    #[error("cannot listen on {0} for health checks: is the port taken? choose another with --health-listen")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    #[error("the health server failed")]
+    Serve(#[source] std::io::Error),
+}
+
+impl Error {
+    /// Whether the request was made on an outdated view, which the next event corrects: ordinary weather.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::CreateJob(_, source)
+            | Self::DeleteJob(_, source)
+            | Self::CreateService(_, source)
+            | Self::WriteStatus(_, source) => code(source) == Some(409),
+            Self::Listen(..) | Self::Serve(_) => false,
+        }
+    }
+}
+
+/// The HTTP status that the API server answered with.
+pub(super) fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}

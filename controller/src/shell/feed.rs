@@ -1,0 +1,187 @@
+//! The watches: one for each kind, all into one stream.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use jobset_api::{JobSet, labels};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+use crate::store::{Children, JobView, Key, PodView, ServiceView, Store, Versioned};
+
+/// Something was seen.
+pub(super) enum Seen {
+    JobSet(Change<Arc<JobSet>>),
+    Job(Change<JobView>),
+    Pod(Change<PodView>),
+    Service(Change<ServiceView>),
+}
+
+/// An event of a watch, its object reduced to what the store keeps.
+pub(super) enum Change<V> {
+    /// The object is there. Without an owner it is none of ours.
+    Put { object: Key, owner: Option<Key>, view: V },
+    /// The object is gone.
+    Gone(Key),
+    /// A listing of all objects begins.
+    ListingBegins,
+    /// The listing has ended.
+    ListingEnded,
+}
+
+/// The stream of everything seen. It does not end: what fails is watched again, with backoff.
+///
+/// Lists are consistent reads (no resourceVersion), never what some cache happens to hold.
+pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, Seen> {
+    let children = watcher::Config::default().labels(labels::JOBSET_NAME);
+    stream::select_all([
+        watch(api(client, namespace), watcher::Config::default(), "JobSet", |event| {
+            Seen::JobSet(change(event, read_jobset))
+        }),
+        watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
+            Seen::Job(change(event, |object| child(&object, JobView::of)))
+        }),
+        watch(api(client, namespace), children.clone(), "Pod", |event: Event<Pod>| {
+            Seen::Pod(change(event, |object| child(&object, PodView::of)))
+        }),
+        watch(api(client, namespace), children, "Service", |event: Event<Service>| {
+            Seen::Service(change(event, |object| child(&object, ServiceView::of)))
+        }),
+    ])
+    .boxed()
+}
+
+/// Puts what was seen into the store; the JobSets for which something changed come out.
+pub(super) fn store(store: &mut Store, seen: Seen) -> Vec<Key> {
+    match seen {
+        Seen::JobSet(change) => put(&mut store.jobsets, change),
+        Seen::Job(change) => put(&mut store.jobs, change),
+        Seen::Pod(change) => put(&mut store.pods, change),
+        Seen::Service(change) => put(&mut store.services, change),
+    }
+}
+
+/// An own Job, as the API server answered it.
+pub(super) fn job(job: &Job) -> Seen {
+    Seen::Job(child(job, JobView::of))
+}
+
+/// An own Service, as the API server answered it.
+pub(super) fn service(service: &Service) -> Seen {
+    Seen::Service(child(service, ServiceView::of))
+}
+
+/// A JobSet, as the API server answered it.
+pub(super) fn jobset(jobset: JobSet) -> Seen {
+    Seen::JobSet(put_jobset(jobset))
+}
+
+/// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
+#[derive(Default)]
+pub(super) struct Listed(HashSet<Discriminant<Seen>>);
+
+impl Listed {
+    /// Notes the end of a listing.
+    pub(super) fn note(&mut self, seen: &Seen) {
+        let ended = match seen {
+            Seen::JobSet(change) => matches!(change, Change::ListingEnded),
+            Seen::Job(change) => matches!(change, Change::ListingEnded),
+            Seen::Pod(change) => matches!(change, Change::ListingEnded),
+            Seen::Service(change) => matches!(change, Change::ListingEnded),
+        };
+        if ended {
+            self.0.insert(discriminant(seen));
+        }
+    }
+
+    /// Whether the store is complete.
+    pub(super) fn all(&self) -> bool {
+        self.0.len() == 4
+    }
+}
+
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+{
+    namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace))
+}
+
+fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    kind: &'static str,
+    reduce: fn(Event<K>) -> Seen,
+) -> BoxStream<'static, Seen>
+where
+    K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
+    K::DynamicType: Default,
+{
+    watcher(api, config)
+        .default_backoff()
+        .filter_map(move |event| {
+            let event = event.map(reduce).inspect_err(|error| {
+                warn!(kind, error = error as &dyn std::error::Error, "watch failed, trying again");
+            });
+            std::future::ready(event.ok())
+        })
+        .boxed()
+}
+
+fn change<K: ResourceExt, V>(event: Event<K>, put: impl Fn(K) -> Change<V>) -> Change<V> {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) => put(object),
+        Event::Delete(object) => Change::Gone(Key::of(&object)),
+        Event::Init => Change::ListingBegins,
+        Event::InitDone => Change::ListingEnded,
+    }
+}
+
+/// A child, owned by the JobSet that its label names.
+fn child<K: ResourceExt, V>(object: &K, view: impl Fn(&K) -> V) -> Change<V> {
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object.labels().get(labels::JOBSET_NAME).map(|name| Key { namespace, name: name.clone() });
+    Change::Put { object: Key::of(object), owner, view: view(object) }
+}
+
+/// A JobSet is kept whole, but for the bookkeeping of field managers, and is its own owner.
+fn put_jobset(mut jobset: JobSet) -> Change<Arc<JobSet>> {
+    jobset.metadata.managed_fields = None;
+    let key = Key::of(&jobset);
+    Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(jobset) }
+}
+
+fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
+    match read.0 {
+        Ok(jobset) => put_jobset(jobset),
+        Err(invalid) => {
+            let key = Key {
+                namespace: invalid.metadata.namespace.unwrap_or_default(),
+                name: invalid.metadata.name.unwrap_or_default(),
+            };
+            warn!(jobset = %key, error = invalid.error, "JobSet is not of the schema, left alone");
+            Change::Gone(key)
+        }
+    }
+}
+
+fn put<V: Versioned>(children: &mut Children<V>, change: Change<V>) -> Vec<Key> {
+    match change {
+        Change::Put { object, owner: Some(owner), view } => children.apply(object, owner, view),
+        Change::Put { object, owner: None, .. } | Change::Gone(object) => children.delete(&object),
+        Change::ListingBegins => {
+            children.begin_listing();
+            Vec::new()
+        }
+        Change::ListingEnded => children.end_listing(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The loop: whatever is seen goes into the store and marks its JobSet; whatever is due is planned and applied.
+//!
+//! One task owns store, queue and notes; only the requests run beside it.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tracing::{debug, info, warn};
+
+use super::apply::{Written, apply};
+use super::error::Error;
+use super::feed::{self, Listed};
+use super::health::Health;
+use super::notes::Notes;
+use super::queue::Queue;
+use crate::observe::Observed;
+use crate::plan::{Note, plan};
+use crate::store::{Key, Store};
+
+/// JobSets that are worked on at once.
+const CONCURRENT_JOBSETS: usize = 16;
+/// How long the loop waits when nothing is delayed.
+const IDLE: Duration = Duration::from_hours(1);
+
+/// What the loop works on.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The only namespace to look at; all of them without.
+    pub namespace: Option<String>,
+}
+
+/// How one pass ended.
+struct Pass {
+    key: Key,
+    seen: Observed,
+    notes: Vec<Note>,
+    written: Written,
+    result: Result<(), Error>,
+}
+
+/// Runs until `stop` is done; requests that are under way then are finished.
+pub async fn run(client: Client, options: Options, health: Health, stop: impl Future<Output = ()>) {
+    let mut feed = feed::feed(&client, options.namespace.as_deref());
+    let mut listed = Listed::default();
+    let mut running: FuturesUnordered<BoxFuture<'static, Pass>> = FuturesUnordered::new();
+    let mut state = State { store: Store::default(), queue: Queue::default(), notes: Notes::new(client.clone()) };
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        if listed.all() {
+            while running.len() < CONCURRENT_JOBSETS
+                && let Some(pass) = state.start_next(&client)
+            {
+                running.push(pass);
+            }
+        }
+        let due = state.queue.next_due().unwrap_or_else(|| Instant::now() + IDLE);
+        tokio::select! {
+            seen = feed.next() => {
+                let Some(seen) = seen else { break };
+                listed.note(&seen);
+                if listed.all() {
+                    health.set_ready();
+                }
+                let changed = feed::store(&mut state.store, seen);
+                state.mark(changed);
+            }
+            Some(pass) = running.next() => state.finish(pass),
+            () = tokio::time::sleep_until(due.into()) => {}
+            () = &mut stop => break,
+        }
+    }
+    info!(under_way = running.len(), "stopping");
+    while let Some(pass) = running.next().await {
+        state.finish(pass);
+    }
+}
+
+struct State {
+    store: Store,
+    queue: Queue,
+    notes: Notes,
+}
+
+impl State {
+    fn mark(&mut self, keys: Vec<Key>) {
+        for key in keys {
+            self.queue.mark(key);
+        }
+    }
+
+    /// Plans the next JobSet that is due; what comes back applies the plan.
+    fn start_next(&mut self, client: &Client) -> Option<BoxFuture<'static, Pass>> {
+        loop {
+            let key = self.queue.pop(Instant::now())?;
+            let Some(seen) = Observed::of(&self.store, &key) else {
+                self.notes.forget(&key);
+                self.queue.succeeded(&key);
+                continue;
+            };
+            let mut plan = plan(&seen, &Time(Timestamp::now()));
+            let notes = std::mem::take(&mut plan.notes);
+            debug!(jobset = %key, actions = plan.actions.len(), "planned");
+            let client = client.clone();
+            return Some(Box::pin(async move {
+                let mut written = Written::default();
+                let result = apply(&client, &key, &seen.jobset, plan, &mut written).await;
+                Pass { key, seen, notes, written, result }
+            }));
+        }
+    }
+
+    /// Stores what was written, so that the next pass does not work on an older view, and reports.
+    fn finish(&mut self, pass: Pass) {
+        let Pass { key, seen, notes, written, result } = pass;
+        let jobs = written.jobs.iter().map(feed::job);
+        let services = written.services.iter().map(feed::service);
+        for answered in jobs.chain(services).chain(written.jobset.map(feed::jobset)) {
+            let changed = feed::store(&mut self.store, answered);
+            self.mark(changed);
+        }
+        match result {
+            Ok(()) => {
+                self.notes.report(&key, &seen.jobset, notes);
+                self.queue.succeeded(&key);
+            }
+            Err(error) => {
+                let conflict = error.is_conflict();
+                let delay = self.queue.failed(&key, Instant::now());
+                let error = &error as &dyn std::error::Error;
+                if conflict {
+                    debug!(jobset = %key, error, ?delay, "outdated view, trying again");
+                } else {
+                    warn!(jobset = %key, error, ?delay, "pass failed, trying again");
+                }
+            }
+        }
+    }
+}

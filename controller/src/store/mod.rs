@@ -1,0 +1,67 @@
+//! What the controller has seen: JobSets and their children, each reduced to what the rules read.
+//!
+//! Events go in (apply, delete, and a restart of a whole listing), keys of JobSets that may need work come out. There is
+//! no clock and no client here. The store is filled before a JobSet is marked, so that whoever handles the mark finds
+//! what caused it.
+
+mod children;
+mod job;
+mod pod;
+mod service;
+
+use std::sync::Arc;
+
+use jobset_api::JobSet;
+use kube::ResourceExt;
+
+pub use children::{Children, Versioned};
+pub use job::{Finished, JobView};
+pub use pod::{Epoch, PodPhase, PodView};
+pub use service::ServiceView;
+
+/// Name of a namespaced object. As a key of the store, that of a JobSet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+impl Key {
+    /// Key of an object. Objects without a name do not come from an API server; theirs is empty.
+    pub fn of(object: &impl ResourceExt) -> Self {
+        Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Everything seen of all JobSets.
+#[derive(Debug, Default)]
+pub struct Store {
+    /// JobSets, each the only child of its own key.
+    pub jobsets: Children<Arc<JobSet>>,
+    /// Jobs, by the JobSet that their label names.
+    pub jobs: Children<JobView>,
+    /// Pods, by the JobSet that their label names.
+    pub pods: Children<PodView>,
+    /// Services, by the JobSet that their label names.
+    pub services: Children<ServiceView>,
+}
+
+impl Versioned for Arc<JobSet> {
+    fn version(&self) -> u64 {
+        version(self.as_ref())
+    }
+}
+
+/// The resourceVersion as a number. Kubernetes gives one that grows with each write to a kind of object; anything else
+/// counts as older than everything.
+pub(crate) fn version(object: &impl ResourceExt) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}

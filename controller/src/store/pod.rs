@@ -1,0 +1,105 @@
+//! What the rules read of a Pod.
+
+use jobset_api::labels;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::Versioned;
+use super::job::{controller_uid, number};
+
+/// A Pod, reduced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    /// UID of the Pod.
+    pub uid: String,
+    /// resourceVersion.
+    pub version: u64,
+    /// UID of its Job.
+    pub job_uid: Option<String>,
+    /// Completion index in its Job.
+    pub index: Option<i32>,
+    /// What its agent has reported.
+    pub epoch: Epoch,
+    /// Phase.
+    pub phase: PodPhase,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether every container but the sidecars has ended.
+    pub workers_ended: bool,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Node that it runs on.
+    pub node: Option<String>,
+}
+
+/// The annotation [`labels::EPOCH`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Epoch {
+    /// Not reported yet.
+    Absent,
+    /// Reported.
+    Reported(i32),
+    /// Not a number: counts as no report.
+    Malformed(String),
+}
+
+/// Phase of a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Pending, Running or Unknown.
+    Open,
+    /// Succeeded.
+    Succeeded,
+    /// Failed.
+    Failed,
+}
+
+impl PodView {
+    /// Reduces a Pod.
+    pub fn of(pod: &Pod) -> Self {
+        let status = pod.status.as_ref();
+        let workers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+        Self {
+            uid: pod.uid().unwrap_or_default(),
+            version: super::version(pod),
+            job_uid: controller_uid(pod),
+            index: number(pod.annotations(), labels::COMPLETION_INDEX),
+            epoch: Epoch::of(pod.annotations().get(labels::EPOCH)),
+            phase: match status.and_then(|status| status.phase.as_deref()) {
+                Some("Succeeded") => PodPhase::Succeeded,
+                Some("Failed") => PodPhase::Failed,
+                _ => PodPhase::Open,
+            },
+            deleting: pod.metadata.deletion_timestamp.is_some(),
+            workers_ended: !workers.is_empty() && workers.iter().all(has_terminated),
+            created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        }
+    }
+
+    /// Whether the Pod can still fill its slot: it has not failed, and is not a terminating Pod whose workers have
+    /// ended.
+    pub fn fills_its_slot(&self) -> bool {
+        self.phase == PodPhase::Open && !(self.deleting && self.workers_ended)
+    }
+}
+
+impl Epoch {
+    fn of(annotation: Option<&String>) -> Self {
+        match annotation {
+            None => Self::Absent,
+            Some(text) => text.parse().map_or_else(|_| Self::Malformed(text.clone()), Self::Reported),
+        }
+    }
+}
+
+impl Versioned for PodView {
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+fn has_terminated(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.terminated.is_some())
+}

@@ -1,0 +1,40 @@
+//! Ends a cluster that somebody else started, and that nobody holds.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::storage;
+
+/// How long an owner may take to take its cluster down.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends the cluster in `dir` and removes the folder.
+///
+/// # Errors
+/// When there is none, or it does not end.
+pub fn down(dir: &Path) -> Result<()> {
+    let ready = storage::recorded(dir)?;
+    let pid = i32::try_from(ready.owner).ok().and_then(Pid::from_raw).context("the record has no process id")?;
+    let start = Instant::now();
+    if is_owner(ready.owner) {
+        kill_process(pid, Signal::TERM).context("cannot end the cluster's owner")?;
+    }
+    while is_owner(ready.owner) {
+        if start.elapsed() > LIMIT {
+            bail!("the cluster's owner (process {}) did not end within {} s", ready.owner, LIMIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    storage::remove(dir)
+}
+
+/// Whether the process is still an owner of a cluster, and not another one that has got its number since.
+fn is_owner(pid: u32) -> bool {
+    let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = command.split('\0');
+    words.next().is_some_and(|program| program.ends_with("e2e-cluster")) && words.next() == Some("up")
+}

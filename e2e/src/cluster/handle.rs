@@ -1,0 +1,410 @@
+//! The handles by which a test or the demo holds a cluster. The cluster's owner is another process, tied to the handle
+//! by a pipe: when the holder ends, by whatever cause, the owner takes the cluster down.
+
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Deref;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::{Client, Config};
+
+use super::components::{containerd_name, kubelet_name};
+use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
+use super::readiness;
+use super::storage;
+use super::supervisor::{Request, ask};
+
+/// How long a process of a cluster may take to end after SIGTERM.
+const STOP_GRACE: Duration = Duration::from_secs(15);
+
+/// etcd, API server and controller manager: Jobs get their Pods, which stay pending.
+pub struct ControlPlane(Handle);
+
+/// A whole cluster: the control plane, a scheduler, and nodes with kubelet, containerd, runc, CNI, kube-proxy, CoreDNS.
+pub struct Cluster(Handle);
+
+/// What [`ControlPlane`] and [`Cluster`] have in common.
+pub struct Handle {
+    ready: Ready,
+    config: Config,
+    owner: Option<Owner>,
+}
+
+/// Says what a cluster is to be like before it starts.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    options: Options,
+    dir: Option<PathBuf>,
+}
+
+impl Builder {
+    /// Has the API server write `logs/audit.log`, one JSON event for each request (level `Metadata`).
+    #[must_use]
+    pub fn audit_log(mut self) -> Self {
+        self.options.audit = true;
+        self
+    }
+
+    /// Gives kube-apiserver one more argument.
+    #[must_use]
+    pub fn api_server_arg(mut self, arg: impl Into<String>) -> Self {
+        self.options.api_server_args.push(arg.into());
+        self
+    }
+
+    /// Gives kube-controller-manager one more argument.
+    #[must_use]
+    pub fn controller_manager_arg(mut self, arg: impl Into<String>) -> Self {
+        self.options.controller_manager_args.push(arg.into());
+        self
+    }
+
+    /// Gives every kubelet one more argument.
+    #[must_use]
+    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
+        self.options.kubelet_args.push(arg.into());
+        self
+    }
+
+    /// Uses this folder, a short path, in place of a new one below the target folder.
+    #[must_use]
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// Starts a control plane.
+    ///
+    /// # Errors
+    /// When it does not come up; the owner's error and log go to standard error.
+    pub async fn control_plane(mut self) -> Result<ControlPlane> {
+        self.options.nodes = 0;
+        self.start().await.map(ControlPlane)
+    }
+
+    /// Starts a whole cluster.
+    ///
+    /// # Errors
+    /// As [`Builder::control_plane`].
+    pub async fn cluster(mut self, nodes: usize) -> Result<Cluster> {
+        if nodes == 0 {
+            bail!("a cluster has at least one node; without nodes it is a ControlPlane");
+        }
+        self.options.nodes = nodes;
+        self.start().await.map(Cluster)
+    }
+
+    async fn start(self) -> Result<Handle> {
+        let dir = self.dir.unwrap_or_else(storage::new_dir);
+        let options = self.options;
+        let started = tokio::task::spawn_blocking(move || Owner::start(&options, &dir)).await?;
+        let (owner, ready) = started?;
+        Handle::new(ready, Some(owner)).await
+    }
+}
+
+impl ControlPlane {
+    /// Starts a control plane with the default options.
+    ///
+    /// # Errors
+    /// As [`Builder::control_plane`].
+    pub async fn start() -> Result<Self> {
+        Self::builder().control_plane().await
+    }
+
+    /// Options before the start.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Takes it down and removes its folder. Dropping it takes it down, too, and keeps the logs.
+    ///
+    /// # Errors
+    /// When something could not be taken down.
+    pub async fn stop(self) -> Result<()> {
+        self.0.stop().await
+    }
+}
+
+impl Cluster {
+    /// Starts a whole cluster with the default options.
+    ///
+    /// # Errors
+    /// As [`Builder::cluster`].
+    pub async fn start(nodes: usize) -> Result<Self> {
+        Self::builder().cluster(nodes).await
+    }
+
+    /// Options before the start.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Uses the cluster that `e2e-cluster up --dir DIR` runs; it outlives this handle.
+    ///
+    /// # Errors
+    /// When none runs there.
+    pub async fn attach(dir: &Path) -> Result<Self> {
+        Handle::new(storage::recorded(dir)?, None).await.map(Self)
+    }
+
+    /// As [`ControlPlane::stop`]; a cluster that was attached to stays.
+    ///
+    /// # Errors
+    /// When something could not be taken down.
+    pub async fn stop(self) -> Result<()> {
+        self.0.stop().await
+    }
+
+    /// The names of the nodes.
+    pub fn nodes(&self) -> &[String] {
+        &self.0.ready.nodes
+    }
+
+    /// A folder that Pods can mount by `hostPath`, at the same path on every node and on the host.
+    pub fn shared_dir(&self) -> PathBuf {
+        self.dir().join("shared")
+    }
+
+    /// Loads an image, as [`crate::images::build`] makes it, into every node.
+    ///
+    /// # Errors
+    /// When containerd refuses it.
+    pub async fn load_image(&self, image: &Path) -> Result<()> {
+        let ctr = self.0.ready.node_programs.as_ref().context("a control plane has no nodes")?.join("ctr");
+        let loads = self.nodes().iter().map(|node| {
+            readiness::load_image(&ctr, containerd_socket(&self.dir().join(node)), image)
+        });
+        futures::future::try_join_all(loads).await.map(|_| ())
+    }
+
+    /// Stops the kubelet of a node; its containers go on.
+    ///
+    /// # Errors
+    /// When there is no such node, or the kubelet does not end.
+    pub async fn stop_kubelet(&self, node: &str) -> Result<()> {
+        self.0.stop_process(&kubelet_name(node)).await
+    }
+
+    /// Starts a stopped kubelet again.
+    ///
+    /// # Errors
+    /// When it is running.
+    pub async fn start_kubelet(&self, node: &str) -> Result<()> {
+        self.0.restart_process(&kubelet_name(node)).await
+    }
+
+    /// Stops the containerd of a node; its containers go on.
+    ///
+    /// # Errors
+    /// As [`Cluster::stop_kubelet`].
+    pub async fn stop_containerd(&self, node: &str) -> Result<()> {
+        self.0.stop_process(&containerd_name(node)).await
+    }
+
+    /// Starts a stopped containerd again.
+    ///
+    /// # Errors
+    /// When it is running.
+    pub async fn start_containerd(&self, node: &str) -> Result<()> {
+        self.0.restart_process(&containerd_name(node)).await
+    }
+}
+
+impl Deref for ControlPlane {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.0
+    }
+}
+
+impl Deref for Cluster {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.0
+    }
+}
+
+impl Handle {
+    async fn new(ready: Ready, owner: Option<Owner>) -> Result<Self> {
+        let config = readiness::config(&ready.kubeconfig).await?;
+        // Proves that the configuration makes a client, which `client` relies on.
+        Client::try_from(config.clone()).context("cannot make a client")?;
+        Ok(Self { ready, config, owner })
+    }
+
+    /// A new client of a cluster administrator, bound to the calling runtime: tests that share a cluster do not share
+    /// a runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[expect(clippy::expect_used, reason = "the same configuration has made a client at the start")]
+    pub fn client(&self) -> Client {
+        Client::try_from(self.config.clone()).expect("the configuration has made a client before")
+    }
+
+    /// The configuration of such a client, to be changed for another user.
+    pub fn client_config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// A kubeconfig of a cluster administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.ready.kubeconfig
+    }
+
+    /// The folder of the cluster's state and logs.
+    pub fn dir(&self) -> &Path {
+        &self.ready.dir
+    }
+
+    /// Addresses, folders and nodes.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// The path of `kubectl`.
+    pub fn kubectl_path(&self) -> PathBuf {
+        self.ready.programs.join("kubectl")
+    }
+
+    /// The process id of the owner.
+    pub fn owner_pid(&self) -> u32 {
+        self.ready.owner
+    }
+
+    /// Runs `kubectl` as an administrator; the output tells whether it succeeded.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub async fn kubectl<I, S>(&self, args: I) -> Result<Output>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<std::ffi::OsStr>,
+    {
+        tokio::process::Command::new(self.kubectl_path())
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .context("cannot run kubectl")
+    }
+
+    /// Stops the API server, starts it again and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not end or not come back.
+    pub async fn restart_api_server(&self) -> Result<()> {
+        self.stop_api_server().await?;
+        self.start_api_server().await
+    }
+
+    /// Stops the API server.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub async fn stop_api_server(&self) -> Result<()> {
+        self.stop_process("kube-apiserver").await
+    }
+
+    /// Starts a stopped API server and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub async fn start_api_server(&self) -> Result<()> {
+        self.restart_process("kube-apiserver").await?;
+        readiness::api_server(&self.client()).await
+    }
+
+    async fn stop_process(&self, name: &str) -> Result<()> {
+        let request = Request::Stop { name: name.to_owned(), grace: STOP_GRACE };
+        ask(&supervisor_socket(self.dir()), &request).await.map(|_| ())
+    }
+
+    async fn restart_process(&self, name: &str) -> Result<()> {
+        let request = Request::Restart { name: name.to_owned() };
+        ask(&supervisor_socket(self.dir()), &request).await.map(|_| ())
+    }
+
+    async fn stop(mut self) -> Result<()> {
+        match self.owner.take() {
+            Some(owner) => tokio::task::spawn_blocking(move || owner.end()).await?,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The process that owns a cluster, held by the pipe to its standard input.
+struct Owner {
+    child: Child,
+    stdin: ChildStdin,
+}
+
+impl Owner {
+    fn start(options: &Options, dir: &Path) -> Result<(Self, Ready)> {
+        let mut child = Command::new(program()?)
+            .arg("up")
+            .arg("--dir")
+            .arg(dir)
+            .args(arguments(options))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            // Ctrl-C at the terminal ends the holder; the owner sees that, and takes the cluster down in order.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the cluster's owner")?;
+        let stdin = child.stdin.take().context("the owner has no standard input")?;
+        let stdout = child.stdout.take().context("the owner has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the cluster's owner")?;
+        if line.is_empty() {
+            let status = child.wait().context("cannot wait for the cluster's owner")?;
+            bail!("the cluster in {} did not start ({status}); its owner says above why", dir.display());
+        }
+        let ready = serde_json::from_str(&line).context("the cluster's owner does not say that it is ready")?;
+        Ok((Self { child, stdin }, ready))
+    }
+
+    fn end(mut self) -> Result<()> {
+        // An owner that is gone already is seen by its exit status.
+        let _ = writeln!(self.stdin, "{}", super::REMOVE);
+        drop(self.stdin);
+        let status = self.child.wait().context("cannot wait for the cluster's owner")?;
+        if status.success() { Ok(()) } else { bail!("the cluster's owner ended with {status}") }
+    }
+}
+
+/// The options as arguments of `e2e-cluster up`.
+fn arguments(options: &Options) -> Vec<String> {
+    let mut args = vec![format!("--nodes={}", options.nodes)];
+    if options.audit {
+        args.push("--audit".into());
+    }
+    for (flag, values) in [
+        ("api-server-arg", &options.api_server_args),
+        ("controller-manager-arg", &options.controller_manager_args),
+        ("kubelet-arg", &options.kubelet_args),
+    ] {
+        args.extend(values.iter().map(|value| format!("--{flag}={value}")));
+    }
+    args
+}
+
+/// The program `e2e-cluster`, which cargo puts beside the test's or the demo's own program, or one folder above.
+fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find the own program")?;
+    own.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join("e2e-cluster"))
+        .find(|path| path.exists())
+        .context("e2e-cluster is not built: cargo build -p jobset-e2e --bins")
+}

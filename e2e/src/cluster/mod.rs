@@ -1,0 +1,28 @@
+//! A cluster: the values that describe it, its owner process, and the handles by which tests hold it.
+
+mod cgroups;
+mod components;
+mod configs;
+mod down;
+mod handle;
+mod layout;
+mod network;
+mod owner;
+mod pki;
+mod readiness;
+mod shared;
+mod slot;
+mod storage;
+mod supervisor;
+
+pub(crate) use cgroups::check as check_cgroups;
+pub use down::down;
+pub use handle::{Builder, Cluster, ControlPlane, Handle};
+pub use layout::{Options, Ready};
+pub use owner::{Ending, own};
+pub use shared::shared;
+pub use storage::new_dir;
+pub use supervisor::supervise;
+
+/// The line by which a holder tells the owner's standard input that nothing of the cluster is to be kept.
+pub const REMOVE: &str = "remove";

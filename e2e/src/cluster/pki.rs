@@ -1,0 +1,119 @@
+//! The certificates and kubeconfigs of one cluster: an authority of its own, valid as long as the cluster lives.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use serde_json::json;
+
+/// A certificate authority whose files lie in one folder.
+pub(super) struct Authority {
+    dir: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes an authority and writes `ca.crt`, and `service-account.key` for the tokens of service accounts.
+    pub(super) fn create(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "jobset-e2e");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let authority = Self { dir: dir.to_path_buf(), issuer };
+        authority.write("ca.crt", &authority.issuer.pem())?;
+        authority.write("service-account.key", &KeyPair::generate()?.serialize_pem())?;
+        Ok(authority)
+    }
+
+    /// The path of the authority's certificate.
+    pub(super) fn ca(&self) -> PathBuf {
+        self.dir.join("ca.crt")
+    }
+
+    /// Writes `<name>.crt` and `<name>.key`: a serving certificate for the names and addresses.
+    pub(super) fn serving(&self, name: &str, dns: &[&str], addresses: &[Ipv4Addr]) -> Result<()> {
+        let mut params = CertificateParams::new(dns.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names.extend(addresses.iter().map(|&address| SanType::IpAddress(address.into())));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(name, params).map(|_| ())
+    }
+
+    /// Writes `<name>.crt`, `<name>.key` and `<name>.kubeconfig`: a client certificate for the user and groups.
+    /// Returns the path of the kubeconfig.
+    pub(super) fn client(&self, name: &str, user: &str, groups: &[&str], server: &str) -> Result<PathBuf> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, user);
+        for &group in groups {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let (certificate, key) = self.issue(name, params)?;
+        // JSON is YAML. The certificates are inside, so that the file can be copied elsewhere.
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "e2e",
+            "clusters": [{ "name": "e2e", "cluster": {
+                "server": server, "certificate-authority-data": base64(self.issuer.pem().as_bytes()),
+            }}],
+            "users": [{ "name": "e2e", "user": {
+                "client-certificate-data": base64(certificate.as_bytes()), "client-key-data": base64(key.as_bytes()),
+            }}],
+            "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": "e2e" } }],
+        });
+        self.write(&format!("{name}.kubeconfig"), &format!("{kubeconfig:#}\n"))
+    }
+
+    fn issue(&self, name: &str, mut params: CertificateParams) -> Result<(String, String)> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().context("cannot make a key")?;
+        let certificate = params.signed_by(&key, &self.issuer).with_context(|| format!("cannot sign {name}"))?;
+        let (certificate, key) = (certificate.pem(), key.serialize_pem());
+        self.write(&format!("{name}.crt"), &certificate)?;
+        self.write(&format!("{name}.key"), &key)?;
+        Ok((certificate, key))
+    }
+
+    fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
+        let path = self.dir.join(name);
+        let written = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        written
+            .and_then(|mut file| std::io::Write::write_all(&mut file, content.as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Base64 with padding (RFC 4648), as kubeconfig's `-data` fields want it.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, &byte| word << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let index = (word >> (18 - 6 * place) & 63) as usize;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[index]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_pads_every_length() {
+        let encoded = ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes()));
+        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
+    }
+}

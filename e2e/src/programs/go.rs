@@ -1,0 +1,259 @@
+//! Builds the Go modules of `e2e/cluster`, once for each state of their sources, into `target/cluster-programs`.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::paths;
+use crate::progress::progress;
+
+/// The Kubernetes release that `e2e/cluster/kubernetes/go.mod` names; the components reject each other without it.
+const KUBERNETES_VERSION: (&str, &str, &str) = ("v1.36.3", "1", "36");
+
+/// How often a running build says how far it is.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
+
+/// One Go module below `e2e/cluster`.
+struct Module {
+    name: &'static str,
+    packages: &'static [&'static str],
+    cgo: bool,
+    tags: &'static str,
+    /// Names beside the built program by which it is called, too.
+    links: &'static [&'static str],
+}
+
+const KUBERNETES: Module = Module {
+    name: "kubernetes",
+    packages: &["."],
+    cgo: false,
+    tags: "",
+    links: &[
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubelet",
+        "kube-proxy",
+        "kubectl",
+    ],
+};
+
+const NODE_MODULES: [Module; 5] = [
+    Module {
+        name: "containerd",
+        packages: &[
+            "github.com/containerd/containerd/v2/cmd/containerd",
+            "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            "github.com/containerd/containerd/v2/cmd/ctr",
+        ],
+        cgo: false,
+        tags: "no_btrfs no_devmapper no_zfs",
+        links: &[],
+    },
+    // runc enters namespaces from C before the Go runtime starts.
+    Module { name: "runc", packages: &["github.com/opencontainers/runc"], cgo: true, tags: "seccomp", links: &[] },
+    Module {
+        name: "cni",
+        packages: &[
+            "github.com/containernetworking/plugins/plugins/ipam/host-local",
+            "github.com/containernetworking/plugins/plugins/main/loopback",
+            "github.com/containernetworking/plugins/plugins/main/ptp",
+        ],
+        cgo: false,
+        tags: "",
+        links: &[],
+    },
+    Module { name: "coredns", packages: &["."], cgo: false, tags: "", links: &[] },
+    Module { name: "pause", packages: &["."], cgo: false, tags: "", links: &[] },
+];
+
+/// Which programs are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// etcd and the components of Kubernetes, `kubectl` among them.
+    ControlPlane,
+    /// All of the control plane, and what a node runs.
+    Cluster,
+}
+
+/// The built Go programs.
+#[derive(Clone, Debug)]
+pub struct GoPrograms {
+    dirs: Vec<PathBuf>,
+}
+
+impl GoPrograms {
+    /// The absolute path of a program.
+    ///
+    /// # Errors
+    /// When no module of the set has such a program.
+    pub fn path(&self, name: &str) -> Result<PathBuf> {
+        self.dirs
+            .iter()
+            .map(|dir| dir.join(name))
+            .find(|path| path.exists())
+            .with_context(|| format!("no program {name} among the built Go programs"))
+    }
+
+    /// The folder of the CNI plugins.
+    ///
+    /// # Errors
+    /// When the set is a control plane's.
+    pub fn cni(&self) -> Result<PathBuf> {
+        Ok(self.path("host-local")?.parent().map(Path::to_path_buf).unwrap_or_default())
+    }
+
+    /// A `PATH` with the programs' folders in front of the caller's.
+    pub fn search_path(&self) -> String {
+        let own = self.dirs.iter().map(|dir| dir.display().to_string());
+        let rest = std::env::var("PATH").unwrap_or_default();
+        own.chain(["/usr/sbin:/sbin:/usr/bin:/bin".to_owned(), rest]).collect::<Vec<_>>().join(":")
+    }
+}
+
+/// Builds what is missing of `set`, telling how far it is on standard error, and returns where the programs lie.
+///
+/// A second caller waits for the first. A cold build takes about ten minutes on two cores.
+///
+/// # Errors
+/// When Go is missing or a build fails; the text has the last lines of the compiler.
+pub fn ensure(set: Set) -> Result<GoPrograms> {
+    let root = paths::target().join("cluster-programs");
+    fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
+    let lock = File::create(root.join("lock")).context("cannot create the build lock")?;
+    if lock.try_lock().is_err() {
+        progress("waiting for another build of the cluster's programs");
+        lock.lock().context("cannot take the build lock")?;
+    }
+    let node_modules: &[Module] = if set == Set::Cluster { &NODE_MODULES } else { &[] };
+    let modules = std::iter::once(&KUBERNETES).chain(node_modules);
+    let dirs = modules.map(|module| ensure_module(&root, module)).collect::<Result<_>>()?;
+    Ok(GoPrograms { dirs })
+}
+
+fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
+    let source = paths::workspace().join("e2e/cluster").join(module.name);
+    let dir = root.join(format!("{}-{}", module.name, source_hash(&source, module)?));
+    if dir.exists() {
+        return Ok(dir);
+    }
+    let building = root.join(format!("{}.building", module.name));
+    remove_dir(&building)?;
+    fs::create_dir_all(&building)?;
+    build(&source, module, &building)?;
+    for link in module.links {
+        std::os::unix::fs::symlink(module.name, building.join(link))?;
+    }
+    remove_older(root, module)?;
+    fs::rename(&building, &dir).with_context(|| format!("cannot move the programs to {}", dir.display()))?;
+    Ok(dir)
+}
+
+fn build_args(module: &Module) -> Vec<String> {
+    let mut flags = "-s -w".to_owned();
+    if module.name == KUBERNETES.name {
+        let (version, major, minor) = KUBERNETES_VERSION;
+        for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+            flags.push_str(&format!(" -X k8s.io/component-base/version.{variable}={value}"));
+        }
+    }
+    let mut args: Vec<String> = ["build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly"].map(Into::into).into();
+    if !module.tags.is_empty() {
+        args.extend(["-tags".to_owned(), module.tags.to_owned()]);
+    }
+    args.extend(["-ldflags".to_owned(), flags]);
+    args
+}
+
+fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
+    progress(&format!("building {} (only when its sources changed)", module.name));
+    let start = Instant::now();
+    let mut child = Command::new("go")
+        .args(build_args(module))
+        .arg("-o")
+        .arg(format!("{}/", out.display()))
+        .args(module.packages)
+        .current_dir(source)
+        .env("CGO_ENABLED", if module.cgo { "1" } else { "0" })
+        .env("GOTOOLCHAIN", "local")
+        .env("GOWORK", "off")
+        .env_remove("GOFLAGS")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run go: install Go 1.26 or newer (https://go.dev/dl) and put it on the PATH")?;
+    let stderr = child.stderr.take().context("the compiler's output is not captured")?;
+    let mut said = Instant::now();
+    let (mut downloads, mut packages) = (0, 0);
+    let mut last = std::collections::VecDeque::new();
+    for line in BufReader::new(stderr).lines() {
+        let line = line.unwrap_or_default();
+        if line.starts_with("go: downloading") { downloads += 1 } else { packages += 1 }
+        last.push_back(line);
+        if last.len() > 20 {
+            last.pop_front();
+        }
+        if said.elapsed() >= PROGRESS_PERIOD {
+            said = Instant::now();
+            let seconds = start.elapsed().as_secs();
+            progress(&format!(
+                "{}: {downloads} modules downloaded, {packages} packages compiled, {seconds} s",
+                module.name
+            ));
+        }
+    }
+    let status = child.wait().context("cannot wait for go")?;
+    if !status.success() {
+        let tail = Vec::from(last).join("\n");
+        bail!("go build of e2e/cluster/{} ended with {status}; its last lines:\n{tail}", module.name);
+    }
+    progress(&format!("built {} in {:.0} s", module.name, start.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// A hash over all that decides the outcome of a build: sources, dependencies, flags.
+fn source_hash(source: &Path, module: &Module) -> Result<String> {
+    let mut files: Vec<PathBuf> = fs::read_dir(source)
+        .with_context(|| format!("cannot read {}", source.display()))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+        hash.update([0]);
+        hash.update(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    for word in build_args(module).iter().map(String::as_str).chain(module.packages.iter().copied()) {
+        hash.update(word);
+        hash.update([0]);
+    }
+    hash.update(module.links.join(" "));
+    Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn remove_older(root: &Path, module: &Module) -> Result<()> {
+    for entry in fs::read_dir(root)?.filter_map(Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{}-", module.name)) {
+            remove_dir(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_dir(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}

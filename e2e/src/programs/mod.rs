@@ -1,0 +1,7 @@
+//! The programs that a test cluster runs: the Go programs of `e2e/cluster` and this workspace's own binaries.
+
+mod go;
+mod own;
+
+pub use go::{GoPrograms, Set, ensure};
+pub use own::{RustBinaries, rust_binaries};

@@ -1,0 +1,95 @@
+//! Builds this workspace's own binaries statically, so that an image needs nothing but the binary.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+use crate::progress::progress;
+
+/// The static binaries that images are made from.
+#[derive(Clone, Debug)]
+pub struct RustBinaries {
+    /// `jobset-agent`, built with the profile `agent`.
+    pub agent: PathBuf,
+    /// `jobset-controller`.
+    pub controller: PathBuf,
+    /// `jobset-webhook`.
+    pub webhook: PathBuf,
+    /// The worker of tests and demo, `e2e-worker`.
+    pub worker: PathBuf,
+}
+
+/// Builds the static binaries; cargo itself skips what is up to date.
+///
+/// # Errors
+/// When cargo is missing or a build fails; the compiler's own words go to standard error.
+pub async fn rust_binaries() -> Result<RustBinaries> {
+    tokio::task::spawn_blocking(build_all).await.context("the build was aborted")?
+}
+
+fn build_all() -> Result<RustBinaries> {
+    let host = host_triple()?;
+    build(&host, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+    build(
+        &host,
+        "release",
+        &[
+            "-p",
+            "jobset-controller",
+            "-p",
+            "jobset-webhook",
+            "-p",
+            "jobset-e2e",
+            "--bin",
+            "jobset-controller",
+            "--bin",
+            "jobset-webhook",
+            "--bin",
+            "e2e-worker",
+        ],
+    )?;
+    let dir = paths::target().join(host);
+    Ok(RustBinaries {
+        agent: dir.join("agent/jobset-agent"),
+        controller: dir.join("release/jobset-controller"),
+        webhook: dir.join("release/jobset-webhook"),
+        worker: dir.join("release/e2e-worker"),
+    })
+}
+
+fn build(host: &str, profile: &str, what: &[&str]) -> Result<()> {
+    let start = Instant::now();
+    progress(&format!("cargo build --profile {profile} {}", what.join(" ")));
+    // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--target", host, "--profile", profile])
+        .args(what)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .current_dir(paths::workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot run cargo: install Rust 1.95 or newer (https://rustup.rs)")?;
+    if !status.success() {
+        bail!("cargo build --profile {profile} {} ended with {status}; see its messages above", what.join(" "));
+    }
+    progress(&format!("built with profile {profile} in {:.0} s", start.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// The triple of the machine this runs on, as `rustc -vV` names it.
+fn host_triple() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .arg("-vV")
+        .output()
+        .context("cannot run rustc: install Rust 1.95 or newer (https://rustup.rs)")?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("rustc -vV does not name its host")
+}

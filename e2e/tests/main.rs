@@ -1,0 +1,1 @@
+//! The integration tests of the harness, and of JobSet on a real Kubernetes.
