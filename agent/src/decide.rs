@@ -52,7 +52,7 @@ pub enum Input {
 }
 
 /// Something to do. Outputs are carried out in their order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Write this epoch to the annotation of the own Pod; answer with [`Input::Reported`] or [`Input::ReportFailed`].
     Report {

@@ -9,6 +9,7 @@
 
 pub mod args;
 pub mod backoff;
+pub mod connect;
 pub mod decide;
 pub mod error;
 pub mod jobset;

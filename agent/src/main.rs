@@ -22,7 +22,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Command::Run(config)) => run(config).unwrap_or_else(|error| {
-            eprintln!("jobset-agent: {error:#}");
+            // The first source only: the client's errors repeat theirs in their own text.
+            let source = error.chain().nth(1).map(|source| format!(": {source}")).unwrap_or_default();
+            eprintln!("jobset-agent: {error}{source}");
             ExitCode::FAILURE
         }),
         Err(error) => {

@@ -1,24 +1,17 @@
 //! The agent as a sidecar: brings what happened to the state machine, one at a time, and does what it says.
 
-use std::time::Duration;
-
 use kube::Client;
-use kube::config::KubeConfigOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::args::Config;
 use crate::backoff::jittered;
+use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::error::Error;
 use crate::{probe, report, watch as jobset_watch};
 
-/// Longest time to connect to the API server, TLS included.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Longest silence of a connection. The API server sends a bookmark at least every 75 s: two have not come, so the
-/// connection is dead, and the watch goes on from where it was on another.
-const SILENCE: Duration = Duration::from_secs(150);
 /// Inputs that may wait for the state machine.
 const QUEUE: usize = 16;
 
@@ -111,19 +104,4 @@ impl Shell {
             }
         }
     }
-}
-
-/// A client for the cluster that `KUBECONFIG` names, or else for the Pod's own.
-async fn connect() -> Result<Client, Error> {
-    let mut config = if std::env::var_os("KUBECONFIG").is_some() {
-        kube::Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(Error::Kubeconfig)?
-    } else {
-        kube::Config::incluster().map_err(Error::ServiceAccount)?
-    };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    config.reset_reader_on_write = true;
-    // The client's own retries begin after 5 ms: too soon when thousands are refused at once.
-    config.default_retry = false;
-    Client::try_from(config).map_err(Error::Client)
 }

@@ -5,11 +5,14 @@
 //! initial events have ended. Afterwards the watch goes on from the last resourceVersion; when that is gone, it begins
 //! anew. What fails is tried again, for ever.
 
+use std::time::Duration;
+
 use futures::TryStreamExt;
 use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::{Request, Status};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::backoff::{after_failures, jittered};
 use crate::decide::{Input, JobSetState};
@@ -18,6 +21,11 @@ use crate::jobset::JobSetView;
 
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+/// Longest wait for the API server to begin a watch.
+const BEGIN: Duration = Duration::from_secs(15);
+/// Longest silence of a watch. The API server sends a bookmark at least every 75 s: two have not come, so the watch is
+/// dead, and goes on from where it was on another connection.
+const SILENCE: Duration = Duration::from_secs(150);
 /// Shortest time in seconds after which the API server is asked to end a watch; the longest is twice that. Spread, so
 /// that agents which began together do not return together.
 const WATCH_SECONDS: u32 = 1800;
@@ -141,13 +149,14 @@ async fn watch(
     let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
     let (params, version) = cursor.request(jobset, fastrand::u32(WATCH_SECONDS..2 * WATCH_SECONDS));
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
-    let events = client.request_events::<JobSetView>(request).await.inspect_err(|error| {
+    let answer = timeout(BEGIN, client.request_events::<JobSetView>(request)).await;
+    let events = answer.map_err(|_| Failure::timeout(BEGIN))?.inspect_err(|error| {
         if let kube::Error::Api(status) = error {
             cursor.on_refusal(status.code);
         }
     })?;
     let mut events = std::pin::pin!(events);
-    while let Some(event) = events.try_next().await? {
+    while let Some(event) = timeout(SILENCE, events.try_next()).await.map_err(|_| Failure::timeout(SILENCE))?? {
         let listing = matches!(cursor, Cursor::Initial(_));
         let input = cursor.apply(event).map_err(|status| Failure::from(&*status))?;
         *failures = 0;

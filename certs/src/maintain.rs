@@ -1,5 +1,6 @@
 //! Keeps a usable certificate in service, for as long as the process runs.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub async fn maintain(
     settings: Settings,
     resolver: Arc<Resolver>,
     readiness: watch::Sender<Readiness>,
-) {
+) -> Infallible {
     let mut changes = watch_changes(&client, &settings);
     let mut maintainer = Maintainer {
         store: SecretStore::new(client.clone(), &settings.namespace, &settings.secret),

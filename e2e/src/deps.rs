@@ -35,8 +35,7 @@ const PACKAGES: [Package; 8] = [
     Package { name: "nftables", shows: Shows::Command("nft"), control_plane: false },
 ];
 /// Apart from the table: where it lies is known to the image, too.
-const BUSYBOX: Package =
-    Package { name: "busybox-static", shows: Shows::File(BUSYBOX_PROGRAM), control_plane: false };
+const BUSYBOX: Package = Package { name: "busybox-static", shows: Shows::File(BUSYBOX_PROGRAM), control_plane: false };
 
 /// Fails with one line that says what to do when something is missing.
 ///

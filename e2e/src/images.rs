@@ -106,8 +106,7 @@ pub fn busybox() -> Result<PathBuf> {
         "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "httpd", "id", "kill", "ls", "mkdir", "nc",
         "nslookup", "ping", "ps", "rm", "sh", "sleep", "test", "touch", "true", "wget",
     ];
-    let links: Vec<(String, &str)> =
-        APPLETS.iter().map(|applet| (format!("bin/{applet}"), "/busybox")).collect();
+    let links: Vec<(String, &str)> = APPLETS.iter().map(|applet| (format!("bin/{applet}"), "/busybox")).collect();
     let links: Vec<(&str, &str)> = links.iter().map(|(path, target)| (path.as_str(), *target)).collect();
     let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
     build(&ImageSpec { entrypoint: &["/bin/sh"], links: &links, ..spec })

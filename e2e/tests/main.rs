@@ -1,1 +1,5 @@
-//! The integration tests of the harness, and of JobSet on a real Kubernetes.
+//! The integration tests of the harness, and of JobSet on a real Kubernetes: one binary, one shared cluster.
+
+mod cluster;
+mod harness;
+mod objects;

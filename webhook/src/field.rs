@@ -177,7 +177,10 @@ mod tests {
         let spec = Path::root("spec");
         let jobs = spec.child("replicatedJobs");
         let job = jobs.index(3);
-        assert_eq!(job.child("template.spec").child("backoffLimit").to_string(), "spec.replicatedJobs[3].template.spec.backoffLimit");
+        assert_eq!(
+            job.child("template.spec").child("backoffLimit").to_string(),
+            "spec.replicatedJobs[3].template.spec.backoffLimit"
+        );
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use jobset_api::JobSet;
 use k8s_openapi::ByteString;
-use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation};
+use kube::core::admission::{AdmissionRequest, AdmissionReview, META_API_VERSION_V1, META_KIND};
 use kube::core::response::{Status, StatusDetails, StatusSummary, reason};
 use serde::Serialize;
+use serde_json::Value;
 use tracing::{debug, info};
 
 use crate::field::{Errors, Path};
 use crate::{jobset, patch};
+
+const OBJECT: &str = "request.object.";
+const OLD_OBJECT: &str = "request.oldObject.";
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +74,9 @@ pub fn mutate(body: &[u8]) -> Result<Review, Malformed> {
     let patch = patch::diff(before, &after).and_then(|patch| serde_json::to_vec(&patch));
     let patch = match patch {
         Ok(patch) => patch,
-        Err(error) => return Ok(Review::deny(uid, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500))),
+        Err(error) => {
+            return Ok(Review::deny(uid, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500)));
+        }
     };
     debug!(jobset = %name(&request), namespace = request.namespace, "defaulted");
     Ok(Review::patch(uid, patch))
@@ -118,72 +123,54 @@ impl Review {
 enum Decoded {
     Readable(Box<AdmissionRequest<JobSet>>),
     /// The object is not a JobSet as this build knows it.
-    Unreadable { uid: String, name: String, namespace: Option<String>, errors: Errors },
+    Unreadable {
+        uid: String,
+        name: String,
+        namespace: Option<String>,
+        errors: Errors,
+    },
 }
 
 fn decode(body: &[u8]) -> Result<Decoded, Malformed> {
-    match serde_json::from_slice::<AdmissionReview<JobSet>>(body) {
-        Ok(review) => request_of(review).map(|request| Decoded::Readable(Box::new(request))),
-        // Either the review is malformed, or just the object in it.
-        Err(_) => {
-            let review = serde_json::from_slice::<AdmissionReview<DynamicObject>>(body).map_err(Malformed::Json)?;
-            Ok(decode_leniently(request_of(review)?))
-        }
+    match serde_json::from_slice(body) {
+        Ok(review) => request_of(review).map(Decoded::Readable),
+        // Either the review itself is malformed, or an object in it.
+        Err(_) => decode_leniently(serde_json::from_slice(body).map_err(Malformed::Json)?),
     }
 }
 
-fn request_of<T: kube::Resource>(review: AdmissionReview<T>) -> Result<AdmissionRequest<T>, Malformed> {
+fn request_of(review: AdmissionReview<JobSet>) -> Result<Box<AdmissionRequest<JobSet>>, Malformed> {
     if review.types.kind != META_KIND || review.types.api_version != META_API_VERSION_V1 {
         return Err(Malformed::Version { kind: review.types.kind, api_version: review.types.api_version });
     }
-    review.request.ok_or(Malformed::NoRequest)
+    review.request.map(Box::new).ok_or(Malformed::NoRequest)
 }
 
-/// An old object that cannot be read counts as none, so that it can be replaced by one that can.
-fn decode_leniently(request: AdmissionRequest<DynamicObject>) -> Decoded {
-    let deleting = request.object.as_ref().is_some_and(|it| it.metadata.deletion_timestamp.is_some());
-    let object = if deleting || request.operation == Operation::Delete {
-        None
-    } else {
-        match request.object.as_ref().map(read).transpose() {
-            Ok(object) => object,
-            Err(errors) => {
-                let object_name = request.object.and_then(|it| it.metadata.name).unwrap_or_default();
-                let name = if request.name.is_empty() { object_name } else { request.name };
-                return Decoded::Unreadable { uid: request.uid, name, namespace: request.namespace, errors };
-            }
-        }
+/// Decodes a review in which something cannot be read. An old object of that sort counts as none, so that it can be
+/// replaced by a better one; so does a new one that no rule looks at.
+fn decode_leniently(mut review: Value) -> Result<Decoded, Malformed> {
+    let read = |review: &Value| serde_path_to_error::deserialize::<_, AdmissionReview<JobSet>>(review);
+    let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let exempt = text("/request/subResource").is_some() || text("/request/object/metadata/deletionTimestamp").is_some();
+    let name = text("/request/name").or(text("/request/object/metadata/name")).unwrap_or_default().to_owned();
+    let uid = text("/request/uid").unwrap_or_default().to_owned();
+    let namespace = text("/request/namespace").map(str::to_owned);
+    if exempt {
+        review["request"]["object"] = Value::Null;
+    }
+    if read(&review).is_err_and(|error| error.path().to_string().starts_with(OLD_OBJECT)) {
+        review["request"]["oldObject"] = Value::Null;
+    }
+    let error = match read(&review) {
+        Ok(review) => return request_of(review).map(Decoded::Readable),
+        Err(error) => error,
     };
-    let old_object = request.old_object.as_ref().and_then(|old| read(old).ok());
-    Decoded::Readable(Box::new(AdmissionRequest {
-        types: request.types,
-        uid: request.uid,
-        kind: request.kind,
-        resource: request.resource,
-        sub_resource: request.sub_resource,
-        request_kind: request.request_kind,
-        request_resource: request.request_resource,
-        request_sub_resource: request.request_sub_resource,
-        name: request.name,
-        namespace: request.namespace,
-        operation: request.operation,
-        user_info: request.user_info,
-        object,
-        old_object,
-        dry_run: request.dry_run,
-        options: request.options,
-    }))
-}
-
-fn read(object: &DynamicObject) -> Result<JobSet, Errors> {
-    // Metadata has been read already; what can go wrong is in the rest.
-    let value = serde_json::json!({ "apiVersion": "", "kind": "", "metadata": object.metadata, "spec": object.data["spec"], "status": object.data.get("status") });
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let mut errors = Errors::default();
-        let path = error.path().to_string();
-        errors.unreadable(&Path::root(&path), &error.into_inner());
-        errors
-    })
+    let path = error.path().to_string();
+    let Some(field) = path.strip_prefix(OBJECT) else { return Err(Malformed::Json(error.into_inner())) };
+    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+    let mut errors = Errors::default();
+    errors.invalid(&Path::root(field), review.pointer(&pointer), &error.into_inner().to_string());
+    Ok(Decoded::Unreadable { uid, name, namespace, errors })
 }
 
 /// Name of the JobSet, or the beginning of the name that the API server will give it.
@@ -199,8 +186,9 @@ fn invalid(name: &str, errors: &Errors) -> Status {
         name: name.to_owned(),
         group: jobset_api::GROUP.to_owned(),
         kind: "JobSet".to_owned(),
+        uid: String::new(),
         causes: errors.causes(),
-        ..StatusDetails::default()
+        retry_after_seconds: 0,
     };
     Status {
         status: Some(StatusSummary::Failure),

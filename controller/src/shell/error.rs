@@ -25,12 +25,24 @@ pub enum Error {
 impl Error {
     /// Whether the request was made on an outdated view, which the next event corrects: ordinary weather.
     pub fn is_conflict(&self) -> bool {
+        self.request().and_then(code) == Some(409)
+    }
+
+    /// What the API server said, if it refused the object itself: the user has to do something about it.
+    pub fn refusal(&self) -> Option<&str> {
+        match self.request()? {
+            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => Some(&status.message),
+            _ => None,
+        }
+    }
+
+    fn request(&self) -> Option<&kube::Error> {
         match self {
             Self::CreateJob(_, source)
             | Self::DeleteJob(_, source)
             | Self::CreateService(_, source)
-            | Self::WriteStatus(_, source) => code(source) == Some(409),
-            Self::Listen(..) | Self::Serve(_) => false,
+            | Self::WriteStatus(_, source) => Some(source),
+            Self::Listen(..) | Self::Serve(_) => None,
         }
     }
 }

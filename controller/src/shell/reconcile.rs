@@ -129,13 +129,15 @@ impl State {
                 self.queue.succeeded(&key);
             }
             Err(error) => {
-                let conflict = error.is_conflict();
                 let delay = self.queue.failed(&key, Instant::now());
-                let error = &error as &dyn std::error::Error;
-                if conflict {
-                    debug!(jobset = %key, error, ?delay, "outdated view, trying again");
-                } else {
-                    warn!(jobset = %key, error, ?delay, "pass failed, trying again");
+                if error.is_conflict() {
+                    debug!(jobset = %key, error = &error as &dyn std::error::Error, ?delay, "outdated view, trying again");
+                    return;
+                }
+                warn!(jobset = %key, error = &error as &dyn std::error::Error, ?delay, "pass failed, trying again");
+                if let Some(message) = error.refusal() {
+                    let refused = Note { warning: true, reason: "Refused", message: format!("{error}: {message}") };
+                    self.notes.report(&key, &seen.jobset, vec![refused]);
                 }
             }
         }

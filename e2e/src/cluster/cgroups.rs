@@ -2,6 +2,7 @@
 //!
 //! With cgroup v1 the kubelet wants its root cgroup to exist in every hierarchy, with its cpuset filled in.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -46,10 +47,7 @@ pub(super) fn create(cluster: &str, nodes: &[String]) -> Result<()> {
 
 /// Removes the cluster's cgroups in every hierarchy; its processes must be dead or dying.
 pub(super) fn remove(cluster: &str) -> Result<()> {
-    let roots = match hierarchies(&mounts()?)? {
-        Hierarchies::V1(roots) => roots,
-        Hierarchies::V2(root) => vec![root],
-    };
+    let roots = roots()?;
     let start = Instant::now();
     for dir in roots.iter().map(|root| root.join(cluster)) {
         while let Err(error) = remove_tree(&dir) {
@@ -61,6 +59,20 @@ pub(super) fn remove(cluster: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names of the cgroups at the top of any hierarchy that begin with `prefix`.
+pub(super) fn names(prefix: &str) -> Result<BTreeSet<String>> {
+    let entries = roots()?.into_iter().filter_map(|root| fs::read_dir(root).ok()).flatten().filter_map(Result::ok);
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.filter(|name| name.starts_with(prefix)).collect())
+}
+
+fn roots() -> Result<Vec<PathBuf>> {
+    Ok(match hierarchies(&mounts()?)? {
+        Hierarchies::V1(roots) => roots,
+        Hierarchies::V2(root) => vec![root],
+    })
 }
 
 fn mounts() -> Result<String> {
@@ -99,7 +111,8 @@ fn create_v1(dir: &Path) -> Result<()> {
         let Some(above) = dir.parent().map(|above| above.join(file)) else { continue };
         if above.exists() {
             let value = fs::read_to_string(&above).with_context(|| format!("cannot read {}", above.display()))?;
-            fs::write(dir.join(file), value.trim()).with_context(|| format!("cannot fill {file} in {}", dir.display()))?;
+            fs::write(dir.join(file), value.trim())
+                .with_context(|| format!("cannot fill {file} in {}", dir.display()))?;
         }
     }
     Ok(())

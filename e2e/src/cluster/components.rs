@@ -20,10 +20,8 @@ pub(super) struct Components<'a> {
 
 impl Components<'_> {
     fn process(&self, name: &str, program: &str, args: Vec<String>) -> Result<Process> {
-        let env = [
-            ("PATH", self.programs.search_path()),
-            ("TMPDIR", self.layout.dir.join("tmp").display().to_string()),
-        ];
+        let env =
+            [("PATH", self.programs.search_path()), ("TMPDIR", self.layout.dir.join("tmp").display().to_string())];
         Ok(Process {
             name: name.to_owned(),
             program: self.programs.path(program)?,
@@ -62,7 +60,7 @@ impl Components<'_> {
             ("authorization-mode", "Node,RBAC".into()),
             ("enable-admission-plugins", "NodeRestriction".into()),
             ("service-account-issuer", "https://kubernetes.default.svc".into()),
-            ("service-account-key-file", pki("service-account.key")),
+            ("service-account-key-file", pki("service-account.pub")),
             ("service-account-signing-key-file", pki("service-account.key")),
             ("kubelet-certificate-authority", pki("ca.crt")),
             ("kubelet-client-certificate", pki("admin.crt")),

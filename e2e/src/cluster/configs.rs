@@ -167,17 +167,14 @@ fn kube_proxy(layout: &Layout) -> String {
 fn corefile(layout: &Layout) -> String {
     format!(
         ".:53 {{
-    bind {}
     errors
-    ready {}:8181
+    ready :8181
     kubernetes cluster.local in-addr.arpa {{
         kubeconfig {}
         pods insecure
     }}
 }}
 ",
-        layout.inside,
-        layout.inside,
         layout.kubeconfig("admin").display()
     )
 }

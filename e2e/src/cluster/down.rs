@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::slot::Slot;
 use super::storage;
 
 /// How long an owner may take to take its cluster down.
@@ -29,6 +30,8 @@ pub fn down(dir: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    // A killed owner has not removed its cgroups.
+    Slot::sweep()?;
     storage::remove(dir)
 }
 

@@ -175,9 +175,10 @@ impl Cluster {
     /// When containerd refuses it.
     pub async fn load_image(&self, image: &Path) -> Result<()> {
         let ctr = self.0.ready.node_programs.as_ref().context("a control plane has no nodes")?.join("ctr");
-        let loads = self.nodes().iter().map(|node| {
-            readiness::load_image(&ctr, containerd_socket(&self.dir().join(node)), image)
-        });
+        let loads = self
+            .nodes()
+            .iter()
+            .map(|node| readiness::load_image(&ctr, containerd_socket(&self.dir().join(node)), image));
         futures::future::try_join_all(loads).await.map(|_| ())
     }
 

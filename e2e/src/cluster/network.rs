@@ -28,6 +28,12 @@ pub(super) async fn connect(layout: &Layout) -> Result<()> {
     host_ip(&format!("route add {} via {inside} dev {device}", layout.network)).await
 }
 
+/// Removes the veth pair; the kernel would do so, too, but some time after the namespace has ended.
+pub(super) async fn disconnect(layout: &Layout) {
+    // It may be gone by now, or never have been made.
+    let _ = host_ip(&format!("link del {}", layout.device)).await;
+}
+
 /// Hides the places that kubelet and containerd name absolutely behind empty ones of the cluster's own.
 pub(super) async fn mount(layout: &Layout) -> Result<()> {
     let socket = layout.supervisor();

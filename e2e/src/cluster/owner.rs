@@ -83,6 +83,7 @@ async fn bring_up(
     let mut phases = Phases::start();
     write_files(layout, programs)?;
     if !layout.nodes.is_empty() {
+        Slot::sweep()?;
         cgroups::create(&slot.name(), &layout.node_names())?;
     }
     *namespaces = Some(enter_namespaces(layout)?);
@@ -197,9 +198,9 @@ async fn load_own_images(layout: &Layout, programs: &GoPrograms) -> Result<()> {
     let busybox = images::busybox()?;
     let ctr = programs.path("ctr")?;
     for image in [pause, busybox] {
-        futures::future::try_join_all(layout.nodes.iter().map(|node| {
-            readiness::load_image(&ctr, node.containerd_socket(), &image)
-        }))
+        futures::future::try_join_all(
+            layout.nodes.iter().map(|node| readiness::load_image(&ctr, node.containerd_socket(), &image)),
+        )
         .await?;
     }
     Ok(())
@@ -212,6 +213,7 @@ async fn take_down(namespaces: Option<Child>, slot: &Slot, layout: &Layout) -> R
             child.kill().await.context("cannot end the cluster's namespaces")?;
         }
     }
+    network::disconnect(layout).await;
     if !layout.nodes.is_empty() {
         let name = slot.name();
         tokio::task::spawn_blocking(move || cgroups::remove(&name)).await??;

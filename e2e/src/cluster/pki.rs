@@ -19,7 +19,8 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority and writes `ca.crt`, and `service-account.key` for the tokens of service accounts.
+    /// Makes an authority and writes `ca.crt`, and `service-account.key` and `.pub` for the tokens of service
+    /// accounts.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let mut params = CertificateParams::default();
@@ -29,7 +30,9 @@ impl Authority {
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let authority = Self { dir: dir.to_path_buf(), issuer };
         authority.write("ca.crt", &authority.issuer.pem())?;
-        authority.write("service-account.key", &KeyPair::generate()?.serialize_pem())?;
+        let tokens = KeyPair::generate()?;
+        authority.write("service-account.key", &tokens.serialize_pem())?;
+        authority.write("service-account.pub", &tokens.public_key_pem())?;
         Ok(authority)
     }
 

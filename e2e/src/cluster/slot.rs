@@ -8,8 +8,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::cgroups;
+
 /// The slots' locks; `/run` is emptied when the machine starts, as are the things that the locks stand for.
 const LOCKS: &str = "/run/jobset-e2e";
+/// The names of slots begin so.
+const PREFIX: &str = "jobset-e2e-";
 /// The second byte of the slots' networks, 10.160.0.0/16 to 10.223.0.0/16.
 const NETWORKS: std::ops::Range<u8> = 160..224;
 
@@ -26,10 +30,8 @@ impl Slot {
         let routes = Command::new("ip").args(["-4", "route", "show"]).output().context("cannot run ip")?;
         let routes = String::from_utf8_lossy(&routes.stdout).into_owned();
         for network in NETWORKS {
-            let path = Path::new(LOCKS).join(format!("{network}.lock"));
-            let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-            if lock.try_lock().is_ok() && !is_routed(&routes, network) {
-                return Ok(Self { network, _lock: lock });
+            if let Some(slot) = Self::claim(network)?.filter(|_| !is_routed(&routes, network)) {
+                return Ok(slot);
             }
         }
         bail!(
@@ -39,9 +41,28 @@ impl Slot {
         )
     }
 
+    /// Removes the cgroups of slots whose holder was killed.
+    pub(super) fn sweep() -> Result<()> {
+        fs::create_dir_all(LOCKS).with_context(|| format!("cannot create {LOCKS}"))?;
+        for name in cgroups::names(PREFIX)? {
+            let Some(network) = name.strip_prefix(PREFIX).and_then(|network| network.parse().ok()) else { continue };
+            // The slot stays claimed meanwhile, so that nobody takes it in between.
+            if let Some(slot) = Self::claim(network)? {
+                cgroups::remove(&slot.name())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(network: u8) -> Result<Option<Self>> {
+        let path = Path::new(LOCKS).join(format!("{network}.lock"));
+        let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(lock.try_lock().is_ok().then_some(Self { network, _lock: lock }))
+    }
+
     /// The name of this slot's cgroups and, being short, of its network device on the host.
     pub(super) fn name(&self) -> String {
-        format!("jobset-e2e-{}", self.network)
+        format!("{PREFIX}{}", self.network)
     }
 
     /// An address in the slot's network.

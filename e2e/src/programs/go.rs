@@ -33,15 +33,7 @@ const KUBERNETES: Module = Module {
     packages: &["."],
     cgo: false,
     tags: "",
-    links: &[
-        "etcd",
-        "kube-apiserver",
-        "kube-controller-manager",
-        "kube-scheduler",
-        "kubelet",
-        "kube-proxy",
-        "kubectl",
-    ],
+    links: &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"],
 };
 
 const NODE_MODULES: [Module; 5] = [
@@ -195,7 +187,11 @@ fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
     let mut last = std::collections::VecDeque::new();
     for line in BufReader::new(stderr).lines() {
         let line = line.unwrap_or_default();
-        if line.starts_with("go: downloading") { downloads += 1 } else { packages += 1 }
+        if line.starts_with("go: downloading") {
+            downloads += 1
+        } else {
+            packages += 1
+        }
         last.push_back(line);
         if last.len() > 20 {
             last.pop_front();

@@ -33,7 +33,7 @@ impl ResolvConf {
             let mut words = line.split_whitespace();
             match words.next() {
                 Some("nameserver") => {
-                    conf.servers.extend(words.next().and_then(|server| server.parse::<IpAddr>().ok()))
+                    conf.servers.extend(words.next().and_then(|server| server.parse::<IpAddr>().ok()));
                 }
                 Some("search" | "domain") => conf.search = words.map(str::to_owned).collect(),
                 Some("options") => {

@@ -84,7 +84,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<String> {
 fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answer {
     match path {
         "/" => Answer::json("200 OK", &journal.identity()),
-        "/exit" => match query.get("code").map(|code| code.parse::<u8>()) {
+        "/exit" => match query.get("code").map(str::parse::<u8>) {
             Some(Ok(code)) => Answer { exit: Some(code), ..Answer::text("200 OK", "") },
             _ => Answer::text("400 Bad Request", "code must be a number from 0 to 255\n"),
         },

@@ -45,8 +45,7 @@ fn job(job: &mut JobTemplateSpec, strategy: RestartStrategy) {
 fn policies(spec: &mut JobSetSpec) {
     spec.success_policy
         .get_or_insert_with(|| SuccessPolicy { operator: Operator::All, target_replicated_jobs: Vec::new() });
-    spec.startup_policy
-        .get_or_insert(StartupPolicy { startup_policy_order: StartupPolicyOrder::AnyOrder });
+    spec.startup_policy.get_or_insert(StartupPolicy { startup_policy_order: StartupPolicyOrder::AnyOrder });
     let rules = spec.failure_policy.iter_mut().flat_map(|policy| &mut policy.rules);
     for (index, rule) in rules.enumerate() {
         if rule.name.as_deref().unwrap_or_default().is_empty() {
@@ -66,5 +65,137 @@ fn claims(spec: &mut JobSetSpec) {
         policy
             .retention_policy
             .get_or_insert_with(|| VolumeRetentionPolicy { when_deleted: Some(RetentionPolicy::Delete) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(value: Value) -> JobSetSpec {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// A specification with one replicatedJob.
+    fn with_job(job: &Value, failure_policy: &Value) -> JobSetSpec {
+        spec(json!({
+            "failurePolicy": failure_policy,
+            "replicatedJobs": [{ "name": "workers", "template": { "spec": job } }],
+        }))
+    }
+
+    fn job(spec: &JobSetSpec) -> &JobTemplateSpec {
+        &spec.replicated_jobs[0].template.spec
+    }
+
+    fn restart_policy(spec: &JobSetSpec) -> Option<&str> {
+        job(spec).template.spec.as_ref()?.restart_policy.as_deref()
+    }
+
+    #[test]
+    fn an_ordinary_jobset_gets_the_defaults_of_the_go_jobset() {
+        let spec = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &Value::Null));
+        assert_eq!(
+            serde_json::to_value(&spec).unwrap(),
+            json!({
+                "successPolicy": { "operator": "All" },
+                "startupPolicy": { "startupPolicyOrder": "AnyOrder" },
+                "network": { "enableDNSHostnames": true, "publishNotReadyAddresses": true },
+                "replicatedJobs": [{ "name": "workers", "template": { "spec": {
+                    "completionMode": "Indexed",
+                    "template": { "spec": { "containers": [], "restartPolicy": "OnFailure" } },
+                } } }],
+            })
+        );
+    }
+
+    #[test]
+    fn in_place_restart_gets_the_values_that_it_requires() {
+        let pod = json!({ "template": { "spec": { "containers": [] } } });
+        let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
+        assert_eq!(job(&spec).backoff_limit, Some(i32::MAX));
+        assert_eq!(job(&spec).pod_replacement_policy.as_deref(), Some("Failed"));
+        assert_eq!(restart_policy(&spec), Some("Never"));
+    }
+
+    #[rstest]
+    #[case::recreate(json!({ "restartStrategy": "Recreate" }))]
+    #[case::blocking_recreate(json!({ "restartStrategy": "BlockingRecreate" }))]
+    #[case::not_said(json!({}))]
+    fn other_strategies_leave_the_job_to_kubernetes(#[case] policy: Value) {
+        let spec = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &policy));
+        assert_eq!((job(&spec).backoff_limit, job(&spec).pod_replacement_policy.as_deref()), (None, None));
+        assert_eq!(restart_policy(&spec), Some("OnFailure"));
+    }
+
+    #[rstest]
+    #[case::restart_policy("Always", "Always")]
+    #[case::empty("", "Never")]
+    fn a_restart_policy_that_is_set_stays(#[case] sent: &str, #[case] stored: &str) {
+        let pod = json!({ "template": { "spec": { "containers": [], "restartPolicy": sent } } });
+        let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
+        assert_eq!(restart_policy(&spec), Some(stored));
+    }
+
+    #[test]
+    fn a_pod_failure_policy_needs_restart_policy_never() {
+        let pod = json!({ "podFailurePolicy": { "rules": [] }, "template": { "spec": { "containers": [] } } });
+        assert_eq!(restart_policy(&apply(&with_job(&pod, &Value::Null))), Some("Never"));
+    }
+
+    #[test]
+    fn wrong_values_stay_for_validation_to_name_them() {
+        let pod =
+            json!({ "backoffLimit": 3, "podReplacementPolicy": "TerminatingOrFailed", "completionMode": "NonIndexed" });
+        let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
+        assert_eq!(job(&spec).backoff_limit, Some(3));
+        assert_eq!(job(&spec).pod_replacement_policy.as_deref(), Some("TerminatingOrFailed"));
+        assert_eq!(job(&spec).completion_mode.as_deref(), Some("NonIndexed"));
+    }
+
+    #[test]
+    fn failure_policy_rules_are_named_by_their_place() {
+        let rules = json!({ "rules": [{ "action": "FailJobSet" }, { "action": "FailJobSet", "name": "mine" }, { "action": "FailJobSet", "name": "" }] });
+        let spec = apply(&with_job(&json!({}), &rules));
+        let names: Vec<_> = spec.failure_policy.iter().flat_map(|it| &it.rules).map(|it| it.name.as_deref()).collect();
+        assert_eq!(names, [Some("failurePolicyRule0"), Some("mine"), Some("failurePolicyRule2")]);
+    }
+
+    #[test]
+    fn set_policies_and_network_stay() {
+        let sent = json!({
+            "successPolicy": { "operator": "Any", "targetReplicatedJobs": ["a"] },
+            "startupPolicy": { "startupPolicyOrder": "InOrder" },
+            "network": { "enableDNSHostnames": false, "subdomain": "s", "publishNotReadyAddresses": false },
+            "volumeClaimPolicies": [{ "retentionPolicy": { "whenDeleted": "Retain" } }],
+        });
+        assert_eq!(serde_json::to_value(apply(&spec(sent.clone()))).unwrap(), sent);
+    }
+
+    #[test]
+    fn claims_are_deleted_with_the_jobset_unless_said_otherwise() {
+        let spec = apply(&spec(json!({ "volumeClaimPolicies": [{}] })));
+        let retention = spec.volume_claim_policies[0].retention_policy.as_ref().unwrap();
+        assert_eq!(retention.when_deleted, Some(RetentionPolicy::Delete));
+    }
+
+    #[rstest]
+    #[case::no_job_specification(json!({}))]
+    #[case::no_pod_template(json!({ "parallelism": 2 }))]
+    #[case::no_pod_specification(json!({ "parallelism": 2, "template": {} }))]
+    fn nothing_is_put_into_a_part_that_was_not_sent(#[case] sent: Value) {
+        let spec = apply(&with_job(&sent, &json!({ "restartStrategy": "InPlaceRestart" })));
+        assert_eq!(job(&spec).template.spec, None);
+        assert_eq!(job(&spec).completion_mode.is_some(), sent != json!({}));
+    }
+
+    #[test]
+    fn defaulting_twice_changes_nothing() {
+        let policy = json!({ "restartStrategy": "InPlaceRestart", "rules": [{ "action": "FailJobSet" }] });
+        let once = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &policy));
+        assert_eq!(apply(&once), once);
     }
 }

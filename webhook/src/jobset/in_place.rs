@@ -54,10 +54,99 @@ fn agent(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     if pod.is_some_and(|pod| agent_sidecar(pod).is_some()) {
         return;
     }
-    let found: Vec<_> = pod.and_then(|pod| pod.init_containers.as_ref()).into_iter().flatten().map(|it| &it.name).collect();
+    let found: Vec<_> =
+        pod.and_then(|pod| pod.init_containers.as_ref()).into_iter().flatten().map(|it| &it.name).collect();
     if found.is_empty() {
         errors.required(&field, AGENT);
     } else {
         errors.invalid(&field, found, AGENT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn agent() -> Value {
+        json!({ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [{
+            "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] })
+    }
+
+    /// The Job specification of the seeds' manifest.
+    fn good() -> Value {
+        json!({ "backoffLimit": i32::MAX, "podReplacementPolicy": "Failed", "template": { "spec": {
+            "initContainers": [agent()], "containers": [{ "name": "worker" }] } } })
+    }
+
+    fn errors(strategy: &str, jobs: &[Value]) -> Vec<String> {
+        let jobs: Vec<_> = jobs.iter().map(|job| json!({ "name": "w", "template": { "spec": job } })).collect();
+        let spec = json!({ "failurePolicy": { "restartStrategy": strategy }, "replicatedJobs": jobs });
+        let mut errors = Errors::default();
+        validate(&serde_json::from_value(spec).unwrap(), &Path::root("spec"), &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut job = good();
+        *job.pointer_mut(pointer).unwrap() = value;
+        job
+    }
+
+    fn with_init_containers(containers: Value) -> Value {
+        with("/template/spec/initContainers", containers)
+    }
+
+    #[rstest]
+    #[case::the_seeds_words(good())]
+    #[case::the_words_of_kubernetes(with("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("RestartAllContainers")))]
+    #[case::other_init_containers_around_it(with_init_containers(json!([{ "name": "setup" }, agent(), { "name": "log" }])))]
+    fn a_complete_replicated_job_is_accepted(#[case] job: Value) {
+        assert_eq!(errors("InPlaceRestart", &[job]), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::backoff_limit_wrong(with("/backoffLimit", json!(6)), "spec.replicatedJobs[0].template.spec.backoffLimit: Invalid value: 6: must be 2147483647")]
+    #[case::backoff_limit_zero(with("/backoffLimit", json!(0)), "spec.replicatedJobs[0].template.spec.backoffLimit: Invalid value: 0: must be 2147483647")]
+    #[case::backoff_limit_absent(
+        with("/backoffLimit", Value::Null),
+        "spec.replicatedJobs[0].template.spec.backoffLimit: Required value: must be 2147483647"
+    )]
+    #[case::replacement_wrong(with("/podReplacementPolicy", json!("TerminatingOrFailed")), r#"spec.replicatedJobs[0].template.spec.podReplacementPolicy: Invalid value: "TerminatingOrFailed": must be "Failed""#)]
+    #[case::replacement_absent(
+        with("/podReplacementPolicy", Value::Null),
+        r#"spec.replicatedJobs[0].template.spec.podReplacementPolicy: Required value: must be "Failed""#
+    )]
+    #[case::no_init_containers(
+        with_init_containers(Value::Null),
+        "spec.replicatedJobs[0].template.spec.template.spec.initContainers: Required value: must contain the agent"
+    )]
+    #[case::no_pod(with("/template", json!({})), "spec.replicatedJobs[0].template.spec.template.spec.initContainers: Required value: must contain the agent")]
+    #[case::init_container_not_a_sidecar(with("/template/spec/initContainers/0/restartPolicy", json!("Never")), r#"spec.replicatedJobs[0].template.spec.template.spec.initContainers: Invalid value: ["agent"]: must contain the agent"#)]
+    #[case::sidecar_without_rules(
+        with("/template/spec/initContainers/0/restartPolicyRules", Value::Null),
+        r#"Invalid value: ["agent"]: must contain the agent"#
+    )]
+    #[case::sidecar_that_restarts_itself_alone(with("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("Restart")), r#"Invalid value: ["agent"]: must contain the agent"#)]
+    fn a_broken_rule_is_named_with_path_found_and_required(#[case] job: Value, #[case] expected: &str) {
+        let errors = errors("InPlaceRestart", &[job]);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains(expected), "{errors:?}");
+    }
+
+    #[test]
+    fn every_error_of_every_replicated_job_is_reported_at_once() {
+        let errors = errors("InPlaceRestart", &[good(), json!({ "backoffLimit": 1 })]);
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        assert!(errors.iter().all(|error| error.starts_with("spec.replicatedJobs[1].template.spec.")), "{errors:?}");
+    }
+
+    #[rstest]
+    #[case("Recreate")]
+    #[case("BlockingRecreate")]
+    fn other_strategies_require_none_of_it(#[case] strategy: &str) {
+        assert_eq!(errors(strategy, &[json!({})]), Vec::<String>::new());
     }
 }

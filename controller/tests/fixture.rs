@@ -1,0 +1,118 @@
+//! A control plane with the CRD, and the controller's own program running against it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{Stream, StreamExt};
+use jobset_api::JobSet;
+use jobset_e2e::{ControlPlane, wait};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A running control plane and controller. Both end with it.
+pub(crate) struct Fixture {
+    pub(crate) plane: ControlPlane,
+    pub(crate) client: Client,
+    _controller: Child,
+}
+
+impl Fixture {
+    pub(crate) async fn start() -> Result<Self> {
+        let plane = ControlPlane::start().await?;
+        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
+        for args in [
+            vec!["apply", "--server-side", "-k", crds],
+            vec!["wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=60s"],
+        ] {
+            let output = plane.kubectl(&args).await?;
+            ensure!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let log = std::fs::File::create(plane.dir().join("logs/jobset-controller.log"))?;
+        let controller = Command::new(env!("CARGO_BIN_EXE_jobset-controller"))
+            .args(["--health-listen", "127.0.0.1:0"])
+            .env("KUBECONFIG", plane.kubeconfig())
+            .stdin(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the controller")?;
+        Ok(Self { client: plane.client(), plane, _controller: controller })
+    }
+
+    pub(crate) fn jobsets(&self) -> Api<JobSet> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    pub(crate) async fn create(&self, jobset: Value) -> Result<JobSet> {
+        let jobset: JobSet = serde_json::from_value(jobset)?;
+        Ok(self.jobsets().create(&PostParams::default(), &jobset).await?)
+    }
+
+    /// The Pods of a JobSet, by name, once there are as many of them, all of this attempt.
+    pub(crate) async fn pods(&self, jobset: &str, count: usize, attempt: &str) -> Result<Vec<Pod>> {
+        let labels = format!("jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/restart-attempt={attempt}");
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        wait::until(LIMIT, format!("{count} Pods of {jobset}"), || async {
+            let mut found = pods.list(&ListParams::default().labels(&labels)).await?.items;
+            found.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+            found.sort_by_key(ResourceExt::name_any);
+            Ok((found.len() == count).then_some(found))
+        })
+        .await
+    }
+
+    /// Reports an epoch, as the agent of the Pod would.
+    pub(crate) async fn report(&self, pod: &Pod, epoch: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        let patch = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/epoch": epoch}}});
+        pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Every state of the JobSet that is written from now on, beginning with the present one.
+    pub(crate) async fn history(&self, name: &str) -> Result<impl Stream<Item = JobSet> + Unpin + use<>> {
+        let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let events = self.jobsets().watch(&params, "0").await?;
+        Ok(Box::pin(events.filter_map(|event| async move {
+            match event.expect("the watch holds for the length of a test") {
+                WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => Some(jobset),
+                _ => None,
+            }
+        })))
+    }
+}
+
+/// The next state that is written.
+pub(crate) async fn next(history: &mut (impl Stream<Item = JobSet> + Unpin)) -> Result<JobSet> {
+    let next = tokio::time::timeout(LIMIT, history.next()).await.context("the JobSet was not written in time")?;
+    next.context("the watch has ended")
+}
+
+/// A JobSet of one Job that restarts in place, as admission leaves it.
+pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "failurePolicy": {"maxRestarts": max_restarts, "restartStrategy": "InPlaceRestart"},
+            "replicatedJobs": [{"name": "workers", "template": {"spec": {
+                "parallelism": pods,
+                "completions": pods,
+                "completionMode": "Indexed",
+                "backoffLimit": 2_147_483_647,
+                "podReplacementPolicy": "Failed",
+                "template": {"spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "worker", "image": "none"}],
+                }},
+            }}}],
+        },
+    })
+}

@@ -1,0 +1,6 @@
+//! The controller on a real API server with the real Job controller, and no nodes: Pods stay Pending, and the tests
+//! write what agents would.
+
+mod epochs;
+mod fixture;
+mod recreate;

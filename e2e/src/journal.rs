@@ -1,0 +1,64 @@
+//! What the workers themselves wrote down: when each started and ended.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// One line of a worker's journal.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Entry {
+    /// `start` or `exit`.
+    pub event: String,
+    /// Seconds since 1970, by the worker's clock.
+    pub time: f64,
+    /// Name of its Pod.
+    pub pod: String,
+    /// UID of its Pod.
+    pub uid: String,
+    /// Node that it ran on.
+    pub node: Option<String>,
+    /// IP of its Pod.
+    pub ip: Option<String>,
+    /// Exit code, of an `exit`.
+    pub code: Option<i32>,
+}
+
+/// The folder of the journals of a namespace.
+pub fn dir(journals: &Path, namespace: &str) -> PathBuf {
+    journals.join(namespace)
+}
+
+/// All lines of all journals of a namespace, by time.
+///
+/// # Errors
+/// If a journal cannot be read, or a whole line of it is not of the form.
+pub fn read(journals: &Path, namespace: &str) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let files = match fs::read_dir(dir(journals, namespace)) {
+        Ok(files) => files,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(entries),
+        Err(error) => return Err(error).context("cannot read the folder of the journals"),
+    };
+    for file in files {
+        let path = file?.path();
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for line in text.lines() {
+            entries.push(serde_json::from_str(line).with_context(|| format!("{}: {line}", path.display()))?);
+        }
+    }
+    entries.sort_by(|a: &Entry, b: &Entry| a.time.total_cmp(&b.time));
+    Ok(entries)
+}
+
+/// The starts that came after `time`.
+pub fn starts_after(entries: &[Entry], time: f64) -> Vec<&Entry> {
+    entries.iter().filter(|entry| entry.event == "start" && entry.time > time).collect()
+}
+
+/// The last time that a worker of this Pod ended.
+pub fn last_exit<'a>(entries: &'a [Entry], pod: &str) -> Option<&'a Entry> {
+    entries.iter().rfind(|entry| entry.event == "exit" && entry.pod == pod)
+}

@@ -1,0 +1,138 @@
+//! The harness itself: control planes start, run side by side, and nothing is left of them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jobset_e2e::wait::{self, Seen};
+use jobset_e2e::{Cluster, ControlPlane, images};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::objects::{create, running, shell};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let jobs: Api<Job> = Api::default_namespaced(plane.client());
+    let pods: Api<Pod> = Api::default_namespaced(plane.client());
+    create(
+        &jobs,
+        json!({
+            "metadata": { "name": "two" },
+            "spec": { "parallelism": 2, "completions": 2, "template": { "spec": {
+                "restartPolicy": "Never", "containers": [{ "name": "c", "image": "localhost/none:test" }],
+            }}},
+        }),
+    )
+    .await?;
+    wait::until_seen(LIMIT, "two Pods of the Job", || async {
+        let found = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=two")).await?.items.len();
+        Ok(if found == 2 { Seen::Yes(()) } else { Seen::NotYet(format!("{found} Pods")) })
+    })
+    .await?;
+
+    let version = plane.kubectl(["version"]).await?;
+    assert!(String::from_utf8_lossy(&version.stdout).contains("Server Version: v1.36.3"), "{version:?}");
+
+    let dir = plane.dir().to_path_buf();
+    plane.stop().await?;
+    assert!(!dir.exists(), "{} is left", dir.display());
+    Ok(())
+}
+
+#[tokio::test]
+async fn control_planes_run_side_by_side_and_an_api_server_restart_keeps_objects() -> Result<()> {
+    let audited = ControlPlane::builder().audit_log();
+    let (one, two) = tokio::try_join!(audited.control_plane(), ControlPlane::start())?;
+    assert_ne!(one.ready().server, two.ready().server);
+    let in_one: Api<ConfigMap> = Api::default_namespaced(one.client());
+    let in_two: Api<ConfigMap> = Api::default_namespaced(two.client());
+    create(&in_one, json!({ "metadata": { "name": "mine" } })).await?;
+    assert!(in_two.get_opt("mine").await?.is_none(), "the control planes share their state");
+
+    one.stop_api_server().await?;
+    assert!(in_one.get("mine").await.is_err(), "a stopped API server answers");
+    one.start_api_server().await?;
+    in_one.get("mine").await.context("after the restart")?;
+    let audit = fs::read_to_string(one.dir().join("logs/audit.log")).context("the audit log")?;
+    assert!(audit.contains("configmaps/mine"), "the audit log misses a request");
+    one.stop().await?;
+    two.stop().await
+}
+
+#[tokio::test]
+async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()> {
+    let cluster = Cluster::start(1).await?;
+    let node = cluster.nodes().first().context("no node")?.clone();
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    create(
+        &pods,
+        json!({
+            "metadata": { "name": "sleeper" },
+            "spec": { "containers": [{
+                "name": "c", "image": images::BUSYBOX, "args": ["-c", "exec sleep 100000"],
+                "volumeMounts": [{ "name": "shared", "mountPath": "/shared" }],
+            }], "volumes": [{ "name": "shared", "hostPath": { "path": cluster.shared_dir() } }] },
+        }),
+    )
+    .await?;
+    let before = running(&pods, "sleeper").await?;
+
+    // A stopped kubelet leaves its containers running, and finds them again.
+    cluster.stop_kubelet(&node).await?;
+    cluster.start_kubelet(&node).await?;
+    wait::until(LIMIT, "the kubelet to serve again", || async {
+        shell(&cluster, "default", "sleeper", "echo from the Pod > /shared/note").await.map(Some)
+    })
+    .await?;
+    assert_eq!(fs::read_to_string(cluster.shared_dir().join("note"))?, "from the Pod\n");
+    let restarts = |pod: &Pod| {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.clone());
+        statuses.unwrap_or_default().first().map(|status| status.restart_count)
+    };
+    assert_eq!(restarts(&pods.get("sleeper").await?), restarts(&before));
+
+    let dir = cluster.dir().to_path_buf();
+    assert!(
+        !traces(&dir, &cluster.ready().host_address.to_string())?.is_empty(),
+        "traces of a running cluster are seen"
+    );
+    let owner = Pid::from_raw(i32::try_from(cluster.owner_pid())?).context("the owner has no process id")?;
+    kill_process(owner, Signal::KILL)?;
+    let address = cluster.ready().host_address.to_string();
+    // The handle keeps the killed owner as a zombie of this process, which is no trace.
+    wait::until_seen(LIMIT, "nothing to be left of the cluster", || async {
+        let left = traces(&dir, &address)?;
+        Ok(if left.is_empty() { Seen::Yes(()) } else { Seen::NotYet(left.join("; ")) })
+    })
+    .await?;
+    drop(cluster);
+    fs::remove_dir_all(&dir).context("removing the killed cluster's folder")
+}
+
+/// What is left of the cluster in `dir`: processes, mounts in any namespace, the device with the host's address.
+fn traces(dir: &Path, address: &str) -> Result<Vec<String>> {
+    let dir = dir.to_str().context("not a text")?;
+    let mut traces = Vec::new();
+    for process in fs::read_dir("/proc")?.filter_map(Result::ok).map(|entry| entry.path()) {
+        let read = |name: &str| fs::read(process.join(name)).unwrap_or_default();
+        let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+        if command.contains(dir) {
+            traces.push(format!("process {}: {command}", process.display()));
+        }
+        if String::from_utf8_lossy(&read("mountinfo")).contains(&format!("{dir}/")) {
+            traces.push(format!("a mount seen by {}", process.display()));
+        }
+    }
+    if fs::read_to_string("/proc/net/fib_trie")?.lines().any(|line| line.trim().ends_with(&format!(" {address}"))) {
+        traces.push(format!("the address {address}"));
+    }
+    Ok(traces)
+}

@@ -1,0 +1,61 @@
+//! Small objects and questions that several tests need.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use jobset_e2e::Cluster;
+use jobset_e2e::wait::{self, Seen};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+/// How long a Pod may take to run, on a machine that is busy.
+pub(crate) const POD_LIMIT: Duration = Duration::from_secs(60);
+
+/// A new namespace in which Pods can be made.
+pub(crate) async fn namespace(client: &Client, purpose: &str) -> Result<String> {
+    let wanted = serde_json::from_value(json!({ "metadata": { "generateName": format!("{purpose}-") } }))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let name = namespaces.create(&PostParams::default(), &wanted).await.context("creating a namespace")?.name_any();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
+    wait::until(POD_LIMIT, format!("the service account of {name}"), || async {
+        accounts.get_opt("default").await.context("service account default")
+    })
+    .await?;
+    Ok(name)
+}
+
+/// Creates an object from its JSON.
+pub(crate) async fn create<K>(api: &Api<K>, object: serde_json::Value) -> Result<K>
+where
+    K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let object = serde_json::from_value(object).context("not such an object")?;
+    api.create(&PostParams::default(), &object).await.context("creating an object")
+}
+
+/// Waits until a Pod's containers run.
+pub(crate) async fn running(pods: &Api<Pod>, name: &str) -> Result<Pod> {
+    wait::until_seen(POD_LIMIT, format!("the Pod {name} to run"), || async {
+        let pod = pods.get(name).await.context("getting the Pod")?;
+        let status = pod.status.clone().unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        let runs = |state: &k8s_openapi::api::core::v1::ContainerState| state.running.is_some();
+        if !containers.is_empty() && containers.iter().all(|container| container.state.as_ref().is_some_and(runs)) {
+            return Ok(Seen::Yes(pod));
+        }
+        Ok(Seen::NotYet(format!("phase {:?}, containers {:?}", status.phase, containers)))
+    })
+    .await
+}
+
+/// Runs a shell command in a Pod and returns what it printed.
+pub(crate) async fn shell(cluster: &Cluster, namespace: &str, pod: &str, command: &str) -> Result<String> {
+    let output = cluster.kubectl(["--namespace", namespace, "exec", pod, "--", "sh", "-c", command]).await?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("`{command}` in {pod}: {}; {stdout}; {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(stdout)
+}

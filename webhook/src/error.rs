@@ -1,0 +1,34 @@
+//! What can stop the admission service.
+
+use std::net::SocketAddr;
+
+/// Failure of an operation. The text leaves out the source, which [`std::error::Error::source`] gives.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arguments name something that no certificate can be issued for.
+    #[error("cannot name the serving certificate")]
+    Names(#[source] jobset_certs::Error),
+    /// An address could not be listened on.
+    #[error("cannot listen on {address} (choose another with {flag})")]
+    Listen {
+        /// Address asked for.
+        address: SocketAddr,
+        /// Flag that chooses it.
+        flag: &'static str,
+        /// Answer of the system.
+        source: std::io::Error,
+    },
+    /// TLS could not be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[source] rustls::Error),
+    /// There is no way to reach an API server.
+    #[error("cannot find out how to reach the API server (neither in a cluster nor a kubeconfig)")]
+    InferConfig(#[source] Box<kube::config::InferConfigError>),
+    /// The API server's client could not be made.
+    #[error("cannot make a client of the API server")]
+    Client(#[source] kube::Error),
+    /// Signals could not be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] std::io::Error),
+}

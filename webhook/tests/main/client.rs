@@ -1,0 +1,136 @@
+//! A TLS and HTTP client such as the API server is.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::{http1, http2};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::Timestamp;
+use jobset_certs::material::{self, Material};
+use jobset_certs::{Lifetimes, Names, issue};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Name that the client asks for.
+pub const HOST: &str = "hook.ns.svc";
+pub const JSON: &str = "application/json";
+
+/// Certificates of the server.
+pub fn certificates() -> Material {
+    let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+    let names = Names::of_service("hook", "ns").unwrap();
+    let authority = issue::authority(now, &lifetimes).unwrap();
+    Material::read(&material::with_new_serving(&authority, &[], &names, now, &lifetimes).unwrap())
+}
+
+/// HTTP version, chosen by ALPN.
+#[derive(Clone, Copy, Debug)]
+pub enum Http {
+    One,
+    Two,
+}
+
+/// Clients of one server.
+#[derive(Clone)]
+pub struct Client {
+    pub address: SocketAddr,
+    pub trusted: Material,
+    pub tls: &'static SupportedProtocolVersion,
+    pub http: Http,
+}
+
+/// An answer with its whole body.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
+    }
+}
+
+impl Client {
+    pub fn new(address: SocketAddr, trusted: Material) -> Self {
+        Self { address, trusted, tls: &rustls::version::TLS13, http: Http::Two }
+    }
+
+    pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(self.trusted.authorities());
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[self.tls])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = match self.http {
+            Http::One => vec![b"http/1.1".to_vec()],
+            Http::Two => vec![b"h2".to_vec()],
+        };
+        let connection = TcpStream::connect(self.address).await?;
+        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), connection).await
+    }
+
+    /// One request on a connection of its own.
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let stream = TokioIo::new(self.connect().await.unwrap());
+        match self.http {
+            Http::One => {
+                let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+                tokio::spawn(connection);
+                collect(sender.send_request(request).await.unwrap()).await
+            }
+            Http::Two => {
+                let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+                tokio::spawn(connection);
+                collect(sender.send_request(request).await.unwrap()).await
+            }
+        }
+    }
+
+    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> Answer {
+        self.send(request(Method::POST, path, content_type, body)).await
+    }
+
+    /// Posts a review and returns the `response` of the answer.
+    pub async fn review(&self, path: &str, review: &Value) -> Value {
+        let answer = self.post(path, JSON, review.to_string()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let review = answer.json();
+        assert_eq!(
+            (review["apiVersion"].as_str(), review["kind"].as_str()),
+            (Some("admission.k8s.io/v1"), Some("AdmissionReview"))
+        );
+        review["response"].clone()
+    }
+}
+
+pub fn request(method: Method, path: &str, content_type: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(method)
+        .uri(format!("https://{HOST}{path}"))
+        .header("host", HOST)
+        .header("content-type", content_type)
+        .body(Full::new(body.into()))
+        .unwrap()
+}
+
+async fn collect(response: Response<hyper::body::Incoming>) -> Answer {
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes().to_vec();
+    Answer { status, body }
+}

@@ -1,0 +1,6 @@
+//! The admission service from outside: over TLS, as a process, and registered with a real API server.
+
+mod api_server;
+mod client;
+mod process;
+mod server;

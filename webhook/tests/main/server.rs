@@ -1,0 +1,300 @@
+//! The server over real TLS on loopback, without a cluster.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use jobset_api::JobSet;
+use jobset_certs::{Readiness, Resolver};
+use jobset_webhook::health;
+use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, router, serve, tls};
+use k8s_openapi::ByteString;
+use rstest::rstest;
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::client::{Client, Http, JSON, certificates, request};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct Server {
+    client: Client,
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let certificates = certificates();
+        let resolver = Arc::new(Resolver::default());
+        resolver.serve(certificates.serving.clone().unwrap().certified);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(serve(listener, tls(resolver).unwrap(), router(), stop.clone(), LIMIT));
+        Self { client: Client::new(address, certificates), address, stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        timeout(LIMIT, self.task).await.expect("the server ends").unwrap();
+    }
+}
+
+/// A JobSet that restarts in place, with an agent and nothing else set.
+fn jobset() -> Value {
+    json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "train", "namespace": "ml" }, "spec": {
+        "failurePolicy": { "restartStrategy": "InPlaceRestart", "maxRestarts": 3 },
+        "replicatedJobs": [{ "name": "workers", "template": { "spec": { "template": { "spec": {
+            "initContainers": [{ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
+                { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] }],
+            "containers": [{ "name": "worker", "from-the-future": true }],
+        } } } } }],
+    } })
+}
+
+fn review(object: &Value) -> Value {
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "name": "train", "namespace": "ml",
+        "kind": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet" },
+        "resource": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets" },
+        "userInfo": { "username": "admin" }, "object": object, "oldObject": null, "dryRun": false,
+        "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut object = jobset();
+    *object.pointer_mut(pointer).unwrap() = value;
+    object
+}
+
+#[rstest]
+#[tokio::test]
+async fn defaults_come_as_a_patch_over_every_version_of_tls_and_http(
+    #[values(&TLS12, &TLS13)] tls: &'static SupportedProtocolVersion,
+    #[values(Http::One, Http::Two)] http: Http,
+) {
+    let server = Server::start().await;
+    let client = Client { tls, http, ..server.client.clone() };
+    let response = client.review(MUTATE_PATH, &review(&jobset())).await;
+    assert_eq!(response["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+    assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
+    let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
+    let mut stored = jobset();
+    json_patch::patch(&mut stored, &serde_json::from_slice::<json_patch::Patch>(&patch.0).unwrap()).unwrap();
+    assert_eq!(stored.pointer("/spec/replicatedJobs/0/template/spec/backoffLimit"), Some(&json!(i32::MAX)));
+    assert_eq!(
+        stored.pointer("/spec/replicatedJobs/0/template/spec/template/spec/containers/0/from-the-future"),
+        Some(&json!(true))
+    );
+    let accepted = client.review(VALIDATE_PATH, &review(&stored)).await;
+    assert_eq!(accepted, json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true }));
+    let again = client.review(MUTATE_PATH, &review(&stored)).await;
+    assert_eq!(again.get("patch"), None, "nothing is left to default");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bad_jobset_is_refused_as_the_api_server_refuses_one() {
+    let server = Server::start().await;
+    let bad = with(
+        "/spec/replicatedJobs/0/template/spec",
+        json!({ "backoffLimit": 6, "podReplacementPolicy": "Failed", "template": {} }),
+    );
+    let response = server.client.review(VALIDATE_PATH, &review(&bad)).await;
+    assert_eq!(
+        (&response["uid"], &response["allowed"]),
+        (&json!("705ab4f5-6393-11e8-b7cc-42010a800002"), &json!(false))
+    );
+    let status = &response["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"], &status["status"]),
+        (&json!(422), &json!("Invalid"), &json!("Failure"))
+    );
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with(r#"JobSet.jobset.x-k8s.io "train" is invalid: [spec.replicatedJobs[0].template.spec.backoffLimit: Invalid value: 6: must be 2147483647"#), "{message}");
+    let details = &status["details"];
+    assert_eq!(
+        (&details["name"], &details["group"], &details["kind"]),
+        (&json!("train"), &json!("jobset.x-k8s.io"), &json!("JobSet"))
+    );
+    let causes: Vec<_> = details["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["field"].as_str().unwrap(), it["reason"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            ("spec.replicatedJobs[0].template.spec.backoffLimit", "FieldValueInvalid"),
+            ("spec.replicatedJobs[0].template.spec.template.spec.initContainers", "FieldValueRequired"),
+        ]
+    );
+    server.stop().await;
+}
+
+#[rstest]
+#[case::replicas(with("/spec/replicatedJobs/0", json!({ "name": "w", "replicas": "three", "template": {} })), "spec.replicatedJobs[0].replicas", "three")]
+#[case::strategy(with("/spec/failurePolicy/restartStrategy", json!("Magic")), "spec.failurePolicy.restartStrategy", "Magic")]
+#[case::backoff_limit(with("/spec/replicatedJobs/0/template/spec", json!({ "backoffLimit": 21_474_836_470_i64 })), "spec.replicatedJobs[0].template.spec.backoffLimit", "21474836470")]
+#[case::no_spec(with("/spec", Value::Null), "spec", "null")]
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_left_to_the_schema_and_then_refused(
+    #[case] object: Value,
+    #[case] field: &str,
+    #[case] found: &str,
+) {
+    let server = Server::start().await;
+    let mutated = server.client.review(MUTATE_PATH, &review(&object)).await;
+    assert_eq!(mutated, json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true }));
+    let response = server.client.review(VALIDATE_PATH, &review(&object)).await;
+    assert_eq!(response["status"]["details"]["causes"][0]["field"], field, "{response}");
+    assert!(response["status"]["message"].as_str().unwrap().contains(found), "{response}");
+    let mut deleting = review(&object);
+    deleting["request"]["operation"] = json!("UPDATE");
+    deleting["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let response = server.client.review(VALIDATE_PATH, &deleting).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_old_object_that_cannot_be_read_can_be_replaced() {
+    let server = Server::start().await;
+    let mut update = review(&with("/spec", json!({})));
+    update["request"]["operation"] = json!("UPDATE");
+    update["request"]["oldObject"] = with("/spec", json!({ "replicatedJobs": 3 }));
+    let response = server.client.review(VALIDATE_PATH, &update).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_requests_get_a_clear_answer_and_leave_the_service_unharmed() {
+    let server = Server::start().await;
+    let client = &server.client;
+    let mut other_version = review(&jobset());
+    other_version["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let no_request = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview" });
+    let no_uid = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {} });
+    let deep = "[".repeat(100_000);
+    let cases: [(&str, &str, String, u16, &str); 10] = [
+        (
+            MUTATE_PATH,
+            "text/plain",
+            review(&jobset()).to_string(),
+            415,
+            "Content-Type must be application/json, not \"text/plain\"",
+        ),
+        (VALIDATE_PATH, "", review(&jobset()).to_string(), 415, "Content-Type must be application/json"),
+        (VALIDATE_PATH, JSON, String::new(), 400, "not an AdmissionReview"),
+        (VALIDATE_PATH, JSON, "{".to_owned(), 400, "not an AdmissionReview"),
+        (MUTATE_PATH, JSON, "null".to_owned(), 400, "not an AdmissionReview"),
+        (MUTATE_PATH, JSON, deep, 400, "not an AdmissionReview"),
+        (
+            VALIDATE_PATH,
+            JSON,
+            other_version.to_string(),
+            400,
+            "this service understands AdmissionReview of admission.k8s.io/v1",
+        ),
+        (MUTATE_PATH, JSON, no_request.to_string(), 400, "has no request"),
+        (MUTATE_PATH, JSON, no_uid.to_string(), 400, "missing field `uid`"),
+        (VALIDATE_PATH, JSON, " ".repeat((8 << 20) + 1), 413, "must not be larger than 8388608 bytes"),
+    ];
+    for (path, content_type, body, status, text) in cases {
+        let answer = client.post(path, content_type, body).await;
+        assert_eq!(answer.status, status, "{text}: {}", answer.text());
+        assert!(answer.text().contains(text), "{:?}", answer.text());
+        assert_eq!(answer.text().lines().count(), 1);
+    }
+    assert_eq!(client.post("/elsewhere", JSON, "").await.status, 404);
+    assert_eq!(client.send(request(Method::GET, MUTATE_PATH, JSON, "")).await.status, 405);
+    let charset = client
+        .post(VALIDATE_PATH, "application/json; charset=utf-8", review(&with("/spec", json!({}))).to_string())
+        .await;
+    assert_eq!(charset.json()["response"]["allowed"], true);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn clients_that_do_not_speak_tls_or_do_not_speak_at_all_hold_up_nobody() {
+    let server = Server::start().await;
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    let mut garbage = TcpStream::connect(server.address).await.unwrap();
+    garbage.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    timeout(LIMIT, garbage.read_to_end(&mut rest)).await.expect("the connection is closed").ok();
+    let response = server.client.review(VALIDATE_PATH, &review(&with("/spec", json!({})))).await;
+    assert_eq!(response["allowed"], true);
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn a_request_in_flight_finishes_and_new_connections_are_refused_while_draining() {
+    let server = Server::start().await;
+    let body = review(&with("/spec", json!({}))).to_string();
+    let client = Client { http: Http::One, ..server.client.clone() };
+    let mut stream = client.connect().await.unwrap();
+    let (first, second) = body.split_at(body.len() / 2);
+    let head = format!(
+        "POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-type: {JSON}\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The server asks for the body: it has begun to answer.
+    let mut interim = [0; 25];
+    timeout(LIMIT, stream.read_exact(&mut interim)).await.unwrap().unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(first.as_bytes()).await.unwrap();
+    server.stop.cancel();
+    let refused = async {
+        while TcpStream::connect(server.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, refused).await.expect("new connections are refused");
+    assert!(!server.task.is_finished(), "a request is in flight");
+    stream.write_all(second.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(LIMIT, stream.read_to_string(&mut answer)).await.expect("the connection is closed").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains(r#""allowed":true"#), "{answer}");
+    timeout(LIMIT, server.task).await.expect("the server ends").unwrap();
+}
+
+#[tokio::test]
+async fn readiness_follows_the_certificate_and_falls_first() {
+    let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
+    let draining = CancellationToken::new();
+    let router = health::router(ready, draining.clone());
+    let get = async |path: &str| {
+        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    assert_eq!(get("/healthz").await.0, 200);
+    assert_eq!(get("/readyz").await, (503, "starting\n".to_owned()));
+    readiness.send_replace(Readiness::Ready);
+    assert_eq!(get("/readyz").await.0, 200);
+    draining.cancel();
+    assert_eq!(get("/readyz").await, (503, "shutting down\n".to_owned()));
+    assert_eq!(get("/healthz").await.0, 200);
+}
+
+#[test]
+fn the_manifest_of_these_tests_is_a_jobset() {
+    assert!(serde_json::from_value::<JobSet>(jobset()).is_ok());
+}
