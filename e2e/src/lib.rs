@@ -14,7 +14,7 @@
 //!
 //! // Two nodes with kubelet, containerd, runc, CNI, kube-proxy, CoreDNS.
 //! let cluster = Cluster::start(2).await?;
-//! let program = std::path::Path::new("target/x86_64-unknown-linux-gnu/release/e2e-worker");
+//! let program = std::path::Path::new("target/x86_64-unknown-linux-gnu/release/jobset-test-worker");
 //! let image = images::build(&images::ImageSpec::new("localhost/e2e-worker:test", program))?;
 //! cluster.load_image(&image).await?;
 //! let pods = cluster.kubectl(["get", "pods", "--all-namespaces"]).await?;
@@ -28,11 +28,16 @@
 //! but the logs below `target/clusters`, unless `stop` was called, which removes them.
 
 pub mod cluster;
+pub mod demo;
 pub mod deps;
 pub mod images;
+pub mod install;
+pub mod journal;
+pub mod order;
 pub mod paths;
 pub mod programs;
 pub mod progress;
 pub mod wait;
+pub mod workload;
 
 pub use cluster::{Cluster, ControlPlane};

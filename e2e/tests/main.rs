@@ -2,4 +2,5 @@
 
 mod cluster;
 mod harness;
+mod kubelet;
 mod objects;

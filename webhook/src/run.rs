@@ -22,7 +22,7 @@ const OVERLAP: Duration = Duration::from_secs(24 * 3600);
 /// How often the certificate is looked at by the wall clock.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long API servers get to see a changed caBundle before a good certificate is replaced.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// The service with its ports open and nothing served yet.
 #[derive(Debug)]

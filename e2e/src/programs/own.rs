@@ -18,7 +18,7 @@ pub struct RustBinaries {
     pub controller: PathBuf,
     /// `jobset-webhook`.
     pub webhook: PathBuf,
-    /// The worker of tests and demo, `e2e-worker`.
+    /// The worker of tests and demo, `jobset-test-worker`.
     pub worker: PathBuf,
 }
 
@@ -42,13 +42,13 @@ fn build_all() -> Result<RustBinaries> {
             "-p",
             "jobset-webhook",
             "-p",
-            "jobset-e2e",
+            "jobset-test-worker",
             "--bin",
             "jobset-controller",
             "--bin",
             "jobset-webhook",
             "--bin",
-            "e2e-worker",
+            "jobset-test-worker",
         ],
     )?;
     let dir = paths::target().join(host);
@@ -56,7 +56,7 @@ fn build_all() -> Result<RustBinaries> {
         agent: dir.join("agent/jobset-agent"),
         controller: dir.join("release/jobset-controller"),
         webhook: dir.join("release/jobset-webhook"),
-        worker: dir.join("release/e2e-worker"),
+        worker: dir.join("release/jobset-test-worker"),
     })
 }
 

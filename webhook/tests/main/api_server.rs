@@ -1,1 +1,120 @@
+//! Registered with a real API server, which calls the service, and refuses and defaults by what it says.
 
+use anyhow::Result;
+use jobset_api::{Operator, StartupPolicyOrder};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::response::Status;
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+
+use crate::cluster::Plane;
+
+/// A JobSet that restarts in place and leaves to defaults what it can.
+pub(crate) fn good(name: &str) -> Value {
+    json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": name, "namespace": "default" }, "spec": {
+        "failurePolicy": { "restartStrategy": "InPlaceRestart", "maxRestarts": 3, "rules": [{ "action": "FailJobSet" }] },
+        "replicatedJobs": [{ "name": "workers", "template": { "spec": { "parallelism": 2, "completions": 2, "template": { "spec": {
+            "initContainers": [{ "name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": [
+                { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] }],
+            "containers": [{ "name": "worker", "image": "worker" }],
+        } } } } }],
+    } })
+}
+
+fn with(name: &str, pointer: &str, value: Value) -> Value {
+    let mut object = good(name);
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[field] = value;
+    object
+}
+
+fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> Status {
+    match result {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Result<()> {
+    let plane = Plane::start().await?;
+    // Stored before there was admission, and broken ever since.
+    let job = "/spec/replicatedJobs/0/template/spec";
+    let mut old = with("old", &format!("{job}/backoffLimit"), json!(6));
+    old["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    plane.create(&old).await?;
+    let replica = plane.replica().await?;
+    plane.register(replica.address).await?;
+    replica.ready().await?;
+
+    let cases = [
+        (
+            with("bad", &format!("{job}/backoffLimit"), json!(6)),
+            "spec.replicatedJobs[0].template.spec.backoffLimit",
+            "Invalid value: 6: must be 2147483647 with",
+        ),
+        (
+            with("bad", &format!("{job}/podReplacementPolicy"), json!("TerminatingOrFailed")),
+            "spec.replicatedJobs[0].template.spec.podReplacementPolicy",
+            r#"Invalid value: "TerminatingOrFailed": must be "Failed" with"#,
+        ),
+        (
+            with("bad", &format!("{job}/template/spec/initContainers"), Value::Null),
+            "spec.replicatedJobs[0].template.spec.template.spec.initContainers",
+            "Required value: must contain the agent",
+        ),
+        (
+            with("bad", &format!("{job}/template/spec/initContainers/0/restartPolicyRules"), Value::Null),
+            "spec.replicatedJobs[0].template.spec.template.spec.initContainers",
+            r#"Invalid value: ["agent"]: must contain the agent"#,
+        ),
+    ];
+    for (object, field, message) in cases {
+        let status = refusal(plane.create(&object).await);
+        assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
+        let begin = format!(
+            "admission webhook \"vjobset.kb.io\" denied the request: JobSet.jobset.x-k8s.io \"bad\" is invalid: {field}: {message}"
+        );
+        assert!(status.message.starts_with(&begin), "{}", status.message);
+        let causes = status.details.unwrap().causes;
+        assert_eq!(causes.len(), 1, "{causes:?}");
+        assert_eq!(causes[0].field, field);
+        assert!(causes[0].message.starts_with(message), "{causes:?}");
+    }
+
+    let stored = plane.create(&good("good")).await?;
+    let workers = &stored.spec.replicated_jobs[0];
+    let job = &workers.template.spec;
+    assert_eq!(workers.replicas, Some(1), "from the CRD");
+    assert_eq!((job.backoff_limit, job.pod_replacement_policy.as_deref()), (Some(i32::MAX), Some("Failed")));
+    assert_eq!(job.completion_mode.as_deref(), Some("Indexed"));
+    assert_eq!(job.template.spec.as_ref().unwrap().restart_policy.as_deref(), Some("Never"));
+    assert_eq!(stored.spec.success_policy.as_ref().unwrap().operator, Operator::All);
+    assert_eq!(stored.spec.startup_policy.as_ref().unwrap().startup_policy_order, StartupPolicyOrder::AnyOrder);
+    assert_eq!(stored.spec.failure_policy.as_ref().unwrap().rules[0].name.as_deref(), Some("failurePolicyRule0"));
+    let network = stored.spec.network.as_ref().unwrap();
+    assert_eq!((network.enable_dns_hostnames, network.publish_not_ready_addresses), (Some(true), Some(true)));
+    assert_eq!(plane.jobsets().get("good").await?.spec, stored.spec);
+
+    // What the schema refuses is left to the schema, which names it better.
+    let status = refusal(plane.create(&with("typed", "/spec/replicatedJobs/0/replicas", json!("three"))).await);
+    assert!(
+        status.message.contains("spec.replicatedJobs[0].replicas") && !status.message.contains("admission webhook"),
+        "{}",
+        status.message
+    );
+
+    // A broken specification from before can be labelled and deleted, but not changed for another broken one.
+    let jobsets = plane.jobsets();
+    let patch = async |patch: Value| jobsets.patch("old", &PatchParams::default(), &Patch::Merge(patch)).await;
+    patch(json!({ "metadata": { "labels": { "team": "a" } } })).await?;
+    let status = refusal(patch(json!({ "spec": { "suspend": true } })).await);
+    assert!(status.message.contains("spec.replicatedJobs[0].template.spec.backoffLimit"), "{}", status.message);
+    jobsets.delete("old", &DeleteParams::default()).await?;
+    patch(json!({ "metadata": { "finalizers": null } })).await?;
+    let gone = await_condition(jobsets.clone(), "old", kube::runtime::conditions::is_deleted(""));
+    tokio::time::timeout(crate::cluster::LIMIT, gone).await??;
+
+    replica.stop().await?;
+    plane.plane.stop().await
+}

@@ -20,11 +20,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Name that the client asks for.
-pub const HOST: &str = "hook.ns.svc";
-pub const JSON: &str = "application/json";
+pub(crate) const HOST: &str = "hook.ns.svc";
+pub(crate) const JSON: &str = "application/json";
 
 /// Certificates of the server.
-pub fn certificates() -> Material {
+pub(crate) fn certificates() -> Material {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
     let names = Names::of_service("hook", "ns").unwrap();
     let authority = issue::authority(now, &lifetimes).unwrap();
@@ -33,43 +33,43 @@ pub fn certificates() -> Material {
 
 /// HTTP version, chosen by ALPN.
 #[derive(Clone, Copy, Debug)]
-pub enum Http {
+pub(crate) enum Http {
     One,
     Two,
 }
 
 /// Clients of one server.
 #[derive(Clone)]
-pub struct Client {
-    pub address: SocketAddr,
-    pub trusted: Material,
-    pub tls: &'static SupportedProtocolVersion,
-    pub http: Http,
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    pub(crate) trusted: Material,
+    pub(crate) tls: &'static SupportedProtocolVersion,
+    pub(crate) http: Http,
 }
 
 /// An answer with its whole body.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
     }
 }
 
 impl Client {
-    pub fn new(address: SocketAddr, trusted: Material) -> Self {
+    pub(crate) fn new(address: SocketAddr, trusted: Material) -> Self {
         Self { address, trusted, tls: &rustls::version::TLS13, http: Http::Two }
     }
 
-    pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.trusted.authorities());
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// One request on a connection of its own.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
         let stream = TokioIo::new(self.connect().await.unwrap());
         match self.http {
             Http::One => {
@@ -102,12 +102,12 @@ impl Client {
         }
     }
 
-    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn post(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> Answer {
         self.send(request(Method::POST, path, content_type, body)).await
     }
 
     /// Posts a review and returns the `response` of the answer.
-    pub async fn review(&self, path: &str, review: &Value) -> Value {
+    pub(crate) async fn review(&self, path: &str, review: &Value) -> Value {
         let answer = self.post(path, JSON, review.to_string()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let review = answer.json();
@@ -119,7 +119,7 @@ impl Client {
     }
 }
 
-pub fn request(method: Method, path: &str, content_type: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+pub(crate) fn request(method: Method, path: &str, content_type: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     Request::builder()
         .method(method)
         .uri(format!("https://{HOST}{path}"))

@@ -2,5 +2,7 @@
 
 mod api_server;
 mod client;
+mod cluster;
 mod process;
+mod rotation;
 mod server;

@@ -65,7 +65,7 @@ impl Drop for Process {
     }
 }
 
-async fn readyz(address: SocketAddr) -> anyhow::Result<String> {
+pub(crate) async fn readyz(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").await?;
     let mut answer = String::new();

@@ -1,0 +1,80 @@
+//! The demo: a JobSet recovers from a failed worker, in place and by recreation, while a person watches.
+
+mod observer;
+mod summary;
+mod timeline;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use jobset_api::RestartStrategy;
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::install::{self, install};
+use crate::programs::rust_binaries;
+use crate::progress::progress;
+use crate::workload::{self, Workload};
+use observer::Observer;
+use summary::{Series, Summary};
+
+/// Namespace of the demo's JobSets.
+const NAMESPACE: &str = "demo";
+/// Time between two failures of one JobSet.
+const BETWEEN_FAILURES: Duration = Duration::from_secs(10);
+
+/// What the demo shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Failures of each strategy.
+    pub runs: usize,
+    /// When the user gave the command, in seconds since 1970; to say how long it took until the JobSet ran.
+    pub started: f64,
+}
+
+/// Installs the product into the cluster, runs both JobSets, lets workers fail, and writes `summary.json` into `results`.
+///
+/// # Errors
+/// If something does not come up, or a group does not come back, in time.
+pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<()> {
+    install(cluster, &rust_binaries().await?).await?;
+    install::namespace(cluster, NAMESPACE).await?;
+    let summary = Summary {
+        in_place: series(cluster, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?,
+        recreate: series(cluster, workload::RECREATE, RestartStrategy::Recreate, options).await?,
+    };
+    println!("\n{}", summary.table());
+    std::fs::create_dir_all(results)?;
+    let path = results.join("summary.json");
+    std::fs::write(&path, summary.json()).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("written: {}", path.display());
+    Ok(())
+}
+
+/// Runs one JobSet and lets one of its workers fail, again and again.
+async fn series(cluster: &Cluster, manifest: &str, strategy: RestartStrategy, options: Options) -> Result<Series> {
+    let workload = Workload::new(manifest, NAMESPACE, &cluster.shared_dir())?;
+    println!("\n== {strategy:?}: JobSet {} of {} workers ==", workload.name(), workload.pods());
+    let mut observer = Observer::start(cluster, NAMESPACE, &workload).await?;
+    observer.watch_the_start().await?;
+    if strategy == RestartStrategy::InPlaceRestart {
+        progress(&format!("the JobSet runs {:.1} s after the command was given", now() - options.started));
+    }
+    let mut series = Series::default();
+    for run in 1..=options.runs {
+        println!("\n-- failure {run} of {} --", options.runs);
+        let failed = Instant::now();
+        series.add(observer.watch_a_failure().await?);
+        if run < options.runs {
+            tokio::time::sleep_until(failed + BETWEEN_FAILURES).await;
+        }
+    }
+    observer.remove().await?;
+    Ok(series)
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

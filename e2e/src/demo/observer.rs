@@ -1,0 +1,179 @@
+//! Watches one JobSet and its Pods, prints what happens, and measures recoveries from the workers' journals.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use jobset_api::{JobSet, labels};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
+use tokio::time::Instant;
+
+use super::now;
+use super::summary::Recovery;
+use super::timeline::{HEADER, Timeline};
+use crate::cluster::Cluster;
+use crate::journal::{self, Entry};
+use crate::workload::{WORKER_PORT, Workload};
+use crate::{order, wait};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Time between two looks at the journals.
+const JOURNAL_POLL: Duration = Duration::from_millis(50);
+
+enum Seen {
+    Pod(Event<Pod>),
+    JobSet(Event<JobSet>),
+}
+
+/// One JobSet under observation.
+pub(super) struct Observer {
+    name: String,
+    namespace: String,
+    workers: usize,
+    journals: PathBuf,
+    jobsets: Api<JobSet>,
+    pods: Api<Pod>,
+    events: BoxStream<'static, Result<Seen, watcher::Error>>,
+    timeline: Timeline,
+    entries_shown: usize,
+}
+
+impl Observer {
+    /// Creates the JobSet and begins to watch it.
+    pub(super) async fn start(cluster: &Cluster, namespace: &str, workload: &Workload) -> Result<Self> {
+        let client = cluster.client();
+        let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
+        let pods: Api<Pod> = Api::namespaced(client, namespace);
+        let name = workload.name().to_owned();
+        let children = watcher::Config::default().labels(&format!("{}={name}", labels::JOBSET_NAME));
+        let itself = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let events = stream::select(
+            watcher(pods.clone(), children).map(|event| event.map(Seen::Pod)).boxed(),
+            watcher(jobsets.clone(), itself).map(|event| event.map(Seen::JobSet)).boxed(),
+        );
+        let jobset: JobSet = serde_json::from_value(workload.0.clone()).context("the manifest is not a JobSet")?;
+        jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
+        let journals = cluster.shared_dir();
+        Ok(Self {
+            name,
+            namespace: namespace.to_owned(),
+            workers: workload.pods(),
+            entries_shown: journal::read(&journals, namespace)?.len(),
+            journals,
+            jobsets,
+            pods,
+            events: events.boxed(),
+            timeline: Timeline::default(),
+        })
+    }
+
+    /// Prints what happens until all workers have started.
+    pub(super) async fn watch_the_start(&mut self) -> Result<()> {
+        println!("{HEADER}");
+        let created = now();
+        self.watch_until(created).await?;
+        self.settle().await
+    }
+
+    /// Lets one worker fail, and prints what happens until all workers have started again.
+    pub(super) async fn watch_a_failure(&mut self) -> Result<Recovery> {
+        self.timeline.mark();
+        let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
+        let pods = self.pods.list(&ListParams::default().labels(&labels)).await?.items;
+        let victim = pods.first().context("the JobSet has no Pods")?;
+        let name = victim.name_any();
+        println!("the worker of {name} is told to crash with exit code 1\n{HEADER}");
+        let told = now();
+        order::exit(victim, WORKER_PORT, 1).await?;
+        let exited = wait::until(LIMIT, format!("the last words of {name}"), || async {
+            let entries = journal::read(&self.journals, &self.namespace)?;
+            Ok(journal::last_exit(&entries, &name).filter(|exit| exit.time >= told).map(|exit| exit.time))
+        })
+        .await?;
+        let starts = self.watch_until(exited).await?;
+        let last = starts.iter().map(|start| start.time).fold(exited, f64::max);
+        let kept = starts.iter().filter(|start| self.timeline.is_kept(&start.uid)).count();
+        let recovery = Recovery { seconds: last - exited, pods: self.workers, same_uid: kept };
+        println!("all {} workers have started again {:.2} s after the exit", self.workers, recovery.seconds);
+        self.settle().await?;
+        Ok(recovery)
+    }
+
+    /// Deletes the JobSet, and waits until its Pods are gone.
+    pub(super) async fn remove(self) -> Result<()> {
+        self.jobsets.delete(&self.name, &DeleteParams::foreground()).await?;
+        wait::until(LIMIT, format!("the end of {}", self.name), || async {
+            Ok(self.jobsets.get_opt(&self.name).await?.is_none().then_some(()))
+        })
+        .await
+    }
+
+    /// Prints what happens, with the seconds since `zero`, until as many workers have started after it as there are.
+    async fn watch_until(&mut self, zero: f64) -> Result<Vec<Entry>> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let entries = journal::read(&self.journals, &self.namespace)?;
+            for entry in &entries[self.entries_shown..] {
+                println!("{:>7.2}  {}", entry.time - zero, self.timeline.journal(entry));
+            }
+            self.entries_shown = entries.len();
+            let starts: Vec<Entry> = journal::starts_after(&entries, zero).into_iter().cloned().collect();
+            if starts.len() >= self.workers {
+                return Ok(starts);
+            }
+            if Instant::now() > deadline {
+                bail!("waited {} s: {} of {} workers have started", LIMIT.as_secs(), starts.len(), self.workers);
+            }
+            if let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {
+                self.show(seen?, zero);
+            }
+        }
+    }
+
+    /// Waits until the API server, too, shows all workers running; what it shows late is not printed.
+    async fn settle(&mut self) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
+            let pods = self.pods.list(&ListParams::default().labels(&labels)).await?.items;
+            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+            if ready == self.workers && pods.len() == self.workers {
+                break;
+            }
+            if Instant::now() > deadline {
+                bail!("waited {} s: {ready} of {} Pods are ready", LIMIT.as_secs(), self.workers);
+            }
+            tokio::time::sleep(JOURNAL_POLL).await;
+        }
+        while let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {
+            self.note(seen?);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, seen: Seen, zero: f64) {
+        if let Some(line) = self.note(seen) {
+            println!("{:>7.2}  {line}", now() - zero);
+        }
+    }
+
+    fn note(&mut self, seen: Seen) -> Option<super::timeline::Line> {
+        match seen {
+            Seen::Pod(Event::Apply(pod) | Event::InitApply(pod)) => self.timeline.pod(&pod),
+            Seen::Pod(Event::Delete(pod)) => self.timeline.gone(&pod),
+            Seen::JobSet(Event::Apply(jobset) | Event::InitApply(jobset)) => self.timeline.jobset(&jobset),
+            _ => None,
+        }
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

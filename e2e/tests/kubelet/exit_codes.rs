@@ -1,0 +1,90 @@
+//! The exit-code table of KEP-467's Story 2, one test a row. X = 81, Y = 42, Z = 43.
+
+use anyhow::{Context, Result};
+use jobset_api::conditions;
+use jobset_e2e::wait;
+use jobset_e2e::workload::STORY_2;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::group::{Group, LIMIT, Worker, Workers, assert_in_place};
+
+async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
+    let (group, workers) = Group::start(namespace, STORY_2, |workload| workload).await?;
+    let first = workers.values().next().context("no worker")?.clone();
+    Ok((group, workers, first))
+}
+
+#[tokio::test]
+async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
+    let (group, before, _) = start("agent-x").await?;
+    // What the controller writes to make the agents of epoch 1 exit with X.
+    let patch = json!({"status": {"deprecatedEpoch": 1}});
+    group.jobsets.patch_status(&group.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    assert_in_place(&before, &group.runs_in_epoch(2).await?);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 0, "it was not the controller's");
+    Ok(())
+}
+
+/// The seed's table says that the Pod is recreated. Kubernetes has no action that fails a Pod, and a sidecar that comes
+/// back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
+#[tokio::test]
+async fn agent_other_restarts_the_pod_in_place() -> Result<()> {
+    let (group, before, first) = start("agent-other").await?;
+    group.kill_agent(&first)?;
+    assert_in_place(&before, &group.runs_in_epoch(2).await?);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn worker_0_completes_the_pod_and_nothing_restarts() -> Result<()> {
+    let (group, before, _) = start("worker-0").await?;
+    for worker in before.values() {
+        group.exit(worker, 0).await?;
+    }
+    let status = group.finished().await?;
+    assert_eq!((status.terminal_state.as_str(), status.synced_epoch, status.deprecated_epoch), ("Completed", 1, 0));
+    assert_eq!((status.restarts, status.group_restarts), (0, 0));
+    assert_eq!(group.workers().await?, before, "no worker started again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn worker_y_fails_the_jobset() -> Result<()> {
+    let (group, _, first) = start("worker-y").await?;
+    group.exit(&first, 42).await?;
+    let status = group.finished().await?;
+    assert_eq!(status.terminal_state, "Failed");
+    let condition = conditions::terminal(&status.conditions).context("no final condition")?;
+    assert_eq!(condition.reason, conditions::FAIL_JOB_SET_ACTION);
+    assert!(condition.message.contains("PodFailurePolicy"), "{}", condition.message);
+    assert_eq!((status.restarts, status.group_restarts, status.synced_epoch), (0, 0, 1));
+    wait::until(LIMIT, "the last worker to end", || async { Ok(group.live_pods().await?.is_empty().then_some(())) })
+        .await
+}
+
+#[tokio::test]
+async fn worker_z_recreates_that_pod_alone() -> Result<()> {
+    let (group, before, first) = start("worker-z").await?;
+    group.exit(&first, 43).await?;
+    let mut after = group.runs_in_epoch(2).await?;
+    let mut rest = before.clone();
+    rest.retain(|_, worker| worker.uid != first.uid);
+    let (slot, _) = before.iter().find(|(_, worker)| worker.uid == first.uid).context("no such worker")?;
+    let replacement = after.remove(slot).context("the slot is empty")?;
+    assert_ne!(replacement.uid, first.uid, "that Pod alone gets a new UID");
+    assert_eq!(replacement.starts, 1);
+    assert_in_place(&rest, &after);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn worker_other_restarts_the_pod_in_place() -> Result<()> {
+    let (group, before, first) = start("worker-other").await?;
+    group.exit(&first, 7).await?;
+    assert_in_place(&before, &group.runs_in_epoch(2).await?);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
+    Ok(())
+}

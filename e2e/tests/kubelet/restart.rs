@@ -1,0 +1,54 @@
+//! Restarts in place: the e2e test of seed 003, a deleted Pod, and what a Pod keeps.
+
+use anyhow::{Context, Result};
+use jobset_e2e::workload::{STORY_1, WORKER_PORT};
+use kube::api::DeleteParams;
+
+use super::group::{Group, assert_in_place};
+
+#[tokio::test]
+async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()> {
+    let (group, before) = Group::start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let first = before.values().next().context("no worker")?;
+    group.exit(first, 1).await?;
+    assert_in_place(&before, &group.runs_in_epoch(2).await?);
+    let status = group.status().await?;
+    assert_eq!((status.synced_epoch, status.deprecated_epoch), (2, 1), "S and D advance by one");
+    assert_eq!((status.restarts_count_towards_max, status.group_restarts, status.restarts), (1, 1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place() -> Result<()> {
+    let (group, before) = Group::start("pod-deleted", STORY_1, |workload| workload).await?;
+    let (slot, deleted) = before.last_key_value().context("no worker")?;
+    group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
+    let mut after = group.runs_in_epoch(2).await?;
+    let replacement = after.remove(slot).context("the slot is empty")?;
+    assert_ne!(replacement.uid, deleted.uid);
+    assert_eq!(replacement.starts, 1);
+    let mut rest = before.clone();
+    rest.remove(slot);
+    assert_in_place(&rest, &after);
+    let status = group.status().await?;
+    assert_eq!((status.deprecated_epoch, status.restarts_count_towards_max), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_content_of_an_empty_dir_survives() -> Result<()> {
+    let (group, before) = Group::start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    for worker in before.values() {
+        let path = format!("/write?name=checkpoint&text={}", worker.uid);
+        group.get(worker, WORKER_PORT, &path).await?;
+    }
+    let last = before.values().last().context("no worker")?;
+    group.exit(last, 1).await?;
+    let after = group.runs_in_epoch(2).await?;
+    assert_in_place(&before, &after);
+    for worker in after.values() {
+        let kept = group.get(worker, WORKER_PORT, "/read?name=checkpoint").await?;
+        assert_eq!(kept.trim(), worker.uid);
+    }
+    Ok(())
+}
