@@ -21,6 +21,8 @@ use crate::jobset::JobSetView;
 
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+/// HTTP status that says that a resourceVersion is too old to go on from.
+const GONE: u16 = 410;
 /// Longest wait for the API server to begin a watch.
 const BEGIN: Duration = Duration::from_secs(15);
 /// Longest silence of a watch. The API server sends a bookmark at least every 75 s: two have not come, so the watch is
@@ -108,9 +110,9 @@ impl Cursor {
         }
     }
 
-    /// Takes the HTTP status of a refused request or of an error event: 410 means that the resourceVersion is gone.
+    /// Takes the HTTP status of a refused request or of an error event.
     pub fn on_refusal(&mut self, code: u16) {
-        if code == 410 {
+        if code == GONE {
             *self = Self::Initial(None);
         }
     }
@@ -128,8 +130,16 @@ pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc
     let mut failures = 0;
     while !inputs.is_closed() {
         let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut failures).await.err();
-        if let Some(failure) = &failure {
-            tracing::warn!(%namespace, %jobset, cause = failure.text, advice = advice(failure.code), "cannot watch the JobSet");
+        match &failure {
+            Some(failure) if failure.code == GONE => {
+                tracing::debug!(%namespace, %jobset, "the resourceVersion is gone, the watch begins anew");
+                failures = 0;
+            }
+            Some(failure) => {
+                let (cause, advice) = (failure.text.as_str(), advice(failure.code));
+                tracing::warn!(%namespace, %jobset, cause, advice, "cannot watch the JobSet");
+            }
+            None => {}
         }
         let wait = jittered(after_failures(failures, failure.and_then(|failure| failure.retry_after)));
         failures = failures.saturating_add(1);

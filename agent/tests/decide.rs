@@ -71,6 +71,7 @@ fn after(inputs: Vec<Input>) -> Vec<Output> {
 #[case::restarts_behind_the_barrier(vec![jobset(2, 2), jobset(3, 3)], vec![report(3), restart(3, 3)])]
 #[case::restart_comes_before_lift(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
 #[case::not_lifted_for_a_later_epoch(vec![jobset(0, 0), jobset(2, 0)], vec![report(1)])]
+#[case::not_lifted_by_a_stale_state(vec![jobset(0, 0), jobset(2, 0), jobset(1, 0)], vec![report(1)])]
 #[case::nothing_after_a_restart(
     vec![jobset(0, 0), jobset(1, 1), jobset(2, 1), Input::Timer, Input::Terminate], vec![report(1), restart(1, 1)])]
 #[case::older_states_do_not_count(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]

@@ -195,7 +195,7 @@ mod tests {
 
     const ISSUED: Timestamp = Timestamp::constant(1_800_000_000, 0);
     const HOUR: i64 = 3600;
-    const OVERLAP: Duration = Duration::from_secs(24 * 3600);
+    const OVERLAP: Duration = Duration::from_hours(24);
 
     fn at(seconds: i64) -> Timestamp {
         ISSUED + jiff::SignedDuration::from_secs(seconds)
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn an_expired_ca_goes_even_within_the_overlap() {
-        let short = Lifetimes::new(Duration::from_secs(120), Duration::from_secs(60)).unwrap();
+        let short = Lifetimes::new(Duration::from_mins(2), Duration::from_mins(1)).unwrap();
         let expired = issue::authority(at(-300), &short).unwrap().certificate;
         let ca = authority(0);
         let live = [expired.as_bytes(), &pem(&[&ca])].concat();

@@ -13,7 +13,7 @@ use crate::material::PrivateKeyPem;
 use crate::{Error, Names};
 
 /// Certificates are valid from this long ago, so that a reader whose clock runs behind accepts them.
-const BACKDATED: Duration = Duration::from_secs(3600);
+const BACKDATED: Duration = Duration::from_hours(1);
 
 /// How long issued certificates are valid, counted from their issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Lifetimes {
 impl Default for Lifetimes {
     /// A year for the CA, 90 days for the serving certificate.
     fn default() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 3600);
+        const DAY: Duration = Duration::from_hours(24);
         Self { ca: DAY * 365, serving: DAY * 90 }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_ca_that_could_not_outlive_two_serving_certificates_is_refused() {
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         assert!(Lifetimes::new(hour, hour).is_err());
         assert!(Lifetimes::new(hour, Duration::ZERO).is_err());
         assert!(Lifetimes::new(hour * 2, hour).is_ok());

@@ -89,12 +89,12 @@ pub async fn maintain(
             }
         };
         readiness.send_if_modified(|current| {
-            let changed = *current != state;
-            if changed {
+            let differs = *current != state;
+            if differs {
                 info!(readiness = ?state, "readiness changed");
                 *current = state;
             }
-            changed
+            differs
         });
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

@@ -109,7 +109,6 @@ mod tests {
 
     type Data = BTreeMap<String, ByteString>;
 
-    const DAY: Duration = Duration::from_secs(24 * 3600);
     /// A fixed moment; the issue of everything below.
     const ISSUED: Timestamp = Timestamp::constant(1_800_000_000, 0);
 

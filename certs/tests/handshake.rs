@@ -1,5 +1,8 @@
 //! What is issued works in TLS handshakes, over a real connection, and can be replaced while connections are open.
 
+// Test code outside of the functions marked as tests.
+#![allow(clippy::unwrap_used)]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -176,7 +176,7 @@ fn digest(blob: &[u8]) -> String {
 }
 
 fn hex(blob: &[u8]) -> String {
-    Sha256::digest(blob).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(blob))
 }
 
 /// The machine's architecture in the words of an OCI image.

@@ -145,6 +145,15 @@ impl Errors {
     }
 }
 
+impl<'a> IntoIterator for &'a Errors {
+    type Item = &'a Error;
+    type IntoIter = std::slice::Iter<'a, Error>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl fmt::Display for Errors {
     /// One error as it is, several in brackets, as Kubernetes writes them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

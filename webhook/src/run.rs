@@ -18,9 +18,9 @@ use crate::args::{Args, CertificateArgs};
 use crate::{Error, health, serve};
 
 /// How long CAs that were replaced stay trusted.
-const OVERLAP: Duration = Duration::from_secs(24 * 3600);
+const OVERLAP: Duration = Duration::from_hours(24);
 /// How often the certificate is looked at by the wall clock.
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_mins(1);
 /// How long API servers get to see a changed caBundle before a good certificate is replaced.
 const SETTLE: Duration = Duration::from_secs(5);
 

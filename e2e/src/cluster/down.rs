@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::storage;
 
 /// How long an owner may take to take its cluster down.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Ends the cluster in `dir` and removes the folder.
 ///

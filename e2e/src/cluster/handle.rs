@@ -1,24 +1,25 @@
 //! The handles by which a test or the demo holds a cluster. The cluster's owner is another process, tied to the handle
 //! by a pipe: when the holder ends, by whatever cause, the owner takes the cluster down.
 
-use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::{Client, Config};
 
 use super::components::{containerd_name, kubelet_name};
+use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
 use super::readiness;
 use super::storage;
 use super::supervisor::{Request, ask};
 
-/// How long a process of a cluster may take to end after SIGTERM.
+/// How long a node's process may take to end after SIGTERM.
 const STOP_GRACE: Duration = Duration::from_secs(15);
+/// The same for the API server, which would wait for the watches of its clients.
+const API_SERVER_STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// etcd, API server and controller manager: Jobs get their Pods, which stay pending.
 pub struct ControlPlane(Handle);
@@ -187,7 +188,7 @@ impl Cluster {
     /// # Errors
     /// When there is no such node, or the kubelet does not end.
     pub async fn stop_kubelet(&self, node: &str) -> Result<()> {
-        self.0.stop_process(&kubelet_name(node)).await
+        self.0.stop_process(&kubelet_name(node), STOP_GRACE).await
     }
 
     /// Starts a stopped kubelet again.
@@ -203,7 +204,7 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::stop_kubelet`].
     pub async fn stop_containerd(&self, node: &str) -> Result<()> {
-        self.0.stop_process(&containerd_name(node)).await
+        self.0.stop_process(&containerd_name(node), STOP_GRACE).await
     }
 
     /// Starts a stopped containerd again.
@@ -307,12 +308,12 @@ impl Handle {
         self.start_api_server().await
     }
 
-    /// Stops the API server.
+    /// Stops the API server, as a crash would: it may not wait for its clients.
     ///
     /// # Errors
     /// When it does not end.
     pub async fn stop_api_server(&self) -> Result<()> {
-        self.stop_process("kube-apiserver").await
+        self.stop_process("kube-apiserver", API_SERVER_STOP_GRACE).await
     }
 
     /// Starts a stopped API server and waits until it serves.
@@ -324,8 +325,8 @@ impl Handle {
         readiness::api_server(&self.client()).await
     }
 
-    async fn stop_process(&self, name: &str) -> Result<()> {
-        let request = Request::Stop { name: name.to_owned(), grace: STOP_GRACE };
+    async fn stop_process(&self, name: &str, grace: Duration) -> Result<()> {
+        let request = Request::Stop { name: name.to_owned(), grace };
         ask(&supervisor_socket(self.dir()), &request).await.map(|_| ())
     }
 
@@ -340,72 +341,4 @@ impl Handle {
             None => Ok(()),
         }
     }
-}
-
-/// The process that owns a cluster, held by the pipe to its standard input.
-struct Owner {
-    child: Child,
-    stdin: ChildStdin,
-}
-
-impl Owner {
-    fn start(options: &Options, dir: &Path) -> Result<(Self, Ready)> {
-        let mut child = Command::new(program()?)
-            .arg("up")
-            .arg("--dir")
-            .arg(dir)
-            .args(arguments(options))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            // Ctrl-C at the terminal ends the holder; the owner sees that, and takes the cluster down in order.
-            .process_group(0)
-            .spawn()
-            .context("cannot start the cluster's owner")?;
-        let stdin = child.stdin.take().context("the owner has no standard input")?;
-        let stdout = child.stdout.take().context("the owner has no standard output")?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).context("cannot read from the cluster's owner")?;
-        if line.is_empty() {
-            let status = child.wait().context("cannot wait for the cluster's owner")?;
-            bail!("the cluster in {} did not start ({status}); its owner says above why", dir.display());
-        }
-        let ready = serde_json::from_str(&line).context("the cluster's owner does not say that it is ready")?;
-        Ok((Self { child, stdin }, ready))
-    }
-
-    fn end(mut self) -> Result<()> {
-        // An owner that is gone already is seen by its exit status.
-        let _ = writeln!(self.stdin, "{}", super::REMOVE);
-        drop(self.stdin);
-        let status = self.child.wait().context("cannot wait for the cluster's owner")?;
-        if status.success() { Ok(()) } else { bail!("the cluster's owner ended with {status}") }
-    }
-}
-
-/// The options as arguments of `e2e-cluster up`.
-fn arguments(options: &Options) -> Vec<String> {
-    let mut args = vec![format!("--nodes={}", options.nodes)];
-    if options.audit {
-        args.push("--audit".into());
-    }
-    for (flag, values) in [
-        ("api-server-arg", &options.api_server_args),
-        ("controller-manager-arg", &options.controller_manager_args),
-        ("kubelet-arg", &options.kubelet_args),
-    ] {
-        args.extend(values.iter().map(|value| format!("--{flag}={value}")));
-    }
-    args
-}
-
-/// The program `e2e-cluster`, which cargo puts beside the test's or the demo's own program, or one folder above.
-fn program() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find the own program")?;
-    own.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|dir| dir.join("e2e-cluster"))
-        .find(|path| path.exists())
-        .context("e2e-cluster is not built: cargo build -p jobset-e2e --bins")
 }

@@ -5,6 +5,7 @@ mod components;
 mod configs;
 mod down;
 mod handle;
+mod holding;
 mod layout;
 mod network;
 mod owner;

@@ -54,12 +54,15 @@ pub async fn own(
     if options.nodes > MOST_NODES {
         bail!("{} nodes are asked for; at most {MOST_NODES} have addresses", options.nodes);
     }
-    let programs = tokio::task::spawn_blocking(move || programs::ensure(set)).await??;
+    let mut end = std::pin::pin!(end);
+    let programs = tokio::select! {
+        built = tokio::task::spawn_blocking(move || programs::ensure(set)) => built??,
+        _ = &mut end => return Ok(()),
+    };
     let _lock = storage::claim(&dir)?;
     let slot = Slot::take()?;
     let layout = Layout::new(&dir, &slot, options.nodes);
     let mut namespaces = None;
-    let mut end = std::pin::pin!(end);
     let outcome = tokio::select! {
         up = bring_up(&layout, &slot, &programs, &options, &mut namespaces) => match up.and_then(|up| ready(&up)) {
             Ok(()) => Ok(end.await),
@@ -107,8 +110,16 @@ async fn bring_up(
         start(components.containerd(node)?).await?;
     }
     let client = readiness::client(&layout.kubeconfig("admin")).await?;
-    watched.until("the API server", readiness::api_server(&client)).await?;
-    phases.done("API server ready");
+    // A kubelet looks at its runtime once in five seconds: containerd is to be ready before it.
+    let images_and_server = async {
+        if !layout.nodes.is_empty() {
+            load_own_images(layout, programs).await?;
+        }
+        readiness::api_server(&client).await
+    };
+    watched.until("containerd and the API server", images_and_server).await?;
+    let what = if layout.nodes.is_empty() { "" } else { ", images of the sandbox and of busybox loaded" };
+    phases.done(format!("API server ready{what}"));
 
     start(components.controller_manager()?).await?;
     if !layout.nodes.is_empty() {
@@ -118,14 +129,12 @@ async fn bring_up(
         for node in &layout.nodes {
             start(components.kubelet(node)?).await?;
         }
-        watched.until("the images of the sandbox and of busybox", load_own_images(layout, programs)).await?;
-        phases.done("containerd ready, images of the sandbox and of busybox loaded");
     }
     watched.until("the controller manager", readiness::controller_manager(&client)).await?;
     phases.done("controller manager ready");
     if !layout.nodes.is_empty() {
         watched.until("every node to be ready", readiness::nodes(&client, layout.nodes.len())).await?;
-        phases.done(format!("{} nodes ready", layout.nodes.len()));
+        phases.done(format!("nodes ready: {}", layout.nodes.len()));
         watched.until("kube-proxy and CoreDNS", readiness::services(layout.inside)).await?;
         phases.done("kube-proxy and CoreDNS ready");
     }
@@ -153,7 +162,6 @@ fn write_files(layout: &Layout, programs: &GoPrograms) -> Result<()> {
     }
     let server = layout.server();
     let authority = Authority::create(&layout.dir.join("pki"))?;
-    debug_assert_eq!(authority.ca(), layout.pki("ca.crt"));
     let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     authority.serving("api-server", &names, &[layout.inside, KUBERNETES_SERVICE, [127, 0, 0, 1].into()])?;
     authority.client("admin", "e2e-admin", &["system:masters"], &server)?;
@@ -164,10 +172,7 @@ fn write_files(layout: &Layout, programs: &GoPrograms) -> Result<()> {
         authority.client(&node.name, &format!("system:node:{}", node.name), &["system:nodes"], &server)?;
         authority.serving(&format!("{}-serving", node.name), &[&node.name], &[node.address])?;
     }
-    let node_programs = match layout.nodes.is_empty() {
-        true => None,
-        false => Some((programs.path("runc")?, programs.cni()?)),
-    };
+    let node_programs = if layout.nodes.is_empty() { None } else { Some((programs.path("runc")?, programs.cni()?)) };
     let node_programs = node_programs.as_ref().map(|(runc, cni)| (runc.as_path(), cni.as_path()));
     for (path, content) in configs::files(layout, node_programs) {
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;

@@ -36,11 +36,6 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The path of the authority's certificate.
-    pub(super) fn ca(&self) -> PathBuf {
-        self.dir.join("ca.crt")
-    }
-
     /// Writes `<name>.crt` and `<name>.key`: a serving certificate for the names and addresses.
     pub(super) fn serving(&self, name: &str, dns: &[&str], addresses: &[Ipv4Addr]) -> Result<()> {
         let mut params = CertificateParams::new(dns.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())?;

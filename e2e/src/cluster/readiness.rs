@@ -21,7 +21,7 @@ use super::supervisor::{Request, Response, ask};
 use crate::wait::{self, Seen};
 
 /// How long each part may take; generous, for a machine that is busy with a build.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 /// How often the processes are looked at during a wait.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// How many of a log's last lines an error shows.

@@ -21,13 +21,13 @@ use crate::journal::{self, Entry};
 use crate::workload::{WORKER_PORT, Workload};
 use crate::{order, wait};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 /// Time between two looks at the journals.
 const JOURNAL_POLL: Duration = Duration::from_millis(50);
 
 enum Seen {
-    Pod(Event<Pod>),
-    JobSet(Event<JobSet>),
+    Pod(Box<Event<Pod>>),
+    JobSet(Box<Event<JobSet>>),
 }
 
 /// One JobSet under observation.
@@ -53,8 +53,8 @@ impl Observer {
         let children = watcher::Config::default().labels(&format!("{}={name}", labels::JOBSET_NAME));
         let itself = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let events = stream::select(
-            watcher(pods.clone(), children).map(|event| event.map(Seen::Pod)).boxed(),
-            watcher(jobsets.clone(), itself).map(|event| event.map(Seen::JobSet)).boxed(),
+            watcher(pods.clone(), children).map(|event| event.map(Box::new).map(Seen::Pod)).boxed(),
+            watcher(jobsets.clone(), itself).map(|event| event.map(Box::new).map(Seen::JobSet)).boxed(),
         );
         let jobset: JobSet = serde_json::from_value(workload.0.clone()).context("the manifest is not a JobSet")?;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
@@ -164,10 +164,15 @@ impl Observer {
 
     fn note(&mut self, seen: Seen) -> Option<super::timeline::Line> {
         match seen {
-            Seen::Pod(Event::Apply(pod) | Event::InitApply(pod)) => self.timeline.pod(&pod),
-            Seen::Pod(Event::Delete(pod)) => self.timeline.gone(&pod),
-            Seen::JobSet(Event::Apply(jobset) | Event::InitApply(jobset)) => self.timeline.jobset(&jobset),
-            _ => None,
+            Seen::Pod(event) => match *event {
+                Event::Apply(pod) | Event::InitApply(pod) => self.timeline.pod(&pod),
+                Event::Delete(pod) => self.timeline.gone(&pod),
+                Event::Init | Event::InitDone => None,
+            },
+            Seen::JobSet(event) => match *event {
+                Event::Apply(jobset) | Event::InitApply(jobset) => self.timeline.jobset(&jobset),
+                Event::Delete(_) | Event::Init | Event::InitDone => None,
+            },
         }
     }
 }

@@ -152,7 +152,7 @@ fn build_args(module: &Module) -> Vec<String> {
     if module.name == KUBERNETES.name {
         let (version, major, minor) = KUBERNETES_VERSION;
         for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
-            flags.push_str(&format!(" -X k8s.io/component-base/version.{variable}={value}"));
+            flags.extend([" -X k8s.io/component-base/version.", variable, "=", value]);
         }
     }
     let mut args: Vec<String> = ["build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly"].map(Into::into).into();
@@ -188,9 +188,9 @@ fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
     for line in BufReader::new(stderr).lines() {
         let line = line.unwrap_or_default();
         if line.starts_with("go: downloading") {
-            downloads += 1
+            downloads += 1;
         } else {
-            packages += 1
+            packages += 1;
         }
         last.push_back(line);
         if last.len() > 20 {
@@ -233,7 +233,7 @@ fn source_hash(source: &Path, module: &Module) -> Result<String> {
         hash.update([0]);
     }
     hash.update(module.links.join(" "));
-    Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", hash.finalize()).chars().take(12).collect())
 }
 
 fn remove_older(root: &Path, module: &Module) -> Result<()> {

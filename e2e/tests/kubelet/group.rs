@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::OnceCell;
 
 /// How long a change may take on a machine that runs all tests at once.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// One worker Pod.
 #[derive(Clone, Debug, PartialEq)]

@@ -62,9 +62,7 @@ fn network(spec: &mut JobSetSpec) {
 
 fn claims(spec: &mut JobSetSpec) {
     for policy in &mut spec.volume_claim_policies {
-        policy
-            .retention_policy
-            .get_or_insert_with(|| VolumeRetentionPolicy { when_deleted: Some(RetentionPolicy::Delete) });
+        policy.retention_policy.get_or_insert(VolumeRetentionPolicy { when_deleted: Some(RetentionPolicy::Delete) });
     }
 }
 

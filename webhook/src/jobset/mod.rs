@@ -57,7 +57,7 @@ mod tests {
             "replicatedJobs": [{ "name": "w", "template": { "spec": { "backoffLimit": 1, "podReplacementPolicy": "x" } } }] } })
     }
 
-    fn request(operation: &str, object: Value, old: Value) -> AdmissionRequest<JobSet> {
+    fn request(operation: &str, object: &Value, old: &Value) -> AdmissionRequest<JobSet> {
         serde_json::from_value(json!({
             "uid": "u", "operation": operation, "userInfo": {}, "name": "train",
             "kind": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet" },
@@ -74,27 +74,27 @@ mod tests {
     }
 
     #[rstest]
-    #[case::created(request("CREATE", bad(), Value::Null), 3)]
-    #[case::changed(request("UPDATE", bad(), with("/spec", "suspend", json!(true))), 3)]
-    #[case::label_added(request("UPDATE", with("/metadata", "labels", json!({ "a": "b" })), bad()), 0)]
-    #[case::being_deleted(request("UPDATE", with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")), Value::Null), 0)]
-    #[case::deleted(request("DELETE", Value::Null, bad()), 0)]
+    #[case::created(request("CREATE", &bad(), &Value::Null), 3)]
+    #[case::changed(request("UPDATE", &bad(), &with("/spec", "suspend", json!(true))), 3)]
+    #[case::label_added(request("UPDATE", &with("/metadata", "labels", json!({ "a": "b" })), &bad()), 0)]
+    #[case::being_deleted(request("UPDATE", &with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")), &Value::Null), 0)]
+    #[case::deleted(request("DELETE", &Value::Null, &bad()), 0)]
     fn operations_decide_what_is_validated(#[case] request: AdmissionRequest<JobSet>, #[case] errors: usize) {
         assert_eq!(validate(&request).iter().count(), errors);
     }
 
     #[test]
     fn a_status_update_is_not_validated() {
-        let mut request = request("UPDATE", bad(), Value::Null);
+        let mut request = request("UPDATE", &bad(), &Value::Null);
         request.sub_resource = Some("status".to_owned());
         assert!(validate(&request).is_empty());
     }
 
     #[test]
     fn defaults_are_for_creation_alone() {
-        assert!(mutate(&request("CREATE", bad(), Value::Null)).is_some());
-        assert!(mutate(&request("UPDATE", bad(), bad())).is_none());
-        let defaulted = mutate(&request("CREATE", bad(), Value::Null)).unwrap();
-        assert!(mutate(&request("CREATE", serde_json::to_value(defaulted).unwrap(), Value::Null)).is_none());
+        assert!(mutate(&request("CREATE", &bad(), &Value::Null)).is_some());
+        assert!(mutate(&request("UPDATE", &bad(), &bad())).is_none());
+        let defaulted = mutate(&request("CREATE", &bad(), &Value::Null)).unwrap();
+        assert!(mutate(&request("CREATE", &serde_json::to_value(defaulted).unwrap(), &Value::Null)).is_none());
     }
 }

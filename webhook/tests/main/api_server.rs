@@ -47,7 +47,7 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
     plane.register(replica.address).await?;
     replica.ready().await?;
 
-    let cases = [
+    let refusals = [
         (
             with("bad", &format!("{job}/backoffLimit"), json!(6)),
             "spec.replicatedJobs[0].template.spec.backoffLimit",
@@ -69,7 +69,7 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
             r#"Invalid value: ["agent"]: must contain the agent"#,
         ),
     ];
-    for (object, field, message) in cases {
+    for (object, field, message) in refusals {
         let status = refusal(plane.create(&object).await);
         assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
         let begin = format!(

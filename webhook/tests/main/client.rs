@@ -20,13 +20,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Name that the client asks for.
-pub(crate) const HOST: &str = "hook.ns.svc";
+pub(crate) const HOST: &str = "jobset-webhook-service.jobset-system.svc";
 pub(crate) const JSON: &str = "application/json";
 
 /// Certificates of the server.
 pub(crate) fn certificates() -> Material {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-    let names = Names::of_service("hook", "ns").unwrap();
+    let names = Names::default().with(HOST).unwrap();
     let authority = issue::authority(now, &lifetimes).unwrap();
     Material::read(&material::with_new_serving(&authority, &[], &names, now, &lifetimes).unwrap())
 }

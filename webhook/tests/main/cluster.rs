@@ -11,15 +11,24 @@ use jobset_webhook::args::Args;
 use jobset_webhook::run::Service;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-const ACCESS: &str = include_str!("fixtures/access.yaml");
-const REGISTRATION: &str = include_str!("fixtures/registration.yaml");
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+/// Where the admission service is deployed, and the names that its manifests give to it.
+pub(crate) const NAMESPACE: &str = "jobset-system";
+const ACCOUNT: &str = "jobset-webhook";
+/// Kinds of the manifests that give permissions.
+const ACCESS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+/// Kinds of the manifests that register webhooks.
+const REGISTRATION: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// The control plane with the CRD, and an identity with the permissions of the admission service.
 pub(crate) struct Plane {
@@ -39,14 +48,22 @@ impl Plane {
         let plane = Self { plane: ControlPlane::start().await? };
         let crd = paths::workspace().join("deploy/crds/jobset.x-k8s.io_jobsets.yaml");
         plane.kubectl(&["apply", "--server-side", "-f", &crd.to_string_lossy()]).await?;
-        plane.kubectl(&["wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=60s"]).await?;
-        plane.apply("access.yaml", ACCESS).await?;
+        let crds = Api::<CustomResourceDefinition>::all(plane.client());
+        let established = await_condition(crds, "jobsets.jobset.x-k8s.io", is_crd_established());
+        tokio::time::timeout(LIMIT, established).await??;
+        plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
+        plane.apply("access.yaml", &deployed(&ACCESS)?).await?;
         Ok(plane)
     }
 
     /// Registers the admission service at this address.
     pub(crate) async fn register(&self, address: SocketAddr) -> Result<()> {
-        self.apply("registration.yaml", &REGISTRATION.replace("ADDRESS", &address.to_string())).await
+        let mut manifests = deployed(&REGISTRATION)?;
+        for webhook in manifests.iter_mut().filter_map(|it| it["webhooks"].as_array_mut()).flatten() {
+            let path = webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
+            webhook["clientConfig"] = json!({ "url": format!("https://{address}{path}") });
+        }
+        self.apply("registration.yaml", &manifests).await
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -77,15 +94,13 @@ impl Plane {
     }
 
     /// A client with the permissions of the admission service and no more.
-    async fn service_client(&self) -> Result<Client> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "ns");
-        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
-        let token = accounts.create_token_request("hook", &PostParams::default(), &request).await?;
+    pub(crate) async fn service_client(&self) -> Result<Client> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), NAMESPACE);
+        let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
+        let issued = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+        let token = issued.status.and_then(|status| status.token).context("no token was issued")?;
         let mut config = self.plane.client_config();
-        config.auth_info = kube::config::AuthInfo {
-            token: Some(token.status.context("no token was issued")?.token.into()),
-            ..kube::config::AuthInfo::default()
-        };
+        config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..kube::config::AuthInfo::default() };
         Ok(Client::try_from(config)?)
     }
 
@@ -96,8 +111,7 @@ impl Plane {
             "jobset-webhook".to_owned(),
             format!("--listen={}", SocketAddr::new(host, 0)),
             "--health-listen=127.0.0.1:0".to_owned(),
-            "--namespace=ns".to_owned(),
-            "--service-name=hook".to_owned(),
+            format!("--namespace={NAMESPACE}"),
             format!("--extra-dns-name={host}"),
             "--drain-delay=0s".to_owned(),
         ]);
@@ -107,9 +121,9 @@ impl Plane {
         Ok(Replica { address, health, stop, task })
     }
 
-    async fn apply(&self, name: &str, manifest: &str) -> Result<()> {
+    async fn apply(&self, name: &str, manifests: &[Value]) -> Result<()> {
         let file = self.plane.dir().join(name);
-        std::fs::write(&file, manifest)?;
+        std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
         self.kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()]).await
     }
 
@@ -118,6 +132,14 @@ impl Plane {
         ensure!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
+}
+
+/// The manifests of these kinds, as they are deployed: what is missing there fails here.
+fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
+    let manifests = std::fs::read_to_string(paths::workspace().join("deploy/kustomize/webhook.yaml"))?;
+    let manifests = serde_yaml_ng::Deserializer::from_str(&manifests).map(Value::deserialize);
+    let manifests: Vec<Value> = manifests.collect::<Result<_, _>>()?;
+    Ok(manifests.into_iter().filter(|it| kinds.contains(&it["kind"].as_str().unwrap_or_default())).collect())
 }
 
 impl Replica {

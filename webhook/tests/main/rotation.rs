@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use jobset_certs::material::Material;
+use jobset_certs::secret::{SecretStore, Wanted};
+use jobset_certs::{Lifetimes, Names};
 use jobset_e2e::wait;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
@@ -15,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::cluster::{LIMIT, Plane, Replica};
+use crate::cluster::{LIMIT, NAMESPACE, Plane, Replica};
 
 const SECRET: &str = "jobset-webhook-server-cert";
 const VALIDATING: &str = "jobset-validating-webhook-configuration";
@@ -28,7 +32,7 @@ impl Plane {
     }
 
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client(), "ns")
+        Api::namespaced(self.client(), NAMESPACE)
     }
 
     /// The different caBundles of both configurations.
@@ -108,6 +112,25 @@ async fn replicas_agree_on_one_ca_and_a_rotation_refuses_no_request() -> Result<
         replica.stop().await?;
     }
     Arc::into_inner(plane).context("the plane is in use")?.plane.stop().await
+}
+
+#[tokio::test]
+async fn of_writers_that_find_no_secret_one_wins_and_the_others_adopt() -> Result<()> {
+    const WRITERS: usize = 8;
+    const ROUNDS: usize = 25;
+    let plane = Plane::start().await?;
+    let client = plane.service_client().await?;
+    let names = Names::of_service("hook", NAMESPACE)?;
+    let wanted = Wanted { names, lifetimes: Lifetimes::default(), overlap: Duration::from_hours(1) };
+    for round in 0..ROUNDS {
+        let store = SecretStore::new(client.clone(), NAMESPACE, SECRET);
+        let writers = (0..WRITERS).map(|_| store.ensure(&wanted, &[], Timestamp::now()));
+        let kept = futures::future::try_join_all(writers).await.with_context(|| format!("round {round}"))?;
+        let stored = plane.material().await?.authority.unwrap().certificate;
+        assert!(kept.iter().all(|it| it.authority.certificate == stored), "round {round}: one CA, the stored one");
+        plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
+    }
+    plane.plane.stop().await
 }
 
 /// A client that asks the API server for one JobSet after the other.

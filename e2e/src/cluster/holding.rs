@@ -1,0 +1,92 @@
+//! The holder's end of a cluster's owner: starts the process, and holds it by the pipe to its standard input.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::layout::{Options, Ready};
+use crate::paths;
+
+/// The process that owns a cluster, held by the pipe to its standard input.
+pub(super) struct Owner {
+    child: Child,
+    stdin: ChildStdin,
+}
+
+impl Owner {
+    /// Starts the owner of a cluster in `dir` and waits until it is ready or has given up.
+    pub(super) fn start(options: &Options, dir: &Path) -> Result<(Self, Ready)> {
+        let mut child = Command::new(program()?)
+            .arg("up")
+            .arg("--dir")
+            .arg(dir)
+            .args(arguments(options))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            // Ctrl-C at the terminal ends the holder; the owner sees that, and takes the cluster down in order.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the cluster's owner")?;
+        let stdin = child.stdin.take().context("the owner has no standard input")?;
+        let stdout = child.stdout.take().context("the owner has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the cluster's owner")?;
+        if line.is_empty() {
+            let status = child.wait().context("cannot wait for the cluster's owner")?;
+            bail!("the cluster in {} did not start ({status}); its owner says above why", dir.display());
+        }
+        let ready = serde_json::from_str(&line).context("the cluster's owner does not say that it is ready")?;
+        Ok((Self { child, stdin }, ready))
+    }
+
+    /// Takes the cluster down and removes its folder.
+    pub(super) fn end(mut self) -> Result<()> {
+        // An owner that is gone already is seen by its exit status.
+        let _ = writeln!(self.stdin, "{}", super::REMOVE);
+        drop(self.stdin);
+        let status = self.child.wait().context("cannot wait for the cluster's owner")?;
+        if status.success() { Ok(()) } else { bail!("the cluster's owner ended with {status}") }
+    }
+}
+
+/// The options as arguments of `e2e-cluster up`.
+fn arguments(options: &Options) -> Vec<String> {
+    let mut args = vec![format!("--nodes={}", options.nodes)];
+    if options.audit {
+        args.push("--audit".into());
+    }
+    for (flag, values) in [
+        ("api-server-arg", &options.api_server_args),
+        ("controller-manager-arg", &options.controller_manager_args),
+        ("kubelet-arg", &options.kubelet_args),
+    ] {
+        args.extend(values.iter().map(|value| format!("--{flag}={value}")));
+    }
+    args
+}
+
+/// The program `e2e-cluster`, which cargo puts beside the test's or the demo's own program, or one folder above.
+///
+/// The tests of another package do not have cargo build it; then it is built here.
+fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find the own program")?;
+    let folders: Vec<&Path> = own.ancestors().skip(1).take(2).collect();
+    let found = || folders.iter().map(|dir| dir.join("e2e-cluster")).find(|path| path.exists());
+    if found().is_none() {
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--quiet", "--package", "jobset-e2e", "--bin", "e2e-cluster"])
+            .current_dir(paths::workspace())
+            .status()
+            .context("cannot run cargo: install Rust 1.95 or newer (https://rustup.rs)")?;
+        if !status.success() {
+            bail!("cargo build --package jobset-e2e --bin e2e-cluster ended with {status}");
+        }
+    }
+    found().with_context(|| {
+        format!("e2e-cluster is not beside {}: cargo build --package jobset-e2e --bins", own.display())
+    })
+}
