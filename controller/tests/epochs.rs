@@ -13,7 +13,7 @@ fn epochs(jobset: &JobSet) -> (i32, i32, i32, i32) {
 }
 
 /// The epochs of the next state that is written.
-async fn next_epochs(history: &mut (impl Stream<Item = JobSet> + Unpin)) -> Result<(i32, i32, i32, i32)> {
+async fn next_epochs(history: &mut (impl Stream<Item = Result<JobSet>> + Unpin)) -> Result<(i32, i32, i32, i32)> {
     Ok(epochs(&next(history).await?))
 }
 

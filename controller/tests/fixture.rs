@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running control plane and controller. Both end with it.
 pub(crate) struct Fixture {
@@ -76,22 +76,23 @@ impl Fixture {
     }
 
     /// Every state of the JobSet that is written from now on, beginning with the present one.
-    pub(crate) async fn history(&self, name: &str) -> Result<impl Stream<Item = JobSet> + Unpin + use<>> {
+    pub(crate) async fn history(&self, name: &str) -> Result<impl Stream<Item = Result<JobSet>> + Unpin + use<>> {
         let params = WatchParams::default().fields(&format!("metadata.name={name}"));
         let events = self.jobsets().watch(&params, "0").await?;
         Ok(Box::pin(events.filter_map(|event| async move {
-            match event.expect("the watch holds for the length of a test") {
-                WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => Some(jobset),
-                _ => None,
+            match event {
+                Ok(WatchEvent::Added(jobset) | WatchEvent::Modified(jobset)) => Some(Ok(jobset)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error.into())),
             }
         })))
     }
 }
 
 /// The next state that is written.
-pub(crate) async fn next(history: &mut (impl Stream<Item = JobSet> + Unpin)) -> Result<JobSet> {
+pub(crate) async fn next(history: &mut (impl Stream<Item = Result<JobSet>> + Unpin)) -> Result<JobSet> {
     let next = tokio::time::timeout(LIMIT, history.next()).await.context("the JobSet was not written in time")?;
-    next.context("the watch has ended")
+    next.context("the watch has ended")?
 }
 
 /// A JobSet of one Job that restarts in place, as admission leaves it.

@@ -5,7 +5,8 @@
 //! ```
 //! use jobset_webhook::field::{Errors, Path};
 //!
-//! let jobs = Path::root("spec").child("replicatedJobs");
+//! let spec = Path::root("spec");
+//! let jobs = spec.child("replicatedJobs");
 //! let mut errors = Errors::default();
 //! errors.invalid(&jobs.index(0).child("replicas"), -1, "must not be negative");
 //! assert_eq!(errors.to_string(), "spec.replicatedJobs[0].replicas: Invalid value: -1: must not be negative");

@@ -9,41 +9,28 @@ use kube::{Api, Client};
 
 use super::error::{Error, code};
 use crate::plan::{Action, Plan};
-use crate::store::Key;
+use crate::store::{Key, Versions, version};
 
 /// Requests under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
 
-/// What the API server answered to the writes of one pass.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    pub(super) jobs: Vec<Job>,
-    pub(super) services: Vec<Service>,
-    pub(super) jobset: Option<JobSet>,
-}
-
-enum Answer {
-    Job(Box<Job>),
-    Service(Box<Service>),
-    Nothing,
-}
-
-/// Carries out the plan. What was written before a failure is in `written` all the same.
+/// Carries out the plan; the versions of what was written are in `written`, also after a failure.
 pub(super) async fn apply(
     client: &Client,
     key: &Key,
     jobset: &JobSet,
     plan: Plan,
-    written: &mut Written,
+    written: &mut Versions,
 ) -> Result<(), Error> {
     let mut answers = stream::iter(plan.actions.into_iter().map(|action| carry_out(client, key, action)))
         .buffer_unordered(CONCURRENCY);
     let mut failure = None;
     while let Some(answer) = answers.next().await {
         match answer {
-            Ok(Answer::Job(job)) => written.jobs.push(*job),
-            Ok(Answer::Service(service)) => written.services.push(*service),
-            Ok(Answer::Nothing) => {}
+            Ok(versions) => {
+                written.jobs = written.jobs.max(versions.jobs);
+                written.services = written.services.max(versions.services);
+            }
             Err(error) => failure = failure.or(Some(error)),
         }
     }
@@ -51,19 +38,20 @@ pub(super) async fn apply(
         return Err(error);
     }
     if jobset.status.as_ref() != Some(&plan.status) {
-        written.jobset = Some(write_status(client, key, jobset, plan.status).await?);
+        written.jobsets = version(&write_status(client, key, jobset, plan.status).await?);
     }
     Ok(())
 }
 
-async fn carry_out(client: &Client, key: &Key, action: Action) -> Result<Answer, Error> {
+/// Carries out one action; the version of what it wrote.
+async fn carry_out(client: &Client, key: &Key, action: Action) -> Result<Versions, Error> {
     let child = |name: Option<&str>| Key { name: name.unwrap_or_default().to_owned(), ..key.clone() };
     match action {
         Action::CreateJob(job) => {
             let api: Api<Job> = Api::namespaced(client.clone(), &key.namespace);
             let created = api.create(&PostParams::default(), &job).await;
             created
-                .map(|job| Answer::Job(Box::new(job)))
+                .map(|job| Versions { jobs: version(&job), ..Versions::default() })
                 .map_err(|error| Error::CreateJob(child(job.metadata.name.as_deref()), error))
         }
         Action::DeleteJob { name, uid } => {
@@ -71,17 +59,21 @@ async fn carry_out(client: &Client, key: &Key, action: Action) -> Result<Answer,
             let params =
                 DeleteParams::foreground().preconditions(Preconditions { uid: Some(uid), ..Preconditions::default() });
             match api.delete(&name, &params).await {
-                Ok(deleted) => Ok(deleted.left().map_or(Answer::Nothing, |job| Answer::Job(Box::new(job)))),
-                Err(error) if code(&error) == Some(404) => Ok(Answer::Nothing),
+                // While it goes, the answer is the Job as it was marked; once it is gone, it has no version.
+                Ok(deleted) => {
+                    let jobs = deleted.left().map_or(0, |job| version(&job));
+                    Ok(Versions { jobs, ..Versions::default() })
+                }
+                Err(error) if code(&error) == Some(404) => Ok(Versions::default()),
                 Err(error) => Err(Error::DeleteJob(child(Some(&name)), error)),
             }
         }
         Action::CreateService(service) => {
             let api: Api<Service> = Api::namespaced(client.clone(), &key.namespace);
             match api.create(&PostParams::default(), &service).await {
-                Ok(service) => Ok(Answer::Service(Box::new(service))),
+                Ok(service) => Ok(Versions { services: version(&service), ..Versions::default() }),
                 // Several JobSets may share one subdomain, and with it one Service.
-                Err(error) if code(&error) == Some(409) => Ok(Answer::Nothing),
+                Err(error) if code(&error) == Some(409) => Ok(Versions::default()),
                 Err(error) => Err(Error::CreateService(child(service.metadata.name.as_deref()), error)),
             }
         }

@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::store::{Children, JobView, Key, PodView, ServiceView, Store, Versioned};
+use crate::store::{Children, JobView, Key, PodView, ServiceView, Store, Versioned, version};
 
 /// Something was seen.
 pub(super) enum Seen {
@@ -30,8 +30,8 @@ pub(super) enum Seen {
 pub(super) enum Change<V> {
     /// The object is there. Without an owner it is none of ours.
     Put { object: Key, owner: Option<Key>, view: V },
-    /// The object is gone.
-    Gone(Key),
+    /// The object is gone, as of this version.
+    Gone(Key, u64),
     /// A listing of all objects begins.
     ListingBegins,
     /// The listing has ended.
@@ -68,21 +68,6 @@ pub(super) fn store(store: &mut Store, seen: Seen) -> Vec<Key> {
         Seen::Pod(change) => put(&mut store.pods, change),
         Seen::Service(change) => put(&mut store.services, change),
     }
-}
-
-/// An own Job, as the API server answered it.
-pub(super) fn job(job: &Job) -> Seen {
-    Seen::Job(child(job, JobView::of))
-}
-
-/// An own Service, as the API server answered it.
-pub(super) fn service(service: &Service) -> Seen {
-    Seen::Service(child(service, ServiceView::of))
-}
-
-/// A JobSet, as the API server answered it.
-pub(super) fn jobset(jobset: JobSet) -> Seen {
-    Seen::JobSet(put_jobset(jobset))
 }
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
@@ -140,7 +125,7 @@ where
 fn change<K: ResourceExt, V>(event: Event<K>, put: impl Fn(K) -> Change<V>) -> Change<V> {
     match event {
         Event::Apply(object) | Event::InitApply(object) => put(object),
-        Event::Delete(object) => Change::Gone(Key::of(&object)),
+        Event::Delete(object) => Change::Gone(Key::of(&object), version(&object)),
         Event::Init => Change::ListingBegins,
         Event::InitDone => Change::ListingEnded,
     }
@@ -169,7 +154,7 @@ fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
                 name: invalid.metadata.name.unwrap_or_default(),
             };
             warn!(jobset = %key, error = invalid.error, "JobSet is not of the schema, left alone");
-            Change::Gone(key)
+            Change::Gone(key, 0)
         }
     }
 }
@@ -177,7 +162,8 @@ fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
 fn put<V: Versioned>(children: &mut Children<V>, change: Change<V>) -> Vec<Key> {
     match change {
         Change::Put { object, owner: Some(owner), view } => children.apply(object, owner, view),
-        Change::Put { object, owner: None, .. } | Change::Gone(object) => children.delete(&object),
+        Change::Put { object, owner: None, view } => children.delete(&object, view.version()),
+        Change::Gone(object, version) => children.delete(&object, version),
         Change::ListingBegins => {
             children.begin_listing();
             Vec::new()

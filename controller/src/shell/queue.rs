@@ -50,6 +50,15 @@ impl Queue {
         self.finish(key);
     }
 
+    /// There was no pass: the JobSet is due when it is marked, or at that time.
+    pub(super) fn postpone(&mut self, key: &Key, due: Instant) {
+        if !self.later.values().any(|later| later == key) {
+            self.sequence += 1;
+            self.later.insert((due, self.sequence), key.clone());
+        }
+        self.finish(key);
+    }
+
     /// The pass failed: the JobSet is due again after a delay that doubles with each failure.
     pub(super) fn failed(&mut self, key: &Key, now: Instant) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();

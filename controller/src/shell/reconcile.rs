@@ -2,6 +2,7 @@
 //!
 //! One task owns store, queue and notes; only the requests run beside it.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -12,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tracing::{debug, info, warn};
 
-use super::apply::{Written, apply};
+use super::apply::apply;
 use super::error::Error;
 use super::feed::{self, Listed};
 use super::health::Health;
@@ -20,10 +21,13 @@ use super::notes::Notes;
 use super::queue::Queue;
 use crate::observe::Observed;
 use crate::plan::{Note, plan};
-use crate::store::{Key, Store};
+use crate::store::{Key, Store, Versions};
 
 /// JobSets that are worked on at once.
 const CONCURRENT_JOBSETS: usize = 16;
+/// How long a JobSet waits for its own writes to be seen. They are seen at once; a watch that began anew after one of
+/// them was undone might never show it.
+const CATCH_UP: Duration = Duration::from_secs(5);
 /// How long the loop waits when nothing is delayed.
 const IDLE: Duration = Duration::from_hours(1);
 
@@ -39,7 +43,7 @@ struct Pass {
     key: Key,
     seen: Observed,
     notes: Vec<Note>,
-    written: Written,
+    written: Versions,
     result: Result<(), Error>,
 }
 
@@ -48,7 +52,12 @@ pub async fn run(client: Client, options: Options, health: Health, stop: impl Fu
     let mut feed = feed::feed(&client, options.namespace.as_deref());
     let mut listed = Listed::default();
     let mut running: FuturesUnordered<BoxFuture<'static, Pass>> = FuturesUnordered::new();
-    let mut state = State { store: Store::default(), queue: Queue::default(), notes: Notes::new(client.clone()) };
+    let mut state = State {
+        store: Store::default(),
+        queue: Queue::default(),
+        awaited: HashMap::new(),
+        notes: Notes::new(client.clone()),
+    };
     let mut stop = std::pin::pin!(stop);
     loop {
         if listed.all() {
@@ -83,6 +92,9 @@ pub async fn run(client: Client, options: Options, health: Health, stop: impl Fu
 struct State {
     store: Store,
     queue: Queue,
+    /// What the last pass wrote, and until when the next one waits for it: a pass that has not seen what the one before
+    /// wrote would write it again.
+    awaited: HashMap<Key, (Versions, Instant)>,
     notes: Notes,
 }
 
@@ -96,7 +108,17 @@ impl State {
     /// Plans the next JobSet that is due; what comes back applies the plan.
     fn start_next(&mut self, client: &Client) -> Option<BoxFuture<'static, Pass>> {
         loop {
-            let key = self.queue.pop(Instant::now())?;
+            let now = Instant::now();
+            let key = self.queue.pop(now)?;
+            if let Some((written, until)) = self.awaited.get(&key)
+                && !self.store.has_seen(*written)
+                && now < *until
+            {
+                // Its own writes will mark it.
+                self.queue.postpone(&key, *until);
+                continue;
+            }
+            self.awaited.remove(&key);
             let Some(seen) = Observed::of(&self.store, &key) else {
                 self.notes.forget(&key);
                 self.queue.succeeded(&key);
@@ -107,21 +129,18 @@ impl State {
             debug!(jobset = %key, actions = plan.actions.len(), "planned");
             let client = client.clone();
             return Some(Box::pin(async move {
-                let mut written = Written::default();
+                let mut written = Versions::default();
                 let result = apply(&client, &key, &seen.jobset, plan, &mut written).await;
                 Pass { key, seen, notes, written, result }
             }));
         }
     }
 
-    /// Stores what was written, so that the next pass does not work on an older view, and reports.
+    /// Reports, and lets the JobSet be due again.
     fn finish(&mut self, pass: Pass) {
         let Pass { key, seen, notes, written, result } = pass;
-        let jobs = written.jobs.iter().map(feed::job);
-        let services = written.services.iter().map(feed::service);
-        for answered in jobs.chain(services).chain(written.jobset.map(feed::jobset)) {
-            let changed = feed::store(&mut self.store, answered);
-            self.mark(changed);
+        if !self.store.has_seen(written) {
+            self.awaited.insert(key.clone(), (written, Instant::now() + CATCH_UP));
         }
         match result {
             Ok(()) => {

@@ -17,18 +17,20 @@ pub struct Children<V> {
     owner_of: HashMap<Key, Key>,
     /// Objects seen since a listing began; the others are dropped when it ends.
     listed: Option<HashSet<Key>>,
+    /// The newest version seen of any of these objects.
+    newest: u64,
 }
 
 impl<V> Default for Children<V> {
     fn default() -> Self {
-        Self { by_owner: HashMap::new(), owner_of: HashMap::new(), listed: None }
+        Self { by_owner: HashMap::new(), owner_of: HashMap::new(), listed: None, newest: 0 }
     }
 }
 
 impl<V: Versioned> Children<V> {
-    /// The object was seen. An older version than the one held is ignored: the answer to an own write may arrive before
-    /// the events that preceded it.
+    /// The object was seen. An older version than the one held is ignored: a listing may be older than a watch was.
     pub fn apply(&mut self, object: Key, owner: Key, value: V) -> Vec<Key> {
+        self.newest = self.newest.max(value.version());
         if let Some(listed) = &mut self.listed {
             listed.insert(object.clone());
         }
@@ -45,8 +47,9 @@ impl<V: Versioned> Children<V> {
         moved.into_iter().chain([owner]).collect()
     }
 
-    /// The object is gone.
-    pub fn delete(&mut self, object: &Key) -> Vec<Key> {
+    /// The object is gone, as of this version.
+    pub fn delete(&mut self, object: &Key, version: u64) -> Vec<Key> {
+        self.newest = self.newest.max(version);
         let Some(owner) = self.owner_of.remove(object) else { return Vec::new() };
         self.remove(&owner, &object.name);
         vec![owner]
@@ -61,7 +64,12 @@ impl<V: Versioned> Children<V> {
     pub fn end_listing(&mut self) -> Vec<Key> {
         let Some(listed) = self.listed.take() else { return Vec::new() };
         let gone: Vec<Key> = self.owner_of.keys().filter(|object| !listed.contains(*object)).cloned().collect();
-        gone.iter().flat_map(|object| self.delete(object)).collect()
+        gone.iter().flat_map(|object| self.delete(object, 0)).collect()
+    }
+
+    /// Whether everything up to this version has been seen: a watch shows the versions of a kind in their order.
+    pub fn has_seen(&self, version: u64) -> bool {
+        self.newest >= version
     }
 
     /// The objects of an owner, by name.
@@ -114,6 +122,15 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_shows_that_everything_before_it_was_seen() {
+        let mut jobs = Children::default();
+        jobs.apply(key("a"), key("set"), 2);
+        assert!(jobs.has_seen(2) && !jobs.has_seen(3));
+        jobs.delete(&key("a"), 4);
+        assert!(jobs.has_seen(3));
+    }
+
+    #[test]
     fn what_a_listing_does_not_show_is_dropped_when_it_ends() {
         let mut jobs = Children::default();
         jobs.apply(key("a"), key("set"), 1);
@@ -123,7 +140,7 @@ mod tests {
         assert_eq!(names(&jobs, "set"), ["a", "b"], "a running listing hides nothing");
         assert_eq!(jobs.end_listing(), [key("set")]);
         assert_eq!(names(&jobs, "set"), ["b"]);
-        assert_eq!(jobs.delete(&key("b")), [key("set")]);
-        assert_eq!(jobs.delete(&key("b")), []);
+        assert_eq!(jobs.delete(&key("b"), 3), [key("set")]);
+        assert_eq!(jobs.delete(&key("b"), 3), []);
     }
 }

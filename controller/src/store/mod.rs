@@ -54,6 +54,26 @@ pub struct Store {
     pub services: Children<ServiceView>,
 }
 
+/// Versions up to which the store must have seen the objects of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Of JobSets.
+    pub jobsets: u64,
+    /// Of Jobs.
+    pub jobs: u64,
+    /// Of Services.
+    pub services: u64,
+}
+
+impl Store {
+    /// Whether the store has seen everything up to these versions.
+    pub fn has_seen(&self, versions: Versions) -> bool {
+        self.jobsets.has_seen(versions.jobsets)
+            && self.jobs.has_seen(versions.jobs)
+            && self.services.has_seen(versions.services)
+    }
+}
+
 impl Versioned for Arc<JobSet> {
     fn version(&self) -> u64 {
         version(self.as_ref())

@@ -95,6 +95,8 @@ impl Components<'_> {
             ("kube-api-qps", "1000".into()),
             ("kube-api-burst", "2000".into()),
             ("concurrent-job-syncs", "20".into()),
+            // A new node keeps its not-ready taint until the next look, by default up to five seconds.
+            ("node-monitor-period", "500ms".into()),
         ]);
         args.extend(self.options.controller_manager_args.iter().cloned());
         self.process("kube-controller-manager", "kube-controller-manager", args)

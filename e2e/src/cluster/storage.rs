@@ -12,7 +12,7 @@ use crate::paths;
 use crate::progress::progress;
 
 /// The kernel's limit on the path of a socket, without room for the longest name in a cluster's folder.
-const LONGEST_DIR: usize = 107 - "/node-199/containerd.sock.ttrpc".len();
+const LONGEST_DIR: usize = 107 - "/node-200/containerd.sock.ttrpc".len();
 /// How many folders of ended clusters stay for who looks into a failure.
 const KEPT: usize = 8;
 /// The file that says how to use a running cluster.
@@ -34,13 +34,15 @@ pub(super) fn claim(dir: &Path) -> Result<File> {
         );
     }
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let is_empty = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?.next().is_none();
+    if !is_empty && !["lock", "logs", "pki", RECORD].iter().any(|name| dir.join(name).exists()) {
+        bail!("{} is not empty and was not a cluster's folder: choose another one", dir.display());
+    }
     let lock = File::create(dir.join("lock")).context("cannot create the folder's lock")?;
     if lock.try_lock().is_err() {
         bail!("a cluster runs in {} already: end it with e2e-cluster down --dir {0}", dir.display());
     }
-    if fs::read_dir(dir)?.filter_map(Result::ok).any(|entry| entry.file_name() != "lock") {
-        remove_content(dir)?;
-    }
+    remove_content(dir)?;
     prune()?;
     Ok(lock)
 }
@@ -91,10 +93,6 @@ pub(super) fn remove(dir: &Path) -> Result<()> {
 
 /// Removes what an ended cluster left in a folder that is claimed again.
 fn remove_content(dir: &Path) -> Result<()> {
-    let is_cluster = ["logs", "pki", RECORD].iter().any(|name| dir.join(name).exists());
-    if !is_cluster {
-        bail!("{} is not empty and was not a cluster's folder: choose another one", dir.display());
-    }
     for entry in fs::read_dir(dir)?.filter_map(Result::ok) {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
