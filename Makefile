@@ -7,33 +7,42 @@ SHELL := bash
 
 CRD := deploy/crds/jobset.x-k8s.io_jobsets.yaml
 # Kubernetes publishes its OpenAPI documents in its own Go module, the one that the test cluster is built from.
-KUBERNETES = $$(cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes && go list -m -f '{{.Dir}}' k8s.io/kubernetes)
-OPENAPI = $(KUBERNETES)/api/openapi-spec/v3
-E2E := cargo run --quiet -p jobset-e2e --bin e2e-cluster --
+define CRDGEN
+cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
+  && openapi=$$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/api/openapi-spec/v3 && cd - >/dev/null \
+  && cargo run --quiet -p jobset-api --features crdgen --bin crdgen -- \
+    $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
+endef
+E2E := target/debug/e2e-cluster
 DEMO_CLUSTER := target/demo/cluster
 
 .PHONY: help
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
-.PHONY: deps
-deps: ## Installs the Debian packages that the test cluster needs, where it may; else says which.
+.PHONY: build
+build:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing: install Rust 1.95 or newer (https://rustup.rs)' >&2; exit 1; }
 	@command -v go >/dev/null || { echo 'make: go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
+	cargo build -p jobset-e2e --bins
+
+.PHONY: deps
+deps: build ## Installs the Debian packages that the test cluster needs, where it may; else says which.
 	@$(E2E) deps --install
 
 .PHONY: demo
+demo: started := $(shell date +%s.%N)
 demo: deps ## Shows a JobSet recover from a failed worker, in place and by recreation.
-	@started=$$(date +%s.%N); cargo build --quiet -p jobset-e2e --bins && target/debug/demo --started $$started
+	@target/debug/demo --started $(started)
 
 .PHONY: demo-keep
+demo-keep: started := $(shell date +%s.%N)
 demo-keep: deps ## The same, and leaves the cluster up to be looked at.
-	@started=$$(date +%s.%N); cargo build --quiet -p jobset-e2e --bins \
-	  && target/debug/e2e-cluster up --nodes 2 --dir $(DEMO_CLUSTER) --detach >/dev/null \
-	  && target/debug/demo --started $$started --cluster $(DEMO_CLUSTER)
+	@$(E2E) up --nodes 2 --dir $(DEMO_CLUSTER) --detach >/dev/null
+	@target/debug/demo --started $(started) --cluster $(DEMO_CLUSTER)
 
 .PHONY: demo-down
-demo-down: ## Removes what demo-keep left.
+demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
@@ -44,15 +53,12 @@ test: lint crd-check deps ## Everything: lints, unit tests, and the tests on a r
 .PHONY: lint
 lint: ## Format and clippy, warnings denied.
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: crd
 crd: ## Generates the CustomResourceDefinition.
-	@openapi=$(OPENAPI); cargo run --quiet -p jobset-api --features crdgen --bin crdgen -- \
-	  $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json > $(CRD)
+	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
 
 .PHONY: crd-check
 crd-check: ## Fails when the committed CustomResourceDefinition is stale.
-	@openapi=$(OPENAPI); cargo run --quiet -p jobset-api --features crdgen --bin crdgen -- \
-	  $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json | cmp - $(CRD) \
-	  || { echo 'make: $(CRD) is stale: run make crd and commit it' >&2; exit 1; }
+	@$(CRDGEN) | cmp - $(CRD) || { echo 'make: $(CRD) is stale: run make crd and commit it' >&2; exit 1; }

@@ -1,6 +1,7 @@
 //! The integration tests of the harness, and of JobSet on a real Kubernetes: one binary, one shared cluster.
 
 mod cluster;
+mod crd;
 mod harness;
 mod kubelet;
 mod objects;

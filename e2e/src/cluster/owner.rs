@@ -22,7 +22,7 @@ use super::slot::Slot;
 use super::supervisor::{Request, ask};
 use super::{cgroups, storage};
 use crate::programs::{GoPrograms, Set};
-use crate::progress::Phases;
+use crate::progress::{Phases, progress};
 use crate::{deps, images, programs, wait};
 
 /// How long the namespaces may take to end.
@@ -57,7 +57,10 @@ pub async fn own(
     let mut end = std::pin::pin!(end);
     let programs = tokio::select! {
         built = tokio::task::spawn_blocking(move || programs::ensure(set)) => built??,
-        _ = &mut end => return Ok(()),
+        _ = &mut end => {
+            progress("no cluster is started: standard input has ended, or a signal came");
+            return Ok(());
+        }
     };
     let _lock = storage::claim(&dir)?;
     let slot = Slot::take()?;

@@ -142,16 +142,15 @@ fn query(id: u16, name: &str) -> io::Result<Vec<u8>> {
 
 /// The IPv4 addresses in an answer; aliases are followed by the server.
 fn addresses(answer: &[u8]) -> io::Result<Vec<Ipv4Addr>> {
-    read_addresses(answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "malformed or failed DNS answer"))
+    match answer.get(3).map(|flags| flags & 0x0f) {
+        Some(NXDOMAIN) => Ok(Vec::new()),
+        Some(code @ 1..) => Err(io::Error::other(format!("the DNS server answered with error code {code}"))),
+        _ => read_addresses(answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "malformed DNS answer")),
+    }
 }
 
 fn read_addresses(answer: &[u8]) -> Option<Vec<Ipv4Addr>> {
     let word = |at: usize| Some(u16::from_be_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    match answer.get(3)? & 0x0f {
-        0 => {}
-        NXDOMAIN => return Some(Vec::new()),
-        _ => return None,
-    }
     let mut at = 12;
     for _ in 0..word(4)? {
         at = skip_name(answer, at)? + 4;

@@ -1,0 +1,130 @@
+//! The CustomResourceDefinition on a real API server.
+
+use anyhow::{Context, Result, ensure};
+use jobset_api::JobSet;
+use jobset_e2e::workload::{RECREATE, STORY_1, STORY_2};
+use jobset_e2e::{ControlPlane, paths};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
+
+async fn plane_with_crd() -> Result<ControlPlane> {
+    let plane = ControlPlane::start().await?;
+    let crds = paths::workspace().join("deploy/crds");
+    kubectl(&plane, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
+    let established = "--for=condition=Established";
+    kubectl(&plane, &["wait", established, "crd/jobsets.jobset.x-k8s.io", "--timeout=60s"]).await?;
+    Ok(plane)
+}
+
+async fn kubectl(plane: &ControlPlane, args: &[&str]) -> Result<String> {
+    let output = plane.kubectl(args).await?;
+    ensure!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn read(manifest: &str) -> Result<Value> {
+    serde_yaml_ng::from_str(manifest).context("not YAML")
+}
+
+/// What the API server answers to a JobSet, with unknown fields refused.
+async fn create(plane: &ControlPlane, jobset: &Value) -> kube::Result<Value> {
+    let request = http::Request::post(
+        "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict",
+    );
+    let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
+    plane.client().request(request.map_err(kube::Error::HttpError)?).await
+}
+
+#[tokio::test]
+async fn the_schema_is_complete_and_strict() -> Result<()> {
+    let plane = plane_with_crd().await?;
+
+    let field = "jobset.spec.replicatedJobs.template.spec.template.spec.containers.restartPolicyRules.exitCodes.operator";
+    let explained = kubectl(&plane, &["explain", field]).await?;
+    assert!(explained.contains("relationship between the container exit code"), "{explained}");
+
+    // Everything comes back as it went in, from the API server and through the Rust types.
+    let everything = read(EVERYTHING)?;
+    let stored = create(&plane, &everything).await?;
+    assert_eq!(stored["spec"], everything["spec"]);
+    let typed: JobSet = serde_json::from_value(stored.clone())?;
+    assert_eq!(serde_json::to_value(&typed)?["spec"], stored["spec"]);
+
+    for manifest in [STORY_1, STORY_2, RECREATE] {
+        create(&plane, &read(manifest)?).await.context("a manifest of the seeds was refused")?;
+    }
+
+    // A typo deep in the template, and values out of range.
+    let pod = "/spec/replicatedJobs/0/template/spec/template/spec";
+    for (path, key, value, wanted) in [
+        (format!("{pod}/containers/0"), "restartPolicyRule", json!([]), "unknown field"),
+        (format!("{pod}/containers/0"), "image", json!(7), "must be of type string"),
+        ("/spec/replicatedJobs/0".to_owned(), "replicas", json!(-1), "greater than or equal to 0"),
+        ("/spec/failurePolicy".to_owned(), "restartStrategy", json!("InPlace"), "Unsupported value"),
+        ("/spec/startupPolicy".to_owned(), "startupPolicyOrder", json!("InOrder"), "mutually exclusive"),
+    ] {
+        let mut wrong = everything.clone();
+        wrong["metadata"]["name"] = json!("wrong");
+        wrong.pointer_mut(&path).context("no such field")?[key] = value;
+        let error = create(&plane, &wrong).await.err().with_context(|| format!("{key} was accepted"))?.to_string();
+        assert!(error.contains(wanted) && error.contains(key.trim_end_matches("Order")), "{key}: {error}");
+    }
+    plane.stop().await
+}
+
+#[tokio::test]
+async fn two_appliers_do_not_overwrite_each_other() -> Result<()> {
+    let plane = plane_with_crd().await?;
+    let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
+    let jobset = |containers: Value| {
+        json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "shared"},
+            "spec": {"replicatedJobs": [{"name": "workers", "template": {"spec": {"template": {"spec": {
+                "containers": containers,
+            }}}}}]},
+        })
+    };
+    let user = json!([{"name": "main", "image": "image", "env": [{"name": "A", "value": "1"}]}]);
+    let queue = json!([{"name": "main", "env": [{"name": "B", "value": "2"}]}, {"name": "extra", "image": "image"}]);
+    for (manager, containers) in [("user", user.clone()), ("queue", queue), ("user", user)] {
+        let patch = Patch::Apply(jobset(containers));
+        jobsets.patch("shared", &PatchParams::apply(manager), &patch).await.context(manager)?;
+    }
+    let stored = serde_json::to_value(jobsets.get("shared").await?)?;
+    let containers = &stored["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"];
+    assert_eq!(
+        containers,
+        &json!([
+            {"name": "main", "image": "image", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+            {"name": "extra", "image": "image"},
+        ])
+    );
+    plane.stop().await
+}
+
+#[tokio::test]
+async fn epochs_only_grow_and_the_deprecated_one_never_overtakes() -> Result<()> {
+    let plane = plane_with_crd().await?;
+    let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
+    jobsets.create(&PostParams::default(), &serde_json::from_value(read(STORY_1)?)?).await?;
+    let write = async |synced: i32, deprecated: i32| {
+        let patch = json!({"status": {"syncedEpoch": synced, "deprecatedEpoch": deprecated}});
+        jobsets.patch_status("in-place", &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    };
+    write(2, 1).await?;
+    for (synced, deprecated, wanted) in [
+        (1, 1, "syncedEpoch must not fall"),
+        (2, 0, "deprecatedEpoch must not fall"),
+        (2, 3, "deprecatedEpoch must not exceed syncedEpoch"),
+    ] {
+        let error = write(synced, deprecated).await.err().context(wanted)?.to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+    write(2, 2).await?;
+    plane.stop().await
+}
