@@ -3,10 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use futures::{Stream, StreamExt};
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, wait};
+use jobset_e2e::{ControlPlane, install, wait};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -25,14 +25,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn start() -> Result<Self> {
         let plane = ControlPlane::start().await?;
-        let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
-        for args in [
-            vec!["apply", "--server-side", "-k", crds],
-            vec!["wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=60s"],
-        ] {
-            let output = plane.kubectl(&args).await?;
-            ensure!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        }
+        install::crd(&plane).await?;
         let log = std::fs::File::create(plane.dir().join("logs/jobset-controller.log"))?;
         let controller = Command::new(env!("CARGO_BIN_EXE_jobset-controller"))
             .args(["--health-listen", "127.0.0.1:0"])

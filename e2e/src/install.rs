@@ -2,10 +2,15 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::runtime::wait::{await_condition, conditions};
+use tokio::time::timeout;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Handle};
 use crate::images::{self, ImageSpec};
 use crate::paths;
 use crate::programs::RustBinaries;
@@ -18,7 +23,8 @@ pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
 
 const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
 const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
-const LIMIT: &str = "--timeout=120s";
+const CRD: &str = "jobsets.jobset.x-k8s.io";
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Loads the images, applies the manifests, and waits until controller and webhook are ready.
 ///
@@ -39,10 +45,24 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     let kustomize = paths::workspace().join("deploy/kustomize");
     let kustomize = kustomize.to_string_lossy();
     kubectl(cluster, &["apply", "--server-side", "-k", &kustomize]).await?;
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
     for deployment in ["deployment/jobset-controller", "deployment/jobset-webhook"] {
-        kubectl(cluster, &["rollout", "status", deployment, "-n", "jobset-system", LIMIT]).await?;
+        kubectl(cluster, &["rollout", "status", deployment, "-n", "jobset-system", &limit]).await?;
     }
     progress("controller and webhook are ready");
+    Ok(())
+}
+
+/// Applies the CustomResourceDefinition alone, and waits until its API is served.
+///
+/// # Errors
+/// If it is refused, or not served in time.
+pub async fn crd(handle: &Handle) -> Result<()> {
+    let crds = paths::workspace().join("deploy/crds");
+    kubectl(handle, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
+    let crds: Api<CustomResourceDefinition> = Api::all(handle.client());
+    let established = await_condition(crds, CRD, conditions::is_crd_established());
+    timeout(LIMIT, established).await.context("the CRD was not established in time")??;
     Ok(())
 }
 
@@ -56,7 +76,8 @@ pub async fn namespace(cluster: &Cluster, name: &str) -> Result<()> {
     let binding = ["create", "rolebinding", "jobset-agent", "--clusterrole=jobset-agent", &subject, "-n", name];
     kubectl(cluster, &binding).await?;
     // A Pod that comes before its namespace's ServiceAccount is refused.
-    kubectl(cluster, &["wait", "--for=create", "serviceaccount/default", "-n", name, LIMIT]).await?;
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    kubectl(cluster, &["wait", "--for=create", "serviceaccount/default", "-n", name, &limit]).await?;
     Ok(())
 }
 
@@ -64,8 +85,8 @@ pub async fn namespace(cluster: &Cluster, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// If it does not; the text has what it said.
-pub async fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<Output> {
-    let output = cluster.kubectl(args).await?;
+pub async fn kubectl(handle: &Handle, args: &[&str]) -> Result<Output> {
+    let output = handle.kubectl(args).await?;
     if !output.status.success() {
         bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

@@ -1,9 +1,9 @@
 //! The CustomResourceDefinition on a real API server.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use jobset_api::JobSet;
 use jobset_e2e::workload::{RECREATE, STORY_1, STORY_2};
-use jobset_e2e::{ControlPlane, paths};
+use jobset_e2e::{ControlPlane, install};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -12,17 +12,8 @@ const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
 async fn plane_with_crd() -> Result<ControlPlane> {
     let plane = ControlPlane::start().await?;
-    let crds = paths::workspace().join("deploy/crds");
-    kubectl(&plane, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
-    let established = "--for=condition=Established";
-    kubectl(&plane, &["wait", established, "crd/jobsets.jobset.x-k8s.io", "--timeout=60s"]).await?;
+    install::crd(&plane).await?;
     Ok(plane)
-}
-
-async fn kubectl(plane: &ControlPlane, args: &[&str]) -> Result<String> {
-    let output = plane.kubectl(args).await?;
-    ensure!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn read(manifest: &str) -> Result<Value> {
@@ -31,9 +22,8 @@ fn read(manifest: &str) -> Result<Value> {
 
 /// What the API server answers to a JobSet, with unknown fields refused.
 async fn create(plane: &ControlPlane, jobset: &Value) -> kube::Result<Value> {
-    let request = http::Request::post(
-        "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict",
-    );
+    let request =
+        http::Request::post("/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict");
     let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
     plane.client().request(request.map_err(kube::Error::HttpError)?).await
 }
@@ -42,8 +32,10 @@ async fn create(plane: &ControlPlane, jobset: &Value) -> kube::Result<Value> {
 async fn the_schema_is_complete_and_strict() -> Result<()> {
     let plane = plane_with_crd().await?;
 
-    let field = "jobset.spec.replicatedJobs.template.spec.template.spec.containers.restartPolicyRules.exitCodes.operator";
-    let explained = kubectl(&plane, &["explain", field]).await?;
+    let field =
+        "jobset.spec.replicatedJobs.template.spec.template.spec.containers.restartPolicyRules.exitCodes.operator";
+    let explained = install::kubectl(&plane, &["explain", field]).await?.stdout;
+    let explained = String::from_utf8_lossy(&explained);
     assert!(explained.contains("relationship between the container exit code"), "{explained}");
 
     // Everything comes back as it went in, from the API server and through the Rust types.
