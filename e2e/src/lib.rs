@@ -14,8 +14,8 @@
 //!
 //! // Two nodes with kubelet, containerd, runc, CNI, kube-proxy, CoreDNS.
 //! let cluster = Cluster::start(2).await?;
-//! let program = std::path::Path::new("target/x86_64-unknown-linux-gnu/release/jobset-test-worker");
-//! let image = images::build(&images::ImageSpec::new("localhost/e2e-worker:test", program))?;
+//! let programs = jobset_e2e::programs::rust_binaries().await?;
+//! let image = images::build(&images::ImageSpec::new("localhost/worker:test", &programs.worker))?;
 //! cluster.load_image(&image).await?;
 //! let pods = cluster.kubectl(["get", "pods", "--all-namespaces"]).await?;
 //! cluster.stop().await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{Cluster, ControlPlane, images};
+use jobset_e2e::{Cluster, ControlPlane, cluster, images};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, ListParams};
@@ -114,7 +114,10 @@ async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()>
     })
     .await?;
     drop(cluster);
-    fs::remove_dir_all(&dir).context("removing the killed cluster's folder")
+    // The cgroups, and the folder with the logs.
+    cluster::down(&dir)?;
+    assert!(!dir.exists(), "{} is left", dir.display());
+    Ok(())
 }
 
 /// What is left of the cluster in `dir`: processes, mounts in any namespace, the device with the host's address.

@@ -188,7 +188,7 @@ fn enter_namespaces(layout: &Layout) -> Result<Child> {
     let log = File::create(layout.log("supervisor")).context("cannot create the supervisor's log")?;
     Command::new("unshare")
         .args(["--pid", "--fork", "--kill-child", "--mount", "--net", "--mount-proc", "--"])
-        .arg(std::env::current_exe().context("cannot find the own program")?)
+        .arg(own_program()?)
         .arg("supervise")
         .arg(layout.supervisor())
         .stdin(Stdio::piped())
@@ -199,6 +199,13 @@ fn enter_namespaces(layout: &Layout) -> Result<Child> {
         .kill_on_drop(true)
         .spawn()
         .context("cannot run unshare: apt-get install util-linux")
+}
+
+/// The path of this program, also when a build has replaced the file since it started.
+fn own_program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find the own program")?;
+    let current = path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(current.unwrap_or(path))
 }
 
 async fn load_own_images(layout: &Layout, programs: &GoPrograms) -> Result<()> {
