@@ -20,7 +20,7 @@ use crate::decide::Barrier;
 /// Path that answers 200 while the agent lives.
 pub const HEALTH_PATH: &str = "/healthz";
 /// How long a request is held while the barrier is closed. The kubelet's default limit is one second.
-const HOLD: Duration = Duration::from_millis(700);
+const HOLD: Duration = Duration::from_millis(900);
 /// Connections served at a time; the kubelet needs one.
 const CONNECTIONS: usize = 16;
 /// Longest time for a request to arrive and for the answer to leave.

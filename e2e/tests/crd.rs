@@ -1,13 +1,16 @@
 //! The CustomResourceDefinition on a real API server.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use jobset_api::JobSet;
 use jobset_e2e::workload::{RECREATE, STORY_1, STORY_2};
-use jobset_e2e::{ControlPlane, install};
+use jobset_e2e::{ControlPlane, install, wait};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+const LIMIT: Duration = Duration::from_mins(1);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
 async fn plane_with_crd() -> Result<ControlPlane> {
@@ -34,8 +37,11 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
 
     let field =
         "jobset.spec.replicatedJobs.template.spec.template.spec.containers.restartPolicyRules.exitCodes.operator";
-    let explained = install::kubectl(&plane, &["explain", field]).await?.stdout;
-    let explained = String::from_utf8_lossy(&explained);
+    // An API is served a moment before it is listed among the resources.
+    let explained = wait::until(LIMIT, "kubectl to know the resource", || async {
+        Ok(Some(install::kubectl(&plane, &["explain", field]).await?))
+    });
+    let explained = String::from_utf8_lossy(&explained.await?.stdout).into_owned();
     assert!(explained.contains("relationship between the container exit code"), "{explained}");
 
     // Everything comes back as it went in, from the API server and through the Rust types.

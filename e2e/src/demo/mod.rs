@@ -67,7 +67,9 @@ async fn series(cluster: &Cluster, manifest: &str, strategy: RestartStrategy, op
         let failed = Instant::now();
         series.add(observer.watch_a_failure().await?);
         if run < options.runs {
-            tokio::time::sleep_until(failed + BETWEEN_FAILURES).await;
+            // A kubelet looks at its Pods once a second: failures exactly ten seconds apart would all fall into the same
+            // part of that second, and five of them would be one sample.
+            tokio::time::sleep_until(failed + BETWEEN_FAILURES + Duration::from_secs_f64(fastrand::f64())).await;
         }
     }
     observer.remove().await?;
