@@ -3,9 +3,7 @@
 //! Admission fills most of them in, but a JobSet may have been stored without it. The controller and the webhook both
 //! read them here, so that what is admitted is what is built.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
-
-use crate::{JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels, restart_rules};
+use crate::{JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels};
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
 pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
@@ -40,8 +38,8 @@ impl JobSetSpec {
     }
 
     /// Sum of `replicas` over all replicatedJobs.
-    pub fn global_replicas(&self) -> i32 {
-        self.replicated_jobs.iter().map(ReplicatedJob::replicas).fold(0, i32::saturating_add)
+    pub fn global_replicas(&self) -> i64 {
+        self.replicated_jobs.iter().map(|group| i64::from(group.replicas())).sum()
     }
 
     /// Number of worker Pods that run at once, over all replicatedJobs (KEP-467, `countExpectedChildPods`).
@@ -89,16 +87,4 @@ impl JobTemplateSpec {
         let parallelism = self.parallelism.unwrap_or(1);
         self.completions.map_or(parallelism, |completions| parallelism.min(completions))
     }
-}
-
-/// The agent sidecar of a Pod: the first init container that always restarts and has a rule that restarts the whole Pod
-/// (KEP-467, "Implementation - Webhook validation").
-pub fn agent_sidecar(pod: &PodSpec) -> Option<(usize, &Container)> {
-    pod.init_containers.iter().flatten().enumerate().find(|(_, container)| is_agent_sidecar(container))
-}
-
-/// Whether an init container is an agent sidecar. See [`agent_sidecar`].
-pub fn is_agent_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
-        && container.restart_policy_rules.iter().flatten().any(restart_rules::restarts_pod)
 }

@@ -17,8 +17,6 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec};
 
-use crate::effective::is_agent_sidecar;
-
 /// Action of Kubernetes 1.36 that restarts all containers of the Pod.
 pub const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 /// The seeds' name of [`RESTART_ALL_CONTAINERS`].
@@ -83,6 +81,13 @@ impl ExitCodes {
 /// Whether the rule restarts the whole Pod, in the seeds' words or in those of Kubernetes.
 pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
     rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
+}
+
+/// Whether an init container is an agent sidecar: one that always restarts and has a rule that restarts the whole Pod
+/// (KEP-467, "Implementation - Webhook validation").
+pub fn is_agent_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+        && container.restart_policy_rules.iter().flatten().any(restarts_pod)
 }
 
 /// The rules in the words of Kubernetes, with `Terminate` compiled away.

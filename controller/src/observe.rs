@@ -29,7 +29,7 @@ impl Observed {
     pub fn of(store: &Store, key: &Key) -> Option<Self> {
         let (_, jobset) = store.jobsets.of(key).next()?;
         let uid = jobset.uid();
-        let own = |job: &JobView| uid.is_some() && job.controller_uid == uid;
+        let own = |job: &JobView| uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid.as_ref();
         let (jobs, foreign_jobs) =
             store.jobs.of(key).map(|(name, job)| (name.to_owned(), job.clone())).partition(|(_, job)| own(job));
         Some(Self {

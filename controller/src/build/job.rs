@@ -76,9 +76,12 @@ fn keys(jobset: &JobSet, place: Place, name: &str, attempt: i32) -> BTreeMap<Str
     let group = &groups[place.group_index];
     let same_group = |other: &&ReplicatedJob| other.group_name() == group.group_name();
     let before = &groups[..place.group_index];
-    let global_index = before.iter().map(ReplicatedJob::replicas).sum::<i32>() + place.job_index;
-    let group_index = before.iter().filter(same_group).map(ReplicatedJob::replicas).sum::<i32>() + place.job_index;
-    let group_replicas = groups.iter().filter(same_group).map(ReplicatedJob::replicas).sum::<i32>();
+    // Wide enough for any number of Jobs, sane or not.
+    let replicas = |group: &ReplicatedJob| i64::from(group.replicas());
+    let job_index = i64::from(place.job_index);
+    let global_index = before.iter().map(replicas).sum::<i64>() + job_index;
+    let group_index = before.iter().filter(same_group).map(replicas).sum::<i64>() + job_index;
+    let group_replicas = groups.iter().filter(same_group).map(replicas).sum::<i64>();
     let namespace = jobset.namespace().unwrap_or_default();
 
     let mut keys: BTreeMap<String, String> = [

@@ -5,6 +5,10 @@ use jobset_api::{RestartStrategy, names};
 use super::{Action, Pass};
 use crate::build;
 
+/// Jobs created in one pass. The next pass, which sees these, creates the rest: a JobSet of a million Jobs takes its turn
+/// with others.
+const AT_ONCE: usize = 1000;
+
 pub(super) fn missing_jobs(pass: &mut Pass<'_>) {
     let seen = pass.seen;
     let jobset = &seen.jobset;
@@ -15,21 +19,27 @@ pub(super) fn missing_jobs(pass: &mut Pass<'_>) {
         return;
     }
     let jobset_name = jobset.metadata.name.as_deref().unwrap_or_default();
-    for (group_index, group) in jobset.spec.replicated_jobs.iter().enumerate() {
-        for job_index in 0..group.replicas() {
-            let name = names::job(jobset_name, &group.name, job_index);
-            if let Some(foreign) = seen.foreign_jobs.get(&name) {
-                // One that is being deleted makes room by itself.
-                if !foreign.deleting {
-                    let owner = foreign.controller_uid.as_deref().unwrap_or("nobody");
-                    pass.warn(
-                        "JobNameTaken",
-                        format!("Job {name} exists and is controlled by {owner}: delete it, or rename the JobSet"),
-                    );
-                }
-            } else if !seen.jobs.contains_key(&name) {
-                let job = build::job(jobset, build::Place { group_index, job_index }, attempt);
-                pass.actions.push(Action::CreateJob(Box::new(job)));
+    let places = jobset.spec.replicated_jobs.iter().enumerate().flat_map(|(group_index, group)| {
+        (0..group.replicas()).map(move |job_index| (group, build::Place { group_index, job_index }))
+    });
+    let mut created = 0;
+    for (group, place) in places {
+        let name = names::job(jobset_name, &group.name, place.job_index);
+        if let Some(foreign) = seen.foreign_jobs.get(&name) {
+            // The Jobs of a deleted JobSet of this name make room by themselves.
+            let predecessor = foreign.controller.as_ref().is_some_and(|owner| owner.is_jobset(jobset_name));
+            if !foreign.deleting && !predecessor {
+                let owner = foreign.controller.as_ref().map_or("nobody", |owner| &owner.name);
+                pass.warn(
+                    "JobNameTaken",
+                    format!("Job {name} exists and is controlled by {owner}: delete it, or rename the JobSet"),
+                );
+            }
+        } else if !seen.jobs.contains_key(&name) {
+            pass.actions.push(Action::CreateJob(Box::new(build::job(jobset, place, attempt))));
+            created += 1;
+            if created == AT_ONCE {
+                break;
             }
         }
     }

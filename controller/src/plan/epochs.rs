@@ -10,7 +10,7 @@ use jobset_api::RestartStrategy;
 
 use super::restart::{self, Counting};
 use super::{Pass, has_completed};
-use crate::store::{Epoch, PodPhase, PodView};
+use crate::store::{Epoch, JobView, PodPhase, PodView};
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,35 +116,38 @@ struct Members {
     invalid: Vec<(String, Epoch)>,
 }
 
+/// Counts slots without walking over them: what a hostile size costs is one addition.
 fn collect(pass: &Pass<'_>, current: Epochs) -> Members {
-    let newest = newest_pods(pass);
-    let mut slots = Slots::default();
+    let jobs: HashMap<&str, &JobView> = pass.current_jobs().map(|(_, job)| (job.uid.as_str(), job)).collect();
+    let existing: i64 = jobs.values().map(|job| i64::from(job.pods)).sum();
+    let completed = |job: &&JobView| if has_completed(job) { job.pods } else { job.completed_count() };
+    let mut done: i64 = jobs.values().map(|job| i64::from(completed(job))).sum();
+    let mut reports = BTreeMap::new();
     let mut invalid = Vec::new();
-    let mut existing = 0_i64;
-    for (_, job) in pass.current_jobs() {
-        existing += i64::from(job.pods);
-        for index in 0..job.pods {
-            let pod = newest.get(&(job.uid.as_str(), index));
-            let succeeded = pod.is_some_and(|pod| pod.phase == PodPhase::Succeeded);
-            if succeeded || has_completed(job) || job.has_completed(index) {
-                slots.done += 1;
-                continue;
+    for ((job, index), pod) in newest_pods(pass) {
+        let Some(job) = jobs.get(job) else { continue };
+        if !(0..job.pods).contains(&index) || has_completed(job) || job.has_completed(index) {
+            continue;
+        }
+        if pod.phase == PodPhase::Succeeded {
+            done += 1;
+            continue;
+        }
+        if !pod.fills_its_slot() {
+            continue;
+        }
+        match &pod.epoch {
+            Epoch::Absent => {}
+            Epoch::Reported(epoch) if (1..=current.synced + 1).contains(epoch) => {
+                *reports.entry(*epoch).or_default() += 1;
             }
-            slots.open += 1;
-            let Some(pod) = pod.filter(|pod| pod.fills_its_slot()) else { continue };
-            match &pod.epoch {
-                Epoch::Absent => {}
-                Epoch::Reported(epoch) if (1..=current.synced + 1).contains(epoch) => {
-                    *slots.reports.entry(*epoch).or_default() += 1;
-                }
-                other => invalid.push((pod.uid.clone(), other.clone())),
-            }
+            other => invalid.push((pod.uid.clone(), other.clone())),
         }
     }
     // The slots of a Job that does not exist yet are open, too.
-    let missing = (pass.seen.jobset.spec.expected_pods() - existing).max(0);
-    slots.open += usize::try_from(missing).unwrap_or(usize::MAX);
-    Members { slots, invalid }
+    let expected = pass.seen.jobset.spec.expected_pods().max(existing);
+    let count = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX);
+    Members { slots: Slots { open: count(expected - done), done: count(done), reports }, invalid }
 }
 
 /// The Pod that stands for each slot: the newest that can fill it, else the newest of all.

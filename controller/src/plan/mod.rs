@@ -13,6 +13,8 @@ mod service;
 mod skip;
 mod success;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod unsupported;
 
 use std::ops::ControlFlow;

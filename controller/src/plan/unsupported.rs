@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, JobSetSpec, StartupPolicyOrder, labels};
+use jobset_api::{FailurePolicyAction, JobSetSpec, StartupPolicyOrder, conditions, labels};
 
 use super::Pass;
 
@@ -18,6 +18,9 @@ pub(super) fn refuse(pass: &mut Pass<'_>) -> ControlFlow<()> {
         fields.push(format!("metadata.annotations[{}]", labels::EXCLUSIVE_TOPOLOGY));
     }
     if fields.is_empty() {
+        if conditions::is_true(&pass.status.conditions, UNSUPPORTED) {
+            pass.set_condition(UNSUPPORTED, false, "Supported", "nothing of the specification is left out");
+        }
         return ControlFlow::Continue(());
     }
     let message = format!("not started: this version does not carry out {}", fields.join(", "));

@@ -16,8 +16,8 @@ pub struct JobView {
     pub uid: String,
     /// resourceVersion.
     pub version: u64,
-    /// UID of the object that controls it; of its JobSet, if all is well.
-    pub controller_uid: Option<String>,
+    /// The object that controls it: its JobSet, if all is well.
+    pub controller: Option<Controller>,
     /// replicatedJob that its label names.
     pub replicated_job: String,
     /// Its index in that replicatedJob; `None` where the label is absent or not a number.
@@ -68,7 +68,7 @@ impl JobView {
         Self {
             uid: job.uid().unwrap_or_default(),
             version: super::version(job),
-            controller_uid: controller_uid(job),
+            controller: controller(job),
             replicated_job: job.labels().get(labels::REPLICATED_JOB_NAME).cloned().unwrap_or_default(),
             index: number(job.labels(), labels::JOB_INDEX),
             attempt: number(job.labels(), labels::RESTART_ATTEMPT),
@@ -83,6 +83,12 @@ impl JobView {
         }
     }
 
+    /// Number of completion indexes that have succeeded, of those that the Job runs.
+    pub fn completed_count(&self) -> i32 {
+        let of_range = |(first, last): &(i32, i32)| last.min(&(self.pods - 1)) - first.max(&0) + 1;
+        self.completed.iter().map(|range| of_range(range).max(0)).fold(0, i32::saturating_add)
+    }
+
     /// Whether the completion index has succeeded.
     pub fn has_completed(&self, index: i32) -> bool {
         self.completed.iter().any(|(first, last)| (*first..=*last).contains(&index))
@@ -95,10 +101,28 @@ impl Versioned for JobView {
     }
 }
 
-/// UID of the object that controls this one.
-pub(super) fn controller_uid(object: &impl ResourceExt) -> Option<String> {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.map(|owner| owner.uid.clone())
+/// The object that controls another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Controller {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl Controller {
+    /// Whether it is, or was, a JobSet of this name.
+    pub fn is_jobset(&self, name: &str) -> bool {
+        self.kind == "JobSet" && self.name == name
+    }
+}
+
+/// The object that controls this one.
+pub(super) fn controller(object: &impl ResourceExt) -> Option<Controller> {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    Some(Controller { kind: controller.kind.clone(), name: controller.name.clone(), uid: controller.uid.clone() })
 }
 
 /// A label or annotation that is a number.
@@ -135,7 +159,8 @@ mod tests {
 
     #[test]
     fn completed_indexes_are_read_as_ranges() {
-        let job = JobView { completed: ranges("0,3-5,7"), ..JobView::default() };
+        let job = JobView { completed: ranges("0,3-5,7"), pods: 5, ..JobView::default() };
+        assert_eq!(job.completed_count(), 3, "0, 3 and 4; the others are outside of the Job's size");
         let completed: Vec<i32> = (0..9).filter(|index| job.has_completed(*index)).collect();
         assert_eq!(completed, [0, 3, 4, 5, 7]);
         assert_eq!(ranges(""), []);

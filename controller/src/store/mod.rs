@@ -15,7 +15,7 @@ use jobset_api::JobSet;
 use kube::ResourceExt;
 
 pub use children::{Children, Versioned};
-pub use job::{Finished, JobView};
+pub use job::{Controller, Finished, JobView};
 pub use pod::{Epoch, PodPhase, PodView};
 pub use service::ServiceView;
 

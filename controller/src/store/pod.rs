@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Versioned;
-use super::job::{controller_uid, number};
+use super::job::{controller, number};
 
 /// A Pod, reduced.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl PodView {
         Self {
             uid: pod.uid().unwrap_or_default(),
             version: super::version(pod),
-            job_uid: controller_uid(pod),
+            job_uid: controller(pod).map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
             epoch: Epoch::of(pod.annotations().get(labels::EPOCH)),
             phase: match status.and_then(|status| status.phase.as_deref()) {

@@ -2,7 +2,8 @@
 //! validation"). Without one of these, a failed Pod would fail its Job, two Pods would report for one worker, or the
 //! group would wait for ever for a Pod that has no agent.
 
-use jobset_api::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED, agent_sidecar};
+use jobset_api::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use jobset_api::restart_rules::is_agent_sidecar;
 use jobset_api::{JobSetSpec, JobTemplateSpec, RestartStrategy};
 
 use crate::field::{Errors, Path};
@@ -50,12 +51,11 @@ fn pod_replacement_policy(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut E
 
 fn agent(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let field = path.child("template.spec.initContainers");
-    let pod = job.template.spec.as_ref();
-    if pod.is_some_and(|pod| agent_sidecar(pod).is_some()) {
+    let containers = job.template.spec.as_ref().and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
+    if containers.iter().any(is_agent_sidecar) {
         return;
     }
-    let found: Vec<_> =
-        pod.and_then(|pod| pod.init_containers.as_ref()).into_iter().flatten().map(|it| &it.name).collect();
+    let found: Vec<_> = containers.iter().map(|container| &container.name).collect();
     if found.is_empty() {
         errors.required(&field, AGENT);
     } else {

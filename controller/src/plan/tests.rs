@@ -1,0 +1,218 @@
+//! Whole passes: what the rules do together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jobset_api::{JobSet, conditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Action, Plan, plan};
+use crate::observe::Observed;
+use crate::store::{Controller, Finished, JobView, ServiceView};
+
+/// A JobSet `train` of two Jobs, with this specification and status merged in.
+fn jobset(spec: &Value, status: &Value) -> JobSet {
+    let mut whole = json!({"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {}}}]});
+    if let (Value::Object(whole), Value::Object(spec)) = (&mut whole, spec.clone()) {
+        whole.extend(spec);
+    }
+    serde_json::from_value(json!({
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": whole, "status": status,
+    }))
+    .unwrap()
+}
+
+fn observed(jobset: JobSet, jobs: impl IntoIterator<Item = (&'static str, JobView)>) -> Observed {
+    let service = ServiceView { version: 1, controller: None };
+    Observed {
+        jobset: Arc::new(jobset),
+        jobs: jobs.into_iter().map(|(name, job)| (name.to_owned(), job)).collect(),
+        foreign_jobs: BTreeMap::new(),
+        pods: Vec::new(),
+        services: BTreeMap::from([("train".to_owned(), service)]),
+    }
+}
+
+fn job(attempt: i32, finished: Option<Finished>) -> JobView {
+    JobView {
+        uid: "j".to_owned(),
+        replicated_job: "w".to_owned(),
+        attempt: Some(attempt),
+        pods: 1,
+        finished,
+        ..JobView::default()
+    }
+}
+
+fn failed(second: i64, reason: &str, message: &str) -> Finished {
+    let at = Timestamp::from_second(second).unwrap();
+    Finished::Failed { reason: reason.to_owned(), message: message.to_owned(), at }
+}
+
+fn at(second: i64) -> Time {
+    Time(Timestamp::from_second(second).unwrap())
+}
+
+fn pass(seen: &Observed) -> Plan {
+    plan(seen, &at(100))
+}
+
+/// The plan in short: names of Jobs created (+) and deleted (-).
+fn jobs_of(plan: &Plan) -> Vec<String> {
+    let short = |action: &Action| match action {
+        Action::CreateJob(job) => Some(format!("+{}", job.metadata.name.clone().unwrap_or_default())),
+        Action::DeleteJob { name, .. } => Some(format!("-{name}")),
+        Action::CreateService(_) => None,
+    };
+    plan.actions.iter().filter_map(short).collect()
+}
+
+fn reasons(plan: &Plan) -> Vec<&str> {
+    plan.notes.iter().map(|note| note.reason).collect()
+}
+
+#[test]
+fn a_new_jobset_gets_its_service_and_its_jobs() {
+    let mut seen = observed(jobset(&json!({}), &json!(null)), []);
+    seen.services.clear();
+    let plan = pass(&seen);
+    assert!(matches!(plan.actions[0], Action::CreateService(_)), "DNS names come before the Pods that use them");
+    assert_eq!(jobs_of(&plan), ["+train-w-0", "+train-w-1"]);
+}
+
+#[test]
+fn a_second_pass_over_what_the_first_made_does_nothing() {
+    let seen = observed(jobset(&json!({}), &json!(null)), [("train-w-0", job(0, None)), ("train-w-1", job(0, None))]);
+    let first = pass(&seen);
+    let mut again = (*seen.jobset).clone();
+    again.status = Some(first.status.clone());
+    let second = pass(&Observed { jobset: Arc::new(again), ..seen });
+    assert_eq!(second, Plan { status: first.status, actions: vec![], notes: vec![] });
+}
+
+#[test]
+fn a_restart_is_counted_first_and_carried_out_by_the_pass_that_reads_the_count() {
+    let spec = json!({"failurePolicy": {"maxRestarts": 1}});
+    let jobs = [("train-w-0", job(0, Some(failed(1, "BackoffLimitExceeded", "")))), ("train-w-1", job(0, None))];
+    let counted = pass(&observed(jobset(&spec, &json!(null)), jobs.clone()));
+    assert_eq!((counted.status.restarts, counted.status.restarts_count_towards_max), (1, 1));
+    assert_eq!(counted.actions, [], "nothing is deleted before the count is stored");
+
+    let stored = serde_json::to_value(&counted.status).unwrap();
+    let plan = pass(&observed(jobset(&spec, &stored), jobs));
+    assert_eq!(jobs_of(&plan), ["-train-w-0", "-train-w-1"]);
+    assert_eq!(plan.status.restarts, 1, "once");
+
+    let deleting = JobView { deleting: true, ..job(0, None) };
+    let plan = pass(&observed(jobset(&spec, &stored), [("train-w-1", deleting.clone())]));
+    assert_eq!(jobs_of(&plan), ["+train-w-0"], "each Job comes back as soon as its previous iteration is gone");
+
+    let blocking = json!({"failurePolicy": {"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}});
+    let plan = pass(&observed(jobset(&blocking, &stored), [("train-w-1", deleting)]));
+    assert_eq!(jobs_of(&plan), [""; 0], "none before all are gone");
+}
+
+#[rstest]
+#[case::no_policy(json!(null), "Failed", conditions::FAILED_JOBS, 0)]
+#[case::no_restart_left(json!({"maxRestarts": 0}), "Failed", conditions::REACHED_MAX_RESTARTS, 0)]
+#[case::by_reason(json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "onJobFailureReasons": ["B"]}]}),
+    "Failed", conditions::FAIL_JOB_SET_ACTION, 0)]
+#[case::other_reason(json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "onJobFailureReasons": ["C"]}]}), "", "", 1)]
+#[case::other_target(json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "targetReplicatedJobs": ["x"]}]}), "", "", 1)]
+#[case::by_message(json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["^late"]}]}),
+    "Failed", conditions::FAIL_JOB_SET_ACTION, 0)]
+#[case::a_pattern_that_does_not_compile_matches_nothing(
+    json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}), "", "", 1)]
+#[case::uncounted(json!({"maxRestarts": 0, "rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}), "", "", 1)]
+// The first rule that any failed Job matches: the later Job's, although the earlier one matches the second rule.
+#[case::first_rule_before_first_job(
+    json!({"maxRestarts": 9, "rules": [
+        {"action": "FailJobSet", "onJobFailureReasons": ["B"]}, {"action": "RestartJobSet", "onJobFailureReasons": ["A"]}]}),
+    "Failed", conditions::FAIL_JOB_SET_ACTION, 0)]
+fn the_failure_policy_decides(
+    #[case] policy: Value,
+    #[case] terminal_state: &str,
+    #[case] reason: &str,
+    #[case] restarts: i32,
+) {
+    let spec = if policy.is_null() { json!({}) } else { json!({"failurePolicy": policy}) };
+    let jobs =
+        [("train-w-0", job(0, Some(failed(1, "A", "early")))), ("train-w-1", job(0, Some(failed(2, "B", "late"))))];
+    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    assert_eq!(plan.status.terminal_state, terminal_state);
+    assert_eq!(conditions::terminal(&plan.status.conditions).map_or("", |condition| &condition.reason), reason);
+    assert_eq!((plan.status.restarts, plan.status.group_restarts), (restarts, restarts));
+}
+
+#[test]
+fn a_finished_jobset_deletes_what_still_runs_and_keeps_what_has_ended() {
+    let status = json!({"conditions": [{
+        "type": "Failed", "status": "True", "reason": "x", "message": "", "lastTransitionTime": at(1)}]});
+    let jobs = [("train-w-0", job(0, Some(Finished::Completed))), ("train-w-1", job(0, None))];
+    assert_eq!(jobs_of(&pass(&observed(jobset(&json!({}), &status), jobs))), ["-train-w-1"]);
+}
+
+#[rstest]
+#[case(json!({"operator": "All"}), false)]
+#[case(json!({"operator": "Any"}), true)]
+#[case(json!({"operator": "Any", "targetReplicatedJobs": ["other"]}), false)]
+fn the_success_policy_decides(#[case] policy: Value, #[case] completed: bool) {
+    let jobs = [("train-w-0", job(0, Some(Finished::Completed))), ("train-w-1", job(0, None))];
+    let plan = pass(&observed(jobset(&json!({"successPolicy": policy}), &json!(null)), jobs));
+    assert_eq!(plan.status.terminal_state == "Completed", completed);
+}
+
+#[test]
+fn a_job_of_another_owner_is_left_alone_and_one_of_a_predecessor_is_waited_for() {
+    let owned_by = |kind: &str| Controller { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };
+    let mut seen = observed(jobset(&json!({}), &json!(null)), []);
+    for (name, kind) in [("train-w-0", "CronJob"), ("train-w-1", "JobSet")] {
+        seen.foreign_jobs.insert(name.to_owned(), JobView { controller: Some(owned_by(kind)), ..job(0, None) });
+    }
+    let plan = pass(&seen);
+    assert_eq!((jobs_of(&plan), reasons(&plan)), (vec![], vec!["JobNameTaken"]));
+    assert!(plan.notes[0].message.contains("train-w-0"), "{}", plan.notes[0].message);
+}
+
+#[test]
+fn what_is_not_carried_out_yet_is_named_and_nothing_is_started() {
+    let mut spec = json!({"suspend": true, "failurePolicy": {"rules": [{"action": "FailJob"}]}});
+    let seen = observed(jobset(&spec, &json!(null)), []);
+    let refused = pass(&seen);
+    assert_eq!((jobs_of(&refused), reasons(&refused)), (vec![], vec!["NotImplemented"]));
+    let message = &refused.notes[0].message;
+    assert!(message.contains("spec.suspend") && message.contains("rules[0].action: FailJob"), "{message}");
+
+    spec["suspend"] = json!(false);
+    spec["failurePolicy"] = json!({});
+    let plan = pass(&observed(jobset(&spec, &serde_json::to_value(&refused.status).unwrap()), []));
+    assert_eq!(jobs_of(&plan), ["+train-w-0", "+train-w-1"]);
+    assert!(!conditions::is_true(&plan.status.conditions, "Unsupported"));
+}
+
+#[test]
+fn what_is_deleted_or_managed_by_another_is_left_alone() {
+    let mut deleted = jobset(&json!({}), &json!(null));
+    deleted.metadata.deletion_timestamp = Some(at(1));
+    let managed = jobset(&json!({"managedBy": "example.com/other"}), &json!(null));
+    for jobset in [deleted, managed] {
+        let seen = observed(jobset, []);
+        assert_eq!(pass(&seen), Plan { status: seen.status(), actions: vec![], notes: vec![] });
+    }
+}
+
+#[test]
+fn a_hostile_size_costs_no_more_than_one_pass_of_creations() {
+    let group = |name: &str| json!({"name": name, "replicas": i32::MAX, "template": {"spec": {"parallelism": i32::MAX, "completions": i32::MAX}}});
+    let spec = json!({
+        "replicatedJobs": [group("a"), group("b")],
+        "failurePolicy": {"restartStrategy": "InPlaceRestart"},
+    });
+    let huge = JobView { pods: i32::MAX, ..job(0, None) };
+    let plan = pass(&observed(jobset(&spec, &json!(null)), [("train-a-0", huge)]));
+    assert_eq!(jobs_of(&plan).len(), 1000);
+    assert_eq!(plan.status.synced_epoch, 0);
+}
