@@ -68,13 +68,13 @@ pub fn decide(current: Epochs, slots: &Slots) -> Decision {
     if epochs == current {
         return Decision::Nothing;
     }
+    // Before the first lift there is nothing to deprecate: a start never counts.
     let raised = epochs.deprecated > current.deprecated;
-    let started_before = current.synced > 0;
-    if raised && started_before && slots.done > 0 {
+    if raised && slots.done > 0 {
         return Decision::Recreate;
     }
     let free = current.free == current.synced + 1;
-    Decision::Store { epochs, begins_restart: raised && started_before && !free }
+    Decision::Store { epochs, begins_restart: raised && !free }
 }
 
 /// Applies the rule to a JobSet that restarts in place.

@@ -74,6 +74,23 @@ fn reasons(plan: &Plan) -> Vec<&str> {
     plan.notes.iter().map(|note| note.reason).collect()
 }
 
+/// `ready/succeeded/failed/active/suspended` of the only replicatedJob.
+#[rstest]
+#[case::pending(JobView { active: 1, ..job(0, None) }, "0/0/0/1/0")]
+#[case::ready(JobView { active: 1, ready: 1, ..job(0, None) }, "1/0/0/1/0")]
+#[case::a_pod_of_two_is_not_enough(JobView { active: 2, ready: 1, pods: 2, ..job(0, None) }, "0/0/0/1/0")]
+#[case::ready_and_succeeded_pods_together(JobView { active: 1, ready: 1, succeeded: 1, pods: 2, ..job(0, None) }, "1/0/0/1/0")]
+#[case::suspended(JobView { suspended: true, ..job(0, None) }, "0/0/0/0/1")]
+#[case::succeeded(job(0, Some(Finished::Completed)), "0/1/0/0/0")]
+#[case::failed(job(0, Some(failed(1, "A", ""))), "0/0/1/0/0")]
+#[case::being_deleted(JobView { deleting: true, active: 1, ..job(0, None) }, "0/0/0/0/0")]
+fn a_job_is_counted_in_one_bucket(#[case] only: JobView, #[case] wanted: &str) {
+    let plan = pass(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
+    let counted = &plan.status.replicated_jobs_status[0];
+    let jobset_api::ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } = counted;
+    assert_eq!(format!("{ready}/{succeeded}/{failed}/{active}/{suspended}"), wanted);
+}
+
 #[test]
 fn a_new_jobset_gets_its_service_and_its_jobs() {
     let mut seen = observed(jobset(&json!({}), &json!(null)), []);
@@ -145,6 +162,17 @@ fn the_failure_policy_decides(
     assert_eq!(plan.status.terminal_state, terminal_state);
     assert_eq!(conditions::terminal(&plan.status.conditions).map_or("", |condition| &condition.reason), reason);
     assert_eq!((plan.status.restarts, plan.status.group_restarts), (restarts, restarts));
+}
+
+#[rstest]
+#[case::the_earlier(2, 1, "train-w-1")]
+#[case::a_tie_by_name(1, 1, "train-w-0")]
+fn the_failure_that_came_first_is_named(#[case] first: i64, #[case] second: i64, #[case] named: &str) {
+    let spec = json!({"failurePolicy": {"rules": [{"name": "stop", "action": "FailJobSet"}]}});
+    let jobs =
+        [("train-w-0", job(0, Some(failed(first, "A", "x")))), ("train-w-1", job(0, Some(failed(second, "A", "x"))))];
+    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    assert_eq!(plan.notes[0].message, format!("Job {named} failed (A: x); rule stop"));
 }
 
 #[test]
