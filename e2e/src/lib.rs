@@ -35,6 +35,7 @@ pub mod install;
 pub mod journal;
 pub mod order;
 pub mod paths;
+pub mod process;
 pub mod programs;
 pub mod progress;
 pub mod wait;

@@ -51,6 +51,14 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
     let typed: JobSet = serde_json::from_value(stored.clone())?;
     assert_eq!(serde_json::to_value(&typed)?["spec"], stored["spec"]);
 
+    let columns = install::kubectl(&plane, &["get", "jobset", "everything", "-o", "wide"]).await?.stdout;
+    let columns = String::from_utf8_lossy(&columns).into_owned();
+    for column in
+        ["TERMINALSTATE", "RESTARTS", "COMPLETED", "SUSPENDED", "AGE", "STRATEGY", "EPOCH", "BlockingRecreate"]
+    {
+        assert!(columns.contains(column), "{column}: {columns}");
+    }
+
     for manifest in [STORY_1, STORY_2, RECREATE] {
         create(&plane, &read(manifest)?).await.context("a manifest of the seeds was refused")?;
     }

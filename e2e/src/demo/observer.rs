@@ -18,8 +18,9 @@ use super::summary::Recovery;
 use super::timeline::{HEADER, Timeline};
 use crate::cluster::Cluster;
 use crate::journal::{self, Entry};
-use crate::workload::{WORKER_PORT, Workload};
-use crate::{order, wait};
+use crate::process::{self, Signal};
+use crate::wait;
+use crate::workload::Workload;
 
 const LIMIT: Duration = Duration::from_mins(2);
 /// Time between two looks at the journals.
@@ -80,19 +81,20 @@ impl Observer {
         self.settle().await
     }
 
-    /// Lets one worker fail, and prints what happens until all workers have started again.
+    /// Kills one worker process, which writes down that it ends, and prints what happens until all workers have started again.
     pub(super) async fn watch_a_failure(&mut self) -> Result<Recovery> {
         self.timeline.mark();
         let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
         let pods = self.pods.list(&ListParams::default().labels(&labels)).await?.items;
         let victim = pods.first().context("the JobSet has no Pods")?;
         let name = victim.name_any();
-        println!("the worker of {name} is told to crash with exit code 1\n{HEADER}");
-        let told = now();
-        order::exit(victim, WORKER_PORT, 1).await?;
+        println!("the worker process of {name} is killed\n{HEADER}");
+        let killed = now();
+        let uid = victim.uid().unwrap_or_default();
+        process::signal("jobset-test-worker", &[("POD_UID", &uid)], Signal::TERM)?;
         let exited = wait::until(LIMIT, format!("the last words of {name}"), || async {
             let entries = journal::read(&self.journals, &self.namespace)?;
-            Ok(journal::last_exit(&entries, &name).filter(|exit| exit.time >= told).map(|exit| exit.time))
+            Ok(journal::last_exit(&entries, &name).filter(|exit| exit.time >= killed).map(|exit| exit.time))
         })
         .await?;
         let starts = self.watch_until(exited).await?;

@@ -1,7 +1,6 @@
 //! A running JobSet in a namespace of its own, and questions about it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,13 +9,13 @@ use jobset_e2e::cluster::{self, Cluster};
 use jobset_e2e::install::{self, install};
 use jobset_e2e::journal::{self, Entry};
 use jobset_e2e::order;
+use jobset_e2e::process::{self, Signal};
 use jobset_e2e::programs::rust_binaries;
 use jobset_e2e::wait::{self, Seen};
 use jobset_e2e::workload::{WORKER_PORT, Workload};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::OnceCell;
 
 /// How long a change may take on a machine that runs all tests at once.
@@ -157,22 +156,8 @@ impl Group {
 
     /// Kills the agent process of a Pod.
     pub(crate) fn kill_agent(&self, worker: &Worker) -> Result<()> {
-        let wanted = [format!("POD_NAME={}", worker.pod), format!("NAMESPACE={}", self.namespace)];
-        for process in fs::read_dir("/proc")?.flatten() {
-            let path = process.path();
-            let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
-            else {
-                continue;
-            };
-            // A process may end while it is looked at.
-            let Ok(name) = fs::read_to_string(path.join("comm")) else { continue };
-            let Ok(environment) = fs::read(path.join("environ")) else { continue };
-            let has = |variable: &String| environment.split(|byte| *byte == 0).any(|set| set == variable.as_bytes());
-            if name.trim() == "jobset-agent" && wanted.iter().all(has) {
-                return kill_process(pid, Signal::KILL).context("cannot kill the agent");
-            }
-        }
-        bail!("no agent of {} runs", worker.pod)
+        let environment = [("POD_NAME", worker.pod.as_str()), ("NAMESPACE", &self.namespace)];
+        process::signal("jobset-agent", &environment, Signal::KILL)
     }
 }
 
