@@ -12,7 +12,8 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let env = |variable: &str| std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
-    match Command::parse(std::env::args().skip(1), env) {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    match Command::parse(arguments, env) {
         Ok(Command::Help) => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -10,7 +10,9 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("jobset-controller: {error:#}");
+            // The first source only: the client's errors repeat theirs in their own text.
+            let source = error.chain().nth(1).map(|source| format!(": {source}")).unwrap_or_default();
+            eprintln!("jobset-controller: {error}{source}");
             ExitCode::FAILURE
         }
     }

@@ -15,7 +15,7 @@ use crate::shell::{self, Health, Options};
 /// # Errors
 /// If it cannot start: no API server is configured, or the health port is taken.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    log(args.log_format);
+    log(args.log_format)?;
     let client = Client::try_default().await.context("no API server is configured: set KUBECONFIG")?;
     let (stopped, stop) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -44,11 +44,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn log(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+fn log(format: LogFormat) -> anyhow::Result<()> {
+    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
+        Ok(filter) => filter.parse().with_context(|| format!("{} is not a filter", EnvFilter::DEFAULT_ENV))?,
+        Err(_) => EnvFilter::new("info"),
+    };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => subscriber.init(),
         LogFormat::Json => subscriber.json().init(),
     }
+    Ok(())
 }

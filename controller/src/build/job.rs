@@ -34,8 +34,10 @@ pub fn job(jobset: &JobSet, place: Place, attempt: i32) -> Job {
         let pod = spec.template.spec.get_or_insert_default();
         pod.subdomain = Some(jobset.subdomain().to_owned());
     }
+    // With any strategy: the agent may still be in the template when the JobSet goes back to Recreate.
+    spec.template.spec.iter_mut().for_each(restart_rules::compile_pod);
     if jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
-        restart_in_place(&mut spec);
+        count_failures_by_index(&mut spec);
     }
 
     let template = group.template.metadata.clone().unwrap_or_default();
@@ -57,14 +59,11 @@ pub fn job(jobset: &JobSet, place: Place, attempt: i32) -> Job {
     }
 }
 
-/// What a Job whose Pods restart in place needs beside what the user wrote.
-fn restart_in_place(spec: &mut JobSpec) {
-    let Some(pod) = &mut spec.template.spec else { return };
-    restart_rules::compile_pod(pod);
-    // Failures counted by index: the Job controller then replaces Pods of different indexes without the delay that
-    // grows with every failed or deleted Pod of the Job.
+/// Counts failures by index, unless the user did: the Job controller then replaces Pods of different indexes without the
+/// delay that grows with every failed or deleted Pod of the Job.
+fn count_failures_by_index(spec: &mut JobSpec) {
     let indexed = spec.completion_mode.as_deref() == Some("Indexed");
-    let never = pod.restart_policy.as_deref() == Some("Never");
+    let never = spec.template.spec.as_ref().is_some_and(|pod| pod.restart_policy.as_deref() == Some("Never"));
     if indexed && never && spec.backoff_limit_per_index.is_none() {
         spec.backoff_limit_per_index = Some(MAX_BACKOFF_LIMIT);
     }
@@ -169,6 +168,16 @@ mod tests {
         assert_eq!(labels, wanted);
         assert_eq!(job.metadata.annotations.unwrap(), wanted);
         assert_eq!(job.metadata.name.as_deref(), Some("train-gpu-1"));
+    }
+
+    #[test]
+    fn a_jobset_that_went_back_to_recreate_still_has_kubernetes_words() {
+        let mut jobset = jobset();
+        jobset.spec.failure_policy = None;
+        let spec = serde_json::to_value(job(&jobset, Place { group_index: 2, job_index: 0 }, 0).spec.unwrap()).unwrap();
+        let rules = &spec["template"]["spec"]["containers"][0]["restartPolicyRules"];
+        assert_eq!(rules[0]["action"], "RestartAllContainers");
+        assert_eq!(spec.get("backoffLimitPerIndex"), None);
     }
 
     #[test]

@@ -48,13 +48,19 @@ pub enum Decision {
         begins_restart: bool,
     },
     /// The group would have to restart, but slots that are done cannot come back in place.
-    Recreate,
+    Recreate {
+        /// Whether the restart has been counted already, by the write that raised `deprecatedEpoch`.
+        counted: bool,
+    },
 }
 
 /// Seed 003, "Implementation - JobSet controller", with restarts counted as `protocol.md` says: in the one write that
 /// raises `deprecatedEpoch` to `syncedEpoch`.
 pub fn decide(current: Epochs, slots: &Slots) -> Decision {
     let Some((&newest, &at_newest)) = slots.reports.last_key_value() else { return Decision::Nothing };
+    if slots.done > 0 && current.synced > 0 && newest > current.synced {
+        return Decision::Recreate { counted: current.deprecated == current.synced };
+    }
     let all_equal = at_newest == slots.open;
     let epochs = if all_equal {
         // All failed at once, or the controller was away: what was never deprecated is deprecated now.
@@ -70,9 +76,6 @@ pub fn decide(current: Epochs, slots: &Slots) -> Decision {
     }
     // Before the first lift there is nothing to deprecate: a start never counts.
     let raised = epochs.deprecated > current.deprecated;
-    if raised && slots.done > 0 {
-        return Decision::Recreate;
-    }
     let free = current.free == current.synced + 1;
     Decision::Store { epochs, begins_restart: raised && !free }
 }
@@ -89,13 +92,18 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
     };
     let members = collect(pass, current);
     for (pod, epoch) in members.invalid {
-        pass.warn("EpochInvalid", format!("Pod {pod} reports the epoch {epoch:?}: not in 1..={}", current.synced + 1));
+        let valid = current.synced + 1;
+        pass.warn(
+            "EpochInvalid",
+            format!("Pod {pod} reports the epoch {epoch:?}, which is not a number from 1 to {valid}"),
+        );
     }
     match decide(current, &members.slots) {
         Decision::Nothing => {}
-        Decision::Recreate => {
-            let cause = format!("a worker restarted after {} others had succeeded", members.slots.done);
-            restart::recreate(pass, Counting::Counted, &cause)?;
+        Decision::Recreate { counted } => {
+            let cause = format!("a worker restarted, and {} others have succeeded", members.slots.done);
+            let counting = if counted { Counting::Already } else { Counting::Counted };
+            restart::recreate(pass, counting, &cause)?;
         }
         Decision::Store { epochs, begins_restart } => {
             if begins_restart {
@@ -113,7 +121,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
 /// The slots, and the Pods whose report is not valid.
 struct Members {
     slots: Slots,
-    invalid: Vec<(String, Epoch)>,
+    invalid: Vec<(String, String)>,
 }
 
 /// Counts slots without walking over them: what a hostile size costs is one addition.
@@ -141,7 +149,8 @@ fn collect(pass: &Pass<'_>, current: Epochs) -> Members {
             Epoch::Reported(epoch) if (1..=current.synced + 1).contains(epoch) => {
                 *reports.entry(*epoch).or_default() += 1;
             }
-            other => invalid.push((pod.uid.clone(), other.clone())),
+            Epoch::Reported(epoch) => invalid.push((pod.name.clone(), epoch.to_string())),
+            Epoch::Malformed(text) => invalid.push((pod.name.clone(), text.clone())),
         }
     }
     // The slots of a Job that does not exist yet are open, too.
@@ -204,8 +213,10 @@ mod tests {
     // Done slots.
     #[case::the_rest_runs_on(epochs(1, 0), slots(1, 1, &[1]), Decision::Nothing)]
     #[case::all_are_done(epochs(1, 0), slots(0, 2, &[]), Decision::Nothing)]
-    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), Decision::Recreate)]
-    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), Decision::Recreate)]
+    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), Decision::Recreate { counted: false })]
+    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), Decision::Recreate { counted: false })]
+    #[case::a_success_during_the_restart(epochs(1, 1), slots(1, 1, &[2]), Decision::Recreate { counted: true })]
+    #[case::a_success_before_all_are_back(epochs(1, 1), slots(2, 1, &[1, 2]), Decision::Recreate { counted: true })]
     fn decide_follows_the_protocol(#[case] current: Epochs, #[case] slots: Slots, #[case] wanted: Decision) {
         assert_eq!(decide(current, &slots), wanted);
     }
@@ -237,7 +248,7 @@ mod tests {
                     let Some(behind) = reports.iter_mut().find(|epoch| **epoch <= current.deprecated) else { break };
                     *behind = current.synced + 1;
                 }
-                Decision::Recreate => panic!("no slot is done"),
+                Decision::Recreate { .. } => panic!("no slot is done"),
             }
         }
         assert_eq!((current, counted, reports), (epochs(2, 1), 1, vec![2; pods]));

@@ -13,13 +13,20 @@ pub(super) enum Counting {
     Counted,
     /// It does not.
     Ignored,
+    /// It has been counted: it began as a restart in place.
+    Already,
 }
 
 /// Deletes the Jobs of earlier attempts. Their names become free, and the Jobs of this attempt take them.
 pub(super) fn delete_previous_attempt(pass: &mut Pass<'_>) {
     for (name, job) in &pass.seen.jobs {
-        let of_previous = job.attempt.is_none_or(|attempt| attempt < pass.status.restarts);
-        if of_previous && !job.deleting {
+        if job.deleting {
+            continue;
+        }
+        if job.attempt.is_none() {
+            pass.warn("AttemptUnknown", format!("Job {name} is recreated: its restart-attempt label is not a number"));
+        }
+        if job.attempt.is_none_or(|attempt| attempt < pass.status.restarts) {
             pass.delete_job(name, &job.uid);
         }
     }
@@ -42,6 +49,9 @@ pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &str) -> 
 /// Counts a restart of the whole group, by recreation or in place. Breaks when the budget was spent: the JobSet has
 /// failed.
 pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &str) -> ControlFlow<()> {
+    if counting == Counting::Already {
+        return ControlFlow::Continue(());
+    }
     if counting == Counting::Counted {
         let max_restarts = pass.seen.jobset.spec.max_restarts();
         if pass.status.restarts_count_towards_max >= max_restarts {

@@ -21,7 +21,8 @@ pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
         .map(|group| usize::try_from(group.replicas()).unwrap_or(0))
         .sum();
     let met = match policy.operator {
-        Operator::All => completed >= expected,
+        // Of no Jobs at all, all have completed: that is a slip in the policy, not a success.
+        Operator::All => expected > 0 && completed >= expected,
         Operator::Any => completed > 0,
     };
     if !met {

@@ -23,11 +23,14 @@ pub(super) fn refuse(pass: &mut Pass<'_>) -> ControlFlow<()> {
         }
         return ControlFlow::Continue(());
     }
-    let message = format!("not started: this version does not carry out {}", fields.join(", "));
+    let running = !pass.seen.jobs.is_empty();
+    let effect = if running { "runs on without it" } else { "not started" };
+    let message = format!("{effect}: this version does not carry out {}", fields.join(", "));
     if pass.set_condition(UNSUPPORTED, true, "NotImplemented", &message) {
         pass.warn("NotImplemented", message);
     }
-    ControlFlow::Break(())
+    // What already runs is not left without its failure policy.
+    if running { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 fn fields(spec: &JobSetSpec) -> Vec<String> {

@@ -1,11 +1,11 @@
 //! Carries out a plan: the actions in order, then the status.
 
 use futures::stream::{self, StreamExt};
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 
 use super::error::{Error, code};
 use crate::plan::{Action, Plan};
@@ -22,8 +22,9 @@ pub(super) async fn apply(
     plan: Plan,
     written: &mut Versions,
 ) -> Result<(), Error> {
-    let mut answers = stream::iter(plan.actions.into_iter().map(|action| carry_out(client, key, action)))
-        .buffer_unordered(CONCURRENCY);
+    // In order, so that of several failures always the same one is reported.
+    let mut answers = stream::iter(plan.actions.into_iter().map(|action| carry_out(client, key, jobset, action)))
+        .buffered(CONCURRENCY);
     let mut failure = None;
     while let Some(answer) = answers.next().await {
         match answer {
@@ -34,25 +35,24 @@ pub(super) async fn apply(
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    if let Some(error) = failure {
-        return Err(error);
-    }
+    // What the status says does not depend on the actions: a Job that is refused does not hold up the others' epochs.
     if jobset.status.as_ref() != Some(&plan.status) {
         written.jobsets = version(&write_status(client, key, jobset, plan.status).await?);
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Carries out one action; the version of what it wrote.
-async fn carry_out(client: &Client, key: &Key, action: Action) -> Result<Versions, Error> {
+async fn carry_out(client: &Client, key: &Key, jobset: &JobSet, action: Action) -> Result<Versions, Error> {
     let child = |name: Option<&str>| Key { name: name.unwrap_or_default().to_owned(), ..key.clone() };
     match action {
         Action::CreateJob(job) => {
             let api: Api<Job> = Api::namespaced(client.clone(), &key.namespace);
-            let created = api.create(&PostParams::default(), &job).await;
-            created
-                .map(|job| Versions { jobs: version(&job), ..Versions::default() })
-                .map_err(|error| Error::CreateJob(child(job.metadata.name.as_deref()), error))
+            match api.create(&PostParams::default(), &job).await {
+                Ok(job) => Ok(Versions { jobs: version(&job), ..Versions::default() }),
+                Err(error) if code(&error) == Some(409) => existing_job(&api, &job, jobset, error).await,
+                Err(error) => Err(Error::CreateJob(Key::of(job.as_ref()), error)),
+            }
         }
         Action::DeleteJob { name, uid } => {
             let api: Api<Job> = Api::namespaced(client.clone(), &key.namespace);
@@ -78,6 +78,30 @@ async fn carry_out(client: &Client, key: &Key, action: Action) -> Result<Version
             }
         }
     }
+}
+
+/// A Job of this name is there, and the store does not hold it: it has just been created, or it does not carry the label
+/// by which the JobSet's children are watched.
+async fn existing_job(api: &Api<Job>, job: &Job, jobset: &JobSet, conflict: kube::Error) -> Result<Versions, Error> {
+    let key = Key::of(job);
+    let found = match api.get_opt(&key.name).await {
+        Ok(Some(found)) => found,
+        // Gone again.
+        Ok(None) => return Err(Error::CreateJob(key, conflict)),
+        Err(error) => return Err(Error::CreateJob(key, error)),
+    };
+    let owner = found.owner_references().iter().find(|owner| owner.controller == Some(true));
+    if found.labels().get(labels::JOBSET_NAME) == jobset.metadata.name.as_ref() {
+        return Ok(Versions { jobs: version(&found), ..Versions::default() });
+    }
+    let reason = match owner {
+        Some(owner) if jobset.metadata.uid.as_ref() == Some(&owner.uid) => {
+            format!("but without the label {}", labels::JOBSET_NAME)
+        }
+        Some(owner) => format!("controlled by {} {}", owner.kind, owner.name),
+        None => "controlled by nobody".to_owned(),
+    };
+    Err(Error::JobTaken { job: key, reason })
 }
 
 /// Writes the status against the version that the plan was made from: a plan made from an outdated view is refused by

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::plan::Note;
 use crate::store::Key;
 
 /// A request, or a listener, failed. The text names what was tried; the cause is the source.
@@ -10,6 +11,8 @@ use crate::store::Key;
 pub enum Error {
     #[error("cannot create Job {0}")]
     CreateJob(Key, #[source] kube::Error),
+    #[error("Job {job} exists, {reason}: delete it, or rename the JobSet")]
+    JobTaken { job: Key, reason: String },
     #[error("cannot delete Job {0}")]
     DeleteJob(Key, #[source] kube::Error),
     #[error("cannot create Service {0}")]
@@ -28,10 +31,16 @@ impl Error {
         self.request().and_then(code) == Some(409)
     }
 
-    /// What the API server said, if it refused the object itself: the user has to do something about it.
-    pub fn refusal(&self) -> Option<&str> {
+    /// What the user has to know, and do something about: the API server refused the object itself, or its name is taken.
+    pub fn note(&self) -> Option<Note> {
+        let warning = |reason, message| Some(Note { warning: true, reason, message });
+        if let Self::JobTaken { .. } = self {
+            return warning("JobNameTaken", self.to_string());
+        }
         match self.request()? {
-            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => Some(&status.message),
+            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => {
+                warning("Refused", format!("{self}: {}", status.message))
+            }
             _ => None,
         }
     }
@@ -42,7 +51,7 @@ impl Error {
             | Self::DeleteJob(_, source)
             | Self::CreateService(_, source)
             | Self::WriteStatus(_, source) => Some(source),
-            Self::Listen(..) | Self::Serve(_) => None,
+            Self::JobTaken { .. } | Self::Listen(..) | Self::Serve(_) => None,
         }
     }
 }

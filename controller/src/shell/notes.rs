@@ -3,8 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use jobset_api::JobSet;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
 use tracing::{info, warn};
 
 use crate::plan::Note;
@@ -12,16 +15,18 @@ use crate::store::Key;
 
 /// Name under which the events are reported.
 const REPORTER: &str = "jobset-controller";
+/// Longest text that the API takes, in bytes.
+const LONGEST: usize = 1024;
 
 /// Records notes as Events: one that holds pass after pass, once.
 pub(super) struct Notes {
-    recorder: Recorder,
+    client: Client,
     last: HashMap<Key, HashSet<Note>>,
 }
 
 impl Notes {
     pub(super) fn new(client: Client) -> Self {
-        Self { recorder: Recorder::new(client, Reporter::from(REPORTER)), last: HashMap::new() }
+        Self { client, last: HashMap::new() }
     }
 
     /// Reports the notes of a pass that the pass before did not have.
@@ -47,19 +52,51 @@ impl Notes {
     }
 
     fn publish(&self, key: &Key, jobset: &JobSet, note: &Note) {
+        // An Event of its own for each note: a series would keep the text of the first.
+        let namespace = jobset.namespace().unwrap_or_default();
         let event = Event {
-            type_: if note.warning { EventType::Warning } else { EventType::Normal },
-            reason: note.reason.to_owned(),
-            note: Some(note.message.clone()),
-            action: "Reconcile".to_owned(),
-            secondary: None,
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{}.", jobset.name_any())),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(note.reason.to_owned()),
+            note: Some(shortened(&note.message)),
+            action: Some("Reconcile".to_owned()),
+            event_time: Some(MicroTime(Timestamp::now())),
+            regarding: Some(jobset.object_ref(&())),
+            reporting_controller: Some(REPORTER.to_owned()),
+            reporting_instance: Some(REPORTER.to_owned()),
+            ..Event::default()
         };
-        let (recorder, reference, key) = (self.recorder.clone(), jobset.object_ref(&()), key.clone());
+        let (events, key) = (Api::<Event>::namespaced(self.client.clone(), &namespace), key.clone());
         // Nobody waits for an Event, and none is worth a second pass.
         tokio::spawn(async move {
-            if let Err(error) = recorder.publish(&event, &reference).await {
+            if let Err(error) = events.create(&PostParams::default(), &event).await {
                 warn!(jobset = %key, error = &error as &dyn std::error::Error, "event not recorded");
             }
         });
+    }
+}
+
+/// The text, cut to what the API takes.
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST - "...".len());
+    format!("{}...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(shortened("short"), "short");
+        let cut = shortened(&"\u{e9}".repeat(LONGEST));
+        assert!(cut.len() <= LONGEST && cut.ends_with("..."), "{}", cut.len());
     }
 }

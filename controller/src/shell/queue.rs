@@ -1,6 +1,6 @@
 //! Which JobSets are due. Pure: the clock is an argument.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::store::Key;
@@ -12,36 +12,45 @@ const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     ready: VecDeque<Key>,
-    waiting: HashSet<Key>,
+    /// Marked and not handed out yet; in `ready`, unless active or held.
+    marked: HashSet<Key>,
     active: HashSet<Key>,
+    /// Failed, and left alone until their delay is over however often they are marked.
+    held: HashSet<Key>,
     failures: HashMap<Key, u32>,
-    later: BTreeMap<(Instant, u64), Key>,
-    sequence: u64,
+    /// When each delayed JobSet is due: one time for each.
+    due: HashMap<Key, Instant>,
+    by_time: BTreeSet<(Instant, Key)>,
 }
 
 impl Queue {
     /// Something changed: the JobSet is due. One that is being worked on becomes due again when that pass ends.
     pub(super) fn mark(&mut self, key: Key) {
-        if self.waiting.insert(key.clone()) && !self.active.contains(&key) {
+        if self.marked.insert(key.clone()) && !self.active.contains(&key) && !self.held.contains(&key) {
             self.ready.push_back(key);
         }
     }
 
-    /// The next JobSet that is due. It stays out until [`Queue::succeeded`] or [`Queue::failed`].
+    /// The next JobSet that is due. It stays out until its pass ends in one of the ways below.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Key> {
-        while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
-            let key = entry.remove();
-            self.mark(key);
+        while let Some((_, key)) = self.by_time.first().filter(|(due, _)| *due <= now).cloned() {
+            self.by_time.pop_first();
+            self.due.remove(&key);
+            if self.held.remove(&key) && self.marked.contains(&key) && !self.active.contains(&key) {
+                self.ready.push_back(key);
+            } else {
+                self.mark(key);
+            }
         }
         let key = self.ready.pop_front()?;
-        self.waiting.remove(&key);
+        self.marked.remove(&key);
         self.active.insert(key.clone());
         Some(key)
     }
 
     /// When the next delayed JobSet becomes due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.later.first_key_value().map(|((due, _), _)| *due)
+        self.by_time.first().map(|(due, _)| *due)
     }
 
     /// The pass ended well.
@@ -52,27 +61,42 @@ impl Queue {
 
     /// There was no pass: the JobSet is due when it is marked, or at that time.
     pub(super) fn postpone(&mut self, key: &Key, due: Instant) {
-        if !self.later.values().any(|later| later == key) {
-            self.sequence += 1;
-            self.later.insert((due, self.sequence), key.clone());
-        }
+        self.schedule(key, due);
         self.finish(key);
     }
 
-    /// The pass failed: the JobSet is due again after a delay that doubles with each failure.
+    /// The pass worked on an outdated view: the JobSet is due when the newer one marks it, or after a delay.
+    pub(super) fn outdated(&mut self, key: &Key, now: Instant) -> Duration {
+        let delay = self.next_delay(key);
+        self.postpone(key, now + delay);
+        delay
+    }
+
+    /// The pass failed: the JobSet is due after a delay that doubles with each failure, and not before.
     pub(super) fn failed(&mut self, key: &Key, now: Instant) -> Duration {
+        let delay = self.next_delay(key);
+        self.held.insert(key.clone());
+        self.postpone(key, now + delay);
+        delay
+    }
+
+    fn next_delay(&mut self, key: &Key) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST_BACKOFF.saturating_mul(1 << (*failures).min(20)).min(LONGEST_BACKOFF);
         *failures += 1;
-        self.sequence += 1;
-        self.later.insert((now + delay, self.sequence), key.clone());
-        self.finish(key);
         delay
+    }
+
+    fn schedule(&mut self, key: &Key, due: Instant) {
+        if let Some(before) = self.due.insert(key.clone(), due) {
+            self.by_time.remove(&(before, key.clone()));
+        }
+        self.by_time.insert((due, key.clone()));
     }
 
     fn finish(&mut self, key: &Key) {
         self.active.remove(key);
-        if self.waiting.contains(key) {
+        if self.marked.contains(key) && !self.held.contains(key) {
             self.ready.push_back(key.clone());
         }
     }
@@ -122,5 +146,33 @@ mod tests {
         queue.mark(key("a"));
         queue.pop(now).unwrap();
         assert_eq!(queue.failed(&key("a"), now), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn marks_do_not_shorten_the_delay_after_a_failure_nor_multiply_the_retries() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.mark(key("a"));
+        for _ in 0..10 {
+            let due = queue.next_due().unwrap_or(now);
+            queue.pop(due).unwrap();
+            queue.mark(key("a"));
+            queue.failed(&key("a"), due);
+            queue.mark(key("a"));
+            assert_eq!(queue.pop(due), None, "left alone until its delay is over");
+            assert_eq!(queue.by_time.len(), 1);
+        }
+        let due = queue.next_due().unwrap();
+        assert_eq!((queue.pop(due), queue.pop(due)), (Some(key("a")), None));
+    }
+
+    #[test]
+    fn a_pass_on_an_outdated_view_is_repeated_as_soon_as_the_newer_one_is_seen() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.mark(key("a"));
+        queue.pop(now).unwrap();
+        queue.outdated(&key("a"), now);
+        assert_eq!(queue.pop(now), None);
+        queue.mark(key("a"));
+        assert_eq!(queue.pop(now), Some(key("a")));
     }
 }

@@ -67,7 +67,9 @@ pub async fn run(client: Client, options: Options, health: Health, stop: impl Fu
                 running.push(pass);
             }
         }
-        let due = state.queue.next_due().unwrap_or_else(|| Instant::now() + IDLE);
+        // With all places taken, nothing that becomes due can be started.
+        let free = running.len() < CONCURRENT_JOBSETS;
+        let due = state.queue.next_due().filter(|_| free).unwrap_or_else(|| Instant::now() + IDLE);
         tokio::select! {
             seen = feed.next() => {
                 let Some(seen) = seen else { break };
@@ -148,16 +150,18 @@ impl State {
                 self.queue.succeeded(&key);
             }
             Err(error) => {
-                let delay = self.queue.failed(&key, Instant::now());
-                if error.is_conflict() {
-                    debug!(jobset = %key, error = &error as &dyn std::error::Error, ?delay, "outdated view, trying again");
+                let now = Instant::now();
+                let outdated = error.is_conflict();
+                let delay = if outdated { self.queue.outdated(&key, now) } else { self.queue.failed(&key, now) };
+                let cause = &error as &dyn std::error::Error;
+                if outdated {
+                    debug!(jobset = %key, error = cause, ?delay, "outdated view, trying again");
                     return;
                 }
-                warn!(jobset = %key, error = &error as &dyn std::error::Error, ?delay, "pass failed, trying again");
-                if let Some(message) = error.refusal() {
-                    let refused = Note { warning: true, reason: "Refused", message: format!("{error}: {message}") };
-                    self.notes.report(&key, &seen.jobset, vec![refused]);
-                }
+                warn!(jobset = %key, error = cause, ?delay, "pass failed, trying again");
+                let mut notes = notes;
+                notes.extend(error.note());
+                self.notes.report(&key, &seen.jobset, notes);
             }
         }
     }

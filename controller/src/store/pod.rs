@@ -11,8 +11,8 @@ use super::job::{controller, number};
 /// A Pod, reduced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodView {
-    /// UID of the Pod.
-    pub uid: String,
+    /// Name of the Pod.
+    pub name: String,
     /// resourceVersion.
     pub version: u64,
     /// UID of its Job.
@@ -25,8 +25,8 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether every container but the sidecars has ended.
-    pub workers_ended: bool,
+    /// Whether a container other than the init containers and sidecars runs.
+    pub worker_runs: bool,
     /// When it was created.
     pub created: Timestamp,
     /// Node that it runs on.
@@ -61,7 +61,7 @@ impl PodView {
         let status = pod.status.as_ref();
         let workers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         Self {
-            uid: pod.uid().unwrap_or_default(),
+            name: pod.name_any(),
             version: super::version(pod),
             job_uid: controller(pod).map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
@@ -72,16 +72,16 @@ impl PodView {
                 _ => PodPhase::Open,
             },
             deleting: pod.metadata.deletion_timestamp.is_some(),
-            workers_ended: !workers.is_empty() && workers.iter().all(has_terminated),
+            worker_runs: workers.iter().any(runs),
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         }
     }
 
-    /// Whether the Pod can still fill its slot: it has not failed, and is not a terminating Pod whose workers have
-    /// ended.
+    /// Whether the Pod can still fill its slot: it has not ended, and if it is being deleted, its worker still runs. One
+    /// that is deleted while it waits at the barrier will never pass it.
     pub fn fills_its_slot(&self) -> bool {
-        self.phase == PodPhase::Open && !(self.deleting && self.workers_ended)
+        self.phase == PodPhase::Open && (!self.deleting || self.worker_runs)
     }
 }
 
@@ -100,6 +100,6 @@ impl Versioned for PodView {
     }
 }
 
-fn has_terminated(status: &ContainerStatus) -> bool {
-    status.state.as_ref().is_some_and(|state| state.terminated.is_some())
+fn runs(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
