@@ -20,10 +20,13 @@ DEMO_CLUSTER := target/demo/cluster
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
-.PHONY: build
-build:
+.PHONY: tools
+tools:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing: install Rust 1.95 or newer (https://rustup.rs)' >&2; exit 1; }
 	@command -v go >/dev/null || { echo 'make: go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
+
+.PHONY: build
+build: tools
 	cargo build -p jobset-e2e --bins
 
 .PHONY: deps
@@ -38,6 +41,7 @@ demo: deps ## Shows a JobSet recover from a failed worker, in place and by recre
 .PHONY: demo-keep
 demo-keep: started := $(shell date +%s.%N)
 demo-keep: deps ## The same, and leaves the cluster up to be looked at.
+	@if [ -e $(DEMO_CLUSTER) ]; then $(E2E) down --dir $(DEMO_CLUSTER); fi
 	@$(E2E) up --nodes 2 --dir $(DEMO_CLUSTER) --detach >/dev/null
 	@target/debug/demo --started $(started) --cluster $(DEMO_CLUSTER)
 
@@ -46,19 +50,19 @@ demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
-test: lint crd-check deps ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+test: tools lint crd-check deps ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
 	@$(E2E) programs
 	cargo test --workspace
 
 .PHONY: lint
-lint: ## Format and clippy, warnings denied.
+lint: tools ## Format and clippy, warnings denied.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: crd
-crd: ## Generates the CustomResourceDefinition.
+crd: tools ## Generates the CustomResourceDefinition.
 	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
 
 .PHONY: crd-check
-crd-check: ## Fails when the committed CustomResourceDefinition is stale.
+crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.
 	@$(CRDGEN) | cmp - $(CRD) || { echo 'make: $(CRD) is stale: run make crd and commit it' >&2; exit 1; }

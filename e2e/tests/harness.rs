@@ -115,9 +115,21 @@ async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()>
     .await?;
     drop(cluster);
     // The cgroups, and the folder with the logs.
+    assert!(!cgroups(&address)?.is_empty(), "cgroups of a killed cluster are seen");
     cluster::down(&dir)?;
     assert!(!dir.exists(), "{} is left", dir.display());
+    assert_eq!(cgroups(&address)?, Vec::<String>::new());
     Ok(())
+}
+
+/// The cgroups of the cluster with this host address, in every hierarchy of either version.
+fn cgroups(address: &str) -> Result<Vec<String>> {
+    let slot = address.split('.').nth(1).context("not an address")?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let roots = fields.filter(|fields| fields.get(2).is_some_and(|kind| kind.starts_with("cgroup")));
+    let dirs = roots.map(|fields| format!("{}/jobset-e2e-{slot}", fields[1]));
+    Ok(dirs.filter(|dir| Path::new(dir).exists()).collect())
 }
 
 /// What is left of the cluster in `dir`: processes, mounts in any namespace, the device with the host's address.

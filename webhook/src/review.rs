@@ -11,6 +11,7 @@ use tracing::{debug, info};
 use crate::field::{Errors, Path};
 use crate::{jobset, patch};
 
+const WHOLE_OBJECT: &str = "request.object";
 const OBJECT: &str = "request.object.";
 const OLD_OBJECT: &str = "request.oldObject.";
 
@@ -166,10 +167,16 @@ fn decode_leniently(mut review: Value) -> Result<Decoded, Malformed> {
         Err(error) => error,
     };
     let path = error.path().to_string();
-    let Some(field) = path.strip_prefix(OBJECT) else { return Err(Malformed::Json(error.into_inner())) };
-    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     let mut errors = Errors::default();
-    errors.invalid(&Path::root(field), review.pointer(&pointer), &error.into_inner().to_string());
+    if path == WHOLE_OBJECT {
+        // Of what a JobSet must have, the API server sees to all but this.
+        errors.required(&Path::root("spec"), &error.into_inner().to_string());
+    } else if let Some(field) = path.strip_prefix(OBJECT) {
+        let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+        errors.invalid(&Path::root(field), review.pointer(&pointer), &error.into_inner().to_string());
+    } else {
+        return Err(Malformed::Json(error.into_inner()));
+    }
     Ok(Decoded::Unreadable { uid, name, namespace, errors })
 }
 

@@ -193,6 +193,22 @@ fn the_success_policy_decides(#[case] policy: Value, #[case] completed: bool) {
     assert_eq!(plan.status.terminal_state == "Completed", completed);
 }
 
+#[rstest]
+#[case::nobody_is_targeted(json!({"successPolicy": {"operator": "All", "targetReplicatedJobs": ["nope"]}}))]
+#[case::no_jobs(json!({"replicatedJobs": []}))]
+fn nothing_at_all_is_not_a_success(#[case] spec: Value) {
+    assert_eq!(pass(&observed(jobset(&spec, &json!(null)), [])).status.terminal_state, "");
+}
+
+#[test]
+fn a_running_jobset_keeps_its_failure_policy_when_an_edit_is_not_carried_out() {
+    let spec = json!({"suspend": true, "failurePolicy": {"maxRestarts": 1}});
+    let jobs = [("train-w-0", job(0, Some(failed(1, "A", "")))), ("train-w-1", job(0, None))];
+    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    assert_eq!((plan.status.restarts, reasons(&plan)), (1, vec!["NotImplemented", "Restarting"]));
+    assert!(plan.notes[0].message.starts_with("runs on without it"), "{}", plan.notes[0].message);
+}
+
 #[test]
 fn a_job_of_another_owner_is_left_alone_and_one_of_a_predecessor_is_waited_for() {
     let owned_by = |kind: &str| Controller { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };

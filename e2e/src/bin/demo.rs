@@ -48,7 +48,7 @@ async fn interrupt() -> Result<()> {
         interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT")?,
         _ = terminate.recv() => {}
     }
-    anyhow::bail!("interrupted; the cluster is taken down")
+    anyhow::bail!("interrupted; a cluster of its own ends with it")
 }
 
 async fn show(args: &Args, options: demo::Options) -> Result<()> {

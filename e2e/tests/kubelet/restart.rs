@@ -52,3 +52,21 @@ async fn the_content_of_an_empty_dir_survives() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> Result<()> {
+    let (group, before) = Group::start("succeeds-meanwhile", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let workers: Vec<_> = before.values().collect();
+    let (failing, succeeding) = (group.exit(workers[0], 1), group.exit(workers[1], 0));
+    let (failed, succeeded) = tokio::join!(failing, succeeding);
+    failed?;
+    succeeded?;
+    let after = group.runs_in_epoch(2).await?;
+    for worker in after.values() {
+        assert_eq!(worker.starts, 1);
+        assert!(before.values().all(|old| old.uid != worker.uid), "what has succeeded cannot come back in place");
+    }
+    let status = group.status().await?;
+    assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (1, 1, 1), "counted once");
+    Ok(())
+}

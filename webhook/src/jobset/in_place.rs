@@ -12,6 +12,9 @@ const BACKOFF_LIMIT: &str = "must be 2147483647 with restartStrategy InPlaceRest
                              their Job";
 const POD_REPLACEMENT_POLICY: &str = "must be \"Failed\" with restartStrategy InPlaceRestart, so that a Pod is \
                                       replaced only after it has fully failed";
+const COMPLETION_MODE: &str = "must be \"Indexed\" with restartStrategy InPlaceRestart: a worker is known by its index";
+const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRestart: the group starts when all of its \
+                           workers are there";
 const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
                      with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers";
 
@@ -27,6 +30,7 @@ pub fn validate(spec: &JobSetSpec, path: &Path<'_>, errors: &mut Errors) {
         let path = replicated_job.child("template.spec");
         backoff_limit(job, &path, errors);
         pod_replacement_policy(job, &path, errors);
+        one_pod_for_each_index(job, &path, errors);
         agent(job, &path, errors);
     }
 }
@@ -46,6 +50,22 @@ fn pod_replacement_policy(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut E
         Some(REPLACE_FAILED) => {}
         Some(found) => errors.invalid(&field, found, POD_REPLACEMENT_POLICY),
         None => errors.required(&field, POD_REPLACEMENT_POLICY),
+    }
+}
+
+/// A slot of the group is a completion index. Without indexes there are no slots, and an index whose Pod is to start only
+/// when another has succeeded would hold the barrier closed for ever.
+fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(found) = job.completion_mode.as_deref().filter(|mode| *mode != "Indexed") {
+        errors.invalid(&path.child("completionMode"), found, COMPLETION_MODE);
+    }
+    let parallelism = job.parallelism.unwrap_or(1);
+    if job.completions.unwrap_or(1) != parallelism {
+        let field = path.child("completions");
+        match job.completions {
+            Some(found) => errors.invalid(&field, found, COMPLETIONS),
+            None => errors.required(&field, COMPLETIONS),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What admission decides about a JobSet. Pure: a request comes in, an object or errors go out.
 
 pub mod defaults;
+pub mod immutable;
 pub mod in_place;
 
 use jobset_api::JobSet;
@@ -31,6 +32,9 @@ pub fn validate(request: &AdmissionRequest<JobSet>) -> Errors {
     }
     let spec = Path::root("spec");
     in_place::validate(&jobset.spec, &spec, &mut errors);
+    if let Some(old) = request.old_object.as_ref().filter(|_| request.operation == Operation::Update) {
+        immutable::validate(&old.spec, &jobset.spec, &spec, &mut errors);
+    }
     errors
 }
 

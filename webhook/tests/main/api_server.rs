@@ -68,6 +68,16 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
             "spec.replicatedJobs[0].template.spec.template.spec.initContainers",
             r#"Invalid value: ["agent"]: must contain the agent"#,
         ),
+        (
+            with("bad", &format!("{job}/completionMode"), json!("NonIndexed")),
+            "spec.replicatedJobs[0].template.spec.completionMode",
+            r#"Invalid value: "NonIndexed": must be "Indexed" with"#,
+        ),
+        (
+            with("bad", &format!("{job}/completions"), json!(4)),
+            "spec.replicatedJobs[0].template.spec.completions",
+            "Invalid value: 4: must equal parallelism with",
+        ),
     ];
     for (object, field, message) in refusals {
         let status = refusal(plane.create(&object).await);
@@ -82,6 +92,10 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
         assert!(causes[0].message.starts_with(message), "{causes:?}");
     }
 
+    let bare = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "bare"}});
+    let status = refusal(plane.create(&bare).await);
+    assert!(status.code == 422 && status.message.contains("spec: Required value"), "{}", status.message);
+
     let stored = plane.create(&good("good")).await?;
     let workers = &stored.spec.replicated_jobs[0];
     let job = &workers.template.spec;
@@ -95,6 +109,16 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
     let network = stored.spec.network.as_ref().unwrap();
     assert_eq!((network.enable_dns_hostnames, network.publish_not_ready_addresses), (Some(true), Some(true)));
     assert_eq!(plane.jobsets().get("good").await?.spec, stored.spec);
+
+    let mut groups = serde_json::to_value(&stored.spec.replicated_jobs)?;
+    groups[0]["replicas"] = json!(0);
+    let smaller = Patch::Merge(json!({ "spec": { "replicatedJobs": groups } }));
+    let status = refusal(plane.jobsets().patch("good", &PatchParams::default(), &smaller).await);
+    assert!(
+        status.message.contains("spec.replicatedJobs[0].replicas: Invalid value: 0: must stay"),
+        "{}",
+        status.message
+    );
 
     // What the schema refuses is left to the schema, which names it better.
     let status = refusal(plane.create(&with("typed", "/spec/replicatedJobs/0/replicas", json!("three"))).await);
