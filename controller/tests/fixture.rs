@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running control plane and controller. Both end with it.
 pub(crate) struct Fixture {

@@ -4,3 +4,4 @@
 mod epochs;
 mod fixture;
 mod recreate;
+mod taken;
