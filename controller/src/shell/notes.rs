@@ -56,7 +56,7 @@ impl Notes {
         let namespace = jobset.namespace().unwrap_or_default();
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", jobset.name_any())),
+                generate_name: Some(format!("{}-", jobset.name_any())),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },

@@ -64,7 +64,15 @@ fn build(host: &str, profile: &str, what: &[&str]) -> Result<()> {
     let start = Instant::now();
     progress(&format!("cargo build --profile {profile} {}", what.join(" ")));
     // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells a test or a program that it runs would look like a change to build scripts, and rebuild the world.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|own| name.starts_with(own)) {
+            cargo.env_remove(&variable);
+        }
+    }
+    let status = cargo
         .args(["build", "--quiet", "--target", host, "--profile", profile])
         .args(what)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
