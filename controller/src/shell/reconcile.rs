@@ -159,7 +159,9 @@ impl State {
                     return;
                 }
                 warn!(jobset = %key, error = cause, ?delay, "pass failed, trying again");
-                let mut notes = notes;
+                // What was not stored has not happened.
+                let stored = !matches!(error, Error::WriteStatus(..));
+                let mut notes = if stored { notes } else { Vec::new() };
                 notes.extend(error.note());
                 self.notes.report(&key, &seen.jobset, notes);
             }
