@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::install::{AGENT_IMAGE, WORKER_IMAGE};
@@ -92,6 +93,13 @@ impl Workload {
     fn groups(&mut self) -> impl Iterator<Item = &mut Value> {
         self.0["spec"]["replicatedJobs"].as_array_mut().into_iter().flatten()
     }
+}
+
+/// Whether a Pod is ready, and stays.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// What the test worker wants to know, its journal, and a scratch folder that lives as long as its Pod.

@@ -26,7 +26,7 @@ fn jobset(spec: &Value, status: &Value) -> JobSet {
 }
 
 fn observed(jobset: JobSet, jobs: impl IntoIterator<Item = (&'static str, JobView)>) -> Observed {
-    let service = ServiceView { version: 1, controller: None };
+    let service = ServiceView { version: 1 };
     Observed {
         jobset: Arc::new(jobset),
         jobs: jobs.into_iter().map(|(name, job)| (name.to_owned(), job)).collect(),

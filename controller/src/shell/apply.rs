@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 
 use super::error::{Error, code};
 use crate::plan::{Action, Plan};
-use crate::store::{Key, Versions, version};
+use crate::store::{Key, Versions, controller, version};
 
 /// Requests under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
@@ -90,11 +90,10 @@ async fn existing_job(api: &Api<Job>, job: &Job, jobset: &JobSet, conflict: kube
         Ok(None) => return Err(Error::CreateJob(key, conflict)),
         Err(error) => return Err(Error::CreateJob(key, error)),
     };
-    let owner = found.owner_references().iter().find(|owner| owner.controller == Some(true));
     if found.labels().get(labels::JOBSET_NAME) == jobset.metadata.name.as_ref() {
         return Ok(Versions { jobs: version(&found), ..Versions::default() });
     }
-    let reason = match owner {
+    let reason = match controller(&found) {
         Some(owner) if jobset.metadata.uid.as_ref() == Some(&owner.uid) => {
             format!("but without the label {}", labels::JOBSET_NAME)
         }

@@ -120,7 +120,7 @@ impl Controller {
 }
 
 /// The object that controls this one.
-pub(super) fn controller(object: &impl ResourceExt) -> Option<Controller> {
+pub(crate) fn controller(object: &impl ResourceExt) -> Option<Controller> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     Some(Controller { kind: controller.kind.clone(), name: controller.name.clone(), uid: controller.uid.clone() })
 }

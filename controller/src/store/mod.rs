@@ -15,6 +15,7 @@ use jobset_api::JobSet;
 use kube::ResourceExt;
 
 pub use children::{Children, Versioned};
+pub(crate) use job::controller;
 pub use job::{Controller, Finished, JobView};
 pub use pod::{Epoch, PodPhase, PodView};
 pub use service::ServiceView;

@@ -29,8 +29,6 @@ pub struct PodView {
     pub worker_runs: bool,
     /// When it was created.
     pub created: Timestamp,
-    /// Node that it runs on.
-    pub node: Option<String>,
 }
 
 /// The annotation [`labels::EPOCH`].
@@ -74,7 +72,6 @@ impl PodView {
             deleting: pod.metadata.deletion_timestamp.is_some(),
             worker_runs: workers.iter().any(runs),
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         }
     }
 

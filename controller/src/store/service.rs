@@ -3,21 +3,18 @@
 use k8s_openapi::api::core::v1::Service;
 
 use super::Versioned;
-use super::job::{Controller, controller};
 
 /// A Service, reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceView {
     /// resourceVersion.
     pub version: u64,
-    /// The object that controls it.
-    pub controller: Option<Controller>,
 }
 
 impl ServiceView {
     /// Reduces a Service.
     pub fn of(service: &Service) -> Self {
-        Self { version: super::version(service), controller: controller(service) }
+        Self { version: super::version(service) }
     }
 }
 

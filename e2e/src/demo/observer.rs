@@ -19,14 +19,14 @@ use super::timeline::{HEADER, Timeline};
 use crate::cluster::Cluster;
 use crate::journal::{self, Entry};
 use crate::process::{self, Signal};
-use crate::wait;
-use crate::workload::Workload;
+use crate::wait::{self, Seen};
+use crate::workload::{Workload, is_ready};
 
 const LIMIT: Duration = Duration::from_mins(2);
 /// Time between two looks at the journals.
 const JOURNAL_POLL: Duration = Duration::from_millis(50);
 
-enum Seen {
+enum Change {
     Pod(Box<Event<Pod>>),
     JobSet(Box<Event<JobSet>>),
 }
@@ -39,7 +39,7 @@ pub(super) struct Observer {
     journals: PathBuf,
     jobsets: Api<JobSet>,
     pods: Api<Pod>,
-    events: BoxStream<'static, Result<Seen, watcher::Error>>,
+    events: BoxStream<'static, Result<Change, watcher::Error>>,
     timeline: Timeline,
     entries_shown: usize,
 }
@@ -54,8 +54,8 @@ impl Observer {
         let children = watcher::Config::default().labels(&format!("{}={name}", labels::JOBSET_NAME));
         let itself = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let events = stream::select(
-            watcher(pods.clone(), children).map(|event| event.map(Box::new).map(Seen::Pod)).boxed(),
-            watcher(jobsets.clone(), itself).map(|event| event.map(Box::new).map(Seen::JobSet)).boxed(),
+            watcher(pods.clone(), children).map(|event| event.map(Box::new).map(Change::Pod)).boxed(),
+            watcher(jobsets.clone(), itself).map(|event| event.map(Box::new).map(Change::JobSet)).boxed(),
         );
         let jobset: JobSet = serde_json::from_value(workload.0.clone()).context("the manifest is not a JobSet")?;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
@@ -84,8 +84,7 @@ impl Observer {
     /// Kills one worker process, which writes down that it ends, and prints what happens until all workers have started again.
     pub(super) async fn watch_a_failure(&mut self) -> Result<Recovery> {
         self.timeline.mark();
-        let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
-        let pods = self.pods.list(&ListParams::default().labels(&labels)).await?.items;
+        let pods = self.list().await?;
         let victim = pods.first().context("the JobSet has no Pods")?;
         let name = victim.name_any();
         println!("the worker process of {name} is killed\n{HEADER}");
@@ -139,48 +138,42 @@ impl Observer {
 
     /// Waits until the API server, too, shows all workers running; what it shows late is not printed.
     async fn settle(&mut self) -> Result<()> {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
-            let pods = self.pods.list(&ListParams::default().labels(&labels)).await?.items;
+        wait::until_seen(LIMIT, format!("{} Pods of {} to be ready", self.workers, self.name), || async {
+            let pods = self.list().await?;
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-            if ready == self.workers && pods.len() == self.workers {
-                break;
-            }
-            if Instant::now() > deadline {
-                bail!("waited {} s: {ready} of {} Pods are ready", LIMIT.as_secs(), self.workers);
-            }
-            tokio::time::sleep(JOURNAL_POLL).await;
-        }
+            let all = ready == self.workers && pods.len() == self.workers;
+            Ok(if all { Seen::Yes(()) } else { Seen::NotYet(format!("{ready} of {} are", pods.len())) })
+        })
+        .await?;
         while let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {
             self.note(seen?);
         }
         Ok(())
     }
 
-    fn show(&mut self, seen: Seen, zero: f64) {
+    /// The Pods, as the API server has them.
+    async fn list(&self) -> Result<Vec<Pod>> {
+        let labels = format!("{}={}", labels::JOBSET_NAME, self.name);
+        Ok(self.pods.list(&ListParams::default().labels(&labels)).await?.items)
+    }
+
+    fn show(&mut self, seen: Change, zero: f64) {
         if let Some(line) = self.note(seen) {
             println!("{:>7.2}  {line}", now() - zero);
         }
     }
 
-    fn note(&mut self, seen: Seen) -> Option<super::timeline::Line> {
+    fn note(&mut self, seen: Change) -> Option<super::timeline::Line> {
         match seen {
-            Seen::Pod(event) => match *event {
+            Change::Pod(event) => match *event {
                 Event::Apply(pod) | Event::InitApply(pod) => self.timeline.pod(&pod),
                 Event::Delete(pod) => self.timeline.gone(&pod),
                 Event::Init | Event::InitDone => None,
             },
-            Seen::JobSet(event) => match *event {
+            Change::JobSet(event) => match *event {
                 Event::Apply(jobset) | Event::InitApply(jobset) => self.timeline.jobset(&jobset),
                 Event::Delete(_) | Event::Init | Event::InitDone => None,
             },
         }
     }
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -12,7 +12,7 @@ use jobset_e2e::order;
 use jobset_e2e::process::{self, Signal};
 use jobset_e2e::programs::rust_binaries;
 use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::workload::{WORKER_PORT, Workload};
+use jobset_e2e::workload::{WORKER_PORT, Workload, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -168,11 +168,6 @@ pub(crate) fn assert_in_place(before: &Workers, after: &Workers) {
         worker.starts += 1;
     }
     assert_eq!(after, &wanted, "every Pod keeps UID, node and IP, and each worker starts exactly once more");
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// The shared cluster, with the product installed.

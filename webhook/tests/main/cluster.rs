@@ -3,18 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, paths, wait};
+use jobset_e2e::{ControlPlane, install, paths, wait};
 use jobset_webhook::args::Args;
 use jobset_webhook::run::Service;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
-use kube::runtime::conditions::is_crd_established;
-use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -46,11 +43,7 @@ pub(crate) struct Replica {
 impl Plane {
     pub(crate) async fn start() -> Result<Self> {
         let plane = Self { plane: ControlPlane::start().await? };
-        let crd = paths::workspace().join("deploy/crds/jobset.x-k8s.io_jobsets.yaml");
-        plane.kubectl(&["apply", "--server-side", "-f", &crd.to_string_lossy()]).await?;
-        let crds = Api::<CustomResourceDefinition>::all(plane.client());
-        let established = await_condition(crds, "jobsets.jobset.x-k8s.io", is_crd_established());
-        tokio::time::timeout(LIMIT, established).await??;
+        install::crd(&plane.plane).await?;
         plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
         plane.apply("access.yaml", &deployed(&ACCESS)?).await?;
         Ok(plane)
@@ -128,9 +121,7 @@ impl Plane {
     }
 
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
-        let output = self.plane.kubectl(arguments).await?;
-        ensure!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+        install::kubectl(&self.plane, arguments).await.map(drop)
     }
 }
 
