@@ -8,6 +8,18 @@ pub const COMPLETED: &str = "Completed";
 pub const FAILED: &str = "Failed";
 /// The JobSet is suspended.
 pub const SUSPENDED: &str = "Suspended";
+/// The startup policy InOrder is being carried out.
+pub const STARTUP_POLICY_IN_PROGRESS: &str = "StartupPolicyInProgress";
+/// The startup policy InOrder has been carried out.
+pub const STARTUP_POLICY_COMPLETED: &str = "StartupPolicyCompleted";
+/// The whole group restarts, in place or by recreation. False once all of its Jobs are ready again.
+pub const RESTARTING: &str = "RestartingJobSet";
+/// A worker that waits at the barrier keeps failing before it gets there: the group cannot start (`protocol.md`).
+pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
+/// The JobSet wants to restart in place, and the API server or a node cannot do it.
+pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
+/// Admission would refuse the JobSet. It is left alone.
+pub const INVALID: &str = "Invalid";
 
 /// Reason of [`COMPLETED`].
 pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";
@@ -17,6 +29,28 @@ pub const FAILED_JOBS: &str = "FailedJobs";
 pub const REACHED_MAX_RESTARTS: &str = "ReachedMaxRestarts";
 /// Reason of [`FAILED`]: a rule with action FailJobSet matched.
 pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
+/// Reason of [`FAILED`]: every Job has finished, some were left failed, and the success policy is not met.
+pub const JOBS_LEFT_FAILED: &str = "JobsLeftFailed";
+/// Reason of [`RESTARTING`] being true: a Job failed, and no rule of the failure policy matched.
+pub const DEFAULT_FAILURE_POLICY: &str = "DefaultFailurePolicy";
+/// Reason of [`RESTARTING`] being true: the start of it; the name of the rule follows.
+pub const FAILURE_POLICY_RULE: &str = "FailurePolicy_";
+/// Reason of [`RESTARTING`] being true: workers restart in place.
+pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
+/// Reason of [`RESTARTING`] being true: a restart in place would need a worker that has succeeded.
+pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
+/// Reason of [`RESTARTING`] being false: all Jobs are ready or have succeeded.
+pub const JOBS_READY: &str = "JobsReady";
+/// Reason of [`RESTARTING`] being false: the JobSet has failed.
+pub const JOB_SET_FAILED: &str = "JobSetFailed";
+/// Reason of [`RESTARTING`] being false: the JobSet has completed.
+pub const JOB_SET_COMPLETED: &str = "JobSetCompleted";
+/// Reason of [`RESTARTING`] being false: the JobSet was suspended.
+pub const JOB_SET_SUSPENDED: &str = "JobSetSuspended";
+/// Reason of [`STARTUP_POLICY_IN_PROGRESS`].
+pub const IN_ORDER_IN_PROGRESS: &str = "InOrderStartupPolicyInProgress";
+/// Reason of [`STARTUP_POLICY_COMPLETED`].
+pub const IN_ORDER_COMPLETED: &str = "InOrderStartupPolicyCompleted";
 /// Reason of [`SUSPENDED`] being true.
 pub const SUSPENDED_JOBS: &str = "SuspendedJobs";
 /// Reason of [`SUSPENDED`] being false.

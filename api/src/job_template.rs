@@ -113,6 +113,11 @@ impl JobTemplateSpec {
 }
 
 impl PodFailurePolicy {
+    /// The reason that the rule with this index gives to the Job's failure (KEP-262).
+    pub fn reason(&self, rule: usize) -> Option<&str> {
+        self.rules.get(rule)?.set_condition_reason.as_deref().filter(|reason| !reason.is_empty())
+    }
+
     fn to_batch(&self) -> batch::PodFailurePolicy {
         batch::PodFailurePolicy { rules: self.rules.iter().map(PodFailurePolicyRule::to_batch).collect() }
     }

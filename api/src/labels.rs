@@ -20,6 +20,9 @@ pub const JOB_GLOBAL_INDEX: &str = "jobset.sigs.k8s.io/job-global-index";
 pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
 /// `status.restarts` at the time the Job was created. A Job with a lower value is of a previous attempt.
 pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+/// How often the Job was recreated without the rest of the set: alone, or with its replicatedJob
+/// ([`crate::JobSetStatus::job_attempt`]). Absent means 0. A Job with a lower value is of a previous attempt.
+pub const JOB_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/job-restart-attempt";
 /// Name of the group of replicatedJobs that a Job or Pod belongs to.
 pub const GROUP_NAME: &str = "jobset.sigs.k8s.io/group-name";
 /// Sum of `replicas` over the replicatedJobs of the group.
@@ -28,6 +31,8 @@ pub const GROUP_REPLICAS: &str = "jobset.sigs.k8s.io/group-replicas";
 pub const JOB_GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-group-index";
 /// Stable network name of the coordinator Pod: `<jobset>-<replicatedJob>-<job>-<pod>.<subdomain>`.
 pub const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
+/// Priority of the Pod, a number; label of Pods that are placed exclusively: they exclude each other within a priority.
+pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 
 /// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Written by that Pod's agent, nobody else
 /// (seed 000, change 1).

@@ -4,12 +4,14 @@
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how one is set,
+//! - the feature [`gates`],
 //! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes.
 //!
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
 pub mod conditions;
 pub mod effective;
+pub mod gates;
 mod job_template;
 mod jobset;
 pub mod labels;

@@ -51,6 +51,15 @@ pub(crate) fn immutable(schema: &mut Schema) {
     );
 }
 
+/// Marks a number that can only grow. A controller that does not know the field may remove it: that of the Go JobSet
+/// writes the status as a whole, and has to be able to take a JobSet over.
+pub(crate) fn growing(schema: &mut Schema) {
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([{"rule": "self >= oldSelf", "message": "must not fall"}]),
+    );
+}
+
 /// The CustomResourceDefinition, with the schemas of Kubernetes taken from `openapi`.
 ///
 /// # Errors
@@ -64,9 +73,10 @@ pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSch
     }]);
     let mut status = own::<JobSetStatus>(openapi)?;
     status["x-kubernetes-validations"] = json!([
-        {"rule": "self.deprecatedEpoch <= self.syncedEpoch", "message": "deprecatedEpoch must not exceed syncedEpoch"},
-        {"rule": "self.syncedEpoch >= oldSelf.syncedEpoch", "message": "syncedEpoch must not fall"},
-        {"rule": "self.deprecatedEpoch >= oldSelf.deprecatedEpoch", "message": "deprecatedEpoch must not fall"},
+        {
+            "rule": "!has(self.deprecatedEpoch) || self.deprecatedEpoch <= (has(self.syncedEpoch) ? self.syncedEpoch : 0)",
+            "message": "deprecatedEpoch must not exceed syncedEpoch",
+        },
     ]);
     Ok(json!({
         "apiVersion": "apiextensions.k8s.io/v1",

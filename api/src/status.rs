@@ -40,13 +40,13 @@ pub struct JobSetStatus {
     /// deprecatedEpoch is the most recent deprecated epoch: a Pod whose epoch is not larger restarts in place
     /// (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), extend("default" = 0))]
+    #[schemars(range(min = 0), transform = crate::schema::growing)]
     pub deprecated_epoch: i32,
 
     /// syncedEpoch is the most recent synced epoch: a Pod at this epoch lifts its barrier, and its workers run
     /// (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), extend("default" = 0))]
+    #[schemars(range(min = 0), transform = crate::schema::growing)]
     pub synced_epoch: i32,
 
     /// freeEpoch is the epoch to which the controller itself makes the group advance (resume, recreation, resize). The
@@ -92,6 +92,27 @@ pub struct ReplicatedJobStatus {
     /// restartsCountTowardsMax is how many of those count towards maxRestarts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
+}
+
+impl JobSetStatus {
+    /// Counters of the replicatedJob of this name.
+    pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
+        self.replicated_jobs_status.iter().find(|status| status.name == name)
+    }
+
+    /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: how often it was recreated
+    /// alone, and how often with its replicatedJob. Both only grow, and so does their sum.
+    pub fn job_attempt(&self, replicated_job: &str, job_index: i32) -> i32 {
+        self.replicated_job(replicated_job).map_or(0, |status| status.restarts.saturating_add(status.alone(job_index)))
+    }
+}
+
+impl ReplicatedJobStatus {
+    /// How often the Job with this index was recreated alone.
+    fn alone(&self, job_index: i32) -> i32 {
+        let index = usize::try_from(job_index).unwrap_or(usize::MAX);
+        self.job_restarts.get(index).copied().unwrap_or(0)
+    }
 }
 
 // serde passes a reference.

@@ -8,6 +8,7 @@ use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, LogFormat};
+use crate::plan::Settings;
 use crate::shell::{self, Health, Options};
 
 /// Runs the controller until SIGTERM or SIGINT.
@@ -35,7 +36,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), namespace = args.namespace, "jobset-controller starts");
     let health = Health::default();
     let served = shell::serve_health(args.health_listen, health.clone(), stop());
-    let options = Options { namespace: args.namespace };
+    let options = Options { namespace: args.namespace, settings: Settings::default() };
     let reconciled = async {
         shell::run(client, options, health, stop()).await;
         Ok(())

@@ -15,55 +15,19 @@ mod success;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod types;
 mod unsupported;
 
 use std::ops::ControlFlow;
 
 use jobset_api::{JobSetStatus, conditions};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::observe::Observed;
 use crate::store::{Finished, JobView};
 
-/// What shall be done for a JobSet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// The status to store, if it differs from the stored one.
-    pub status: JobSetStatus,
-    /// Requests to carry out, in order, before the status is written.
-    pub actions: Vec<Action>,
-    /// What to tell the user once the status is written.
-    pub notes: Vec<Note>,
-}
-
-/// One request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Create a Job.
-    CreateJob(Box<Job>),
-    /// Delete a Job and its Pods; the Job stays until they are gone.
-    DeleteJob {
-        /// Name of the Job.
-        name: String,
-        /// Its UID: another Job of that name is left alone.
-        uid: String,
-    },
-    /// Create a Service.
-    CreateService(Box<Service>),
-}
-
-/// Something that the user should know: an Event on the JobSet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
-    /// Whether it is a Warning.
-    pub warning: bool,
-    /// Reason, in CamelCase.
-    pub reason: &'static str,
-    /// Message.
-    pub message: String,
-}
+pub use types::{Action, ExitClass, Fact, Note, Plan, PodDeletion, Settings, Trigger};
 
 /// The rules, in order. A rule that breaks ends the pass.
 fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -80,20 +44,26 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
 }
 
 /// Applies the rules to what was observed.
-pub fn plan(seen: &Observed, now: &Time) -> Plan {
-    let mut pass = Pass { seen, now, status: seen.status(), actions: Vec::new(), notes: Vec::new() };
+pub fn plan(seen: &Observed, settings: &Settings, now: &Time) -> Plan {
+    let status = seen.status();
+    let mut pass =
+        Pass { seen, settings, now, status, actions: Vec::new(), notes: Vec::new(), facts: Vec::new(), requeue: None };
     // A broken pass has written all that it had to say.
     let _ = rules(&mut pass);
-    Plan { status: pass.status, actions: pass.actions, notes: pass.notes }
+    let Pass { status, actions, notes, facts, requeue, .. } = pass;
+    Plan { status, actions, notes, facts, requeue }
 }
 
 /// One pass of the rules: what they read, and what they have decided so far.
 struct Pass<'a> {
     seen: &'a Observed,
+    settings: &'a Settings,
     now: &'a Time,
     status: JobSetStatus,
     actions: Vec<Action>,
     notes: Vec<Note>,
+    facts: Vec<Fact>,
+    requeue: Option<Timestamp>,
 }
 
 impl Pass<'_> {

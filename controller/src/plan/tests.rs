@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Action, Plan, plan};
+use super::{Action, Plan, Settings, plan};
 use crate::observe::Observed;
 use crate::store::{Controller, Finished, JobView, ServiceView};
 
@@ -57,7 +57,7 @@ fn at(second: i64) -> Time {
 }
 
 fn pass(seen: &Observed) -> Plan {
-    plan(seen, &at(100))
+    plan(seen, &Settings::default(), &at(100))
 }
 
 /// The plan in short: names of Jobs created (+) and deleted (-).
@@ -65,7 +65,7 @@ fn jobs_of(plan: &Plan) -> Vec<String> {
     let short = |action: &Action| match action {
         Action::CreateJob(job) => Some(format!("+{}", job.metadata.name.clone().unwrap_or_default())),
         Action::DeleteJob { name, .. } => Some(format!("-{name}")),
-        Action::CreateService(_) => None,
+        _ => None,
     };
     plan.actions.iter().filter_map(short).collect()
 }
@@ -107,7 +107,7 @@ fn a_second_pass_over_what_the_first_made_does_nothing() {
     let mut again = (*seen.jobset).clone();
     again.status = Some(first.status.clone());
     let second = pass(&Observed { jobset: Arc::new(again), ..seen });
-    assert_eq!(second, Plan { status: first.status, actions: vec![], notes: vec![] });
+    assert_eq!(second, Plan { status: first.status, ..Plan::default() });
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn what_is_deleted_or_managed_by_another_is_left_alone() {
     let managed = jobset(&json!({"managedBy": "example.com/other"}), &json!(null));
     for jobset in [deleted, managed] {
         let seen = observed(jobset, []);
-        assert_eq!(pass(&seen), Plan { status: seen.status(), actions: vec![], notes: vec![] });
+        assert_eq!(pass(&seen), Plan { status: seen.status(), ..Plan::default() });
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, JobSetSpec, StartupPolicyOrder, conditions, labels};
+use jobset_api::{FailurePolicyAction, JobSetSpec, RestartStrategy, StartupPolicyOrder, conditions, labels};
 
 use super::Pass;
 
@@ -16,6 +16,10 @@ pub(super) fn refuse(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let annotated = jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::EXCLUSIVE_TOPOLOGY);
     if annotated {
         fields.push(format!("metadata.annotations[{}]", labels::EXCLUSIVE_TOPOLOGY));
+    }
+    let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
+    if in_place && !pass.settings.gates.in_place_restart {
+        fields.push("spec.failurePolicy.restartStrategy: the feature gate InPlaceRestart is off".to_owned());
     }
     if fields.is_empty() {
         if conditions::is_true(&pass.status.conditions, UNSUPPORTED) {

@@ -3,12 +3,13 @@
 use futures::stream::{self, StreamExt};
 use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Service;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
 
 use super::error::{Error, code};
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Plan, PodDeletion};
 use crate::store::{Key, Versions, controller, version};
 
 /// Requests under way at once for one JobSet.
@@ -68,6 +69,53 @@ async fn carry_out(client: &Client, key: &Key, jobset: &JobSet, action: Action) 
                 Err(error) => Err(Error::DeleteJob(child(Some(&name)), error)),
             }
         }
+        Action::SuspendJob { name, uid } => {
+            patch_job(client, &child(Some(&name)), &uid, json!({"suspend": true})).await
+        }
+        Action::ResumeJob { uid, desired } => {
+            patch_job(client, &Key::of(desired.as_ref()), &uid, json!({"suspend": false})).await
+        }
+        Action::ResizeJob { name, uid, parallelism, completions } => {
+            let spec = json!({"parallelism": parallelism, "completions": completions});
+            patch_job(client, &child(Some(&name)), &uid, spec).await
+        }
+        Action::DeletePod { name, uid, reason } => {
+            let api: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
+            let preconditions = Some(Preconditions { uid: Some(uid), ..Preconditions::default() });
+            let grace_period_seconds = (reason == PodDeletion::Unreachable).then_some(0);
+            let params = DeleteParams { preconditions, grace_period_seconds, ..DeleteParams::default() };
+            match api.delete(&name, &params).await {
+                Ok(_) => Ok(Versions::default()),
+                Err(error) if code(&error) == Some(404) => Ok(Versions::default()),
+                Err(error) => Err(Error::DeletePod(child(Some(&name)), error)),
+            }
+        }
+        Action::DeleteJobSet => {
+            let api: Api<JobSet> = Api::namespaced(client.clone(), &key.namespace);
+            let uid = jobset.metadata.uid.clone();
+            let params = DeleteParams::foreground().preconditions(Preconditions { uid, ..Preconditions::default() });
+            match api.delete(&key.name, &params).await {
+                Ok(_) => Ok(Versions::default()),
+                Err(error) if code(&error) == Some(404) => Ok(Versions::default()),
+                Err(error) => Err(Error::DeleteJobSet(key.clone(), error)),
+            }
+        }
+        Action::DisableInPlaceRestart => {
+            let api: Api<JobSet> = Api::namespaced(client.clone(), &key.namespace);
+            let patch = json!({"metadata": {"annotations": {labels::DISABLE_IN_PLACE_RESTART: "feature gate is off"}}});
+            match api.patch_metadata(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => Ok(Versions::default()),
+                Err(error) => Err(Error::AnnotateJobSet(key.clone(), error)),
+            }
+        }
+        Action::CreateClaim(claim) => {
+            let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &key.namespace);
+            match api.create(&PostParams::default(), &claim).await {
+                Ok(_) => Ok(Versions::default()),
+                Err(error) if code(&error) == Some(409) => Ok(Versions::default()),
+                Err(error) => Err(Error::CreateClaim(child(claim.metadata.name.as_deref()), error)),
+            }
+        }
         Action::CreateService(service) => {
             let api: Api<Service> = Api::namespaced(client.clone(), &key.namespace);
             match api.create(&PostParams::default(), &service).await {
@@ -77,6 +125,17 @@ async fn carry_out(client: &Client, key: &Key, jobset: &JobSet, action: Action) 
                 Err(error) => Err(Error::CreateService(child(service.metadata.name.as_deref()), error)),
             }
         }
+    }
+}
+
+/// Changes the specification of the Job with this UID.
+async fn patch_job(client: &Client, key: &Key, uid: &str, spec: Value) -> Result<Versions, Error> {
+    let api: Api<Job> = Api::namespaced(client.clone(), &key.namespace);
+    let patch = json!({"metadata": {"uid": uid}, "spec": spec});
+    match api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(job) => Ok(Versions { jobs: version(&job), ..Versions::default() }),
+        Err(error) if code(&error) == Some(404) => Ok(Versions::default()),
+        Err(error) => Err(Error::ChangeJob(key.clone(), error)),
     }
 }
 

@@ -15,6 +15,16 @@ pub enum Error {
     JobTaken { job: Key, reason: String },
     #[error("cannot delete Job {0}")]
     DeleteJob(Key, #[source] kube::Error),
+    #[error("cannot change Job {0}")]
+    ChangeJob(Key, #[source] kube::Error),
+    #[error("cannot delete Pod {0}")]
+    DeletePod(Key, #[source] kube::Error),
+    #[error("cannot delete JobSet {0}")]
+    DeleteJobSet(Key, #[source] kube::Error),
+    #[error("cannot annotate JobSet {0}")]
+    AnnotateJobSet(Key, #[source] kube::Error),
+    #[error("cannot create PersistentVolumeClaim {0}")]
+    CreateClaim(Key, #[source] kube::Error),
     #[error("cannot create Service {0}")]
     CreateService(Key, #[source] kube::Error),
     #[error("cannot write the status of JobSet {0}")]
@@ -49,6 +59,11 @@ impl Error {
         match self {
             Self::CreateJob(_, source)
             | Self::DeleteJob(_, source)
+            | Self::ChangeJob(_, source)
+            | Self::DeletePod(_, source)
+            | Self::DeleteJobSet(_, source)
+            | Self::AnnotateJobSet(_, source)
+            | Self::CreateClaim(_, source)
             | Self::CreateService(_, source)
             | Self::WriteStatus(_, source) => Some(source),
             Self::JobTaken { .. } | Self::Listen(..) | Self::Serve(_) => None,

@@ -20,7 +20,7 @@ use super::health::Health;
 use super::notes::Notes;
 use super::queue::Queue;
 use crate::observe::Observed;
-use crate::plan::{Note, plan};
+use crate::plan::{Note, Settings, plan};
 use crate::store::{Key, Store, Versions};
 
 /// JobSets that are worked on at once.
@@ -36,6 +36,8 @@ const IDLE: Duration = Duration::from_hours(1);
 pub struct Options {
     /// The only namespace to look at; all of them without.
     pub namespace: Option<String>,
+    /// How to work.
+    pub settings: Settings,
 }
 
 /// How one pass ended.
@@ -57,6 +59,7 @@ pub async fn run(client: Client, options: Options, health: Health, stop: impl Fu
         queue: Queue::default(),
         awaited: HashMap::new(),
         notes: Notes::new(client.clone()),
+        settings: options.settings,
     };
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -98,6 +101,7 @@ struct State {
     /// wrote would write it again.
     awaited: HashMap<Key, (Versions, Instant)>,
     notes: Notes,
+    settings: Settings,
 }
 
 impl State {
@@ -126,7 +130,7 @@ impl State {
                 self.queue.succeeded(&key);
                 continue;
             };
-            let mut plan = plan(&seen, &Time(Timestamp::now()));
+            let mut plan = plan(&seen, &self.settings, &Time(Timestamp::now()));
             let notes = std::mem::take(&mut plan.notes);
             debug!(jobset = %key, actions = plan.actions.len(), "planned");
             let client = client.clone();
