@@ -1,48 +1,105 @@
-//! One JobSet and what belongs to it, taken out of the store for one pass of the rules.
+//! One JobSet and what belongs to it, as the store holds it, for one pass of the rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus};
-use kube::ResourceExt;
 
-use crate::store::{JobView, Key, PodView, ServiceView, Store};
+use crate::store::pods::{GroupPods, JobPods, PodView};
+use crate::store::{ClaimView, JobView, Key, NodeView, Store};
 
-/// What the rules see of one JobSet.
-#[derive(Clone, Debug)]
-pub struct Observed {
+/// What the rules see of one JobSet. A view into the store: nothing is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
     /// The JobSet.
-    pub jobset: Arc<JobSet>,
-    /// Its own Jobs, of whatever attempt, by name.
-    pub jobs: BTreeMap<String, JobView>,
-    /// Jobs that carry its label but are controlled by something else, by name: those of a JobSet of the same name that
-    /// was deleted, for instance.
-    pub foreign_jobs: BTreeMap<String, JobView>,
-    /// Pods that carry its label.
-    pub pods: Vec<PodView>,
-    /// Services that carry its label, by name.
-    pub services: BTreeMap<String, ServiceView>,
+    pub jobset: &'a Arc<JobSet>,
+    key: &'a Key,
+    store: &'a Store,
 }
 
-impl Observed {
-    /// Takes the JobSet out of the store; `None` if it is not there.
-    pub fn of(store: &Store, key: &Key) -> Option<Self> {
-        let (_, jobset) = store.jobsets.of(key).next()?;
-        let uid = jobset.uid();
-        let own = |job: &JobView| uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid.as_ref();
-        let (jobs, foreign_jobs) =
-            store.jobs.of(key).map(|(name, job)| (name.to_owned(), job.clone())).partition(|(_, job)| own(job));
-        Some(Self {
-            jobset: jobset.clone(),
-            jobs,
-            foreign_jobs,
-            pods: store.pods.of(key).map(|(_, pod)| pod.clone()).collect(),
-            services: store.services.of(key).map(|(name, service)| (name.to_owned(), service.clone())).collect(),
-        })
+static NO_JOBS: BTreeMap<String, JobView> = BTreeMap::new();
+
+impl<'a> Observed<'a> {
+    /// Finds the JobSet in the store; `None` if it is not there.
+    pub fn of(store: &'a Store, key: &'a Key) -> Option<Self> {
+        Some(Self { jobset: store.jobset(key)?, key, store })
     }
 
     /// The stored status; an empty one before the first write.
     pub fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
+    }
+
+    /// The JobSet's own Jobs, of whatever attempt, by name.
+    pub fn jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
+        let seen = *self;
+        let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
+        jobs.iter().filter(move |(_, job)| seen.owns(job)).map(|(name, job)| (name.as_str(), job))
+    }
+
+    /// The Job of this name, if it carries the JobSet's label: its own, or one that is controlled by something else, such
+    /// as a JobSet of the same name that was deleted.
+    pub fn job(&self, name: &str) -> Option<&'a JobView> {
+        self.store.jobs.map_of(self.key)?.get(name)
+    }
+
+    /// Whether the Job is the JobSet's own.
+    pub fn owns(&self, job: &JobView) -> bool {
+        let uid = self.jobset.metadata.uid.as_ref();
+        uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid
+    }
+
+    /// What admission would refuse, if anything.
+    pub fn invalid(&self) -> Option<&'a str> {
+        None
+    }
+
+    /// The JobSet's Pods.
+    pub fn pods(&self) -> Option<&'a GroupPods> {
+        self.store.pods.of(self.key)
+    }
+
+    /// The Pods of one Job.
+    pub fn pods_of(&self, job: &JobView) -> Option<&'a JobPods> {
+        self.pods()?.of_job(&job.uid)
+    }
+
+    /// Whether a Service of this name is there, whoever owns it.
+    pub fn has_service(&self, name: &str) -> bool {
+        self.store.services.find(&self.sibling(name)).is_some()
+    }
+
+    /// The claim of this name, if it carries the label of a JobSet.
+    pub fn claim(&self, name: &str) -> Option<&'a ClaimView> {
+        self.store.claims.find(&self.sibling(name)).map(|(_, claim)| claim)
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&'a NodeView> {
+        self.store.nodes.get(name)
+    }
+
+    /// Nodes that are unreachable, since when, and the JobSet's Pods on them.
+    pub fn unreachable(
+        &self,
+    ) -> impl Iterator<Item = (k8s_openapi::jiff::Timestamp, impl Iterator<Item = &'a PodView> + use<'a>)> + use<'a>
+    {
+        let (seen, nodes) = (*self, self.store.nodes.unreachable());
+        nodes.map(move |(node, since)| (since, seen.on_node(node)))
+    }
+
+    /// A node that cannot restart Pods in place and has Pods of the JobSet.
+    pub fn outdated_node(&self) -> Option<&'a str> {
+        self.store.nodes.outdated().find(|node| self.on_node(node).next().is_some())
+    }
+
+    fn on_node(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a> {
+        let seen = *self;
+        let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == seen.key);
+        pods.filter_map(move |(pod, _)| seen.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
+    }
+
+    fn sibling(&self, name: &str) -> Key {
+        Key { namespace: self.key.namespace.clone(), name: name.to_owned() }
     }
 }

@@ -21,3 +21,8 @@ fn owner_reference(jobset: &JobSet) -> OwnerReference {
         block_owner_deletion: Some(true),
     }
 }
+
+/// The claims of a JobSet.
+pub fn claims(_: &JobSet) -> std::iter::Empty<k8s_openapi::api::core::v1::PersistentVolumeClaim> {
+    std::iter::empty()
+}

@@ -1,16 +1,18 @@
 //! In-place restart: from the epochs that the agents report to `syncedEpoch` and `deprecatedEpoch` (KEP-467).
 //!
-//! The rule itself is [`decide`], a function over counts. The rest of this file collects the counts and does the
-//! bookkeeping.
+//! The rule itself is [`decide`], a function over counts. The rest of this file does the bookkeeping.
 
-use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use jobset_api::RestartStrategy;
+use super::members::{self, Slots};
+use super::pass::Pass;
+use super::restart::{self, Cause, Counting};
+use super::{Action, Fact, PodDeletion, incident};
+use jobset_api::conditions;
+use k8s_openapi::jiff::SignedDuration;
 
-use super::restart::{self, Counting};
-use super::{Pass, has_completed};
-use crate::store::{Epoch, JobView, PodPhase, PodView};
+/// How long a Pod whose agent restarted alone is left to itself: the kubelet may be about to restart the rest.
+const AGENT_ALONE: SignedDuration = SignedDuration::from_secs(10);
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,17 +23,6 @@ pub struct Epochs {
     pub deprecated: i32,
     /// The advance to this epoch is not counted: the controller caused it.
     pub free: i32,
-}
-
-/// The slots of a group. A slot is one completion index of one Job of the current attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slots {
-    /// Slots that are not done.
-    pub open: usize,
-    /// Slots that have succeeded.
-    pub done: usize,
-    /// Open slots by the epoch that their Pod reports. A report outside of `1..=synced + 1` is none.
-    pub reports: BTreeMap<i32, usize>,
 }
 
 /// What follows from the reports.
@@ -57,17 +48,24 @@ pub enum Decision {
 /// Seed 003, "Implementation - JobSet controller", with restarts counted as `protocol.md` says: in the one write that
 /// raises `deprecatedEpoch` to `syncedEpoch`.
 pub fn decide(current: Epochs, slots: &Slots) -> Decision {
-    let Some((&newest, &at_newest)) = slots.reports.last_key_value() else { return Decision::Nothing };
+    let reported = slots.newest();
+    // A worker that was seen to fail is going to report the next epoch: nobody has to wait until it does.
+    let failing = slots.broken.then_some(current.synced.saturating_add(1));
+    let Some(newest) = reported.max(failing) else { return Decision::Nothing };
+    let at_newest = slots.reports.get(&newest).copied().unwrap_or(0);
     if slots.done > 0 && current.synced > 0 && newest > current.synced {
         return Decision::Recreate { counted: current.deprecated == current.synced };
     }
-    let all_equal = at_newest == slots.open;
-    let epochs = if all_equal {
+    let expected = current.free == current.synced.saturating_add(1);
+    let epochs = if at_newest > 0 && at_newest == slots.open {
         // All failed at once, or the controller was away: what was never deprecated is deprecated now.
         let synced = current.synced.max(newest);
         let deprecated =
             if newest > current.synced { current.deprecated.max(current.synced) } else { current.deprecated };
         Epochs { synced, deprecated, ..current }
+    } else if expected && !slots.broken && !slots.all_have_reported() {
+        // The group grows: its workers run on until all newcomers are there.
+        return Decision::Nothing;
     } else {
         Epochs { deprecated: current.deprecated.max(newest - 1), ..current }
     };
@@ -76,13 +74,12 @@ pub fn decide(current: Epochs, slots: &Slots) -> Decision {
     }
     // Before the first lift there is nothing to deprecate: a start never counts.
     let raised = epochs.deprecated > current.deprecated;
-    let free = current.free == current.synced + 1;
-    Decision::Store { epochs, begins_restart: raised && !free }
+    Decision::Store { epochs, begins_restart: raised && (!expected || slots.broken) }
 }
 
 /// Applies the rule to a JobSet that restarts in place.
 pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if pass.seen.jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
+    if !pass.in_place() || pass.seen.jobset.spec.is_suspended() {
         return ControlFlow::Continue(());
     }
     let current = Epochs {
@@ -90,26 +87,40 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         deprecated: pass.status.deprecated_epoch,
         free: pass.status.free_epoch,
     };
-    let members = collect(pass, current);
-    for (pod, epoch) in members.invalid {
-        let valid = current.synced + 1;
-        pass.warn(
-            "EpochInvalid",
-            format!("Pod {pod} reports the epoch {epoch:?}, which is not a number from 1 to {valid}"),
-        );
+    cure_invalid_reports(pass, current);
+    delete_lonely_agents(pass);
+    if current.synced > 0
+        && let Some((lost, group)) = members::lost(pass).next()
+    {
+        let (cause, counting) = incident::loss(pass, lost, group);
+        let under_way = current.deprecated == current.synced && current.free != current.synced + 1;
+        return restart::recreate(pass, if under_way { Counting::Already } else { counting }, &cause);
     }
-    match decide(current, &members.slots) {
+    let slots = members::slots(pass);
+    match decide(current, &slots) {
         Decision::Nothing => {}
         Decision::Recreate { counted } => {
-            let cause = format!("a worker restarted, and {} others have succeeded", members.slots.done);
-            let counting = if counted { Counting::Already } else { Counting::Counted };
+            let (cause, counting) = incident::first(pass);
+            let message = format!("{}, and {} workers have succeeded or failed for good", cause.message, slots.done);
+            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause };
+            let counting = match counted {
+                true => Counting::Already,
+                // The group was about to be resized: nothing has failed.
+                false if current.free == current.synced + 1 && !slots.broken => Counting::Ignored,
+                false => counting,
+            };
             restart::recreate(pass, counting, &cause)?;
         }
         Decision::Store { epochs, begins_restart } => {
             if begins_restart {
-                restart::count(pass, Counting::Counted, "a worker restarted")?;
-                let message = format!("in place, from epoch {} to {}", current.synced, current.synced + 1);
-                pass.tell("Restarting", message);
+                let (cause, counting) = incident::first(pass);
+                restart::count(pass, counting, &cause)?;
+                let message =
+                    format!("in place, from epoch {} to {}: {}", current.synced, current.synced + 1, cause.message);
+                restart::begin(pass, counting, &cause, &message);
+            }
+            if epochs.synced > current.synced {
+                pass.facts.push(Fact::BarrierLifted);
             }
             pass.status.synced_epoch = epochs.synced;
             pass.status.deprecated_epoch = epochs.deprecated;
@@ -118,59 +129,46 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The slots, and the Pods whose report is not valid.
-struct Members {
-    slots: Slots,
-    invalid: Vec<(String, String)>,
-}
-
-/// Counts slots without walking over them: what a hostile size costs is one addition.
-fn collect(pass: &Pass<'_>, current: Epochs) -> Members {
-    let jobs: HashMap<&str, &JobView> = pass.current_jobs().map(|(_, job)| (job.uid.as_str(), job)).collect();
-    let existing: i64 = jobs.values().map(|job| i64::from(job.pods)).sum();
-    let completed = |job: &&JobView| if has_completed(job) { job.pods } else { job.completed_count() };
-    let mut done: i64 = jobs.values().map(|job| i64::from(completed(job))).sum();
-    let mut reports = BTreeMap::new();
-    let mut invalid = Vec::new();
-    for ((job, index), pod) in newest_pods(pass) {
-        let Some(job) = jobs.get(job) else { continue };
-        if !(0..job.pods).contains(&index) || has_completed(job) || job.has_completed(index) {
-            continue;
-        }
-        if pod.phase == PodPhase::Succeeded {
-            done += 1;
-            continue;
-        }
-        if !pod.fills_its_slot() {
-            continue;
-        }
-        match &pod.epoch {
-            Epoch::Absent => {}
-            Epoch::Reported(epoch) if (1..=current.synced + 1).contains(epoch) => {
-                *reports.entry(*epoch).or_default() += 1;
-            }
-            Epoch::Reported(epoch) => invalid.push((pod.name.clone(), epoch.to_string())),
-            Epoch::Malformed(text) => invalid.push((pod.name.clone(), text.clone())),
+/// A report that is no valid epoch counts as none. One that is too high can never become valid: the agent is beyond help.
+fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) {
+    let newest = current.synced.saturating_add(1);
+    let pods = members::running_jobs(pass).flat_map(|(pods, _)| pods.invalid_reports(newest));
+    let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
+    for (pod, epoch) in invalid {
+        let above = pod.epoch.number().is_some_and(|epoch| epoch > newest);
+        let cure = if above { ": it is deleted" } else { "" };
+        pass.warn(
+            "EpochInvalid",
+            format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{cure}", pod.name),
+        );
+        if above {
+            pass.actions.push(Action::DeletePod {
+                name: pod.name,
+                uid: pod.uid,
+                reason: PodDeletion::EpochAbove(newest),
+            });
         }
     }
-    // The slots of a Job that does not exist yet are open, too.
-    let expected = pass.seen.jobset.spec.expected_pods().max(existing);
-    let count = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX);
-    Members { slots: Slots { open: count(expected - done), done: count(done), reports }, invalid }
 }
 
-/// The Pod that stands for each slot: the newest that can fill it, else the newest of all.
-fn newest_pods<'a>(pass: &Pass<'a>) -> HashMap<(&'a str, i32), &'a PodView> {
-    let mut newest: HashMap<(&str, i32), &PodView> = HashMap::new();
-    let rank = |pod: &PodView| (pod.fills_its_slot() || pod.phase == PodPhase::Succeeded, pod.created);
-    for pod in &pass.seen.pods {
-        let (Some(job), Some(index)) = (pod.job_uid.as_deref(), pod.index) else { continue };
-        let held = newest.entry((job, index)).or_insert(pod);
-        if rank(pod) > rank(held) {
-            *held = pod;
+/// The worker of such a Pod runs on in an epoch that is over, and its agent will never restart it.
+fn delete_lonely_agents(pass: &mut Pass<'_>) {
+    let alone: Vec<_> = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone()).cloned().collect();
+    for pod in alone {
+        let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
+        if pass.now.0 < due {
+            pass.requeue_at(due);
+            continue;
         }
+        pass.warn(
+            "AgentRestartedAlone",
+            format!(
+                "Pod {} is deleted: its agent restarted and its worker did not; check the agent's restartPolicyRules",
+                pod.name
+            ),
+        );
+        pass.actions.push(Action::DeletePod { name: pod.name, uid: pod.uid, reason: PodDeletion::AgentAlone });
     }
-    newest
 }
 
 #[cfg(test)]
@@ -183,7 +181,7 @@ mod tests {
     }
 
     fn slots(open: usize, done: usize, reports: &[i32]) -> Slots {
-        let mut slots = Slots { open, done, reports: BTreeMap::new() };
+        let mut slots = Slots { open, done, ..Slots::default() };
         for epoch in reports {
             *slots.reports.entry(*epoch).or_default() += 1;
         }

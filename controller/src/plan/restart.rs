@@ -1,10 +1,12 @@
-//! Restarts of the whole group: how one is counted, and what the previous attempt left.
+//! Restarts: how one of the whole group is counted, and what previous attempts left.
 
 use std::ops::ControlFlow;
 
-use jobset_api::{RestartStrategy, conditions};
+use jobset_api::{FailurePolicyAction, conditions};
+use k8s_openapi::jiff::Timestamp;
 
-use super::Pass;
+use super::pass::{Pass, is_current};
+use super::{Fact, Trigger};
 
 /// Whether a restart counts towards `maxRestarts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,49 +19,78 @@ pub(super) enum Counting {
     Already,
 }
 
+/// Why the group restarts.
+#[derive(Clone, Debug)]
+pub(super) struct Cause {
+    /// Reason of the condition.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// For the metrics.
+    pub trigger: Trigger,
+    /// When the first failure happened, if that was seen.
+    pub failed_at: Option<Timestamp>,
+}
+
 /// Deletes the Jobs of earlier attempts. Their names become free, and the Jobs of this attempt take them.
-pub(super) fn delete_previous_attempt(pass: &mut Pass<'_>) {
-    for (name, job) in &pass.seen.jobs {
-        if job.deleting {
+pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
+    for (name, job) in pass.seen.jobs() {
+        if job.deleting || is_current(&pass.status, job) {
             continue;
         }
         if job.attempt.is_none() {
             pass.warn("AttemptUnknown", format!("Job {name} is recreated: its restart-attempt label is not a number"));
         }
-        if job.attempt.is_none_or(|attempt| attempt < pass.status.restarts) {
-            pass.delete_job(name, &job.uid);
-        }
+        pass.delete_job(name, &job.uid);
     }
 }
 
 /// Restarts the JobSet by recreating all its Jobs, or fails it when the budget is spent.
 ///
 /// Only the counters are raised: the pass that reads them back deletes the Jobs.
-pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &str) -> ControlFlow<()> {
+pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
     count(pass, counting, cause)?;
-    pass.status.restarts += 1;
-    if pass.seen.jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
-        // The new Pods report the next epoch because they are new. This restart is already counted.
-        pass.status.free_epoch = pass.status.synced_epoch + 1;
-    }
-    pass.tell("Restarting", format!("recreating all Jobs, attempt {}: {cause}", pass.status.restarts));
+    pass.status.restarts = pass.status.restarts.saturating_add(1);
+    // The new Pods report the next epoch because they are new. This restart is already counted.
+    let _ = pass.announce_free_epoch();
+    let message = format!("recreating all Jobs, attempt {}: {}", pass.status.restarts, cause.message);
+    begin(pass, counting, cause, &message);
     ControlFlow::Break(())
 }
 
 /// Counts a restart of the whole group, by recreation or in place. Breaks when the budget was spent: the JobSet has
 /// failed.
-pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &str) -> ControlFlow<()> {
+pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
     if counting == Counting::Already {
         return ControlFlow::Continue(());
     }
     if counting == Counting::Counted {
         let max_restarts = pass.seen.jobset.spec.max_restarts();
         if pass.status.restarts_count_towards_max >= max_restarts {
-            let message = format!("reached the maximum number of restarts, maxRestarts {max_restarts}: {cause}");
-            return pass.fail(conditions::REACHED_MAX_RESTARTS, message);
+            return fail_for_budget(pass, "restarts", cause);
         }
         pass.status.restarts_count_towards_max += 1;
     }
-    pass.status.group_restarts += 1;
+    pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
     ControlFlow::Continue(())
+}
+
+/// Fails the JobSet: one more restart of this kind than `maxRestarts` allows.
+pub(super) fn fail_for_budget(pass: &mut Pass<'_>, of_what: &str, cause: &Cause) -> ControlFlow<()> {
+    let max_restarts = pass.seen.jobset.spec.max_restarts();
+    let message = format!("reached the maximum number of {of_what}, maxRestarts {max_restarts}: {}", cause.message);
+    pass.fail(conditions::REACHED_MAX_RESTARTS, message)
+}
+
+/// Says that the whole group restarts.
+pub(super) fn begin(pass: &mut Pass<'_>, counting: Counting, cause: &Cause, message: &str) {
+    pass.set_condition(conditions::RESTARTING, true, &cause.reason, message);
+    pass.warn("Restarting", message.to_owned());
+    let action = match counting {
+        Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
+        Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,
+    };
+    let Cause { trigger, failed_at, .. } = *cause;
+    let counted = counting == Counting::Counted;
+    pass.facts.push(Fact::RestartBegan { strategy: pass.strategy, action, counted, trigger, failed_at });
 }

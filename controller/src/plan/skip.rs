@@ -2,13 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use super::Pass;
+use super::pass::Pass;
 
-pub(super) fn unless_ours(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let jobset = &pass.seen.jobset;
-    // The children of a deleted JobSet are the garbage collector's.
-    if jobset.metadata.deletion_timestamp.is_some() || !jobset.is_managed_here() {
+/// The children of a deleted JobSet are the garbage collector's.
+pub(super) fn if_being_deleted(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if pass.seen.jobset.metadata.deletion_timestamp.is_some() {
         return ControlFlow::Break(());
     }
     ControlFlow::Continue(())
+}
+
+/// Another controller, of another cluster say, runs it and writes its status.
+pub(super) fn if_managed_by_another(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if pass.seen.jobset.is_managed_here() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }

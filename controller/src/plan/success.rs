@@ -1,10 +1,14 @@
-//! The success policy: when the JobSet has completed.
+//! The success policy: when the JobSet has completed. And when it cannot any more, because Jobs were left failed.
 
 use std::ops::ControlFlow;
 
 use jobset_api::{Operator, SuccessPolicy, conditions};
 
-use super::{Pass, has_completed};
+use super::Fact;
+use super::pass::{Pass, has_completed, has_failed};
+
+/// Jobs that a message names; there may be thousands.
+const NAMED: usize = 10;
 
 pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let spec = &pass.seen.jobset.spec;
@@ -13,24 +17,42 @@ pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let targeted =
         |name: &String| policy.target_replicated_jobs.is_empty() || policy.target_replicated_jobs.contains(name);
 
-    let completed = pass.current_jobs().filter(|(_, job)| targeted(&job.replicated_job) && has_completed(job)).count();
-    let expected: usize = spec
-        .replicated_jobs
-        .iter()
-        .filter(|group| targeted(&group.name))
-        .map(|group| usize::try_from(group.replicas()).unwrap_or(0))
-        .sum();
+    let expected = spec.replicated_jobs.iter().filter(|group| targeted(&group.name));
+    let expected: i64 = expected.map(|group| i64::from(group.replicas())).sum();
+    let statuses = pass.status.replicated_jobs_status.iter().filter(|status| targeted(&status.name));
+    let completed: i64 = statuses.map(|status| i64::from(status.succeeded)).sum();
     let met = match policy.operator {
         // Of no Jobs at all, all have completed: that is a slip in the policy, not a success.
         Operator::All => expected > 0 && completed >= expected,
         Operator::Any => completed > 0,
     };
     if !met {
-        return ControlFlow::Continue(());
+        return fail_if_all_have_finished(pass);
     }
     let message = "jobset completed successfully";
     conditions::COMPLETED.clone_into(&mut pass.status.terminal_state);
     pass.set_condition(conditions::COMPLETED, true, conditions::ALL_JOBS_COMPLETED, message);
+    pass.clear_condition(conditions::RESTARTING, conditions::JOB_SET_COMPLETED, "jobset completed");
     pass.tell(conditions::ALL_JOBS_COMPLETED, message.to_owned());
+    pass.facts.push(Fact::Completed);
     ControlFlow::Break(())
+}
+
+/// After the action FailJob: nothing runs any more, nothing will, and the success policy is not met (KEP-262).
+fn fail_if_all_have_finished(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    let finished = pass.current.iter().filter(|current| current.job.finished.is_some()).count();
+    let failed: Vec<&str> = pass.current.iter().filter(|it| has_failed(it.job)).map(|it| it.name).collect();
+    let wanted = pass.seen.jobset.spec.global_replicas();
+    if failed.is_empty() || i64::try_from(finished).unwrap_or(i64::MAX) < wanted {
+        return ControlFlow::Continue(());
+    }
+    let completed = pass.current.iter().filter(|current| has_completed(current.job)).count();
+    let (named, more) = (failed[..failed.len().min(NAMED)].join(", "), failed.len().saturating_sub(NAMED));
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    pass.fail(
+        conditions::JOBS_LEFT_FAILED,
+        format!(
+            "all Jobs have finished, {completed} completed, and the success policy is not met; failed: {named}{more}"
+        ),
+    )
 }

@@ -2,28 +2,28 @@
 
 use jobset_api::ReplicatedJobStatus;
 
-use super::Pass;
+use super::pass::Pass;
 use crate::store::{Finished, JobView};
 
 pub(super) fn jobs(pass: &mut Pass<'_>) {
-    let counted = pass.seen.jobset.spec.replicated_jobs.iter().map(|group| {
+    let counted = pass.groups().iter().map(|group| {
         // Counters of individual restarts are the failure policy's, and stay.
-        let stored = pass.status.replicated_jobs_status.iter().find(|status| status.name == group.name);
-        let mut status = ReplicatedJobStatus {
+        let stored = pass.status.replicated_job(&group.name).cloned();
+        ReplicatedJobStatus {
             name: group.name.clone(),
             ready: 0,
             succeeded: 0,
             failed: 0,
             active: 0,
             suspended: 0,
-            ..stored.cloned().unwrap_or_default()
-        };
-        for (_, job) in pass.current_jobs().filter(|(_, job)| job.replicated_job == group.name) {
-            count(job, &mut status);
+            ..stored.unwrap_or_default()
         }
-        status
     });
-    pass.status.replicated_jobs_status = counted.collect();
+    let mut counted: Vec<ReplicatedJobStatus> = counted.collect();
+    for current in &pass.current {
+        count(current.job, &mut counted[current.group]);
+    }
+    pass.status.replicated_jobs_status = counted;
 }
 
 fn count(job: &JobView, status: &mut ReplicatedJobStatus) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -16,27 +16,8 @@ use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::store::{Children, JobView, Key, PodView, ServiceView, Store, Versioned, version};
-
-/// Something was seen.
-pub(super) enum Seen {
-    JobSet(Change<Arc<JobSet>>),
-    Job(Change<JobView>),
-    Pod(Change<PodView>),
-    Service(Change<ServiceView>),
-}
-
-/// An event of a watch, its object reduced to what the store keeps.
-pub(super) enum Change<V> {
-    /// The object is there. Without an owner it is none of ours.
-    Put { object: Key, owner: Option<Key>, view: V },
-    /// The object is gone, as of this version.
-    Gone(Key, u64),
-    /// A listing of all objects begins.
-    ListingBegins,
-    /// The listing has ended.
-    ListingEnded,
-}
+use crate::store::pods::{PodView, PodWire};
+use crate::store::{Change, ClaimView, JobView, Key, NodeWire, Seen, ServiceView, version};
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
@@ -50,25 +31,24 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
             Seen::Job(change(event, |object| child(&object, JobView::of)))
         }),
-        watch(api(client, namespace), children.clone(), "Pod", |event: Event<Pod>| {
+        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PodWire>| {
             Seen::Pod(change(event, |object| child(&object, PodView::of)))
         }),
-        watch(api(client, namespace), children, "Service", |event: Event<Service>| {
+        watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
             Seen::Service(change(event, |object| child(&object, ServiceView::of)))
+        }),
+        watch(api(client, namespace), children, "PersistentVolumeClaim", |event: Event<PersistentVolumeClaim>| {
+            Seen::Claim(change(event, |object| child(&object, ClaimView::of)))
+        }),
+        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
+            Seen::Node(change(event, node))
         }),
     ])
     .boxed()
 }
 
-/// Puts what was seen into the store; the JobSets for which something changed come out.
-pub(super) fn store(store: &mut Store, seen: Seen) -> Vec<Key> {
-    match seen {
-        Seen::JobSet(change) => put(&mut store.jobsets, change),
-        Seen::Job(change) => put(&mut store.jobs, change),
-        Seen::Pod(change) => put(&mut store.pods, change),
-        Seen::Service(change) => put(&mut store.services, change),
-    }
-}
+/// Number of kinds that are watched.
+const KINDS: usize = 6;
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
 #[derive(Default)]
@@ -82,6 +62,8 @@ impl Listed {
             Seen::Job(change) => matches!(change, Change::ListingEnded),
             Seen::Pod(change) => matches!(change, Change::ListingEnded),
             Seen::Service(change) => matches!(change, Change::ListingEnded),
+            Seen::Claim(change) => matches!(change, Change::ListingEnded),
+            Seen::Node(change) => matches!(change, Change::ListingEnded),
         };
         if ended {
             self.0.insert(discriminant(seen));
@@ -90,7 +72,7 @@ impl Listed {
 
     /// Whether the store is complete.
     pub(super) fn all(&self) -> bool {
-        self.0.len() == 4
+        self.0.len() == KINDS
     }
 }
 
@@ -145,6 +127,10 @@ fn put_jobset(mut jobset: JobSet) -> Change<Arc<JobSet>> {
     Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(jobset) }
 }
 
+fn node(node: NodeWire) -> Change<Box<NodeWire>> {
+    Change::Put { object: Key::of(&node), owner: None, view: Box::new(node) }
+}
+
 fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
     match read.0 {
         Ok(jobset) => put_jobset(jobset),
@@ -156,18 +142,5 @@ fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
             warn!(jobset = %key, error = invalid.error, "JobSet is not of the schema, left alone");
             Change::Gone(key, 0)
         }
-    }
-}
-
-fn put<V: Versioned>(children: &mut Children<V>, change: Change<V>) -> Vec<Key> {
-    match change {
-        Change::Put { object, owner: Some(owner), view } => children.apply(object, owner, view),
-        Change::Put { object, owner: None, view } => children.delete(&object, view.version()),
-        Change::Gone(object, version) => children.delete(&object, version),
-        Change::ListingBegins => {
-            children.begin_listing();
-            Vec::new()
-        }
-        Change::ListingEnded => children.end_listing(),
     }
 }

@@ -59,6 +59,11 @@ impl Queue {
         self.finish(key);
     }
 
+    /// The JobSet is due at that time, if nothing marks it before.
+    pub(super) fn mark_at(&mut self, key: &Key, due: Instant) {
+        self.schedule(key, due);
+    }
+
     /// There was no pass: the JobSet is due when it is marked, or at that time.
     pub(super) fn postpone(&mut self, key: &Key, due: Instant) {
         self.schedule(key, due);

@@ -3,11 +3,13 @@
 //! One task owns store, queue and notes; only the requests run beside it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jobset_api::JobSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -43,7 +45,7 @@ pub struct Options {
 /// How one pass ended.
 struct Pass {
     key: Key,
-    seen: Observed,
+    jobset: Arc<JobSet>,
     notes: Vec<Note>,
     written: Versions,
     result: Result<(), Error>,
@@ -80,7 +82,7 @@ pub async fn run(client: Client, options: Options, health: Health, stop: impl Fu
                 if listed.all() {
                     health.set_ready();
                 }
-                let changed = feed::store(&mut state.store, seen);
+                let changed = state.store.see(seen);
                 state.mark(changed);
             }
             Some(pass) = running.next() => state.finish(pass),
@@ -133,24 +135,28 @@ impl State {
             let mut plan = plan(&seen, &self.settings, &Time(Timestamp::now()));
             let notes = std::mem::take(&mut plan.notes);
             debug!(jobset = %key, actions = plan.actions.len(), "planned");
-            let client = client.clone();
+            let (client, jobset) = (client.clone(), seen.jobset.clone());
+            if let Some(at) = plan.requeue {
+                let wait = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
+                self.queue.mark_at(&key, now + wait);
+            }
             return Some(Box::pin(async move {
                 let mut written = Versions::default();
-                let result = apply(&client, &key, &seen.jobset, plan, &mut written).await;
-                Pass { key, seen, notes, written, result }
+                let result = apply(&client, &key, &jobset, plan, &mut written).await;
+                Pass { key, jobset, notes, written, result }
             }));
         }
     }
 
     /// Reports, and lets the JobSet be due again.
     fn finish(&mut self, pass: Pass) {
-        let Pass { key, seen, notes, written, result } = pass;
+        let Pass { key, jobset, notes, written, result } = pass;
         if !self.store.has_seen(written) {
             self.awaited.insert(key.clone(), (written, Instant::now() + CATCH_UP));
         }
         match result {
             Ok(()) => {
-                self.notes.report(&key, &seen.jobset, notes);
+                self.notes.report(&key, &jobset, notes);
                 self.queue.succeeded(&key);
             }
             Err(error) => {
@@ -167,7 +173,7 @@ impl State {
                 let stored = !matches!(error, Error::WriteStatus(..));
                 let mut notes = if stored { notes } else { Vec::new() };
                 notes.extend(error.note());
-                self.notes.report(&key, &seen.jobset, notes);
+                self.notes.report(&key, &jobset, notes);
             }
         }
     }

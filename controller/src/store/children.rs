@@ -72,6 +72,22 @@ impl<V: Versioned> Children<V> {
         self.newest >= version
     }
 
+    /// The object of this name, whoever owns it, and its owner.
+    pub fn find(&self, object: &Key) -> Option<(&Key, &V)> {
+        let owner = self.owner_of.get(object)?;
+        Some((owner, self.by_owner.get(owner)?.get(&object.name)?))
+    }
+
+    /// All objects, each with its owner.
+    pub fn all(&self) -> impl Iterator<Item = (&Key, &V)> {
+        self.by_owner.iter().flat_map(|(owner, children)| children.values().map(move |child| (owner, child)))
+    }
+
+    /// The objects of an owner, by name.
+    pub fn map_of(&self, owner: &Key) -> Option<&BTreeMap<String, V>> {
+        self.by_owner.get(owner)
+    }
+
     /// The objects of an owner, by name.
     pub fn of(&self, owner: &Key) -> impl Iterator<Item = (&str, &V)> {
         self.by_owner.get(owner).into_iter().flatten().map(|(name, value)| (name.as_str(), value))

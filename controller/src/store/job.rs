@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use jobset_api::labels;
+use jobset_api::restart_rules::restarts_pod;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::Versioned;
+use super::{Ranges, Versioned};
 
 /// A Job, reduced.
+// Each stands for a field of the Job.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
     /// UID of the Job.
@@ -38,8 +42,19 @@ pub struct JobView {
     pub succeeded: i32,
     /// Number of Pods that it runs at once.
     pub pods: i32,
-    /// Completion indexes that have succeeded, as ranges, both ends included.
-    pub completed: Vec<(i32, i32)>,
+    /// `parallelism` of its specification.
+    pub parallelism: i32,
+    /// `completions` of its specification.
+    pub completions: Option<i32>,
+    /// How often it was recreated without the rest of the set ([`labels::JOB_RESTART_ATTEMPT`]); 0 where the label is
+    /// absent or not a number.
+    pub job_attempt: i32,
+    /// Completion indexes that have succeeded.
+    pub completed: Ranges,
+    /// Whether a completion index has failed for good.
+    pub has_failed_index: bool,
+    /// Whether the API server has kept the rules that restart all containers; one that does not know them drops them.
+    pub restarts_in_place: bool,
 }
 
 /// How a Job ended.
@@ -79,19 +94,18 @@ impl JobView {
             ready: status.and_then(|status| status.ready).unwrap_or(0),
             succeeded: status.and_then(|status| status.succeeded).unwrap_or(0),
             pods: parallelism.min(completions),
-            completed: ranges(status.and_then(|status| status.completed_indexes.as_deref()).unwrap_or_default()),
+            parallelism,
+            completions: spec.and_then(|spec| spec.completions),
+            job_attempt: number(job.labels(), labels::JOB_RESTART_ATTEMPT).unwrap_or(0),
+            completed: Ranges::parse(status.and_then(|it| it.completed_indexes.as_deref()).unwrap_or_default()),
+            has_failed_index: status.and_then(|it| it.failed_indexes.as_deref()).is_some_and(|it| !it.is_empty()),
+            restarts_in_place: spec.and_then(|spec| spec.template.spec.as_ref()).is_some_and(restarts_in_place),
         }
     }
 
     /// Number of completion indexes that have succeeded, of those that the Job runs.
     pub fn completed_count(&self) -> i32 {
-        let of_range = |(first, last): &(i32, i32)| last.min(&(self.pods - 1)) - first.max(&0) + 1;
-        self.completed.iter().map(|range| of_range(range).max(0)).fold(0, i32::saturating_add)
-    }
-
-    /// Whether the completion index has succeeded.
-    pub fn has_completed(&self, index: i32) -> bool {
-        self.completed.iter().any(|(first, last)| (*first..=*last).contains(&index))
+        self.completed.count_below(self.pods)
     }
 }
 
@@ -130,6 +144,11 @@ pub(super) fn number(values: &BTreeMap<String, String>, key: &str) -> Option<i32
     values.get(key)?.parse().ok()
 }
 
+fn restarts_in_place(pod: &PodSpec) -> bool {
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    containers.flat_map(|container| container.restart_policy_rules.iter().flatten()).any(restarts_pod)
+}
+
 fn finished(conditions: &[JobCondition]) -> Option<Finished> {
     conditions.iter().filter(|condition| condition.status == "True").find_map(|condition| {
         match condition.type_.as_str() {
@@ -142,28 +161,4 @@ fn finished(conditions: &[JobCondition]) -> Option<Finished> {
             _ => None,
         }
     })
-}
-
-/// Parses `completedIndexes`, as in `0,3-5`. What is not of that form is left out.
-fn ranges(text: &str) -> Vec<(i32, i32)> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
-    };
-    text.split(',').filter_map(range).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn completed_indexes_are_read_as_ranges() {
-        let job = JobView { completed: ranges("0,3-5,7"), pods: 5, ..JobView::default() };
-        assert_eq!(job.completed_count(), 3, "0, 3 and 4; the others are outside of the Job's size");
-        let completed: Vec<i32> = (0..9).filter(|index| job.has_completed(*index)).collect();
-        assert_eq!(completed, [0, 3, 4, 5, 7]);
-        assert_eq!(ranges(""), []);
-        assert_eq!(ranges("x,2"), [(2, 2)]);
-    }
 }

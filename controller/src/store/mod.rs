@@ -5,8 +5,13 @@
 //! what caused it.
 
 mod children;
+mod claim;
 mod job;
-mod pod;
+mod metadata;
+mod nodes;
+pub mod pods;
+mod ranges;
+mod seen;
 mod service;
 
 use std::sync::Arc;
@@ -15,9 +20,12 @@ use jobset_api::JobSet;
 use kube::ResourceExt;
 
 pub use children::{Children, Versioned};
+pub use claim::ClaimView;
 pub(crate) use job::controller;
 pub use job::{Controller, Finished, JobView};
-pub use pod::{Epoch, PodPhase, PodView};
+pub use nodes::{NodeView, NodeWire, Nodes};
+pub use ranges::Ranges;
+pub use seen::{Change, Seen};
 pub use service::ServiceView;
 
 /// Name of a namespaced object. As a key of the store, that of a JobSet.
@@ -50,9 +58,13 @@ pub struct Store {
     /// Jobs, by the JobSet that their label names.
     pub jobs: Children<JobView>,
     /// Pods, by the JobSet that their label names.
-    pub pods: Children<PodView>,
+    pub pods: pods::Pods,
     /// Services, by the JobSet that their label names.
     pub services: Children<ServiceView>,
+    /// PersistentVolumeClaims, by the JobSet that their label names.
+    pub claims: Children<ClaimView>,
+    /// Nodes.
+    pub nodes: Nodes,
 }
 
 /// Versions up to which the store must have seen the objects of a kind.
@@ -64,6 +76,8 @@ pub struct Versions {
     pub jobs: u64,
     /// Of Services.
     pub services: u64,
+    /// Of PersistentVolumeClaims.
+    pub claims: u64,
 }
 
 impl Store {
@@ -72,6 +86,12 @@ impl Store {
         self.jobsets.has_seen(versions.jobsets)
             && self.jobs.has_seen(versions.jobs)
             && self.services.has_seen(versions.services)
+            && self.claims.has_seen(versions.claims)
+    }
+
+    /// The JobSet.
+    pub fn jobset(&self, key: &Key) -> Option<&Arc<JobSet>> {
+        self.jobsets.map_of(key)?.values().next()
     }
 }
 

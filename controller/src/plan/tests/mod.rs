@@ -1,7 +1,6 @@
 //! Whole passes: what the rules do together.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod world;
 
 use jobset_api::{JobSet, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Action, Plan, Settings, plan};
-use crate::observe::Observed;
-use crate::store::{Controller, Finished, JobView, ServiceView};
+use super::{Action, Plan};
+use crate::store::{Controller, Finished, JobView};
+use world::World;
 
 /// A JobSet `train` of two Jobs, with this specification and status merged in.
 fn jobset(spec: &Value, status: &Value) -> JobSet {
@@ -25,22 +24,15 @@ fn jobset(spec: &Value, status: &Value) -> JobSet {
     .unwrap()
 }
 
-fn observed(jobset: JobSet, jobs: impl IntoIterator<Item = (&'static str, JobView)>) -> Observed {
-    let service = ServiceView { version: 1 };
-    Observed {
-        jobset: Arc::new(jobset),
-        jobs: jobs.into_iter().map(|(name, job)| (name.to_owned(), job)).collect(),
-        foreign_jobs: BTreeMap::new(),
-        pods: Vec::new(),
-        services: BTreeMap::from([("train".to_owned(), service)]),
-    }
+fn observed(jobset: JobSet, jobs: impl IntoIterator<Item = (&'static str, JobView)>) -> World {
+    jobs.into_iter().fold(World::new(jobset), |world, (name, job)| world.job(name, job))
 }
 
 fn job(attempt: i32, finished: Option<Finished>) -> JobView {
     JobView {
-        uid: "j".to_owned(),
         replicated_job: "w".to_owned(),
         attempt: Some(attempt),
+        parallelism: 1,
         pods: 1,
         finished,
         ..JobView::default()
@@ -56,8 +48,8 @@ fn at(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
 }
 
-fn pass(seen: &Observed) -> Plan {
-    plan(seen, &Settings::default(), &at(100))
+fn pass(world: &World) -> Plan {
+    world.plan()
 }
 
 /// The plan in short: names of Jobs created (+) and deleted (-).
@@ -93,9 +85,7 @@ fn a_job_is_counted_in_one_bucket(#[case] only: JobView, #[case] wanted: &str) {
 
 #[test]
 fn a_new_jobset_gets_its_service_and_its_jobs() {
-    let mut seen = observed(jobset(&json!({}), &json!(null)), []);
-    seen.services.clear();
-    let plan = pass(&seen);
+    let plan = pass(&World::without_service(jobset(&json!({}), &json!(null))));
     assert!(matches!(plan.actions[0], Action::CreateService(_)), "DNS names come before the Pods that use them");
     assert_eq!(jobs_of(&plan), ["+train-w-0", "+train-w-1"]);
 }
@@ -104,9 +94,7 @@ fn a_new_jobset_gets_its_service_and_its_jobs() {
 fn a_second_pass_over_what_the_first_made_does_nothing() {
     let seen = observed(jobset(&json!({}), &json!(null)), [("train-w-0", job(0, None)), ("train-w-1", job(0, None))]);
     let first = pass(&seen);
-    let mut again = (*seen.jobset).clone();
-    again.status = Some(first.status.clone());
-    let second = pass(&Observed { jobset: Arc::new(again), ..seen });
+    let second = pass(&seen.with_status(first.status.clone()));
     assert_eq!(second, Plan { status: first.status, ..Plan::default() });
 }
 
@@ -201,40 +189,13 @@ fn nothing_at_all_is_not_a_success(#[case] spec: Value) {
 }
 
 #[test]
-fn a_running_jobset_keeps_its_failure_policy_when_an_edit_is_not_carried_out() {
-    let spec = json!({"suspend": true, "failurePolicy": {"maxRestarts": 1}});
-    let jobs = [("train-w-0", job(0, Some(failed(1, "A", "")))), ("train-w-1", job(0, None))];
-    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
-    assert_eq!((plan.status.restarts, reasons(&plan)), (1, vec!["NotImplemented", "Restarting"]));
-    assert!(plan.notes[0].message.starts_with("runs on without it"), "{}", plan.notes[0].message);
-}
-
-#[test]
 fn a_job_of_another_owner_is_left_alone_and_one_of_a_predecessor_is_waited_for() {
     let owned_by = |kind: &str| Controller { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };
-    let mut seen = observed(jobset(&json!({}), &json!(null)), []);
-    for (name, kind) in [("train-w-0", "CronJob"), ("train-w-1", "JobSet")] {
-        seen.foreign_jobs.insert(name.to_owned(), JobView { controller: Some(owned_by(kind)), ..job(0, None) });
-    }
-    let plan = pass(&seen);
+    let foreign = |kind: &str| JobView { controller: Some(owned_by(kind)), ..job(0, None) };
+    let jobs = [("train-w-0", foreign("CronJob")), ("train-w-1", foreign("JobSet"))];
+    let plan = pass(&observed(jobset(&json!({}), &json!(null)), jobs));
     assert_eq!((jobs_of(&plan), reasons(&plan)), (vec![], vec!["JobNameTaken"]));
     assert!(plan.notes[0].message.contains("train-w-0"), "{}", plan.notes[0].message);
-}
-
-#[test]
-fn what_is_not_carried_out_yet_is_named_and_nothing_is_started() {
-    let mut spec = json!({"suspend": true, "failurePolicy": {"rules": [{"action": "FailJob"}]}});
-    let seen = observed(jobset(&spec, &json!(null)), []);
-    let refused = pass(&seen);
-    assert_eq!((jobs_of(&refused), reasons(&refused)), (vec![], vec!["NotImplemented"]));
-    let message = &refused.notes[0].message;
-    assert!(message.contains("spec.suspend") && message.contains("rules[0].action: FailJob"), "{message}");
-
-    spec["suspend"] = json!(false);
-    spec["failurePolicy"] = json!({});
-    let plan = pass(&observed(jobset(&spec, &serde_json::to_value(&refused.status).unwrap()), []));
-    assert_eq!(jobs_of(&plan), ["+train-w-0", "+train-w-1"]);
-    assert!(!conditions::is_true(&plan.status.conditions, "Unsupported"));
 }
 
 #[test]
@@ -243,8 +204,7 @@ fn what_is_deleted_or_managed_by_another_is_left_alone() {
     deleted.metadata.deletion_timestamp = Some(at(1));
     let managed = jobset(&json!({"managedBy": "example.com/other"}), &json!(null));
     for jobset in [deleted, managed] {
-        let seen = observed(jobset, []);
-        assert_eq!(pass(&seen), Plan { status: seen.status(), ..Plan::default() });
+        assert_eq!(pass(&observed(jobset, [])), Plan::default());
     }
 }
 
@@ -256,7 +216,10 @@ fn a_hostile_size_costs_no_more_than_one_pass_of_creations() {
         "failurePolicy": {"restartStrategy": "InPlaceRestart"},
     });
     let huge = JobView { pods: i32::MAX, ..job(0, None) };
-    let plan = pass(&observed(jobset(&spec, &json!(null)), [("train-a-0", huge)]));
+    let plan = pass(&observed(
+        jobset(&spec, &json!(null)),
+        [("train-a-0", JobView { replicated_job: "a".to_owned(), ..huge })],
+    ));
     assert_eq!(jobs_of(&plan).len(), 1000);
     assert_eq!(plan.status.synced_epoch, 0);
 }

@@ -1,0 +1,34 @@
+//! Failures before the lift. They never advance an epoch, so nothing else would ever count them: a worker that keeps
+//! failing in its init containers would hold up the whole group for ever.
+
+use std::ops::ControlFlow;
+
+use jobset_api::conditions;
+
+use super::members::running_jobs;
+use super::pass::Pass;
+
+pub(super) fn watch(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if !pass.in_place() || pass.seen.jobset.spec.is_suspended() {
+        return ControlFlow::Continue(());
+    }
+    let slots = running_jobs(pass).flat_map(|(pods, _)| pods.blocked());
+    let blocked: Vec<_> = slots.map(|(failures, pod)| (failures, pod.map(|pod| pod.name.clone()))).collect();
+    let Some((failures, pod)) = blocked.iter().max() else {
+        pass.clear_condition(conditions::BARRIER_BLOCKED, "BarrierReached", "no worker fails before the barrier");
+        return ControlFlow::Continue(());
+    };
+    let (pod, others) = (pod.as_deref().unwrap_or("of a slot that is empty now"), blocked.len() - 1);
+    let max_restarts = pass.seen.jobset.spec.max_restarts();
+    let message = format!(
+        "Pod {pod} failed {failures} times before its worker could start (maxRestarts {max_restarts}), as did {others} others: \
+         look at its init containers and its agent"
+    );
+    if i64::from(*failures) > i64::from(max_restarts) {
+        return pass.fail(conditions::REACHED_MAX_RESTARTS, message);
+    }
+    if pass.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
+        pass.warn("BarrierBlocked", message);
+    }
+    ControlFlow::Continue(())
+}

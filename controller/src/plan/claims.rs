@@ -1,0 +1,26 @@
+//! The persistent volume claims of `volumeClaimPolicies`.
+
+use super::Action;
+use super::pass::Pass;
+use crate::build;
+
+pub(super) fn ensure(pass: &mut Pass<'_>) {
+    let (seen, uid) = (pass.seen, pass.seen.jobset.metadata.uid.as_ref());
+    for claim in build::claims(seen.jobset) {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        match seen.claim(&name) {
+            None => pass.actions.push(Action::CreateClaim(Box::new(claim))),
+            // One that was retained belongs to nobody, and is used again.
+            Some(found) => {
+                let owner = found.controller.as_ref().filter(|owner| Some(&owner.uid) != uid);
+                if let Some(owner) = owner {
+                    let message = format!(
+                        "PersistentVolumeClaim {name} exists and is controlled by {} {}",
+                        owner.kind, owner.name
+                    );
+                    pass.warn("ClaimTaken", message);
+                }
+            }
+        }
+    }
+}

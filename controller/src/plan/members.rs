@@ -1,0 +1,91 @@
+//! The slots of the whole group, summed up from the counts of its Jobs.
+//!
+//! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed has none
+//! (action FailJob): nobody waits for it.
+
+use std::collections::BTreeMap;
+
+use super::pass::{Pass, has_completed, has_failed};
+use crate::store::pods::{Broken, JobPods};
+
+/// The slots of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Slots that are not done.
+    pub open: usize,
+    /// Slots that have succeeded, or can never come back.
+    pub done: usize,
+    /// Open slots by the epoch that their Pod reports, and its worker is in. A report outside of `1..=synced + 1` is none.
+    pub reports: BTreeMap<i32, usize>,
+    /// Slots whose Pod reports this epoch while its worker may be of an earlier one: the report is heard, the slot is not
+    /// filled.
+    pub suspects: BTreeMap<i32, usize>,
+    /// Whether a worker of the synced epoch was seen to fail.
+    pub broken: bool,
+}
+
+impl Slots {
+    /// The newest epoch that is reported.
+    pub(super) fn newest(&self) -> Option<i32> {
+        let newest = |reports: &BTreeMap<i32, usize>| reports.last_key_value().map(|(epoch, _)| *epoch);
+        newest(&self.reports).max(newest(&self.suspects))
+    }
+
+    /// Whether every open slot has a Pod that reports.
+    pub(super) fn all_have_reported(&self) -> bool {
+        self.reports.values().chain(self.suspects.values()).sum::<usize>() >= self.open
+    }
+}
+
+/// Sums up. Costs one addition a Job, whatever its size.
+pub(super) fn slots(pass: &Pass<'_>) -> Slots {
+    let synced = pass.status.synced_epoch;
+    let mut slots = Slots::default();
+    let (mut existing, mut done, mut left_failed) = (0_i64, 0_i64, 0_i64);
+    for current in &pass.current {
+        let job = current.job;
+        existing += i64::from(job.pods);
+        if has_failed(job) {
+            left_failed += i64::from(job.pods);
+            continue;
+        }
+        done += i64::from(if has_completed(job) { job.pods } else { job.completed_count() });
+        let Some(pods) = pass.seen.pods_of(job).filter(|_| job.finished.is_none()) else { continue };
+        done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
+        for (epoch, count) in pods.reports().range(1..=synced.saturating_add(1)) {
+            *slots.reports.entry(*epoch).or_default() += count;
+        }
+        for (epoch, count) in pods.suspects().filter(|(epoch, _)| (1..=synced.saturating_add(1)).contains(epoch)) {
+            *slots.suspects.entry(epoch).or_default() += count;
+        }
+    }
+    slots.broken = synced > 0 && broken(pass).next().is_some();
+    // The slots of a Job that does not exist yet are open, too.
+    let expected = pass.seen.jobset.spec.expected_pods().max(existing) - left_failed;
+    let count = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX);
+    (slots.open, slots.done) = (count(expected - done), count(done));
+    slots
+}
+
+/// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job: what that
+/// leads to is the failure policy's to decide.
+pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
+    let (synced, groups) = (pass.status.synced_epoch, pass.groups());
+    running_jobs(pass).flat_map(move |(pods, group)| {
+        let template = &groups[group].template.spec;
+        let waits = move |broken: &&Broken| !(broken.pod_ended && broken.failure.fails_job(template));
+        pods.broken_in(synced).filter(waits).map(move |broken| (broken, group))
+    })
+}
+
+/// Workers that exited 0 only because their Pod was deleted, and the index of their replicatedJob.
+pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
+    running_jobs(pass).flat_map(|(pods, group)| pods.lost().map(move |lost| (lost, group)))
+}
+
+/// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
+pub(super) fn running_jobs<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
+    let seen = pass.seen;
+    let running: Vec<_> = pass.current.iter().filter(|current| current.job.finished.is_none()).copied().collect();
+    running.into_iter().filter_map(move |current| Some((seen.pods_of(current.job)?, current.group)))
+}

@@ -1,0 +1,165 @@
+//! Creates the Jobs that are missing and resumes those that are suspended, in the order that the JobSet asks for.
+
+use std::ops::ControlFlow;
+
+use jobset_api::{DependsOnStatus, ReplicatedJob, ReplicatedJobStatus, RestartStrategy, StartupPolicyOrder};
+use jobset_api::{conditions, names};
+
+use super::pass::{Current, Pass, is_current};
+use super::restart::{Cause, Counting, recreate};
+use super::{Action, Trigger};
+use crate::build;
+
+/// Jobs created in one pass. The next pass, which sees these, creates the rest: a JobSet of a million Jobs takes its turn
+/// with others.
+const AT_ONCE: usize = 1000;
+
+pub(super) fn in_order(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if previous_attempt_is_in_the_way(pass) {
+        return ControlFlow::Continue(());
+    }
+    let spec = &pass.seen.jobset.spec;
+    let suspended = spec.is_suspended();
+    let order = spec.startup_policy.as_ref().map(|policy| policy.startup_policy_order);
+    let in_order = order == Some(StartupPolicyOrder::InOrder) && !suspended;
+    for (index, group) in pass.groups().iter().enumerate() {
+        if !dependencies_are_met(pass, group) || in_order && has_started(pass, group) {
+            continue;
+        }
+        if !suspended {
+            resume(pass, index)?;
+        }
+        create(pass, index)?;
+        if in_order {
+            let message = "in order startup policy is in progress";
+            set_exclusively(pass, conditions::STARTUP_POLICY_IN_PROGRESS, conditions::IN_ORDER_IN_PROGRESS, message);
+            return ControlFlow::Continue(());
+        }
+    }
+    if in_order {
+        let message = "in order startup policy has completed";
+        set_exclusively(pass, conditions::STARTUP_POLICY_COMPLETED, conditions::IN_ORDER_COMPLETED, message);
+    }
+    if !suspended && pass.clear_condition(conditions::SUSPENDED, conditions::RESUMED_JOBS, "jobset is resumed") {
+        pass.tell(conditions::RESUMED_JOBS, "jobset is resumed".to_owned());
+    }
+    ControlFlow::Continue(())
+}
+
+/// BlockingRecreate: no Job of the new attempt while a Job or Pod of the old one is left. Jobs are deleted in the
+/// foreground, so one that is left may still have Pods, and Pods of Jobs that were deleted otherwise may be left, too.
+fn previous_attempt_is_in_the_way(pass: &Pass<'_>) -> bool {
+    let seen = &pass.seen;
+    if seen.jobset.spec.restart_strategy() != RestartStrategy::BlockingRecreate {
+        return false;
+    }
+    let previous_jobs = seen.jobs().any(|(_, job)| !is_current(&pass.status, job));
+    let is_job = |uid: &str| pass.current.iter().any(|current| current.job.uid == uid);
+    previous_jobs || seen.pods().is_some_and(|pods| pods.has_others_than(is_job))
+}
+
+fn dependencies_are_met(pass: &Pass<'_>, group: &ReplicatedJob) -> bool {
+    group.depends_on.iter().all(|dependency| {
+        let target = pass.groups().iter().find(|target| target.name == dependency.name);
+        let Some((target, status)) = target.and_then(|target| Some((target, status_of(pass, target)?))) else {
+            return false;
+        };
+        match dependency.status {
+            DependsOnStatus::Complete => status.succeeded >= target.replicas(),
+            DependsOnStatus::Ready => started(status) >= target.replicas(),
+        }
+    })
+}
+
+fn has_started(pass: &Pass<'_>, group: &ReplicatedJob) -> bool {
+    status_of(pass, group).is_some_and(|status| started(status) >= group.replicas())
+}
+
+fn status_of<'a>(pass: &'a Pass<'_>, group: &ReplicatedJob) -> Option<&'a ReplicatedJobStatus> {
+    pass.status.replicated_job(&group.name)
+}
+
+/// Jobs that have got as far as a later replicatedJob may wait for, whatever became of them.
+fn started(status: &ReplicatedJobStatus) -> i32 {
+    status.ready.saturating_add(status.succeeded).saturating_add(status.failed)
+}
+
+/// Resumes the suspended Jobs of a replicatedJob. In place, the workers that come back advance to the next epoch, and
+/// those that have succeeded cannot.
+fn resume(pass: &mut Pass<'_>, group: usize) -> ControlFlow<()> {
+    let is_suspended = |current: &&Current<'_>| current.job.suspended && current.job.finished.is_none();
+    let suspended: Vec<_> = pass.current.iter().filter(is_suspended).filter(|it| it.group == group).copied().collect();
+    if suspended.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let someone_is_done = |current: &Current<'_>| current.job.finished.is_some() || !current.job.completed.is_empty();
+    if pass.in_place() && pass.status.synced_epoch > 0 && pass.current.iter().any(someone_is_done) {
+        let message = "resumed, and some workers have succeeded: they cannot come back in place".to_owned();
+        let reason = conditions::SUCCEEDED_WORKERS.to_owned();
+        let cause = Cause { reason, message, trigger: Trigger::JobFailed, failed_at: None };
+        // Nothing has failed.
+        return recreate(pass, Counting::Ignored, &cause);
+    }
+    pass.announce_free_epoch()?;
+    let jobset = pass.seen.jobset;
+    for current in suspended {
+        let place = build::Place { group_index: group, job_index: current.job.index.unwrap_or_default() };
+        let desired = Box::new(pass.build(jobset, place));
+        pass.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), desired });
+    }
+    ControlFlow::Continue(())
+}
+
+/// Creates the Jobs of a replicatedJob that are missing.
+fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
+    let (seen, group) = (pass.seen, &pass.groups()[group_index]);
+    let jobset_name = seen.jobset.metadata.name.as_deref().unwrap_or_default();
+    let in_range =
+        |current: &&Current<'_>| current.job.index.is_some_and(|index| (0..group.replicas()).contains(&index));
+    let present = pass.current.iter().filter(|current| current.group == group_index).filter(in_range).count();
+    if i64::try_from(present).is_ok_and(|present| present >= i64::from(group.replicas())) {
+        return ControlFlow::Continue(());
+    }
+    let mut created = pass.actions.iter().filter(|action| matches!(action, Action::CreateJob(_))).count();
+    for job_index in 0..group.replicas() {
+        if created >= AT_ONCE {
+            break;
+        }
+        let name = names::job(jobset_name, &group.name, job_index);
+        match seen.job(&name) {
+            None => {
+                pass.announce_free_epoch()?;
+                let place = build::Place { group_index, job_index };
+                let job = pass.build(seen.jobset, place);
+                pass.actions.push(Action::CreateJob(Box::new(job)));
+                created += 1;
+            }
+            Some(job) if !seen.owns(job) => {
+                // The Jobs of a deleted JobSet of this name make room by themselves.
+                let predecessor = job.controller.as_ref().is_some_and(|owner| owner.is_jobset(jobset_name));
+                if !job.deleting && !predecessor {
+                    let owner = job.controller.as_ref().map_or("nobody", |owner| &owner.name);
+                    pass.warn(
+                        "JobNameTaken",
+                        format!("Job {name} exists and is controlled by {owner}: delete it, or rename the JobSet"),
+                    );
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// The startup policy is either in progress or completed.
+fn set_exclusively(pass: &mut Pass<'_>, type_: &'static str, reason: &'static str, message: &str) {
+    let other = if type_ == conditions::STARTUP_POLICY_COMPLETED {
+        conditions::STARTUP_POLICY_IN_PROGRESS
+    } else {
+        conditions::STARTUP_POLICY_COMPLETED
+    };
+    pass.clear_condition(other, reason, message);
+    if pass.set_condition(type_, true, reason, message) {
+        pass.tell(reason, message.to_owned());
+    }
+}

@@ -1,0 +1,67 @@
+//! A store with one JobSet, filled as the watches would, and a pass over it.
+
+use std::sync::Arc;
+
+use jobset_api::{JobSet, JobSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::observe::Observed;
+use crate::plan::{Plan, Settings, plan};
+use crate::store::{Change, Controller, JobView, Key, Seen, ServiceView, Store};
+
+/// The world of one JobSet. Its time is second 100.
+pub(super) struct World {
+    pub(super) store: Store,
+    pub(super) settings: Settings,
+    jobset: JobSet,
+    key: Key,
+}
+
+impl World {
+    /// With its Service.
+    pub(super) fn new(jobset: JobSet) -> Self {
+        let mut world = Self::without_service(jobset);
+        let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
+        let owner = Some(world.key.clone());
+        world.store.see(Seen::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
+        world
+    }
+
+    pub(super) fn without_service(jobset: JobSet) -> Self {
+        let key = Key::of(&jobset);
+        let world = Self { store: Store::default(), settings: Settings::default(), jobset, key };
+        let status = world.jobset.status.clone().unwrap_or_default();
+        world.with_status(status)
+    }
+
+    /// The same with another stored status.
+    pub(super) fn with_status(mut self, status: JobSetStatus) -> Self {
+        self.jobset.status = Some(status);
+        let (object, owner) = (self.key.clone(), Some(self.key.clone()));
+        self.store.see(Seen::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
+        self
+    }
+
+    /// With this Job: the JobSet's own, unless it says who controls it. Its index is that of its name.
+    pub(super) fn job(mut self, name: &str, job: JobView) -> Self {
+        let own = Controller {
+            kind: "JobSet".to_owned(),
+            name: self.key.name.clone(),
+            uid: self.jobset.metadata.uid.clone().unwrap_or_default(),
+        };
+        let index = name.rsplit('-').next().and_then(|index| index.parse().ok());
+        let controller = job.controller.clone().or(Some(own));
+        let uid = if job.uid.is_empty() { format!("uid-of-{name}") } else { job.uid.clone() };
+        let view = JobView { controller, uid, index: job.index.or(index), ..job };
+        let object = Key { name: name.to_owned(), ..self.key.clone() };
+        self.store.see(Seen::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
+        self
+    }
+
+    /// One pass.
+    pub(super) fn plan(&self) -> Plan {
+        let now = Time(Timestamp::from_second(100).unwrap());
+        plan(&Observed::of(&self.store, &self.key).unwrap(), &self.settings, &now)
+    }
+}

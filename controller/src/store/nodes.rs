@@ -1,0 +1,232 @@
+//! What the rules read of nodes: where they are, whether they are lost, and what their kubelet can do.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use serde::Deserialize;
+
+use super::metadata::metadata;
+
+/// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// First version of the kubelet that restarts all containers of a Pod by default (KEP-5532).
+const IN_PLACE_SINCE: (u32, u32) = (1, 36);
+
+/// The part of a Node that is read from the wire. Its status lists images by the hundred.
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Node")]
+pub struct NodeWire {
+    #[serde(default, deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Taint {
+    key: String,
+    time_added: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    node_info: NodeInfo,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeInfo {
+    kubelet_version: String,
+}
+
+/// A node, reduced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Labels: topology domains are named by them.
+    labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Since when it carries the taint, if it does.
+    pub unreachable_since: Option<Timestamp>,
+    /// Major and minor version of its kubelet, if it told.
+    pub kubelet: Option<(u32, u32)>,
+}
+
+impl NodeView {
+    /// The domain that the node belongs to.
+    pub fn domain(&self, topology_key: &str) -> Option<&str> {
+        self.labels.get(topology_key).map(|value| &**value)
+    }
+
+    /// Whether its kubelet is too old to restart Pods in place. One of unknown version is trusted.
+    pub fn cannot_restart_in_place(&self) -> bool {
+        self.kubelet.is_some_and(|version| version < IN_PLACE_SINCE)
+    }
+}
+
+/// All nodes by name.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    by_name: HashMap<Arc<str>, NodeView>,
+    /// Texts of labels, each once: thousands of nodes share them.
+    texts: HashSet<Arc<str>>,
+    unreachable: BTreeSet<Arc<str>>,
+    outdated: BTreeSet<Arc<str>>,
+    listed: Option<HashSet<Arc<str>>>,
+}
+
+impl Nodes {
+    /// A node was seen. Returns whether a rule could decide differently because of it.
+    pub fn apply(&mut self, node: &NodeWire) -> bool {
+        let name: Arc<str> = node.name_any().into();
+        let view = self.reduce(node);
+        if let Some(listed) = &mut self.listed {
+            listed.insert(name.clone());
+        }
+        let sets = [
+            (&mut self.unreachable, view.unreachable_since.is_some()),
+            (&mut self.outdated, view.cannot_restart_in_place()),
+        ];
+        for (set, holds) in sets {
+            if holds {
+                set.insert(name.clone());
+            } else {
+                set.remove(&name);
+            }
+        }
+        let before = self.by_name.insert(name.clone(), view);
+        before.as_ref() != self.by_name.get(&name)
+    }
+
+    /// A node is gone.
+    pub fn delete(&mut self, name: &str) {
+        self.by_name.remove(name);
+        self.unreachable.remove(name);
+        self.outdated.remove(name);
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+    }
+
+    /// A listing of all nodes begins.
+    pub fn begin_listing(&mut self) {
+        self.listed = Some(HashSet::new());
+    }
+
+    /// The listing has ended: what it did not show is gone.
+    pub fn end_listing(&mut self) -> Vec<Arc<str>> {
+        let Some(listed) = self.listed.take() else { return Vec::new() };
+        let gone: Vec<_> = self.by_name.keys().filter(|name| !listed.contains(*name)).cloned().collect();
+        for name in &gone {
+            self.delete(name);
+        }
+        gone
+    }
+
+    /// The node of this name.
+    pub fn get(&self, name: &str) -> Option<&NodeView> {
+        self.by_name.get(name)
+    }
+
+    /// Nodes that cannot be reached, and since when.
+    pub fn unreachable(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        self.unreachable.iter().filter_map(|name| Some((&**name, self.by_name.get(name)?.unreachable_since?)))
+    }
+
+    /// Nodes whose kubelet cannot restart Pods in place.
+    pub fn outdated(&self) -> impl Iterator<Item = &str> {
+        self.outdated.iter().map(|name| &**name)
+    }
+
+    fn reduce(&mut self, node: &NodeWire) -> NodeView {
+        // The node carries the taint twice: that without a time keeps Pods from being scheduled there.
+        let taints = node.spec.taints.iter();
+        let since = taints.filter(|it| it.key == UNREACHABLE).filter_map(|it| it.time_added.as_ref()).min();
+        let labels = node.labels().iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
+        NodeView {
+            labels,
+            unreachable_since: since.map(|time| time.0),
+            kubelet: minor_version(&node.status.node_info.kubelet_version),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(text.clone());
+        text
+    }
+}
+
+/// Major and minor of `v1.36.3`.
+fn minor_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, part: &Value) -> NodeWire {
+        let mut node = json!({"metadata": {"name": name, "labels": {"rack": "r1"}}});
+        json_patch::merge(&mut node, part);
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_unreachable_while_it_carries_the_taint_and_not_by_being_unready() {
+        let mut nodes = Nodes::default();
+        let tainted = |key: &str| {
+            node(
+                "a",
+                &json!({"spec": {"taints": [{"key": key, "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]}}),
+            )
+        };
+        assert!(nodes.apply(&tainted("node.kubernetes.io/not-ready")));
+        assert_eq!(nodes.unreachable().count(), 0);
+        let unscheduled = json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSchedule"}]}});
+        nodes.apply(&node("a", &unscheduled));
+        assert_eq!(nodes.unreachable().count(), 0, "nothing is done before it is known since when");
+        assert!(nodes.apply(&tainted(UNREACHABLE)));
+        assert!(!nodes.apply(&tainted(UNREACHABLE)), "nothing new");
+        assert_eq!(nodes.unreachable().collect::<Vec<_>>(), [("a", "2026-01-01T00:00:00Z".parse().unwrap())]);
+        nodes.apply(&node("a", &json!({})));
+        assert_eq!(nodes.unreachable().count(), 0);
+    }
+
+    #[test]
+    fn what_a_listing_does_not_show_is_gone() {
+        let mut nodes = Nodes::default();
+        nodes.apply(&node("a", &json!({})));
+        nodes.begin_listing();
+        nodes.apply(&node("b", &json!({})));
+        assert_eq!(nodes.end_listing(), ["a".into()]);
+        assert_eq!(nodes.get("b").and_then(|node| node.domain("rack")), Some("r1"));
+    }
+
+    #[test]
+    fn an_old_kubelet_cannot_restart_in_place() {
+        let mut nodes = Nodes::default();
+        for (version, cannot) in [("v1.35.2", true), ("v1.36.0-rc.1", false), ("v2.0.0", false), ("unknown", false)] {
+            nodes.apply(&node(
+                "a",
+                &json!({"status": {"nodeInfo": {
+                "kubeletVersion": version, "architecture": "amd64"}}}),
+            ));
+            assert_eq!(nodes.get("a").map(NodeView::cannot_restart_in_place), Some(cannot), "{version}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The Pods of one Job, counted as they come: an event costs what one Pod costs, however many there are.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::slot::{Broken, Share, Slot, Trust};
+use super::view::{Epoch, PodView};
+use crate::store::Ranges;
+
+/// The slots of one Job and their counts.
+#[derive(Debug, Default)]
+pub struct JobPods {
+    slots: HashMap<i32, Slot>,
+    /// Pods without a completion index: they fill no slot, but they are there.
+    unindexed: BTreeSet<String>,
+    pods: usize,
+    /// Known while the Job is: the Pods of a Job that is gone, or was not seen yet, fill no slots.
+    extent: Option<Extent>,
+    counts: Counts,
+}
+
+/// Which slots count: those of the Job's size that have not completed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Number of slots.
+    pub size: i32,
+    /// Completed indexes.
+    pub completed: Ranges,
+}
+
+impl Extent {
+    fn counts(&self, index: i32) -> bool {
+        (0..self.size).contains(&index) && !self.completed.contains(index)
+    }
+}
+
+/// Sums over the slots that count. Sets hold indexes of what is rare.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    reports: BTreeMap<i32, usize>,
+    suspects: BTreeMap<i32, BTreeSet<i32>>,
+    alone: BTreeSet<i32>,
+    malformed: BTreeSet<i32>,
+    succeeded: usize,
+    broken: BTreeMap<i32, BTreeSet<i32>>,
+    blocked: BTreeSet<i32>,
+    domains: BTreeMap<Box<str>, BTreeSet<i32>>,
+    /// Losses count wherever they are: their index is completed.
+    lost: BTreeSet<i32>,
+    /// The slot that first reported the newest epoch.
+    first_to_report: Option<(i32, i32)>,
+}
+
+impl JobPods {
+    /// A Pod as it is now. Returns whether the counts changed.
+    pub(super) fn see(&mut self, view: PodView, deprecated: i32) -> bool {
+        let Some(index) = view.index else {
+            let new = self.unindexed.insert(view.name);
+            self.pods += usize::from(new);
+            return new;
+        };
+        let bound = index == 0 && self.leader().is_none_or(|leader| leader.node != view.node || leader.uid != view.uid);
+        let changed = self.change(index, |slot| slot.see(view, deprecated));
+        changed || bound
+    }
+
+    /// A Pod is gone.
+    pub(super) fn remove(&mut self, name: &str, index: Option<i32>) {
+        match index {
+            Some(index) => {
+                self.change(index, |slot| slot.remove(name));
+                if self.slots.get(&index).is_some_and(Slot::is_forgettable) {
+                    self.slots.remove(&index);
+                }
+            }
+            None if self.unindexed.remove(name) => self.pods -= 1,
+            None => {}
+        }
+    }
+
+    /// The Job's size or its completed indexes: what changes which slots count, which is seldom, counts anew.
+    pub(super) fn set_extent(&mut self, extent: Option<Extent>) {
+        if self.extent == extent {
+            return;
+        }
+        self.extent = extent;
+        self.counts = Counts::default();
+        for (index, slot) in &self.slots {
+            self.counts.add(*index, &share(self.extent.as_ref(), *index, slot));
+        }
+    }
+
+    /// The barrier was lifted.
+    pub(super) fn lifted(&mut self, synced: i32) {
+        let over = self.counts.broken.range(..synced).flat_map(|(_, indexes)| indexes);
+        let indexes: Vec<i32> = over.chain(&self.counts.blocked).copied().collect();
+        for index in indexes {
+            self.change(index, |slot| slot.lifted(synced));
+        }
+    }
+
+    /// Whether there is neither the Job nor a Pod of it.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.extent.is_none() && self.is_empty()
+    }
+
+    /// Whether no Pod is there.
+    pub fn is_empty(&self) -> bool {
+        self.pods == 0
+    }
+
+    /// Open slots by the epoch that their Pod reports and its worker is in.
+    pub fn reports(&self) -> &BTreeMap<i32, usize> {
+        &self.counts.reports
+    }
+
+    /// Open slots whose Pod reports an epoch that its worker may not be in, by that epoch.
+    pub fn suspects(&self) -> impl Iterator<Item = (i32, usize)> {
+        self.counts.suspects.iter().map(|(epoch, indexes)| (*epoch, indexes.len()))
+    }
+
+    /// Pods whose agent restarted without its worker.
+    pub fn alone(&self) -> impl Iterator<Item = &PodView> {
+        self.standing(&self.counts.alone)
+    }
+
+    /// Slots whose Pod succeeded, of those that the Job does not count as completed yet.
+    pub fn succeeded(&self) -> usize {
+        self.counts.succeeded
+    }
+
+    /// Workers that failed in this epoch.
+    pub fn broken_in(&self, epoch: i32) -> impl Iterator<Item = &Broken> {
+        let indexes = self.counts.broken.get(&epoch).into_iter().flatten();
+        indexes.filter_map(|index| self.slots.get(index)?.broken.as_deref())
+    }
+
+    /// Workers that exited 0 only because their Pod was deleted.
+    pub fn lost(&self) -> impl Iterator<Item = &Broken> {
+        self.counts.lost.iter().filter_map(|index| self.slots.get(index)?.lost.as_deref())
+    }
+
+    /// Slots whose Pods failed before their worker ran, since the last lift, with how often.
+    pub fn blocked(&self) -> impl Iterator<Item = (u32, Option<&PodView>)> {
+        let slots = self.counts.blocked.iter().filter_map(|index| self.slots.get(index));
+        slots.map(|slot| (slot.failures_before_worker, slot.standing()))
+    }
+
+    /// Pods whose report is outside of `1..=newest` or not a number, with what they report.
+    pub fn invalid_reports(&self, newest: i32) -> Vec<(&PodView, String)> {
+        let outside = |epoch: &i32| !(1..=newest).contains(epoch);
+        let suspects = self.counts.suspects.keys();
+        let mut invalid: Vec<_> = self.standing(&self.counts.malformed).map(|pod| (pod, reported(pod))).collect();
+        // Nobody has to look for what is not there.
+        if self.counts.reports.keys().chain(suspects).any(outside) {
+            let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
+            let counted = self.slots.iter().filter(|(index, _)| counts(**index));
+            let pods = counted.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot());
+            invalid.extend(
+                pods.filter(|pod| pod.epoch.number().as_ref().is_some_and(outside)).map(|pod| (pod, reported(pod))),
+            );
+        }
+        invalid.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        invalid
+    }
+
+    /// The Pod that first reported the newest epoch.
+    pub fn first_to_report(&self, epoch: i32) -> Option<&PodView> {
+        let (_, index) = self.counts.first_to_report.filter(|(reported, _)| *reported == epoch)?;
+        self.slots.get(&index)?.standing()
+    }
+
+    /// The Pod of index 0, which the others follow where Jobs are placed exclusively.
+    pub fn leader(&self) -> Option<&PodView> {
+        self.slots.get(&0)?.standing()
+    }
+
+    /// Followers by the topology domain that they ask for.
+    pub fn followers(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &PodView>)> {
+        let domains = self.counts.domains.iter();
+        domains.map(|(domain, indexes)| (&**domain, self.standing(indexes)))
+    }
+
+    /// The Pod of this name.
+    pub(super) fn find(&self, name: &str, index: i32) -> Option<&PodView> {
+        self.slots.get(&index)?.pods().find(|pod| pod.name == name)
+    }
+
+    fn standing<'a>(&'a self, indexes: &'a BTreeSet<i32>) -> impl Iterator<Item = &'a PodView> {
+        indexes.iter().filter_map(|index| self.slots.get(index)?.standing())
+    }
+
+    fn change(&mut self, index: i32, change: impl FnOnce(&mut Slot)) -> bool {
+        let slot = self.slots.entry(index).or_default();
+        let (before, pods) = (share(self.extent.as_ref(), index, slot), slot.pods().count());
+        change(slot);
+        let after = share(self.extent.as_ref(), index, slot);
+        self.pods = self.pods + slot.pods().count() - pods;
+        if before == after {
+            return false;
+        }
+        self.counts.remove(index, &before);
+        self.counts.add(index, &after);
+        true
+    }
+}
+
+fn share(extent: Option<&Extent>, index: i32, slot: &Slot) -> Share {
+    let Some(extent) = extent else { return Share::default() };
+    let share = slot.share();
+    if extent.counts(index) {
+        return share;
+    }
+    Share { lost: share.lost && index < extent.size, ..Share::default() }
+}
+
+fn reported(pod: &PodView) -> String {
+    match &pod.epoch {
+        Epoch::Absent => String::new(),
+        Epoch::Reported(epoch) => epoch.to_string(),
+        Epoch::Malformed(text) => text.to_string(),
+    }
+}
+
+impl Counts {
+    fn add(&mut self, index: i32, share: &Share) {
+        if let Some(epoch) = share.report {
+            if share.trust == Trust::Sure {
+                *self.reports.entry(epoch).or_default() += 1;
+            } else {
+                self.suspects.entry(epoch).or_default().insert(index);
+            }
+            if self.first_to_report.is_none_or(|(newest, _)| newest < epoch) {
+                self.first_to_report = Some((epoch, index));
+            }
+        }
+        if let Some(epoch) = share.broken {
+            self.broken.entry(epoch).or_default().insert(index);
+        }
+        if let Some(domain) = &share.domain {
+            self.domains.entry(domain.clone()).or_default().insert(index);
+        }
+        self.succeeded += usize::from(share.succeeded);
+        for (set, holds) in self.sets(share) {
+            if holds {
+                set.insert(index);
+            }
+        }
+    }
+
+    fn remove(&mut self, index: i32, share: &Share) {
+        match share.report {
+            Some(epoch) if share.trust != Trust::Sure => take(&mut self.suspects, &epoch, index),
+            Some(epoch) => {
+                if let Some(count) = self.reports.get_mut(&epoch) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.reports.remove(&epoch);
+                    }
+                }
+            }
+            None => {}
+        }
+        if let Some(epoch) = &share.broken {
+            take(&mut self.broken, epoch, index);
+        }
+        if let Some(domain) = &share.domain {
+            take(&mut self.domains, domain, index);
+        }
+        self.succeeded -= usize::from(share.succeeded);
+        for (set, holds) in self.sets(share) {
+            if holds {
+                set.remove(&index);
+            }
+        }
+    }
+
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 4] {
+        [
+            (&mut self.alone, share.trust == Trust::Alone),
+            (&mut self.malformed, share.malformed),
+            (&mut self.lost, share.lost),
+            (&mut self.blocked, share.failures_before_worker > 0),
+        ]
+    }
+}
+
+fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<i32>>, key: &K, index: i32) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(&index);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}

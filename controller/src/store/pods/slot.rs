@@ -1,0 +1,174 @@
+//! A slot: one completion index of one Job, with the Pods that fill it, one after another.
+
+use std::sync::Arc;
+
+use super::failure::Failure;
+use super::member::{Member, Seen};
+use super::view::{Epoch, PodPhase, PodView};
+
+/// The Pods of one completion index, and what the slot remembers when they are gone.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    members: Vec<Member>,
+    /// The newest failure in an epoch in which the Pod had been seen well.
+    pub broken: Option<Box<Broken>>,
+    /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
+    pub lost: Option<Box<Broken>>,
+    /// Failures since the barrier was last lifted, of Pods whose worker had not run.
+    pub failures_before_worker: u32,
+}
+
+/// A worker that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    /// Name of its Pod.
+    pub pod: String,
+    /// Node of its Pod.
+    pub node: Option<Arc<str>>,
+    /// Epoch that it was in.
+    pub epoch: i32,
+    /// Whether its Pod has failed as a whole, or is going away.
+    pub pod_ended: bool,
+    /// What is known of the end.
+    pub failure: Failure,
+}
+
+/// What a slot adds to the counts of its Job. A slot that is done by the Job's own account, or outside of its size, adds
+/// nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Epoch that the Pod reports.
+    pub report: Option<i32>,
+    /// Whether the worker is in that epoch, too.
+    pub trust: Trust,
+    /// The report is not a number.
+    pub malformed: bool,
+    /// Its Pod has succeeded.
+    pub succeeded: bool,
+    /// Its success is a loss.
+    pub lost: bool,
+    /// Epoch in which it failed.
+    pub broken: Option<i32>,
+    /// Failures before the worker ran.
+    pub failures_before_worker: u32,
+    /// Domain that the Pod asks for, if it follows a leader.
+    pub domain: Option<Box<str>>,
+}
+
+/// Whether the worker is in the epoch that its agent reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It is.
+    #[default]
+    Sure,
+    /// The containers that ran in an earlier epoch seem to run on. The report is heard, the slot is not filled.
+    Suspect,
+    /// They do, and the agent restarted without them.
+    Alone,
+}
+
+impl Slot {
+    /// The Pod as it is now; `deprecated` is the newest epoch that is over: a failure in it is none, its Pods are told to
+    /// restart.
+    pub(super) fn see(&mut self, view: PodView, deprecated: i32) {
+        let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
+            Some(member) if member.view.version > view.version => return,
+            Some(member) => member.see(view),
+            None => {
+                self.members.push(Member::new(view));
+                Seen::default()
+            }
+        };
+        self.failures_before_worker += u32::from(seen.failed_before_worker);
+        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > deprecated) {
+            self.note_failure(epoch);
+        }
+    }
+
+    /// The Pod is gone.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.members.retain(|member| member.view.name != name);
+    }
+
+    /// The barrier was lifted: what failed before is over.
+    pub(super) fn lifted(&mut self, synced: i32) {
+        self.failures_before_worker = 0;
+        self.broken.take_if(|broken| broken.epoch < synced);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether nothing is remembered that outlives the Pods.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.failures_before_worker == 0
+    }
+
+    /// The Pods.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PodView> {
+        self.members.iter().map(|member| &member.view)
+    }
+
+    /// The Pod that stands for the slot: the newest that can fill it, else the newest of all.
+    pub(super) fn standing(&self) -> Option<&PodView> {
+        self.standing_member().map(|member| &member.view)
+    }
+
+    fn standing_member(&self) -> Option<&Member> {
+        let rank = |pod: &PodView| (pod.fills_its_slot() || pod.phase == PodPhase::Succeeded, pod.created);
+        self.members.iter().max_by_key(|member| rank(&member.view))
+    }
+
+    fn note_failure(&mut self, epoch: i32) {
+        let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
+        let Some(pod) = self.members.iter().rfind(failing).map(|member| &member.view) else { return };
+        let lost = pod.succeeded_by_deletion();
+        let broken = Box::new(Broken {
+            pod: pod.name.clone(),
+            node: pod.node.clone(),
+            epoch,
+            pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
+            failure: pod.failure.as_deref().cloned().unwrap_or_default(),
+        });
+        if lost {
+            self.lost = Some(broken);
+            return;
+        }
+        match &mut self.broken {
+            // The status shows more of one failure from event to event, and in the end nothing of it.
+            Some(known) if known.epoch == epoch && known.pod == broken.pod => {
+                known.pod_ended |= broken.pod_ended;
+                known.failure.learn(broken.failure);
+            }
+            known => *known = Some(broken),
+        }
+    }
+
+    /// What the slot adds to the counts.
+    pub(super) fn share(&self) -> Share {
+        let mut share = Share {
+            lost: self.lost.is_some(),
+            broken: self.broken.as_ref().map(|broken| broken.epoch),
+            failures_before_worker: self.failures_before_worker,
+            ..Share::default()
+        };
+        let Some(member) = self.standing_member() else { return share };
+        let pod = &member.view;
+        share.succeeded = pod.phase == PodPhase::Succeeded;
+        if !pod.fills_its_slot() {
+            return share;
+        }
+        share.report = pod.epoch.number();
+        share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
+        share.trust = match (member.worker_is_of_the_past(), member.agent_restarted_alone()) {
+            (false, _) => Trust::Sure,
+            (true, false) => Trust::Suspect,
+            (true, true) => Trust::Alone,
+        };
+        if pod.deleted_at.is_none() && pod.index != Some(0) {
+            share.domain = pod.domain.as_ref().and_then(|domain| domain.value.clone());
+        }
+        share
+    }
+}

@@ -1,0 +1,293 @@
+//! What the rules read of a Pod.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use jobset_api::labels;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::failure::Failure;
+use super::wire::{ContainerStatus, PodWire};
+use crate::store::job::{controller, number};
+use crate::store::version;
+
+/// Condition of a Pod whose containers the kubelet restarts, all of them.
+const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
+
+/// A Pod, reduced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodView {
+    /// Name of the Pod.
+    pub name: String,
+    /// UID of the Pod.
+    pub uid: String,
+    /// resourceVersion.
+    pub version: u64,
+    /// UID of its Job.
+    pub job_uid: Option<String>,
+    /// Completion index in its Job.
+    pub index: Option<i32>,
+    /// What its agent has reported.
+    pub epoch: Epoch,
+    /// Phase.
+    pub phase: PodPhase,
+    /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
+    pub deleted_at: Option<Timestamp>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Node that it is bound to.
+    pub node: Option<Arc<str>>,
+    /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
+    pub domain: Option<Domain>,
+    /// Identity of the worker containers that run; 0 if none does. Containers of another life have another.
+    pub workers: u64,
+    /// Identity of the agent containers that run; 0 if none does.
+    pub agents: u64,
+    /// When the newest of the agent containers started.
+    pub agent_started: Option<Timestamp>,
+    /// How often containers have been restarted, all together.
+    pub restarts: i32,
+    /// The same of the agent containers.
+    pub agent_restarts: i32,
+    /// Whether the status shows that all containers restart: a worker ended with a code that restarts them, or the
+    /// kubelet says so.
+    pub restarting: bool,
+    /// When the last worker ended, if all have.
+    pub workers_ended: Option<Timestamp>,
+    /// Why it fails, if it does.
+    pub failure: Option<Box<Failure>>,
+}
+
+/// The annotation [`labels::EPOCH`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Epoch {
+    /// Not reported yet.
+    #[default]
+    Absent,
+    /// Reported.
+    Reported(i32),
+    /// Not a number: counts as no report.
+    Malformed(Box<str>),
+}
+
+/// Phase of a Pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Pending, Running or Unknown.
+    #[default]
+    Open,
+    /// Succeeded.
+    Succeeded,
+    /// Failed.
+    Failed,
+}
+
+/// Where an exclusively placed Pod asks to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Node label that names the domain: value of [`labels::EXCLUSIVE_TOPOLOGY`].
+    pub key: Box<str>,
+    /// Domain that the node selector asks for; none if it does not ask.
+    pub value: Option<Box<str>>,
+}
+
+impl PodView {
+    /// Reduces a Pod.
+    pub fn of(pod: &PodWire) -> Self {
+        let workers = &pod.status.container_statuses;
+        let agent = |status: &&ContainerStatus| {
+            pod.spec.init_containers.iter().any(|container| container.name == status.name && container.is_agent())
+        };
+        let agents = || pod.status.init_container_statuses.iter().filter(agent);
+        let phase = match pod.status.phase.as_str() {
+            "Succeeded" => PodPhase::Succeeded,
+            "Failed" => PodPhase::Failed,
+            _ => PodPhase::Open,
+        };
+        let restarting = restarting(pod);
+        let deleted_at = deletion_requested(pod);
+        let failing = restarting || deleted_at.is_some() || phase == PodPhase::Failed;
+        Self {
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            version: version(pod),
+            job_uid: controller(pod).map(|job| job.uid),
+            index: number(pod.annotations(), labels::COMPLETION_INDEX),
+            epoch: Epoch::of(pod.annotations().get(labels::EPOCH)),
+            phase,
+            deleted_at,
+            created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            node: pod.spec.node_name.as_deref().map(Arc::from),
+            domain: domain(pod),
+            workers: identity(workers.iter()),
+            agents: identity(agents()),
+            agent_started: agents().filter_map(started).max(),
+            restarts: pod.status.init_container_statuses.iter().chain(workers).map(|it| it.restart_count).sum(),
+            agent_restarts: agents().map(|it| it.restart_count).sum(),
+            restarting,
+            workers_ended: all_ended(workers),
+            failure: failing.then(|| Box::new(Failure::of(pod))),
+        }
+    }
+
+    /// Whether the Pod can still fill its slot: it has not ended, and if it is being deleted, its worker still runs. One
+    /// that is deleted while it waits at the barrier will never pass it.
+    pub fn fills_its_slot(&self) -> bool {
+        self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
+    }
+
+    /// Whether the Pod succeeded because it was asked to go: a worker that exits 0 on SIGTERM has not done its work.
+    pub fn succeeded_by_deletion(&self) -> bool {
+        let ended_after = |request: Timestamp| self.workers_ended.is_some_and(|end| end >= request);
+        self.phase == PodPhase::Succeeded && self.deleted_at.is_some_and(ended_after)
+    }
+}
+
+impl Epoch {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<i32> {
+        match self {
+            Self::Reported(epoch) => Some(*epoch),
+            Self::Absent | Self::Malformed(_) => None,
+        }
+    }
+
+    fn of(annotation: Option<&String>) -> Self {
+        match annotation {
+            None => Self::Absent,
+            Some(text) => text.parse().map_or_else(|_| Self::Malformed(text.as_str().into()), Self::Reported),
+        }
+    }
+}
+
+fn restarting(pod: &PodWire) -> bool {
+    let condition = pod.status.conditions.iter().any(|it| it.type_ == ALL_CONTAINERS_RESTARTING && it.status == "True");
+    let restarts_pod = |status: &ContainerStatus| {
+        let Some(end) = &status.state.terminated else { return false };
+        let container = pod.spec.containers.iter().find(|container| container.name == status.name);
+        container.is_some_and(|container| container.restarts_pod_on(end.exit_code))
+    };
+    condition || pod.status.container_statuses.iter().any(restarts_pod)
+}
+
+fn domain(pod: &PodWire) -> Option<Domain> {
+    let key = pod.annotations().get(labels::EXCLUSIVE_TOPOLOGY)?;
+    if pod.annotations().contains_key(labels::NODE_SELECTOR_STRATEGY) {
+        return None;
+    }
+    let value = pod.spec.node_selector.get(key).map(|value| value.as_str().into());
+    Some(Domain { key: key.as_str().into(), value })
+}
+
+/// When the deletion was asked for. The timestamp of the API is that of the end of the grace.
+fn deletion_requested(pod: &PodWire) -> Option<Timestamp> {
+    let end = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    Some(end.checked_sub(k8s_openapi::jiff::SignedDuration::from_secs(grace)).unwrap_or(end))
+}
+
+fn identity<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut any = false;
+    for container in containers.filter(|container| container.state.running.is_some()) {
+        any = true;
+        container.container_id.hash(&mut hasher);
+    }
+    if any { hasher.finish().max(1) } else { 0 }
+}
+
+fn started(container: &ContainerStatus) -> Option<Timestamp> {
+    container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
+}
+
+fn all_ended(workers: &[ContainerStatus]) -> Option<Timestamp> {
+    let ends = workers.iter().map(|it| it.state.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0));
+    ends.collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(part: &Value) -> PodView {
+        let mut pod = json!({
+            "metadata": {"name": "p", "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+            "spec": {
+                "initContainers": [{"name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
+                    {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [81]}}]}],
+                "containers": [{"name": "w", "restartPolicyRules": [
+                    {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0, 3]}}]}],
+            },
+        });
+        json_patch::merge(&mut pod, part);
+        PodView::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    fn worker_ended(code: i32) -> Value {
+        json!({"status": {"containerStatuses": [{"name": "w", "state": {"terminated": {"exitCode": code}}}]}})
+    }
+
+    #[rstest]
+    #[case::a_code_that_restarts(worker_ended(7), true)]
+    #[case::success(worker_ended(0), false)]
+    #[case::a_code_that_is_left_to_the_failure_policy(worker_ended(3), false)]
+    #[case::the_kubelet_says_so(json!({"status": {"conditions": [{"type": "AllContainersRestarting", "status": "True"}]}}), true)]
+    #[case::it_did(json!({"status": {"conditions": [{"type": "AllContainersRestarting", "status": "False"}]}}), false)]
+    fn a_pod_restarts_as_its_own_rules_say(#[case] part: Value, #[case] restarting: bool) {
+        assert_eq!(pod(&part).restarting, restarting);
+    }
+
+    #[rstest]
+    #[case::asked_to_go("2026-01-01T00:00:10Z", true)]
+    #[case::done_before("2026-01-01T00:00:09Z", false)]
+    fn a_worker_that_exits_0_on_sigterm_has_not_succeeded(#[case] finished: &str, #[case] by_deletion: bool) {
+        let deleted = pod(&json!({
+            "metadata": {"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30},
+            "status": {"phase": "Succeeded", "containerStatuses": [
+                {"name": "w", "state": {"terminated": {"exitCode": 0, "finishedAt": finished}}}]},
+        }));
+        assert_eq!(deleted.succeeded_by_deletion(), by_deletion);
+    }
+
+    #[test]
+    fn containers_of_another_life_have_another_identity() {
+        let running = |id: &str| {
+            pod(&json!({"status": {"containerStatuses": [{"name": "w", "containerID": id, "state": {"running": {}}}]}}))
+        };
+        assert_eq!(running("a").workers, running("a").workers);
+        assert_ne!(running("a").workers, running("b").workers);
+        assert_eq!(pod(&worker_ended(1)).workers, 0);
+    }
+
+    #[test]
+    fn agents_are_counted_by_themselves() {
+        let view = pod(&json!({"status": {
+            "initContainerStatuses": [
+                {"name": "preflight", "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}},
+                {"name": "agent", "restartCount": 1, "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}},
+            ],
+            "containerStatuses": [{"name": "w", "restartCount": 4}],
+        }}));
+        assert_eq!((view.restarts, view.agent_restarts), (7, 1));
+        assert_eq!(view.agent_started, Some("2026-01-01T00:00:01Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_failure_is_that_of_the_container_that_ended_first() {
+        let view = pod(&json!({
+            "spec": {"nodeName": "n"},
+            "status": {"phase": "Failed", "containerStatuses": [
+                {"name": "w", "state": {"terminated": {"exitCode": 137, "reason": "RestartingAllContainers"}}},
+                {"name": "x", "state": {"terminated": {"exitCode": 9, "finishedAt": "2026-01-01T00:00:02Z"}}},
+                {"name": "y", "state": {"terminated": {
+                    "exitCode": 3, "reason": "Error", "message": "disk\n", "finishedAt": "2026-01-01T00:00:01Z"}}},
+            ]},
+        }));
+        let exit = view.failure.unwrap().exit.unwrap();
+        assert_eq!((exit.container.as_str(), exit.code, exit.message.as_str()), ("y", 3, "disk"));
+    }
+}

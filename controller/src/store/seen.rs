@@ -1,0 +1,170 @@
+//! What watches show, kind by kind, and how it gets into the store.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jobset_api::JobSet;
+
+use super::pods::{Extent, PodView};
+use super::{Children, ClaimView, JobView, Key, NodeWire, ServiceView, Store, Versioned};
+
+/// Something was seen.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum Seen {
+    JobSet(Change<Arc<JobSet>>),
+    Job(Change<JobView>),
+    Pod(Change<PodView>),
+    Service(Change<ServiceView>),
+    Claim(Change<ClaimView>),
+    Node(Change<Box<NodeWire>>),
+}
+
+/// An event of a watch, its object reduced to what the store keeps.
+#[derive(Debug)]
+pub enum Change<V> {
+    /// The object is there.
+    Put {
+        /// Name of the object.
+        object: Key,
+        /// The JobSet that it belongs to. Without one it is none of ours.
+        owner: Option<Key>,
+        /// What the store keeps of it.
+        view: V,
+    },
+    /// The object is gone, as of this version.
+    Gone(Key, u64),
+    /// A listing of all objects begins.
+    ListingBegins,
+    /// The listing has ended.
+    ListingEnded,
+}
+
+impl Store {
+    /// Puts what was seen into the store; the JobSets to look at come out.
+    pub fn see(&mut self, seen: Seen) -> Vec<Key> {
+        match seen {
+            Seen::JobSet(change) => self.see_jobset(change),
+            Seen::Job(change) => self.see_job(change),
+            Seen::Pod(change) => self.see_pod(change),
+            Seen::Service(change) => self.see_service(change),
+            Seen::Claim(change) => put(&mut self.claims, change),
+            Seen::Node(change) => self.see_node(change),
+        }
+    }
+
+    fn see_jobset(&mut self, change: Change<Arc<JobSet>>) -> Vec<Key> {
+        let marked = put(&mut self.jobsets, change);
+        for key in &marked {
+            match self.jobset(key) {
+                Some(jobset) => {
+                    let epochs = jobset.status.as_ref().map_or((0, 0), |it| (it.synced_epoch, it.deprecated_epoch));
+                    self.pods.set_epochs(key, epochs.0, epochs.1);
+                }
+                None => self.pods.forget(key),
+            }
+        }
+        marked
+    }
+
+    fn see_job(&mut self, change: Change<JobView>) -> Vec<Key> {
+        let object = match &change {
+            Change::Put { object, .. } | Change::Gone(object, _) => Some(object.clone()),
+            Change::ListingBegins => None,
+            Change::ListingEnded => return self.end_listing_of_jobs(),
+        };
+        let before = object
+            .as_ref()
+            .and_then(|object| self.jobs.find(object))
+            .map(|(owner, job)| (owner.clone(), job.uid.clone()));
+        let marked = put(&mut self.jobs, change);
+        let now = object.as_ref().and_then(|object| self.jobs.find(object));
+        // A Job may follow another of its name.
+        if let Some((owner, uid)) = before
+            && now.is_none_or(|now| (now.0, &now.1.uid) != (&owner, &uid))
+        {
+            self.pods.forget_job(&owner, &uid);
+        }
+        if let Some((owner, job)) = now {
+            let extent = Extent { size: job.pods, completed: job.completed.clone() };
+            self.pods.set_extent(owner, &job.uid, extent);
+        }
+        marked
+    }
+
+    fn end_listing_of_jobs(&mut self) -> Vec<Key> {
+        let jobs = |store: &Self| -> HashSet<(Key, String)> {
+            store.jobs.all().map(|(owner, job)| (owner.clone(), job.uid.clone())).collect()
+        };
+        let before = jobs(self);
+        let marked = self.jobs.end_listing();
+        for (owner, uid) in before.difference(&jobs(self)) {
+            self.pods.forget_job(owner, uid);
+        }
+        marked
+    }
+
+    fn see_pod(&mut self, change: Change<PodView>) -> Vec<Key> {
+        match change {
+            Change::Put { object, owner: Some(owner), view } => self.pods.apply(object, owner, view),
+            Change::Put { object, owner: None, .. } | Change::Gone(object, _) => self.pods.delete(&object),
+            Change::ListingBegins => {
+                self.pods.begin_listing();
+                Vec::new()
+            }
+            Change::ListingEnded => self.pods.end_listing(),
+        }
+    }
+
+    fn see_service(&mut self, change: Change<ServiceView>) -> Vec<Key> {
+        let gone = match &change {
+            Change::Gone(service, _) => Some(service.clone()),
+            _ => None,
+        };
+        let mut marked = put(&mut self.services, change);
+        // JobSets may share one Service, which only one of them owns.
+        if let Some(service) = gone {
+            let shares = |jobset: &Arc<JobSet>| {
+                jobset.subdomain() == service.name && jobset.metadata.namespace.as_ref() == Some(&service.namespace)
+            };
+            marked.extend(self.jobsets.all().filter(|(_, jobset)| shares(jobset)).map(|(key, _)| key.clone()));
+        }
+        marked
+    }
+
+    fn see_node(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
+        let changed: Vec<Arc<str>> = match change {
+            Change::Put { object, view, .. } => {
+                let changed = self.nodes.apply(&view);
+                changed.then(|| object.name.into()).into_iter().collect()
+            }
+            Change::Gone(object, _) => {
+                self.nodes.delete(&object.name);
+                vec![object.name.into()]
+            }
+            Change::ListingBegins => {
+                self.nodes.begin_listing();
+                Vec::new()
+            }
+            Change::ListingEnded => self.nodes.end_listing(),
+        };
+        let mut marked: Vec<Key> =
+            changed.iter().flat_map(|node| self.pods.on_node(node)).map(|(_, jobset)| jobset.clone()).collect();
+        marked.sort_unstable();
+        marked.dedup();
+        marked
+    }
+}
+
+fn put<V: Versioned>(children: &mut Children<V>, change: Change<V>) -> Vec<Key> {
+    match change {
+        Change::Put { object, owner: Some(owner), view } => children.apply(object, owner, view),
+        Change::Put { object, owner: None, view } => children.delete(&object, view.version()),
+        Change::Gone(object, version) => children.delete(&object, version),
+        Change::ListingBegins => {
+            children.begin_listing();
+            Vec::new()
+        }
+        Change::ListingEnded => children.end_listing(),
+    }
+}
