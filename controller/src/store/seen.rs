@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jobset_api::JobSet;
 
-use super::pods::{Extent, PodView};
+use super::pods::{Epochs, Extent, PodView};
 use super::{Children, ClaimView, JobView, Key, NodeWire, ServiceView, Store, Versioned};
 
 /// Something was seen.
@@ -58,8 +58,11 @@ impl Store {
         for key in &marked {
             match self.jobset(key) {
                 Some(jobset) => {
-                    let epochs = jobset.status.as_ref().map_or((0, 0), |it| (it.synced_epoch, it.deprecated_epoch));
-                    self.pods.set_epochs(key, epochs.0, epochs.1);
+                    let epochs = jobset
+                        .status
+                        .as_ref()
+                        .map(|status| Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
+                    self.pods.set_epochs(key, epochs.unwrap_or_default());
                 }
                 None => self.pods.forget(key),
             }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::Epochs;
 use super::slot::{Broken, Share, Slot, Trust};
 use super::view::{Epoch, PodView};
 use crate::store::Ranges;
@@ -52,14 +53,14 @@ struct Counts {
 
 impl JobPods {
     /// A Pod as it is now. Returns whether the counts changed.
-    pub(super) fn see(&mut self, view: PodView, deprecated: i32) -> bool {
+    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> bool {
         let Some(index) = view.index else {
             let new = self.unindexed.insert(view.name);
             self.pods += usize::from(new);
             return new;
         };
         let bound = index == 0 && self.leader().is_none_or(|leader| leader.node != view.node || leader.uid != view.uid);
-        let changed = self.change(index, |slot| slot.see(view, deprecated));
+        let changed = self.change(index, |slot| slot.see(view, epochs));
         changed || bound
     }
 

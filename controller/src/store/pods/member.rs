@@ -10,23 +10,20 @@ use super::view::{PodPhase, PodView};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member {
     pub view: PodView,
-    /// It was seen well in this epoch.
-    well: Option<Well>,
-    /// What ran in it in an epoch before the present one.
-    past: Option<Past>,
+    /// The epoch in which it was seen well, by a status of that epoch.
+    well_in: Option<i32>,
+    /// What was last seen running in it in an epoch before the present one.
+    past: Past,
     /// Whether its worker was seen running since its containers last restarted.
     ran: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Well {
-    epoch: i32,
-    agent_restarts: i32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Identities of containers, 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Past {
+    /// Of the workers, as they ran when the agent reported another epoch.
     workers: u64,
+    /// Of the agent, as it last ran in an earlier epoch.
     agents: u64,
 }
 
@@ -40,10 +37,13 @@ pub(super) struct Seen {
 }
 
 impl Member {
-    /// A Pod that was not seen before.
-    pub(super) fn new(view: PodView) -> Self {
-        let mut member = Self { ran: view.workers != 0, well: None, past: None, view };
-        member.arm();
+    /// A Pod that was not seen before. Nobody knows whether its status is of the epoch that it reports, unless the group
+    /// has been let into that epoch: `synced`.
+    pub(super) fn new(view: PodView, synced: i32) -> Self {
+        let mut member = Self { ran: view.workers != 0, well_in: None, past: Past::default(), view };
+        if member.view.epoch.number().is_some_and(|epoch| epoch <= synced) {
+            member.arm();
+        }
         member
     }
 
@@ -52,8 +52,11 @@ impl Member {
         let before = std::mem::replace(&mut self.view, view);
         let now = &self.view;
         if now.epoch != before.epoch {
-            let ran = before.workers != 0;
-            self.past = ran.then_some(Past { workers: before.workers, agents: before.agents });
+            self.past.workers = before.workers;
+            self.past.agents = if before.agents == 0 { self.past.agents } else { before.agents };
+        } else if now.agents == 0 && before.agents != 0 && self.well_in == now.epoch.number() {
+            // The agent of this epoch has gone: whoever reports the next one is another.
+            self.past.agents = before.agents;
         }
         let restarted = now.restarts > before.restarts;
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
@@ -71,23 +74,18 @@ impl Member {
     ///
     /// Said of Pods with an agent of its own container alone: a supervisor restarts its worker within one container.
     pub(super) fn worker_is_of_the_past(&self) -> bool {
-        self.past.is_some_and(|past| {
-            let sidecar = past.agents != 0 || self.view.agents != 0;
-            sidecar && self.view.workers != 0 && past.workers == self.view.workers
-        })
+        self.view.has_sidecar && self.view.workers != 0 && self.past.workers == self.view.workers
     }
 
     /// Whether the agent restarted alone for certain: another agent runs beside the same worker.
     pub(super) fn agent_restarted_alone(&self) -> bool {
-        let another = self.past.is_some_and(|past| self.view.agents != 0 && past.agents != self.view.agents);
-        self.worker_is_of_the_past() && another
+        self.worker_is_of_the_past() && self.view.agents != 0 && self.view.agents != self.past.agents
     }
 
     /// The epoch in which it is failing, if it had been seen well in it.
     fn broke_in(&self) -> Option<i32> {
-        let well = self.well.filter(|well| self.view.epoch.number() == Some(well.epoch))?;
-        let restarted = self.view.agent_restarts > well.agent_restarts;
-        (self.is_failing() || restarted).then_some(well.epoch)
+        let epoch = self.well_in.filter(|epoch| self.view.epoch.number() == Some(*epoch))?;
+        self.is_failing().then_some(epoch)
     }
 
     fn is_failing(&self) -> bool {
@@ -98,11 +96,13 @@ impl Member {
         self.view.restarting || !self.view.fills_its_slot()
     }
 
+    /// Notes that the Pod is well in the epoch that it reports. A status that lags shows it well in the epoch before, and
+    /// then how it left that: until another agent is seen than that of the epoch before, the status proves nothing.
     fn arm(&mut self) {
-        let Some(epoch) = self.view.epoch.number() else { return };
-        let known = self.well.is_some_and(|well| well.epoch == epoch);
-        if !known && !self.is_failing() && self.view.phase == PodPhase::Open {
-            self.well = Some(Well { epoch, agent_restarts: self.view.agent_restarts });
+        let epoch = self.view.epoch.number();
+        let shows_this_epoch = !self.view.has_sidecar || self.view.agents != 0 && self.view.agents != self.past.agents;
+        if epoch != self.well_in && shows_this_epoch && !self.is_failing() && self.view.phase == PodPhase::Open {
+            self.well_in = epoch;
         }
     }
 }
@@ -112,75 +112,94 @@ mod tests {
     use super::super::view::Epoch;
     use super::*;
 
-    fn at(epoch: i32) -> PodView {
-        PodView { epoch: Epoch::Reported(epoch), ..PodView::default() }
+    /// A Pod with a sidecar, well in this epoch, with containers of this life.
+    fn alive(epoch: i32, life: u64) -> PodView {
+        PodView { workers: life, agents: life, ..waiting(epoch, life) }
     }
 
-    fn running(epoch: i32, workers: u64, agents: u64) -> PodView {
-        PodView { workers, agents, ..at(epoch) }
+    /// The same, before its worker starts.
+    fn waiting(epoch: i32, life: u64) -> PodView {
+        PodView { epoch: Epoch::Reported(epoch), has_sidecar: true, agents: life, ..PodView::default() }
+    }
+
+    fn restarting(view: PodView) -> PodView {
+        PodView { restarting: true, ..view }
     }
 
     #[test]
     fn a_failure_counts_in_the_epoch_in_which_the_pod_was_seen_well() {
-        let mut pod = Member::new(at(1));
-        assert_eq!(pod.see(PodView { restarting: true, ..at(1) }).broke_in, Some(1));
+        let mut pod = Member::new(alive(1, 1), 1);
+        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, Some(1));
     }
 
     #[test]
     fn a_slow_status_that_still_shows_the_last_restart_is_no_failure_of_the_next_epoch() {
-        let mut pod = Member::new(at(1));
-        pod.see(PodView { restarting: true, ..at(1) });
-        assert_eq!(pod.see(PodView { restarting: true, ..at(2) }).broke_in, None);
-        assert_eq!(pod.see(at(2)).broke_in, None);
-        assert_eq!(pod.see(PodView { restarting: true, ..at(2) }).broke_in, Some(2));
+        let mut pod = Member::new(alive(1, 1), 1);
+        pod.see(restarting(alive(1, 1)));
+        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None);
+        assert_eq!(pod.see(waiting(2, 2)).broke_in, None);
+        assert_eq!(pod.see(restarting(waiting(2, 2))).broke_in, Some(2));
+    }
+
+    #[test]
+    fn a_status_that_shows_the_last_restart_only_after_the_report_is_no_failure_of_the_next_epoch() {
+        let mut pod = Member::new(alive(1, 1), 1);
+        assert_eq!(pod.see(alive(2, 1)).broke_in, None, "the agent reports, the status is as it was");
+        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None, "the status tells how epoch 1 ended");
+        assert_eq!(pod.see(PodView { agents: 0, workers: 0, ..restarting(alive(2, 1)) }).broke_in, None);
+        assert_eq!(pod.see(waiting(2, 2)).broke_in, None);
+        assert_eq!(pod.see(restarting(alive(2, 2))).broke_in, Some(2));
     }
 
     #[test]
     fn nothing_follows_from_a_failure_that_was_there_before_the_controller() {
-        let mut pod = Member::new(PodView { restarting: true, ..at(1) });
-        assert_eq!(pod.see(PodView { restarting: true, version: 2, ..at(1) }).broke_in, None);
+        let mut pod = Member::new(restarting(alive(1, 1)), 1);
+        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, None);
     }
 
     #[test]
-    fn a_restart_that_no_status_showed_is_known_by_the_agents_count() {
-        let mut pod = Member::new(PodView { agent_restarts: 3, ..at(1) });
-        assert_eq!(pod.see(PodView { agent_restarts: 4, ..at(1) }).broke_in, Some(1));
-        assert_eq!(pod.see(PodView { agent_restarts: 4, ..at(2) }).broke_in, None);
+    fn a_status_of_unknown_age_proves_nothing() {
+        let mut pod = Member::new(alive(2, 1), 1);
+        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None, "epoch 2 has not begun, this is the end of 1");
+    }
+
+    #[test]
+    fn a_supervised_worker_needs_no_other_container() {
+        let supervised = |epoch| PodView { epoch: Epoch::Reported(epoch), workers: 7, ..PodView::default() };
+        let mut pod = Member::new(supervised(1), 1);
+        pod.see(supervised(2));
+        assert!(!pod.worker_is_of_the_past(), "its agent restarts it within one container");
+        let gone = PodView { phase: PodPhase::Failed, workers: 0, ..supervised(2) };
+        assert_eq!(pod.see(gone).broke_in, Some(2));
     }
 
     #[test]
     fn an_agent_that_restarts_beside_its_worker_is_suspected_and_then_convicted() {
-        let mut pod = Member::new(running(1, 7, 1));
-        pod.see(running(2, 7, 1));
+        let mut pod = Member::new(alive(1, 1), 1);
+        pod.see(alive(2, 1));
         assert_eq!((pod.worker_is_of_the_past(), pod.agent_restarted_alone()), (true, false), "the status may lag");
-        pod.see(running(2, 7, 2));
+        pod.see(PodView { agents: 2, ..alive(2, 1) });
         assert_eq!((pod.worker_is_of_the_past(), pod.agent_restarted_alone()), (true, true));
     }
 
     #[test]
-    fn a_supervisor_that_restarts_its_worker_in_one_container_is_not_suspected() {
-        let mut pod = Member::new(running(1, 7, 0));
-        pod.see(running(2, 7, 0));
-        assert!(!pod.worker_is_of_the_past());
-    }
-
-    #[test]
     fn a_status_that_catches_up_clears_the_suspicion() {
-        let mut pod = Member::new(running(1, 7, 1));
-        pod.see(running(2, 7, 1));
-        pod.see(running(2, 0, 2));
+        let mut pod = Member::new(alive(1, 1), 1);
+        pod.see(alive(2, 1));
+        pod.see(waiting(2, 2));
         assert!(!pod.worker_is_of_the_past());
-        pod.see(running(2, 8, 2));
+        pod.see(alive(2, 2));
         assert!(!pod.worker_is_of_the_past());
     }
 
     #[test]
     fn only_a_failure_before_the_worker_ran_is_counted_as_one() {
-        let mut pod = Member::new(at(2));
-        assert!(pod.see(PodView { restarts: 1, ..at(2) }).failed_before_worker);
-        assert!(!pod.see(PodView { restarts: 1, workers: 7, ..at(2) }).failed_before_worker);
-        assert!(!pod.see(PodView { restarts: 2, ..at(2) }).failed_before_worker, "its worker had run");
-        assert!(pod.see(PodView { restarts: 3, ..at(2) }).failed_before_worker);
-        assert!(pod.see(PodView { restarts: 3, phase: PodPhase::Failed, ..at(2) }).failed_before_worker);
+        let with = |restarts, workers| PodView { workers, restarts, ..waiting(2, 1) };
+        let mut pod = Member::new(with(0, 0), 1);
+        assert!(pod.see(with(1, 0)).failed_before_worker);
+        assert!(!pod.see(with(1, 7)).failed_before_worker);
+        assert!(!pod.see(with(2, 0)).failed_before_worker, "its worker had run");
+        assert!(pod.see(with(3, 0)).failed_before_worker);
+        assert!(pod.see(PodView { phase: PodPhase::Failed, ..with(3, 0) }).failed_before_worker);
     }
 }

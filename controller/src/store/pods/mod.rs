@@ -30,9 +30,16 @@ pub struct GroupPods {
     jobs: HashMap<Arc<str>, JobPods>,
     /// Job and completion index of each Pod.
     places: HashMap<Box<str>, Place>,
-    /// `status.deprecatedEpoch` and `status.syncedEpoch` of the JobSet, as last seen.
-    deprecated: i32,
-    synced: i32,
+    epochs: Epochs,
+}
+
+/// `status.syncedEpoch` and `status.deprecatedEpoch` of a JobSet, as last seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epochs {
+    /// The epoch whose workers may run.
+    pub synced: i32,
+    /// Epochs up to this one are over.
+    pub deprecated: i32,
 }
 
 #[derive(Clone, Debug)]
@@ -105,8 +112,8 @@ impl Pods {
             pods.remove(&view.name, before.index);
         }
         let bound = before.is_none_or(|before| before.node != view.node);
-        let deprecated = group.deprecated;
-        let changed = group.jobs.entry(job).or_default().see(view, deprecated);
+        let epochs = group.epochs;
+        let changed = group.jobs.entry(job).or_default().see(view, epochs);
         self.owner_of.entry(pod).or_insert_with(|| Arc::new(owner.clone()));
         if changed || bound {
             marked.push(owner);
@@ -156,15 +163,14 @@ impl Pods {
     }
 
     /// The epochs of a JobSet, whenever it was seen.
-    pub(super) fn set_epochs(&mut self, jobset: &Key, synced: i32, deprecated: i32) {
-        if synced == 0 {
+    pub(super) fn set_epochs(&mut self, jobset: &Key, epochs: Epochs) {
+        if epochs.synced == 0 {
             self.forget(jobset);
             return;
         }
         let group = self.groups.entry(jobset.clone()).or_default();
-        group.deprecated = deprecated;
-        if std::mem::replace(&mut group.synced, synced) != synced {
-            group.jobs.values_mut().for_each(|job| job.lifted(synced));
+        if std::mem::replace(&mut group.epochs, epochs).synced != epochs.synced {
+            group.jobs.values_mut().for_each(|job| job.lifted(epochs.synced));
         }
     }
 
@@ -193,13 +199,13 @@ impl Pods {
     /// A JobSet is gone.
     pub(super) fn forget(&mut self, jobset: &Key) {
         if let Some(group) = self.groups.get_mut(jobset) {
-            (group.synced, group.deprecated) = (0, 0);
+            group.epochs = Epochs::default();
         }
         self.forget_if_empty(jobset);
     }
 
     fn forget_if_empty(&mut self, jobset: &Key) {
-        if self.groups.get(jobset).is_some_and(|group| group.is_forgettable() && group.synced == 0) {
+        if self.groups.get(jobset).is_some_and(|group| group.is_forgettable() && group.epochs == Epochs::default()) {
             self.groups.remove(jobset);
         }
     }

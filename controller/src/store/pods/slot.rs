@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Epochs;
 use super::failure::Failure;
 use super::member::{Member, Seen};
 use super::view::{Epoch, PodPhase, PodView};
@@ -68,19 +69,18 @@ pub(super) enum Trust {
 }
 
 impl Slot {
-    /// The Pod as it is now; `deprecated` is the newest epoch that is over: a failure in it is none, its Pods are told to
-    /// restart.
-    pub(super) fn see(&mut self, view: PodView, deprecated: i32) {
+    /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
+    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) {
         let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
             Some(member) if member.view.version > view.version => return,
             Some(member) => member.see(view),
             None => {
-                self.members.push(Member::new(view));
+                self.members.push(Member::new(view, epochs.synced));
                 Seen::default()
             }
         };
         self.failures_before_worker += u32::from(seen.failed_before_worker);
-        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > deprecated) {
+        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
             self.note_failure(epoch);
         }
     }
