@@ -88,6 +88,11 @@ impl<'a> Observed<'a> {
         nodes.map(move |(node, since)| (since, seen.on_node(node)))
     }
 
+    /// Number of nodes, if none of them can restart Pods in place.
+    pub fn all_nodes_outdated(&self) -> Option<usize> {
+        self.store.nodes.all_outdated()
+    }
+
     /// A node that cannot restart Pods in place and has Pods of the JobSet.
     pub fn outdated_node(&self) -> Option<&'a str> {
         self.store.nodes.outdated().find(|node| self.on_node(node).next().is_some())

@@ -32,7 +32,9 @@ fn missing(pass: &Pass<'_>) -> Option<String> {
     if let Some(current) = dropped {
         return Some(format!("the API server dropped the restart rules of Job {}", current.name));
     }
+    if let Some(nodes) = pass.seen.all_nodes_outdated() {
+        return Some(format!("none of the {nodes} nodes can restart Pods in place"));
+    }
     let node = pass.seen.outdated_node()?;
-    let version = pass.seen.node(node).and_then(|node| node.kubelet).unwrap_or_default();
-    Some(format!("the kubelet of node {node} is of version {}.{}", version.0, version.1))
+    Some(format!("node {node} cannot restart Pods in place"))
 }

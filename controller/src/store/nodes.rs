@@ -14,6 +14,8 @@ use super::metadata::metadata;
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// First version of the kubelet that restarts all containers of a Pod by default (KEP-5532).
 const IN_PLACE_SINCE: (u32, u32) = (1, 36);
+/// What a kubelet that does declares in the status of its node. The scheduler reads it, too: such Pods go nowhere else.
+const IN_PLACE_FEATURE: &str = "RestartAllContainersOnContainerExits";
 
 /// The part of a Node that is read from the wire. Its status lists images by the hundred.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
@@ -44,6 +46,7 @@ struct Taint {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     node_info: NodeInfo,
+    declared_features: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -59,19 +62,15 @@ pub struct NodeView {
     labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when it carries the taint, if it does.
     pub unreachable_since: Option<Timestamp>,
-    /// Major and minor version of its kubelet, if it told.
-    pub kubelet: Option<(u32, u32)>,
+    /// Whether its kubelet cannot restart Pods in place: it is too old, or the feature is switched off. One that does
+    /// not tell is trusted.
+    pub cannot_restart_in_place: bool,
 }
 
 impl NodeView {
     /// The domain that the node belongs to.
     pub fn domain(&self, topology_key: &str) -> Option<&str> {
         self.labels.get(topology_key).map(|value| &**value)
-    }
-
-    /// Whether its kubelet is too old to restart Pods in place. One of unknown version is trusted.
-    pub fn cannot_restart_in_place(&self) -> bool {
-        self.kubelet.is_some_and(|version| version < IN_PLACE_SINCE)
     }
 }
 
@@ -96,7 +95,7 @@ impl Nodes {
         }
         let sets = [
             (&mut self.unreachable, view.unreachable_since.is_some()),
-            (&mut self.outdated, view.cannot_restart_in_place()),
+            (&mut self.outdated, view.cannot_restart_in_place),
         ];
         for (set, holds) in sets {
             if holds {
@@ -147,6 +146,12 @@ impl Nodes {
         self.outdated.iter().map(|name| &**name)
     }
 
+    /// Number of nodes, if none of them can restart Pods in place.
+    pub fn all_outdated(&self) -> Option<usize> {
+        let all = self.by_name.len();
+        (all > 0 && self.outdated.len() == all).then_some(all)
+    }
+
     fn reduce(&mut self, node: &NodeWire) -> NodeView {
         // The node carries the taint twice: that without a time keeps Pods from being scheduled there.
         let taints = node.spec.taints.iter();
@@ -155,7 +160,7 @@ impl Nodes {
         NodeView {
             labels,
             unreachable_since: since.map(|time| time.0),
-            kubelet: minor_version(&node.status.node_info.kubelet_version),
+            cannot_restart_in_place: cannot_restart_in_place(&node.status),
         }
     }
 
@@ -167,6 +172,13 @@ impl Nodes {
         self.texts.insert(text.clone());
         text
     }
+}
+
+fn cannot_restart_in_place(status: &Status) -> bool {
+    if !status.declared_features.is_empty() {
+        return !status.declared_features.iter().any(|feature| feature == IN_PLACE_FEATURE);
+    }
+    minor_version(&status.node_info.kubelet_version).is_some_and(|version| version < IN_PLACE_SINCE)
 }
 
 /// Major and minor of `v1.36.3`.
@@ -218,15 +230,22 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kubelet_cannot_restart_in_place() {
+    fn a_kubelet_that_is_old_or_does_not_declare_the_feature_cannot_restart_in_place() {
         let mut nodes = Nodes::default();
-        for (version, cannot) in [("v1.35.2", true), ("v1.36.0-rc.1", false), ("v2.0.0", false), ("unknown", false)] {
-            nodes.apply(&node(
-                "a",
-                &json!({"status": {"nodeInfo": {
-                "kubeletVersion": version, "architecture": "amd64"}}}),
-            ));
-            assert_eq!(nodes.get("a").map(NodeView::cannot_restart_in_place), Some(cannot), "{version}");
+        for (version, features, cannot) in [
+            ("v1.35.2", json!([]), true),
+            ("v1.35.2", json!([IN_PLACE_FEATURE]), false),
+            ("v1.36.0-rc.1", json!([]), false),
+            ("v1.36.0", json!(["Another"]), true),
+            ("v2.0.0", json!(null), false),
+            ("unknown", json!([]), false),
+        ] {
+            let mut status = json!({"nodeInfo": {"kubeletVersion": version}});
+            if features.is_array() {
+                status["declaredFeatures"] = features;
+            }
+            nodes.apply(&node("a", &json!({"status": status})));
+            assert_eq!(nodes.get("a").map(|node| node.cannot_restart_in_place), Some(cannot), "{version}");
         }
     }
 }
