@@ -7,6 +7,7 @@
 mod children;
 mod job;
 mod pod;
+mod priority;
 mod service;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use children::{Children, Versioned};
 pub(crate) use job::controller;
 pub use job::{Controller, Finished, JobView};
 pub use pod::{Epoch, PodPhase, PodView};
+pub use priority::PriorityClasses;
 pub use service::ServiceView;
 
 /// Name of a namespaced object. As a key of the store, that of a JobSet.
