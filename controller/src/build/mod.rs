@@ -1,9 +1,17 @@
-//! The children that a JobSet should have. Pure: a JobSet in, objects out.
+//! The children that a JobSet should have, named and marked as the Go JobSet does it. Pure: a JobSet in, objects out.
+//!
+//! Nothing here is called for what exists already: a pass of the rules compares names, and builds what is missing.
 
+mod claim;
 mod job;
+mod labels;
+mod placement;
 mod service;
+#[cfg(test)]
+mod tests;
 
-pub use job::{Place, job};
+pub use claim::{claim, claims};
+pub use job::{Attempt, Place, job};
 pub use service::service;
 
 use jobset_api::JobSet;

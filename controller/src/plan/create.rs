@@ -4,6 +4,7 @@ use jobset_api::{RestartStrategy, names};
 
 use super::{Action, Pass};
 use crate::build;
+use crate::store::PriorityClasses;
 
 /// Jobs created in one pass. The next pass, which sees these, creates the rest: a JobSet of a million Jobs takes its turn
 /// with others.
@@ -36,7 +37,10 @@ pub(super) fn missing_jobs(pass: &mut Pass<'_>) {
                 );
             }
         } else if !seen.jobs.contains_key(&name) {
-            pass.actions.push(Action::CreateJob(Box::new(build::job(jobset, place, attempt))));
+            let attempt = build::Attempt::current(&pass.status, &group.name, place.job_index);
+            let strategy = jobset.spec.restart_strategy();
+            let job = build::job(jobset, place, attempt, strategy, &PriorityClasses::default());
+            pass.actions.push(Action::CreateJob(Box::new(job)));
             created += 1;
             if created == AT_ONCE {
                 break;
