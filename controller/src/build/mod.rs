@@ -6,12 +6,14 @@ mod claim;
 mod job;
 mod labels;
 mod placement;
+mod resume;
 mod service;
 #[cfg(test)]
 mod tests;
 
 pub use claim::{claim, claims};
 pub use job::{Attempt, Place, job};
+pub use resume::resume;
 pub use service::service;
 
 use jobset_api::JobSet;
