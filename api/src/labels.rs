@@ -31,7 +31,8 @@ pub const GROUP_REPLICAS: &str = "jobset.sigs.k8s.io/group-replicas";
 pub const JOB_GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-group-index";
 /// Stable network name of the coordinator Pod: `<jobset>-<replicatedJob>-<job>-<pod>.<subdomain>`.
 pub const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
-/// Priority of the Pod, a number; label of Pods that are placed exclusively: they exclude each other within a priority.
+/// Priority of the Pod, a number (`n10` for -10); label of every Pod that is not placed by node selector. Placed
+/// exclusively, Pods exclude each other within a priority.
 pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 
 /// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Written by that Pod's agent, nobody else

@@ -27,6 +27,17 @@ pub fn namespaced_job(namespace: &str, job: &str) -> String {
     format!("{namespace}_{job}")
 }
 
+/// Name of the claim that is made of a template of a volumeClaimPolicy: `<template>-<jobset>`.
+pub fn claim(template: &str, jobset: &str) -> String {
+    format!("{template}-{jobset}")
+}
+
+/// Value of [`crate::labels::PRIORITY`]: the number; `n5` for -5, since a label value cannot begin with a minus sign.
+pub fn priority(value: i32) -> String {
+    let sign = if value < 0 { "n" } else { "" };
+    format!("{sign}{}", value.unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +47,13 @@ mod tests {
         assert_eq!(job("train", "workers", 3), "train-workers-3");
         assert_eq!(pod_hostname("train-workers-3", 7), "train-workers-3-7");
         assert_eq!(namespaced_job("ml", "train-workers-3"), "ml_train-workers-3");
+        assert_eq!(claim("checkpoints", "train"), "checkpoints-train");
+    }
+
+    #[test]
+    fn a_priority_is_a_label_value_of_its_own_whatever_its_sign() {
+        let values = [i32::MIN, -1, 0, 1, i32::MAX].map(priority);
+        assert_eq!(values, ["n2147483648", "n1", "0", "1", "2147483647"]);
     }
 
     #[test]

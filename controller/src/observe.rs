@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jobset_api::{JobSet, JobSetStatus};
 
 use crate::store::pods::{GroupPods, JobPods, PodView};
-use crate::store::{ClaimView, JobView, Key, NodeView, Store};
+use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, Store};
 
 /// What the rules see of one JobSet. A view into the store: nothing is copied.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,11 @@ impl<'a> Observed<'a> {
     /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&'a NodeView> {
         self.store.nodes.get(name)
+    }
+
+    /// The PriorityClasses of the cluster.
+    pub fn priority_classes(&self) -> &'a PriorityClasses {
+        &self.store.classes
     }
 
     /// Nodes that are unreachable, since when, and the JobSet's Pods on them.

@@ -4,4 +4,5 @@
 mod epochs;
 mod fixture;
 mod recreate;
+mod resume;
 mod taken;

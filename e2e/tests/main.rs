@@ -5,3 +5,4 @@ mod crd;
 mod harness;
 mod kubelet;
 mod objects;
+mod seeds;

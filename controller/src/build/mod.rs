@@ -1,9 +1,19 @@
-//! The children that a JobSet should have. Pure: a JobSet in, objects out.
+//! The children that a JobSet should have, named and marked as the Go JobSet does it. Pure: a JobSet in, objects out.
+//!
+//! Nothing here is called for what exists already: a pass of the rules compares names, and builds what is missing.
 
+mod claim;
 mod job;
+mod labels;
+mod placement;
+mod resume;
 mod service;
+#[cfg(test)]
+mod tests;
 
-pub use job::{Place, job};
+pub use claim::{claim, claims};
+pub use job::{Attempt, Place, job};
+pub use resume::resume;
 pub use service::service;
 
 use jobset_api::JobSet;
@@ -20,9 +30,4 @@ fn owner_reference(jobset: &JobSet) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
-}
-
-/// The claims of a JobSet.
-pub fn claims(_: &JobSet) -> std::iter::Empty<k8s_openapi::api::core::v1::PersistentVolumeClaim> {
-    std::iter::empty()
 }

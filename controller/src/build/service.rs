@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use jobset_api::{JobSet, labels};
-use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 /// The Service that gives every Pod the name `<pod hostname>.<subdomain>`.
 pub fn service(jobset: &JobSet) -> Service {
     let selector = BTreeMap::from([(labels::JOBSET_NAME.to_owned(), jobset.name_any())]);
+    let ports = ports(jobset);
     Service {
         metadata: ObjectMeta {
             name: Some(jobset.subdomain().to_owned()),
@@ -20,10 +22,32 @@ pub fn service(jobset: &JobSet) -> Service {
         },
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
+            ports: (!ports.is_empty()).then_some(ports),
             selector: Some(selector),
             publish_not_ready_addresses: Some(jobset.spec.publish_not_ready_addresses()),
             ..ServiceSpec::default()
         }),
         ..Service::default()
     }
+}
+
+/// The ports that containers declare, each once, as `tcp-8080`: a service mesh routes to no others.
+fn ports(jobset: &JobSet) -> Vec<ServicePort> {
+    let pods = jobset.spec.replicated_jobs.iter().filter_map(|group| group.template.spec.template.spec.as_ref());
+    let declared = pods.flat_map(|pod| &pod.containers).flat_map(|container| container.ports.iter().flatten());
+    let mut ports: Vec<ServicePort> = Vec::new();
+    for port in declared {
+        let protocol = port.protocol.as_deref().unwrap_or("TCP");
+        let name = Some(format!("{}-{}", protocol.to_lowercase(), port.container_port));
+        if ports.iter().all(|known| known.name != name) {
+            ports.push(ServicePort {
+                name,
+                port: port.container_port,
+                target_port: Some(IntOrString::Int(port.container_port)),
+                protocol: Some(protocol.to_owned()),
+                ..ServicePort::default()
+            });
+        }
+    }
+    ports
 }

@@ -1,15 +1,18 @@
 //! The persistent volume claims of `volumeClaimPolicies`.
 
+use jobset_api::names;
+
 use super::Action;
 use super::pass::Pass;
 use crate::build;
 
 pub(super) fn ensure(pass: &mut Pass<'_>) {
     let (seen, uid) = (pass.seen, pass.seen.jobset.metadata.uid.as_ref());
-    for claim in build::claims(seen.jobset) {
-        let name = claim.metadata.name.clone().unwrap_or_default();
+    let jobset_name = seen.jobset.metadata.name.as_deref().unwrap_or_default();
+    for (policy, template) in build::claims(seen.jobset) {
+        let name = names::claim(template.metadata.name.as_deref().unwrap_or_default(), jobset_name);
         match seen.claim(&name) {
-            None => pass.actions.push(Action::CreateClaim(Box::new(claim))),
+            None => pass.actions.push(Action::CreateClaim(Box::new(build::claim(seen.jobset, policy, template)))),
             // One that was retained belongs to nobody, and is used again.
             Some(found) => {
                 let owner = found.controller.as_ref().filter(|owner| Some(&owner.uid) != uid);

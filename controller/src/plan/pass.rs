@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartStrategy, conditions};
+use jobset_api::{JobSetStatus, ReplicatedJob, RestartStrategy, conditions};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -68,8 +68,10 @@ impl<'a> Pass<'a> {
     }
 
     /// The Job at `place`, as it is to be in the current attempt.
-    pub(super) fn build(&self, jobset: &JobSet, place: build::Place) -> Job {
-        build::job(jobset, place, self.status.restarts)
+    pub(super) fn build(&self, place: build::Place) -> Job {
+        let group = &self.groups()[place.group_index];
+        let attempt = build::Attempt::current(&self.status, &group.name, place.job_index);
+        build::job(self.seen.jobset, place, attempt, self.strategy, self.seen.priority_classes())
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {

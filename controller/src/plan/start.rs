@@ -101,10 +101,9 @@ fn resume(pass: &mut Pass<'_>, group: usize) -> ControlFlow<()> {
         return recreate(pass, Counting::Ignored, &cause);
     }
     pass.announce_free_epoch()?;
-    let jobset = pass.seen.jobset;
     for current in suspended {
         let place = build::Place { group_index: group, job_index: current.job.index.unwrap_or_default() };
-        let desired = Box::new(pass.build(jobset, place));
+        let desired = Box::new(pass.build(place));
         pass.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), desired });
     }
     ControlFlow::Continue(())
@@ -130,7 +129,7 @@ fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
             None => {
                 pass.announce_free_epoch()?;
                 let place = build::Place { group_index, job_index };
-                let job = pass.build(seen.jobset, place);
+                let job = pass.build(place);
                 pass.actions.push(Action::CreateJob(Box::new(job)));
                 created += 1;
             }

@@ -9,6 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -41,14 +42,17 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
             Seen::Claim(change(event, |object| child(&object, ClaimView::of)))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
-            Seen::Node(change(event, node))
+            Seen::Node(change(event, cluster_wide))
+        }),
+        watch(Api::all(client.clone()), watcher::Config::default(), "PriorityClass", |event: Event<PriorityClass>| {
+            Seen::PriorityClass(change(event, cluster_wide))
         }),
     ])
     .boxed()
 }
 
 /// Number of kinds that are watched.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
 #[derive(Default)]
@@ -64,6 +68,7 @@ impl Listed {
             Seen::Service(change) => matches!(change, Change::ListingEnded),
             Seen::Claim(change) => matches!(change, Change::ListingEnded),
             Seen::Node(change) => matches!(change, Change::ListingEnded),
+            Seen::PriorityClass(change) => matches!(change, Change::ListingEnded),
         };
         if ended {
             self.0.insert(discriminant(seen));
@@ -127,8 +132,9 @@ fn put_jobset(mut jobset: JobSet) -> Change<Arc<JobSet>> {
     Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(jobset) }
 }
 
-fn node(node: NodeWire) -> Change<Box<NodeWire>> {
-    Change::Put { object: Key::of(&node), owner: None, view: Box::new(node) }
+/// An object that belongs to no JobSet, and concerns any.
+fn cluster_wide<K: ResourceExt>(object: K) -> Change<Box<K>> {
+    Change::Put { object: Key::of(&object), owner: None, view: Box::new(object) }
 }
 
 fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {

@@ -10,6 +10,7 @@ mod job;
 mod metadata;
 mod nodes;
 pub mod pods;
+mod priority;
 mod ranges;
 mod seen;
 mod service;
@@ -24,6 +25,7 @@ pub use claim::ClaimView;
 pub(crate) use job::controller;
 pub use job::{Controller, Finished, JobView};
 pub use nodes::{NodeView, NodeWire, Nodes};
+pub use priority::PriorityClasses;
 pub use ranges::Ranges;
 pub use seen::{Change, Seen};
 pub use service::ServiceView;
@@ -65,6 +67,10 @@ pub struct Store {
     pub claims: Children<ClaimView>,
     /// Nodes.
     pub nodes: Nodes,
+    /// PriorityClasses.
+    pub classes: PriorityClasses,
+    /// PriorityClasses of a listing that has not ended.
+    listed_classes: Option<PriorityClasses>,
 }
 
 /// Versions up to which the store must have seen the objects of a kind.

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jobset_api::JobSet;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use super::pods::{Epochs, Extent, PodView};
-use super::{Children, ClaimView, JobView, Key, NodeWire, ServiceView, Store, Versioned};
+use super::{Children, ClaimView, JobView, Key, NodeWire, PriorityClasses, ServiceView, Store, Versioned};
 
 /// Something was seen.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub enum Seen {
     Service(Change<ServiceView>),
     Claim(Change<ClaimView>),
     Node(Change<Box<NodeWire>>),
+    PriorityClass(Change<Box<PriorityClass>>),
 }
 
 /// An event of a watch, its object reduced to what the store keeps.
@@ -50,6 +52,10 @@ impl Store {
             Seen::Service(change) => self.see_service(change),
             Seen::Claim(change) => put(&mut self.claims, change),
             Seen::Node(change) => self.see_node(change),
+            Seen::PriorityClass(change) => {
+                self.see_class(change);
+                Vec::new()
+            }
         }
     }
 
@@ -133,6 +139,16 @@ impl Store {
             marked.extend(self.jobsets.all().filter(|(_, jobset)| shares(jobset)).map(|(key, _)| key.clone()));
         }
         marked
+    }
+
+    /// What exists keeps its priority; what is created from now on gets the new one.
+    fn see_class(&mut self, change: Change<Box<PriorityClass>>) {
+        match change {
+            Change::Put { view, .. } => self.listed_classes.as_mut().unwrap_or(&mut self.classes).apply(&view),
+            Change::Gone(object, _) => self.classes.delete(&object.name),
+            Change::ListingBegins => self.listed_classes = Some(PriorityClasses::default()),
+            Change::ListingEnded => self.classes = self.listed_classes.take().unwrap_or_default(),
+        }
     }
 
     fn see_node(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {

@@ -1,0 +1,291 @@
+//! How a suspended Job is resumed, with what may have changed in its template in the meantime.
+
+use std::collections::BTreeMap;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::json;
+
+/// Labels that the Job API puts into the template of a Job, and by which the Job finds its Pods.
+const OF_JOB_API: [&str; 4] =
+    ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
+
+/// The JSON Patch (RFC 6902) that resumes `live` with the labels, annotations, node selector, tolerations, scheduling
+/// gates and resources of containers that its template has in `desired`.
+///
+/// Each part is replaced as a whole, and left out where it is as desired: what a queue wrote for its last admission and
+/// took back must not survive, as it would in a merge. Labels that the Job API owns stay. The patch fails on another Job
+/// of the same name; on this one it may be applied again.
+///
+/// Kubernetes (1.36) takes such a change only of a Job that is suspended, has no active Pod, and has never started or has
+/// the condition Suspended.
+pub fn resume(live: &Job, desired: &Job) -> Patch {
+    let mut operations = Operations(Vec::new());
+    operations.test(["metadata", "uid"], &live.metadata.uid);
+    if let (Some(live), Some(desired)) = (&live.spec, &desired.spec) {
+        operations.set(["spec", "suspend"], live.suspend.as_ref(), Some(&false));
+        let (live, desired) = (&live.template, &desired.template);
+        if let (Some(live), Some(desired)) = (&live.metadata, &desired.metadata) {
+            metadata(&mut operations, live, desired);
+        }
+        if let (Some(live), Some(desired)) = (&live.spec, &desired.spec) {
+            pod(&mut operations, live, desired);
+        }
+    }
+    Patch(operations.0)
+}
+
+fn metadata(operations: &mut Operations, live: &ObjectMeta, desired: &ObjectMeta) {
+    let own = |(key, _): &(&String, &String)| OF_JOB_API.contains(&key.as_str());
+    let kept = live.labels.iter().flatten().filter(own);
+    let wanted = desired.labels.iter().flatten().filter(|label| !own(label));
+    let labels: BTreeMap<String, String> =
+        wanted.chain(kept).map(|(key, value)| (key.clone(), value.clone())).collect();
+
+    let field = |name| ["spec", "template", "metadata", name];
+    operations.set(field("labels"), live.labels.as_ref(), Some(&labels));
+    operations.set(field("annotations"), live.annotations.as_ref(), desired.annotations.as_ref());
+}
+
+fn pod(operations: &mut Operations, live: &PodSpec, desired: &PodSpec) {
+    let field = |name| ["spec", "template", "spec", name];
+    operations.set(field("nodeSelector"), live.node_selector.as_ref(), desired.node_selector.as_ref());
+    operations.set(field("tolerations"), live.tolerations.as_ref(), desired.tolerations.as_ref());
+    operations.set(field("schedulingGates"), live.scheduling_gates.as_ref(), desired.scheduling_gates.as_ref());
+    resources(operations, "containers", &live.containers, &desired.containers);
+    let (live, desired) = (live.init_containers.as_deref(), desired.init_containers.as_deref());
+    resources(operations, "initContainers", live.unwrap_or_default(), desired.unwrap_or_default());
+}
+
+/// A quantity that is written in another form counts as different. The patch then says it once more, and the API server
+/// changes nothing.
+fn resources(operations: &mut Operations, list: &str, live: &[Container], desired: &[Container]) {
+    for (index, live) in live.iter().enumerate() {
+        if let Some(desired) = desired.iter().find(|desired| desired.name == live.name) {
+            let path = ["spec", "template", "spec", list, &index.to_string(), "resources"];
+            operations.set(path, live.resources.as_ref(), desired.resources.as_ref());
+        }
+    }
+}
+
+struct Operations(Vec<PatchOperation>);
+
+impl Operations {
+    fn test<const N: usize>(&mut self, path: [&str; N], value: &impl Serialize) {
+        self.0.push(PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: json!(value) }));
+    }
+
+    /// Sets a field that is not as desired. Absent is the same as empty, and an empty value is what is written: `add`
+    /// replaces a field and creates an absent one, while `remove` would fail when the patch is applied again.
+    fn set<T, const N: usize>(&mut self, path: [&str; N], live: Option<&T>, desired: Option<&T>)
+    where
+        T: Default + PartialEq + Serialize,
+    {
+        let empty = T::default();
+        let desired = desired.unwrap_or(&empty);
+        if live.unwrap_or(&empty) != desired {
+            let path = PointerBuf::from_tokens(path);
+            self.0.push(PatchOperation::Add(AddOperation { path, value: json!(desired) }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{PodSchedulingGate, ResourceRequirements, Toleration};
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A Job as the API server has it.
+    fn live() -> Value {
+        json!({
+            "metadata": {"name": "train-w-0", "uid": "j-1", "labels": {"of": "job"}},
+            "spec": {
+                "suspend": true,
+                "parallelism": 2,
+                "template": {
+                    "metadata": {
+                        "labels": {
+                            "controller-uid": "j-1", "batch.kubernetes.io/controller-uid": "j-1",
+                            "job-name": "train-w-0", "batch.kubernetes.io/job-name": "train-w-0", "mine": "1",
+                        },
+                        "annotations": {"mine": "1"},
+                    },
+                    "spec": {
+                        "nodeSelector": {"flavor": "a"},
+                        "tolerations": [{"key": "a", "operator": "Exists"}],
+                        "schedulingGates": [{"name": "example.com/wait"}],
+                        "initContainers": [{"name": "agent", "resources": {"requests": {"cpu": "1"}}}],
+                        "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}],
+                    },
+                },
+            },
+        })
+    }
+
+    /// The same Job as it is built, and with these parts of its template.
+    fn desired(labels: &Value, annotations: &Value, pod: &Value) -> Job {
+        job(json!({
+            "metadata": {"name": "train-w-0"},
+            "spec": {"suspend": false, "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": pod,
+            }},
+        }))
+    }
+
+    fn job(value: Value) -> Job {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn the_same_pod() -> Value {
+        live().pointer("/spec/template/spec").unwrap().clone()
+    }
+
+    fn pod_with(field: &str, value: Value) -> Value {
+        let mut pod = the_same_pod();
+        pod[field] = value;
+        pod
+    }
+
+    #[rstest]
+    #[case::nothing_has_changed(json!({"mine": "1"}), json!({"mine": "1"}), the_same_pod(), json!([]))]
+    #[case::a_label_is_replaced_and_those_of_the_job_api_stay(
+        json!({"other": "2", "job-name": "ours"}), json!({"mine": "1"}), the_same_pod(),
+        json!([["/spec/template/metadata/labels", {
+            "batch.kubernetes.io/controller-uid": "j-1", "batch.kubernetes.io/job-name": "train-w-0",
+            "controller-uid": "j-1", "job-name": "train-w-0", "other": "2",
+        }]]))]
+    #[case::the_last_annotation_is_gone(json!({"mine": "1"}), json!(null), the_same_pod(),
+        json!([["/spec/template/metadata/annotations", {}]]))]
+    #[case::the_other_flavor(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("nodeSelector", json!({"zone": "b"})),
+        json!([["/spec/template/spec/nodeSelector", {"zone": "b"}]]))]
+    #[case::no_toleration_is_left(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("tolerations", json!(null)),
+        json!([["/spec/template/spec/tolerations", []]]))]
+    #[case::the_gate_is_open(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("schedulingGates", json!([])),
+        json!([["/spec/template/spec/schedulingGates", []]]))]
+    #[case::other_resources(json!({"mine": "1"}), json!({"mine": "1"}),
+        pod_with("containers", json!([{"name": "other"}, {"name": "main", "resources": {"limits": {"cpu": "3"}}}])),
+        json!([["/spec/template/spec/containers/0/resources", {"limits": {"cpu": "3"}}]]))]
+    #[case::no_resources_for_the_agent(json!({"mine": "1"}), json!({"mine": "1"}),
+        pod_with("initContainers", json!([{"name": "agent"}])),
+        json!([["/spec/template/spec/initContainers/0/resources", {}]]))]
+    #[case::what_cannot_change_is_not_touched(json!({"mine": "1"}), json!({"mine": "1"}),
+        pod_with("restartPolicy", json!("Never")), json!([]))]
+    fn a_part_that_differs_is_replaced(
+        #[case] labels: Value,
+        #[case] annotations: Value,
+        #[case] pod: Value,
+        #[case] wanted: Value,
+    ) {
+        let patch = json!(resume(&job(live()), &desired(&labels, &annotations, &pod)));
+        let operations = patch.as_array().unwrap();
+        assert_eq!(operations[0], json!({"op": "test", "path": "/metadata/uid", "value": "j-1"}));
+        assert_eq!(operations[1], json!({"op": "add", "path": "/spec/suspend", "value": false}));
+        let rest: Vec<Value> = operations[2..].iter().map(|add| json!([add["path"], add["value"]])).collect();
+        assert_eq!(json!(rest), wanted);
+    }
+
+    #[test]
+    fn another_job_of_that_name_is_left_alone() {
+        let patch = resume(&job(live()), &desired(&json!({}), &json!({}), &json!({"containers": []})));
+        let mut other = live();
+        other["metadata"]["uid"] = json!("j-2");
+        let before = other.clone();
+        assert!(json_patch::patch(&mut other, &patch).is_err());
+        assert_eq!(other, before);
+    }
+
+    fn map() -> impl Strategy<Value = Option<BTreeMap<String, String>>> {
+        let keys = prop_oneof!["[ab]", Just("job-name".to_owned()), Just("a/~b".to_owned())];
+        prop::option::of(prop::collection::btree_map(keys, "[xy]", 0..3))
+    }
+
+    fn container(name: &'static str) -> impl Strategy<Value = Container> {
+        let quantity = "[12]".prop_map(Quantity);
+        let resources = prop::option::of(prop::collection::btree_map("cpu|gpu", quantity, 0..2))
+            .prop_map(|requests| ResourceRequirements { requests, ..ResourceRequirements::default() });
+        prop::option::of(resources).prop_map(|resources| Container {
+            name: name.to_owned(),
+            resources,
+            ..Container::default()
+        })
+    }
+
+    prop_compose! {
+        fn any_job()(
+            suspend in prop::option::of(any::<bool>()),
+            (labels, annotations, node_selector) in (map(), map(), map()),
+            tolerations in prop::option::of(prop::collection::vec("[ab]", 0..3)),
+            gates in prop::option::of(prop::collection::vec("[ab]", 0..2)),
+            (main, side, agent) in (container("main"), container("side"), container("agent")),
+            (swap, agents) in any::<(bool, bool)>(),
+        ) -> Job {
+            let mut job = job(live());
+            let spec = job.spec.as_mut().unwrap();
+            spec.suspend = suspend;
+            let metadata = spec.template.metadata.as_mut().unwrap();
+            (metadata.labels, metadata.annotations) = (labels, annotations);
+            spec.template.spec = Some(PodSpec {
+                node_selector,
+                tolerations: tolerations.map(|keys| keys.into_iter().map(|key| {
+                    Toleration { key: Some(key), ..Toleration::default() }
+                }).collect()),
+                scheduling_gates: gates.map(|names| names.into_iter().map(|name| PodSchedulingGate { name }).collect()),
+                containers: if swap { vec![side, main] } else { vec![main, side] },
+                init_containers: agents.then(|| vec![agent]),
+                ..PodSpec::default()
+            });
+            job
+        }
+    }
+
+    /// The parts that a resumption replaces, with absent ones as empty, and resources by name of the container.
+    fn replaced(job: &Job) -> Value {
+        let template = &job.spec.as_ref().unwrap().template;
+        let (metadata, pod) = (template.metadata.as_ref().unwrap(), template.spec.as_ref().unwrap());
+        let resources = |containers: &[Container]| -> BTreeMap<String, ResourceRequirements> {
+            containers.iter().map(|of| (of.name.clone(), of.resources.clone().unwrap_or_default())).collect()
+        };
+        let own = |key: &str| OF_JOB_API.contains(&key);
+        json!([
+            metadata.labels.iter().flatten().filter(|(key, _)| !own(key)).collect::<BTreeMap<_, _>>(),
+            metadata.annotations.clone().unwrap_or_default(),
+            pod.node_selector.clone().unwrap_or_default(),
+            pod.tolerations.clone().unwrap_or_default(),
+            pod.scheduling_gates.clone().unwrap_or_default(),
+            resources(&pod.containers),
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn a_resumed_job_is_as_desired_and_stays_so(live in any_job(), desired in any_job()) {
+            let patch = resume(&live, &desired);
+            let mut patched = json!(live);
+            json_patch::patch(&mut patched, &patch).unwrap();
+            let resumed = job(patched.clone());
+
+            prop_assert_eq!(replaced(&resumed), replaced(&desired));
+            prop_assert_ne!(resumed.spec.as_ref().unwrap().suspend, Some(true));
+            let job_name = |job: &Job| {
+                let labels = job.spec.as_ref()?.template.metadata.as_ref()?.labels.as_ref();
+                labels.and_then(|labels| labels.get("job-name").cloned())
+            };
+            prop_assert_eq!(job_name(&resumed), job_name(&live));
+
+            prop_assert_eq!(resume(&resumed, &desired).0.len(), 1, "nothing but the test");
+            let once = patched.clone();
+            json_patch::patch(&mut patched, &patch).unwrap();
+            prop_assert_eq!(patched, once);
+        }
+    }
+}

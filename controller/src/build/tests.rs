@@ -1,0 +1,124 @@
+//! The children of a JobSet as YAML, feature by feature: `cases/build/<case>.yaml` holds a JobSet as the API server has
+//! it, and the PriorityClasses of the cluster; the snapshot of the same name holds what is built. Of a Job, what it and its
+//! Pods carry both as labels and as annotations is written once, as `labelsAndAnnotations`.
+
+use jobset_api::{JobSet, RestartStrategy};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use rstest::rstest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Attempt, Place, claim, claims, job, service};
+use crate::store::PriorityClasses;
+
+#[test]
+fn children_are_named_and_marked_as_those_of_the_go_jobset() {
+    let settings = {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("../../cases/build");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings
+    };
+    settings.bind(|| {
+        insta::glob!("../../cases/build", "*.yaml", |path| {
+            let (jobset, classes) = read(&std::fs::read_to_string(path).unwrap());
+            insta::assert_snapshot!("built", children(&jobset, &classes).join("---\n"));
+        });
+    });
+}
+
+fn read(case: &str) -> (JobSet, PriorityClasses) {
+    let (mut jobset, mut classes) = (None, PriorityClasses::default());
+    for document in serde_yaml_ng::Deserializer::from_str(case) {
+        let object = Value::deserialize(document).unwrap();
+        match object["kind"].as_str() {
+            Some("JobSet") => jobset = Some(serde_json::from_value(object).unwrap()),
+            Some("PriorityClass") => classes.apply(&serde_json::from_value::<PriorityClass>(object).unwrap()),
+            kind => panic!("a case has no {kind:?}"),
+        }
+    }
+    (jobset.expect("a JobSet"), classes)
+}
+
+fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
+    fn yaml(object: &impl Serialize) -> String {
+        serde_yaml_ng::to_string(object).unwrap()
+    }
+    let mut children = Vec::new();
+    if jobset.spec.dns_hostnames_enabled() {
+        children.push(yaml(&service(jobset)));
+    }
+    children.extend(claims(jobset).map(|(policy, template)| yaml(&claim(jobset, policy, template))));
+    for (group_index, group) in jobset.spec.replicated_jobs.iter().enumerate() {
+        for job_index in 0..group.replicas() {
+            let status = jobset.status.clone().unwrap_or_default();
+            let attempt = Attempt::current(&status, &group.name, job_index);
+            let place = Place { group_index, job_index };
+            let job = job(jobset, place, attempt, jobset.spec.restart_strategy(), classes);
+            children.push(yaml(&with_common_part(serde_json::to_value(job).unwrap())));
+        }
+    }
+    children
+}
+
+fn with_common_part(mut job: Value) -> Value {
+    let maps = ["/metadata", "/spec/template/metadata"]
+        .map(|metadata| [format!("{metadata}/labels"), format!("{metadata}/annotations")])
+        .concat();
+    let mut common = job.pointer(&maps[0]).and_then(Value::as_object).unwrap().clone();
+    common.retain(|key, value| maps.iter().all(|map| job.pointer(map).unwrap().get(key) == Some(value)));
+    for map in maps {
+        job.pointer_mut(&map).and_then(Value::as_object_mut).unwrap().retain(|key, _| !common.contains_key(key));
+    }
+    job["labelsAndAnnotations"] = Value::Object(common);
+    job
+}
+
+/// The only Job of a JobSet with this replicatedJob, when this strategy is carried out.
+fn only_job(strategy: RestartStrategy, replicated_job: &Value) -> Job {
+    let jobset = json!({
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u-1"},
+        "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}, "replicatedJobs": [replicated_job]},
+    });
+    let jobset: JobSet = serde_json::from_value(jobset).unwrap();
+    let place = Place { group_index: 0, job_index: 0 };
+    job(&jobset, place, Attempt::default(), strategy, &PriorityClasses::default())
+}
+
+fn in_place_job(completions: i32, limit: Option<i32>, mode: &str, restart_policy: &str) -> Value {
+    json!({"name": "w", "template": {"spec": {
+        "completionMode": mode, "completions": completions, "parallelism": 4, "backoffLimitPerIndex": limit,
+        "template": {"spec": {"restartPolicy": restart_policy, "containers": []}},
+    }}})
+}
+
+#[rstest]
+#[case::in_place(RestartStrategy::InPlaceRestart, in_place_job(4, None, "Indexed", "Never"), Some(i32::MAX))]
+#[case::set_by_the_user(RestartStrategy::InPlaceRestart, in_place_job(4, Some(3), "Indexed", "Never"), Some(3))]
+#[case::as_many_as_the_job_api_takes(
+    RestartStrategy::InPlaceRestart,
+    in_place_job(100_000, None, "Indexed", "Never"),
+    Some(i32::MAX)
+)]
+#[case::more_than_that(RestartStrategy::InPlaceRestart, in_place_job(100_001, None, "Indexed", "Never"), None)]
+#[case::not_indexed(RestartStrategy::InPlaceRestart, in_place_job(4, None, "NonIndexed", "Never"), None)]
+#[case::restarted_by_the_kubelet(RestartStrategy::InPlaceRestart, in_place_job(4, None, "Indexed", "OnFailure"), None)]
+#[case::carried_out_by_recreation(RestartStrategy::Recreate, in_place_job(4, None, "Indexed", "Never"), None)]
+fn failures_are_counted_by_index_where_the_job_api_takes_it(
+    #[case] strategy: RestartStrategy,
+    #[case] replicated_job: Value,
+    #[case] wanted: Option<i32>,
+) {
+    assert_eq!(only_job(strategy, &replicated_job).spec.unwrap().backoff_limit_per_index, wanted);
+}
+
+#[test]
+fn the_agents_rules_have_the_words_of_kubernetes_with_any_strategy() {
+    let replicated_job = json!({"name": "w", "template": {"spec": {"template": {"spec": {"containers": [
+        {"name": "w", "restartPolicyRules": [{"action": "RestartPod", "exitCodes": {"operator": "NoIn", "values": [0]}}]},
+    ]}}}}});
+    let pod = only_job(RestartStrategy::Recreate, &replicated_job).spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.containers[0].restart_policy_rules.as_ref().unwrap()[0].action, "RestartAllContainers");
+}
