@@ -32,9 +32,21 @@ pub async fn get(pod: &Pod, port: u16, path: &str) -> Result<String> {
 /// # Errors
 /// If the worker cannot be reached.
 pub async fn exit(pod: &Pod, port: u16, code: u8) -> Result<()> {
+    end(pod, port, &format!("/exit?code={code}")).await
+}
+
+/// The same, and leaves last words (one word) in its termination log.
+///
+/// # Errors
+/// If the worker cannot be reached.
+pub async fn exit_saying(pod: &Pod, port: u16, code: u8, words: &str) -> Result<()> {
+    end(pod, port, &format!("/exit?code={code}&message={words}")).await
+}
+
+async fn end(pod: &Pod, port: u16, path: &str) -> Result<()> {
     let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).context("the Pod has no address")?;
     let mut stream = timeout(LIMIT, TcpStream::connect((ip, port))).await??;
-    stream.write_all(request(ip, &format!("/exit?code={code}")).as_bytes()).await?;
+    stream.write_all(request(ip, path).as_bytes()).await?;
     let mut answer = Vec::new();
     // The connection ends with the worker, cleanly or not.
     let _ = timeout(LIMIT, stream.read_to_end(&mut answer)).await;

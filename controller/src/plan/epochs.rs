@@ -135,7 +135,7 @@ fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) {
     let pods = members::running_jobs(pass).flat_map(|(pods, _)| pods.invalid_reports(newest));
     let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
     for (pod, epoch) in invalid {
-        let above = pod.epoch.number().is_some_and(|epoch| epoch > newest);
+        let above = pod.deleted_at.is_none() && pod.epoch.number().is_some_and(|epoch| epoch > newest);
         let cure = if above { ": it is deleted" } else { "" };
         pass.warn(
             "EpochInvalid",
@@ -153,7 +153,8 @@ fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) {
 
 /// The worker of such a Pod runs on in an epoch that is over, and its agent will never restart it.
 fn delete_lonely_agents(pass: &mut Pass<'_>) {
-    let alone: Vec<_> = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone()).cloned().collect();
+    let alone = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone());
+    let alone: Vec<_> = alone.filter(|pod| pod.deleted_at.is_none()).cloned().collect();
     for pod in alone {
         let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
         if pass.now.0 < due {

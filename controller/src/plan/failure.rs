@@ -71,11 +71,12 @@ fn carry_out(pass: &mut Pass<'_>, verdict: &Verdict<'_>) -> ControlFlow<()> {
             for job in &verdict.jobs {
                 restart_job(pass, job, verdict.rule, counted)?;
             }
-            leave_the_others(pass)
+            // The counters have to be written before anything else is decided.
+            ControlFlow::Break(())
         }
         Do::RestartReplicatedJob => {
             restart_replicated_job(pass, job, &cause)?;
-            leave_the_others(pass)
+            ControlFlow::Break(())
         }
         // Jobs that are to stay failed are no part of a verdict.
         Do::FailJob => ControlFlow::Continue(()),
@@ -125,7 +126,7 @@ fn restart_job(
         *spent += 1;
     }
     *counter(&mut status.job_restarts, index) += 1;
-    announce_partial_restart(pass);
+    announce_partial_restart(pass, &cause);
     let reason =
         if counted { "RestartJobFailurePolicyAction" } else { "RestartJobAndIgnoreMaxRestartsFailurePolicyAction" };
     pass.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
@@ -144,7 +145,7 @@ fn restart_replicated_job(pass: &mut Pass<'_>, job: &FailedJob<'_>, cause: &Caus
     }
     status.restarts_count_towards_max += 1;
     status.restarts += 1;
-    announce_partial_restart(pass);
+    announce_partial_restart(pass, cause);
     let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
     pass.warn("RestartReplicatedJobFailurePolicyAction", message);
     push_fact(pass, FailurePolicyAction::RestartReplicatedJob, true, cause);
@@ -153,15 +154,13 @@ fn restart_replicated_job(pass: &mut Pass<'_>, job: &FailedJob<'_>, cause: &Caus
 
 /// In place, the workers of other Jobs cannot go on without those that are recreated: they restart where they are. That
 /// is part of this restart, which has been counted.
-fn announce_partial_restart(pass: &mut Pass<'_>) {
+fn announce_partial_restart(pass: &mut Pass<'_>, cause: &Cause) {
     if pass.announce_free_epoch().is_break() {
         pass.status.deprecated_epoch = pass.status.synced_epoch;
+        pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
+        let message = format!("the others restart in place: {}", cause.message);
+        pass.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
     }
-}
-
-/// The counters have to be written before anything else is decided.
-fn leave_the_others(_: &mut Pass<'_>) -> ControlFlow<()> {
-    ControlFlow::Break(())
 }
 
 fn push_fact(pass: &mut Pass<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {

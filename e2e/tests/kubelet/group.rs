@@ -14,6 +14,7 @@ use jobset_e2e::programs::rust_binaries;
 use jobset_e2e::wait::{self, Seen};
 use jobset_e2e::workload::{WORKER_PORT, Workload, is_ready};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use tokio::sync::OnceCell;
@@ -130,6 +131,13 @@ impl Group {
         Ok(self.jobsets.get(&self.name).await?.status.unwrap_or_default())
     }
 
+    /// What Events of this reason say about the JobSet.
+    pub(crate) async fn events(&self, reason: &str) -> Result<Vec<String>> {
+        let events: Api<Event> = Api::namespaced(self.cluster.client(), &self.namespace);
+        let all = events.list(&ListParams::default()).await?.items;
+        Ok(all.into_iter().filter(|event| event.reason.as_deref() == Some(reason)).filter_map(|it| it.note).collect())
+    }
+
     /// Waits until the JobSet has finished; its status.
     pub(crate) async fn finished(&self) -> Result<JobSetStatus> {
         wait::until(LIMIT, format!("the end of {}", self.name), || async {
@@ -147,6 +155,11 @@ impl Group {
     /// Tells the worker of a Pod to end with this code.
     pub(crate) async fn exit(&self, worker: &Worker, code: u8) -> Result<()> {
         order::exit(&self.pods.get(&worker.pod).await?, WORKER_PORT, code).await
+    }
+
+    /// Tells the worker of a Pod to end with this code, and to say this word before.
+    pub(crate) async fn exit_saying(&self, worker: &Worker, code: u8, word: &str) -> Result<()> {
+        order::exit_saying(&self.pods.get(&worker.pod).await?, WORKER_PORT, code, word).await
     }
 
     /// The answer of the worker of a Pod.

@@ -4,4 +4,5 @@ mod barrier;
 mod completion;
 mod exit_codes;
 mod group;
+mod last_words;
 mod restart;

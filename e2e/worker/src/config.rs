@@ -12,7 +12,8 @@ Usage: jobset-test-worker [--help]
 
 Without arguments it runs as a worker: it writes down when it starts and ends, and serves
   GET  /                       who it is
-  POST /exit?code=N            ends with exit code N, 0 to 255 (GET does the same)
+  POST /exit?code=N            ends with exit code N, 0 to 255 (GET does the same); with &message=TEXT after writing
+                               TEXT to the termination log
   GET  /resolve?name=H         IPv4 addresses of H, found through /etc/resolv.conf
   POST /write?name=F&text=T    writes the file F in SCRATCH_DIR
   GET  /read?name=F            reads it

@@ -20,6 +20,9 @@ const EXIT_LIMIT: Duration = Duration::from_millis(20);
 /// Longest request in bytes, headers included.
 const REQUEST_BYTES: usize = 16 * 1024;
 
+/// What a container leaves here, the kubelet shows in its status.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
 /// An answer, and whether the worker ends after it.
 struct Answer {
     status: &'static str,
@@ -85,7 +88,14 @@ fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answe
     match path {
         "/" => Answer::json("200 OK", &journal.identity()),
         "/exit" => match query.get("code").map(str::parse::<u8>) {
-            Some(Ok(code)) => Answer { exit: Some(code), ..Answer::text("200 OK", "") },
+            Some(Ok(code)) => {
+                if let Some(message) = query.get("message")
+                    && let Err(error) = fs::write(TERMINATION_LOG, message)
+                {
+                    eprintln!("jobset-test-worker: {TERMINATION_LOG}: {error}");
+                }
+                Answer { exit: Some(code), ..Answer::text("200 OK", "") }
+            }
             _ => Answer::text("400 Bad Request", "code must be a number from 0 to 255\n"),
         },
         "/resolve" => resolve(query.get("name").unwrap_or_default(), config),
