@@ -3,7 +3,7 @@
 //! Admission fills most of them in, but a JobSet may have been stored without it. The controller and the webhook both
 //! read them here, so that what is admitted is what is built.
 
-use crate::{JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels};
+use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels};
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
 pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
@@ -86,5 +86,13 @@ impl JobTemplateSpec {
     pub fn pods(&self) -> i32 {
         let parallelism = self.parallelism.unwrap_or(1);
         self.completions.map_or(parallelism, |completions| parallelism.min(completions))
+    }
+}
+
+impl FailurePolicyRule {
+    /// Whether the rule is for Jobs of the replicatedJob with this name; it is for all where it names none.
+    pub fn targets(&self, replicated_job: &str) -> bool {
+        let targets = &self.target_replicated_jobs;
+        targets.is_empty() || targets.iter().any(|target| target == replicated_job)
     }
 }

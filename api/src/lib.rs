@@ -5,20 +5,25 @@
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how one is set,
 //! - the feature [`gates`],
-//! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes.
+//! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
+//! - the [`defaults`] of a new JobSet, and the [`validation`] of every one,
+//! - the [`message_pattern`]s of failed Jobs.
 //!
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
 pub mod conditions;
+pub mod defaults;
 pub mod effective;
 pub mod gates;
 mod job_template;
 mod jobset;
 pub mod labels;
+pub mod message_pattern;
 pub mod names;
 mod policy;
 pub mod restart_rules;
 mod status;
+pub mod validation;
 mod volume;
 
 pub mod schema;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jiff::SignedDuration;
+use jobset_api::gates::Gates;
 
 /// The JobSet admission service: defaulting and validation of JobSets over HTTPS.
 #[derive(Clone, Debug, Parser)]
@@ -16,6 +17,9 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub certificates: CertificateArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub features: FeatureArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub log: LogArgs,
@@ -73,6 +77,15 @@ pub struct CertificateArgs {
     pub extra_dns_names: Vec<String>,
 }
 
+/// What may be asked for.
+#[derive(Clone, Debug, ArgGroup)]
+#[command(next_help_heading = "Features")]
+pub struct FeatureArgs {
+    /// Feature gates, separated by commas. The controller must have the same.
+    #[arg(long = "feature-gates", value_name = "GATE=BOOL", default_value_t)]
+    pub gates: Gates,
+}
+
 /// What is logged. Which messages are is chosen by the environment variable `RUST_LOG` (default `info`).
 #[derive(Clone, Debug, ArgGroup)]
 #[command(next_help_heading = "Log")]
@@ -111,6 +124,14 @@ mod tests {
         assert_eq!(args.serving.health_listen.to_string(), "0.0.0.0:8081");
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
         assert_eq!(args.certificates.secret_name, "jobset-webhook-server-cert");
+        assert!(args.features.gates.in_place_restart);
+    }
+
+    #[test]
+    fn a_feature_can_be_switched_off_and_an_unknown_one_is_named() {
+        assert!(!parse(&["--feature-gates=InPlaceRestart=false"]).unwrap().features.gates.in_place_restart);
+        let error = parse(&["--feature-gates=Magic=true"]).unwrap_err().to_string();
+        assert!(error.contains("unknown feature gate \"Magic\""), "{error}");
     }
 
     #[test]

@@ -4,12 +4,11 @@
 //! TLS --> serve --> review --> jobset (pure) --> patch or refusal
 //! ```
 //!
-//! [`jobset`] decides and knows nothing of HTTP; [`review`] speaks AdmissionReview; [`serve`] owns connections. The
-//! certificate comes from `jobset-certs`.
+//! The rules are those of `jobset-api`, by which the controller goes as well. [`jobset`] says which of them a request has
+//! to keep; [`review`] speaks AdmissionReview; [`serve`] owns connections. The certificate comes from `jobset-certs`.
 
 pub mod args;
 mod error;
-pub mod field;
 pub mod health;
 pub mod jobset;
 pub mod patch;

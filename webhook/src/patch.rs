@@ -18,12 +18,11 @@ pub fn diff<T: Serialize>(before: &T, after: &T) -> Result<json_patch::Patch, se
 
 #[cfg(test)]
 mod tests {
-    use jobset_api::JobSet;
+    use jobset_api::{JobSet, defaults};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::jobset::defaults;
 
     /// Values of a field as people and tools may send it: absent, null, empty, or with something in it.
     fn field(filled: impl Strategy<Value = Value>) -> impl Strategy<Value = Option<Value>> {

@@ -1,14 +1,15 @@
 //! AdmissionReview v1: bytes in, bytes out. The decisions are those of [`crate::jobset`].
 
 use jobset_api::JobSet;
+use jobset_api::gates::Gates;
+use jobset_api::validation::{Errors, Path};
 use k8s_openapi::ByteString;
 use kube::core::admission::{AdmissionRequest, AdmissionReview, META_API_VERSION_V1, META_KIND};
-use kube::core::response::{Status, StatusDetails, StatusSummary, reason};
+use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary, reason};
 use serde::Serialize;
 use serde_json::Value;
 use tracing::{debug, info};
 
-use crate::field::{Errors, Path};
 use crate::{jobset, patch};
 
 const WHOLE_OBJECT: &str = "request.object";
@@ -87,10 +88,10 @@ pub fn mutate(body: &[u8]) -> Result<Review, Malformed> {
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub fn validate(body: &[u8]) -> Result<Review, Malformed> {
+pub fn validate(body: &[u8], gates: Gates) -> Result<Review, Malformed> {
     let (uid, name, namespace, errors) = match decode(body)? {
         Decoded::Readable(request) => {
-            let errors = jobset::validate(&request);
+            let errors = jobset::validate(&request, gates);
             (request.uid.clone(), name(&request).to_owned(), request.namespace, errors)
         }
         Decoded::Unreadable { uid, name, namespace, errors } => (uid, name, namespace, errors),
@@ -170,10 +171,10 @@ fn decode_leniently(mut review: Value) -> Result<Decoded, Malformed> {
     let mut errors = Errors::default();
     if path == WHOLE_OBJECT {
         // Of what a JobSet must have, the API server sees to all but this.
-        errors.required(&Path::root("spec"), &error.into_inner().to_string());
+        errors.required(&Path::root("spec"), error.into_inner().to_string());
     } else if let Some(field) = path.strip_prefix(OBJECT) {
         let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
-        errors.invalid(&Path::root(field), review.pointer(&pointer), &error.into_inner().to_string());
+        errors.invalid(&Path::root(field), review.pointer(&pointer), error.into_inner().to_string());
     } else {
         return Err(Malformed::Json(error.into_inner()));
     }
@@ -194,15 +195,80 @@ fn invalid(name: &str, errors: &Errors) -> Status {
         group: jobset_api::GROUP.to_owned(),
         kind: "JobSet".to_owned(),
         uid: String::new(),
-        causes: errors.causes(),
+        causes: causes(errors),
         retry_after_seconds: 0,
     };
     Status {
         status: Some(StatusSummary::Failure),
         code: 422,
-        message: format!("JobSet.{} \"{name}\" is invalid: {errors}", jobset_api::GROUP),
+        message: format!("JobSet.{} \"{name}\" is invalid: {}", jobset_api::GROUP, aggregate(errors)),
         metadata: None,
         reason: reason::INVALID.to_owned(),
         details: Some(details),
+    }
+}
+
+fn causes(errors: &Errors) -> Vec<StatusCause> {
+    let cause =
+        |reason: &str, message: String, field: String| StatusCause { reason: reason.to_owned(), message, field };
+    let mut causes: Vec<_> =
+        errors.iter().map(|it| cause(it.reason.as_str(), it.message.clone(), it.field.clone())).collect();
+    if errors.omitted() > 0 {
+        causes.push(cause("", more(errors), String::new()));
+    }
+    causes
+}
+
+/// One error as it is, several in brackets, as Kubernetes writes them.
+fn aggregate(errors: &Errors) -> String {
+    let mut texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    if errors.omitted() > 0 {
+        texts.push(more(errors));
+    }
+    match texts.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+fn more(errors: &Errors) -> String {
+    format!("and {} more errors", errors.omitted())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(count: usize) -> Errors {
+        let mut errors = Errors::default();
+        (0..count).for_each(|index| errors.invalid(&Path::root("spec").child("a"), index, "must not be"));
+        errors
+    }
+
+    #[test]
+    fn one_error_stands_alone_and_several_in_brackets() {
+        assert_eq!(aggregate(&errors(1)), "spec.a: Invalid value: 0: must not be");
+        assert_eq!(
+            aggregate(&errors(2)),
+            "[spec.a: Invalid value: 0: must not be, spec.a: Invalid value: 1: must not be]"
+        );
+    }
+
+    #[test]
+    fn causes_carry_field_reason_and_message() {
+        let mut errors = errors(1);
+        errors.required(&Path::root("spec").child("name"), "must be set");
+        let causes = causes(&errors);
+        assert_eq!(causes[0].field, "spec.a");
+        assert_eq!(causes[0].reason, "FieldValueInvalid");
+        assert_eq!(causes[0].message, "Invalid value: 0: must not be");
+        assert_eq!(causes[1].reason, "FieldValueRequired");
+    }
+
+    #[test]
+    fn errors_that_are_only_counted_are_said_to_be_there() {
+        let errors = errors(50);
+        assert!(aggregate(&errors).ends_with(", and 10 more errors]"));
+        assert_eq!(causes(&errors).last().unwrap().message, "and 10 more errors");
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobset_api::gates::Gates;
 use jobset_certs::bundle::Configuration;
 use jobset_certs::secret::Wanted;
 use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings};
@@ -30,6 +31,7 @@ pub struct Service {
     listener: TcpListener,
     health_listener: TcpListener,
     settings: Settings,
+    gates: Gates,
     drain_delay: Duration,
     drain_timeout: Duration,
 }
@@ -44,6 +46,7 @@ impl Service {
             settings: settings(&args.certificates).map_err(Error::Names)?,
             listener: listen(args.serving.listen, "--listen").await?,
             health_listener: listen(args.serving.health_listen, "--health-listen").await?,
+            gates: args.features.gates,
             drain_delay: args.serving.drain_delay,
             drain_timeout: args.serving.drain_timeout,
         })
@@ -77,7 +80,8 @@ impl Service {
         let closed = CancellationToken::new();
         let health = health::router(ready, stop.clone());
         let probes = axum::serve(self.health_listener, health).into_future();
-        let webhooks = serve::serve(self.listener, tls, serve::router(), closed.clone(), self.drain_timeout);
+        let router = serve::router(self.gates);
+        let webhooks = serve::serve(self.listener, tls, router, closed.clone(), self.drain_timeout);
         let certificates = jobset_certs::maintain(client, self.settings, resolver, readiness);
         let shutdown = async {
             stop.cancelled().await;

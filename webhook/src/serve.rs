@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use jobset_api::gates::Gates;
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCert;
 use tokio::net::{TcpListener, TcpStream};
@@ -39,17 +40,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The routes of the webhooks.
-pub fn router() -> Router {
+pub fn router(gates: Gates) -> Router {
+    let validate = move |body: &[u8]| review::validate(body, gates);
     Router::new()
         .route(MUTATE_PATH, post(async |headers: HeaderMap, body| answer(&headers, body, review::mutate)))
-        .route(VALIDATE_PATH, post(async |headers: HeaderMap, body| answer(&headers, body, review::validate)))
+        .route(VALIDATE_PATH, post(async move |headers: HeaderMap, body| answer(&headers, body, validate)))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
 fn answer(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
-    review: fn(&[u8]) -> Result<Review, Malformed>,
+    review: impl Fn(&[u8]) -> Result<Review, Malformed>,
 ) -> Response {
     let refuse = |status: StatusCode, text: String| {
         warn!(status = status.as_u16(), reason = text, "cannot answer a request");

@@ -28,7 +28,7 @@ fn with(name: &str, pointer: &str, value: Value) -> Value {
     object
 }
 
-fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> Status {
+pub(crate) fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> Status {
     match result {
         Err(kube::Error::Api(status)) => *status,
         other => panic!("not refused: {other:?}"),
@@ -78,6 +78,11 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
             "spec.replicatedJobs[0].template.spec.completions",
             "Invalid value: 4: must equal parallelism with",
         ),
+        (
+            with("bad", "/spec/successPolicy", json!({ "operator": "All", "targetReplicatedJobs": ["nobody"] })),
+            "spec.successPolicy.targetReplicatedJobs[0]",
+            r#"Not found: "nobody": must name an entry"#,
+        ),
     ];
     for (object, field, message) in refusals {
         let status = refusal(plane.create(&object).await);
@@ -110,16 +115,6 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
     assert_eq!((network.enable_dns_hostnames, network.publish_not_ready_addresses), (Some(true), Some(true)));
     assert_eq!(plane.jobsets().get("good").await?.spec, stored.spec);
 
-    let mut groups = serde_json::to_value(&stored.spec.replicated_jobs)?;
-    groups[0]["replicas"] = json!(0);
-    let smaller = Patch::Merge(json!({ "spec": { "replicatedJobs": groups } }));
-    let status = refusal(plane.jobsets().patch("good", &PatchParams::default(), &smaller).await);
-    assert!(
-        status.message.contains("spec.replicatedJobs[0].replicas: Invalid value: 0: must stay"),
-        "{}",
-        status.message
-    );
-
     // What the schema refuses is left to the schema, which names it better.
     let status = refusal(plane.create(&with("typed", "/spec/replicatedJobs/0/replicas", json!("three"))).await);
     assert!(
@@ -128,12 +123,14 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
         status.message
     );
 
-    // A broken specification from before can be labelled and deleted, but not changed for another broken one.
+    // A broken specification from before can be labelled, suspended and deleted, but not broken any further.
     let jobsets = plane.jobsets();
     let patch = async |patch: Value| jobsets.patch("old", &PatchParams::default(), &Patch::Merge(patch)).await;
     patch(json!({ "metadata": { "labels": { "team": "a" } } })).await?;
-    let status = refusal(patch(json!({ "spec": { "suspend": true } })).await);
-    assert!(status.message.contains("spec.replicatedJobs[0].template.spec.backoffLimit"), "{}", status.message);
+    patch(json!({ "spec": { "suspend": true } })).await?;
+    let status = refusal(patch(json!({ "spec": { "coordinator": { "replicatedJob": "nobody" } } })).await);
+    let expected = "JobSet.jobset.x-k8s.io \"old\" is invalid: spec.coordinator.replicatedJob: Not found: \"nobody\"";
+    assert!(status.message.contains(expected), "{}", status.message);
     jobsets.delete("old", &DeleteParams::default()).await?;
     patch(json!({ "metadata": { "finalizers": null } })).await?;
     let gone = await_condition(jobsets.clone(), "old", kube::runtime::conditions::is_deleted(""));

@@ -9,3 +9,4 @@ mod cluster;
 mod process;
 mod rotation;
 mod server;
+mod updates;

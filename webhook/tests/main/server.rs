@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use jobset_api::JobSet;
+use jobset_api::gates::Gates;
 use jobset_certs::{Readiness, Resolver};
 use jobset_webhook::health;
 use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, router, serve, tls};
@@ -35,13 +36,17 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
+        Self::with(Gates::default()).await
+    }
+
+    async fn with(gates: Gates) -> Self {
         let certificates = certificates();
         let resolver = Arc::new(Resolver::default());
         resolver.serve(certificates.serving.clone().unwrap().certified);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(serve(listener, tls(resolver).unwrap(), router(), stop.clone(), LIMIT));
+        let task = tokio::spawn(serve(listener, tls(resolver).unwrap(), router(gates), stop.clone(), LIMIT));
         Self { client: Client::new(address, certificates), address, stop, task }
     }
 
@@ -105,11 +110,21 @@ async fn defaults_come_as_a_patch_over_every_version_of_tls_and_http(
 }
 
 #[tokio::test]
+async fn a_feature_that_is_switched_off_is_refused_by_its_name() {
+    let server = Server::with(Gates { in_place_restart: false }).await;
+    let response = server.client.review(VALIDATE_PATH, &review(&jobset())).await;
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.contains("while the feature gate InPlaceRestart is off"), "{message}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_bad_jobset_is_refused_as_the_api_server_refuses_one() {
     let server = Server::start().await;
     let bad = with(
         "/spec/replicatedJobs/0/template/spec",
-        json!({ "backoffLimit": 6, "podReplacementPolicy": "Failed", "template": {} }),
+        json!({ "backoffLimit": 6, "podReplacementPolicy": "Failed", "completionMode": "Indexed", "template": {
+            "spec": { "restartPolicy": "Never", "containers": [] } } }),
     );
     let response = server.client.review(VALIDATE_PATH, &review(&bad)).await;
     assert_eq!(

@@ -1,13 +1,10 @@
-//! What admission decides about a JobSet. Pure: a request comes in, an object or errors go out.
+//! What admission decides about a request: which of the rules that it shares with the controller apply. Pure: a request
+//! comes in, an object or errors go out.
 
-pub mod defaults;
-pub mod immutable;
-pub mod in_place;
-
-use jobset_api::JobSet;
+use jobset_api::gates::Gates;
+use jobset_api::validation::{self, Errors};
+use jobset_api::{JobSet, defaults};
 use kube::core::admission::{AdmissionRequest, Operation};
-
-use crate::field::{Errors, Path};
 
 /// The JobSet with its defaults, or `None` where nothing is to be defaulted.
 ///
@@ -21,21 +18,13 @@ pub fn mutate(request: &AdmissionRequest<JobSet>) -> Option<JobSet> {
 
 /// Everything that is wrong with the JobSet of the request.
 ///
-/// A specification that an update leaves as it was passes, whatever is in it: rules are added over time, and an object
-/// that was admitted without them can still be labelled, and lose its finalizers.
-pub fn validate(request: &AdmissionRequest<JobSet>) -> Errors {
-    let mut errors = Errors::default();
-    let Some(jobset) = reviewed(request) else { return errors };
-    let unchanged = request.old_object.as_ref().is_some_and(|old| old.spec == jobset.spec);
-    if request.operation == Operation::Update && unchanged {
-        return errors;
+/// What replaces an object that cannot be read is checked as if it were new.
+pub fn validate(request: &AdmissionRequest<JobSet>, gates: Gates) -> Errors {
+    let Some(jobset) = reviewed(request) else { return Errors::default() };
+    match &request.old_object {
+        Some(old) if request.operation == Operation::Update => validation::validate_update(old, jobset, gates),
+        _ => validation::validate(jobset, gates),
     }
-    let spec = Path::root("spec");
-    in_place::validate(&jobset.spec, &spec, &mut errors);
-    if let Some(old) = request.old_object.as_ref().filter(|_| request.operation == Operation::Update) {
-        immutable::validate(&old.spec, &jobset.spec, &spec, &mut errors);
-    }
-    errors
 }
 
 /// The JobSet that rules look at, if any: not in deletions and in what concerns its status only, and not when it is
@@ -54,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// A JobSet that breaks all three rules of in-place restart, and could be defaulted.
+    /// A JobSet that breaks rules of in-place restart, and could be defaulted.
     fn bad() -> Value {
         json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "train" }, "spec": {
             "failurePolicy": { "restartStrategy": "InPlaceRestart" },
@@ -78,20 +67,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case::created(request("CREATE", &bad(), &Value::Null), 3)]
-    #[case::changed(request("UPDATE", &bad(), &with("/spec", "suspend", json!(true))), 3)]
+    #[case::created(request("CREATE", &bad(), &Value::Null), 5)]
+    #[case::replaced_what_cannot_be_read(request("UPDATE", &bad(), &Value::Null), 5)]
+    #[case::became_bad(request("UPDATE", &bad(), &with("/spec", "failurePolicy", json!({}))), 5)]
+    #[case::was_bad(request("UPDATE", &bad(), &with("/spec", "suspend", json!(true))), 0)]
+    #[case::resized(request("UPDATE", &with("/spec/replicatedJobs/0", "replicas", json!(-1)), &bad()), 1)]
     #[case::label_added(request("UPDATE", &with("/metadata", "labels", json!({ "a": "b" })), &bad()), 0)]
     #[case::being_deleted(request("UPDATE", &with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")), &Value::Null), 0)]
     #[case::deleted(request("DELETE", &Value::Null, &bad()), 0)]
     fn operations_decide_what_is_validated(#[case] request: AdmissionRequest<JobSet>, #[case] errors: usize) {
-        assert_eq!(validate(&request).iter().count(), errors);
+        assert_eq!(validate(&request, Gates::default()).iter().count(), errors);
     }
 
     #[test]
     fn a_status_update_is_not_validated() {
         let mut request = request("UPDATE", &bad(), &Value::Null);
         request.sub_resource = Some("status".to_owned());
-        assert!(validate(&request).is_empty());
+        assert!(validate(&request, Gates::default()).is_empty());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Fills in what a new JobSet leaves open. What is set stays as it is.
 //!
-//! A default goes only into a part of the object that was sent ([`crate::patch::diff`] says why): a replicatedJob without
-//! a Job specification or a Pod specification gets none there.
+//! A default goes only into a part of the object that was sent, since a patch cannot add a field to a parent that is not
+//! there: a replicatedJob without a Job specification or a Pod specification gets none there.
 
-use jobset_api::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
-use jobset_api::{
+use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::{
     JobSetSpec, JobTemplateSpec, Operator, RestartStrategy, RetentionPolicy, StartupPolicy, StartupPolicyOrder,
     SuccessPolicy, VolumeRetentionPolicy,
 };
@@ -49,9 +49,14 @@ fn policies(spec: &mut JobSetSpec) {
     let rules = spec.failure_policy.iter_mut().flat_map(|policy| &mut policy.rules);
     for (index, rule) in rules.enumerate() {
         if rule.name.as_deref().unwrap_or_default().is_empty() {
-            rule.name = Some(format!("failurePolicyRule{index}"));
+            rule.name = Some(rule_name(index));
         }
     }
+}
+
+/// Name of the rule of the failure policy at this place, where it has none.
+pub fn rule_name(index: usize) -> String {
+    format!("failurePolicyRule{index}")
 }
 
 fn network(spec: &mut JobSetSpec) {

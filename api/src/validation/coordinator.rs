@@ -1,0 +1,138 @@
+//! The Pod that the others meet at.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use super::syntax;
+use crate::{Coordinator, ReplicatedJob};
+
+const EXISTS: &str = "must name an entry of spec.replicatedJobs";
+
+/// Refuses a Pod that there will not be, and a network name that does not fit into the label that carries it.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(coordinator) = &subject.spec.coordinator else { return };
+    let path = spec.child("coordinator");
+    let Some((place, replicated_job)) = subject.replicated_job(&coordinator.replicated_job) else {
+        errors.not_found(&path.child("replicatedJob"), &coordinator.replicated_job, EXISTS);
+        return;
+    };
+    let replicas = replicated_job.replicas();
+    if !(0..replicas).contains(&coordinator.job_index) {
+        let required = format_args!("must be an index of the {replicas} replicas of spec.replicatedJobs[{place}]");
+        errors.invalid(&path.child("jobIndex"), coordinator.job_index, required);
+    }
+    pod(coordinator, replicated_job, place, &path, errors);
+    label(subject, coordinator, &path, errors);
+}
+
+/// Only Pods of an Indexed Job have a stable name, and they are numbered up to its completions.
+fn pod(coordinator: &Coordinator, target: &ReplicatedJob, place: usize, path: &Path<'_>, errors: &mut Errors) {
+    let job = &target.template.spec;
+    let path = path.child("podIndex");
+    // As Kubernetes defaults them: both, or none.
+    let completions = job.completions.or(job.parallelism.is_none().then_some(1));
+    match (job.completion_mode.as_deref(), completions) {
+        (Some("Indexed"), Some(completions)) if (0..completions).contains(&coordinator.pod_index) => {}
+        (Some("Indexed"), Some(completions)) => {
+            let required = format_args!(
+                "must be an index of the {completions} completions of spec.replicatedJobs[{place}].template.spec"
+            );
+            errors.invalid(&path, coordinator.pod_index, required);
+        }
+        _ => {
+            let required = format_args!(
+                "must be the index of a Pod, and only Indexed Jobs with completions have such: set completionMode and \
+                 completions in spec.replicatedJobs[{place}].template.spec"
+            );
+            errors.invalid(&path, coordinator.pod_index, required);
+        }
+    }
+}
+
+fn label(subject: &Subject<'_>, coordinator: &Coordinator, path: &Path<'_>, errors: &mut Errors) {
+    let network = subject.spec.network.as_ref();
+    let subdomain = network.and_then(|network| network.subdomain.as_deref()).filter(|it| !it.is_empty());
+    let digits = |index: i32| index.checked_ilog10().map_or(1, |digits| digits as usize + 1);
+    let Coordinator { replicated_job, job_index, pod_index } = coordinator;
+    let pod = subject.name.len() + replicated_job.len() + digits(*job_index) + digits(*pod_index) + 3;
+    let length = pod + 1 + subdomain.map_or(subject.name.len(), str::len);
+    // A name that is malformed is refused as such.
+    let formed = syntax::is_dns1123_label(replicated_job) && subdomain.is_none_or(syntax::is_dns1035_label);
+    if length > syntax::LABEL_LENGTH && formed {
+        let name = subject.name;
+        let subdomain = subdomain.map_or_else(|| name.to_string(), str::to_owned);
+        let required = format_args!(
+            "its network name would be \"{name}-{replicated_job}-{job_index}-{pod_index}.{subdomain}\", {length} \
+             characters of the 63 that fit into a label: shorten the name of the JobSet or of the replicatedJob, or set \
+             a shorter spec.network.subdomain"
+        );
+        errors.invalid(path, coordinator, required);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, refuses};
+
+    const JOB: &str = "/spec/replicatedJobs/1/template/spec";
+
+    fn at(job: i32, pod: i32) -> (&'static str, Value) {
+        ("/spec/coordinator", json!({ "replicatedJob": "workers", "jobIndex": job, "podIndex": pod }))
+    }
+
+    fn job(field: &str, value: Value) -> (String, Value) {
+        (format!("{JOB}/{field}"), value)
+    }
+
+    #[rstest]
+    #[case::first(vec![at(0, 0)])]
+    #[case::last(vec![at(1, 3)])]
+    // `<name>-workers-0-0.<name>`: 13 characters besides the name, twice.
+    #[case::as_long_as_may_be(vec![("/metadata/name", json!("a".repeat(25))), at(0, 0)])]
+    #[case::shortened_by_a_subdomain(vec![("/metadata/name", json!("a".repeat(40))), ("/spec/network", json!({ "subdomain": "net" })), at(0, 0)])]
+    fn a_pod_that_there_will_be_is_accepted(#[case] changes: Vec<(&str, Value)>) {
+        accepts(&changes);
+    }
+
+    #[rstest]
+    fn numbers_that_kubernetes_defaults_to_one_pod_are_accepted() {
+        let (completions, parallelism) = (job("completions", Value::Null), job("parallelism", Value::Null));
+        accepts(&[(&completions.0, completions.1), (&parallelism.0, parallelism.1), at(1, 0)]);
+    }
+
+    #[rstest]
+    #[case::job_too_high(
+        at(2, 0),
+        "spec.coordinator.jobIndex: Invalid value: 2: must be an index of the 2 replicas of spec.replicatedJobs[1]"
+    )]
+    #[case::job_negative(at(-1, 0), "spec.coordinator.jobIndex: Invalid value: -1: must be an index")]
+    #[case::pod_too_high(
+        at(0, 4),
+        "spec.coordinator.podIndex: Invalid value: 4: must be an index of the 4 completions of spec.replicatedJobs[1].template.spec"
+    )]
+    #[case::pod_negative(at(0, -1), "spec.coordinator.podIndex: Invalid value: -1: must be an index")]
+    #[case::nobody(("/spec/coordinator", json!({ "replicatedJob": "nobody" })), r#"spec.coordinator.replicatedJob: Not found: "nobody": must name"#)]
+    fn a_pod_that_there_will_not_be_is_refused(#[case] change: (&str, Value), #[case] expected: &str) {
+        refuses(&[change], expected);
+    }
+
+    #[rstest]
+    #[case::without_index("completionMode", json!("NonIndexed"))]
+    #[case::by_default_without_index("completionMode", Value::Null)]
+    #[case::without_completions("completions", Value::Null)]
+    fn a_pod_without_an_index_is_refused(#[case] field: &str, #[case] value: Value) {
+        let (pointer, value) = job(field, value);
+        let expected = "spec.coordinator.podIndex: Invalid value: 0: must be the index of a Pod, and only Indexed Jobs";
+        refuses(&[(&pointer, value), at(0, 0)], expected);
+    }
+
+    #[test]
+    fn a_network_name_that_does_not_fit_into_a_label_is_refused() {
+        let expected = "spec.coordinator: Invalid value: {\"replicatedJob\":\"workers\",\"jobIndex\":0,\"podIndex\":0}: its \
+                        network name would be \"aaaaaaaaaaaaaaaaaaaaaaaaaa-workers-0-0.aaaaaaaaaaaaaaaaaaaaaaaaaa\", 65 \
+                        characters of the 63";
+        refuses(&[("/metadata/name", json!("a".repeat(26))), at(0, 0)], expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! The order in which replicatedJobs start.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use crate::{JobSetSpec, StartupPolicyOrder};
+
+const EXISTS: &str = "must name an earlier entry of spec.replicatedJobs";
+const ITSELF: &str = "must name an earlier entry of spec.replicatedJobs: a replicatedJob cannot wait for itself";
+const LATER: &str = "must name an earlier entry of spec.replicatedJobs: move that one before this one";
+const UNIQUE: &str = "must be unique: one dependency on a replicatedJob is enough";
+const IN_ORDER: &str = "must be AnyOrder when a replicatedJob has dependsOn, which gives the order itself: use dependsOn \
+                        alone";
+
+/// Refuses dependencies that could not be met, and two orders at once. Since a dependency comes earlier, there are no
+/// cycles, and the first replicatedJob has none.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let path = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.child("dependsOn");
+        for (entry, dependency) in replicated_job.depends_on.iter().enumerate() {
+            let path = path.index(entry);
+            let path = path.child("name");
+            let name = &dependency.name;
+            match subject.place(name) {
+                None => errors.not_found(&path, name, EXISTS),
+                Some(place) if place == index => errors.invalid(&path, name, ITSELF),
+                Some(place) if place > index => errors.invalid(&path, name, LATER),
+                Some(_) if replicated_job.depends_on[..entry].iter().any(|other| other.name == *name) => {
+                    errors.duplicate(&path, name, UNIQUE);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    if is_in_order(subject.spec) && subject.spec.replicated_jobs.iter().any(|it| !it.depends_on.is_empty()) {
+        errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
+    }
+}
+
+/// Whether the startup policy starts the replicatedJobs one after the other.
+pub(super) fn is_in_order(spec: &JobSetSpec) -> bool {
+    spec.startup_policy.as_ref().is_some_and(|policy| policy.startup_policy_order == StartupPolicyOrder::InOrder)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, refuses};
+
+    const FIRST: &str = "/spec/replicatedJobs/0/dependsOn";
+    const SECOND: &str = "/spec/replicatedJobs/1/dependsOn";
+    const STARTUP: &str = "/spec/startupPolicy";
+
+    fn on(names: &[&str]) -> Value {
+        names.iter().map(|name| json!({ "name": name, "status": "Ready" })).collect()
+    }
+
+    #[rstest]
+    #[case::dependency(&[(SECOND, on(&["driver"]))])]
+    #[case::in_order(&[(STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
+    #[case::any_order_with_dependency(&[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "AnyOrder" }))])]
+    #[case::empty(&[(FIRST, on(&[])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
+    fn an_order_is_accepted(#[case] changes: &[(&str, Value)]) {
+        accepts(changes);
+    }
+
+    #[rstest]
+    #[case::unknown(&[(SECOND, on(&["drivers"]))], r#"spec.replicatedJobs[1].dependsOn[0].name: Not found: "drivers": must name an earlier"#)]
+    #[case::itself(&[(SECOND, on(&["workers"]))], r#"spec.replicatedJobs[1].dependsOn[0].name: Invalid value: "workers": must name an earlier entry of spec.replicatedJobs: a replicatedJob cannot"#)]
+    #[case::later(&[(FIRST, on(&["workers"]))], r#"spec.replicatedJobs[0].dependsOn[0].name: Invalid value: "workers": must name an earlier entry of spec.replicatedJobs: move"#)]
+    #[case::twice(&[(SECOND, on(&["driver", "driver"]))], r#"spec.replicatedJobs[1].dependsOn[1].name: Duplicate value: "driver""#)]
+    #[case::two_orders(
+        &[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))],
+        r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": must be AnyOrder when a replicatedJob has dependsOn"#
+    )]
+    fn an_order_that_cannot_be_kept_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        refuses(changes, expected);
+    }
+}

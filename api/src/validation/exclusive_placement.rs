@@ -1,0 +1,73 @@
+//! Placement of each Job alone in a topology domain.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use crate::{ReplicatedJob, labels};
+
+const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \
+                       index 0 leads the others to its domain. Set it, or let Pods find their nodes by label, with the \
+                       annotation alpha.jobset.sigs.k8s.io/node-selector";
+
+/// Refuses Jobs without a leader where the others follow one: none of their Pods could ever be created. Those that find
+/// their nodes by label follow nobody.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let path = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let annotated = |key| is_annotated(subject, replicated_job, key);
+        if !annotated(labels::EXCLUSIVE_TOPOLOGY) || annotated(labels::NODE_SELECTOR_STRATEGY) {
+            continue;
+        }
+        let path = path.index(index);
+        let path = path.child("template.spec.completionMode");
+        match replicated_job.template.spec.completion_mode.as_deref() {
+            Some("Indexed") => {}
+            Some(found) => errors.invalid(&path, found, INDEXED),
+            None => errors.required(&path, INDEXED),
+        }
+    }
+}
+
+/// Whether the Jobs get the annotation, from the JobSet or from their template.
+fn is_annotated(subject: &Subject<'_>, replicated_job: &ReplicatedJob, key: &str) -> bool {
+    let template = replicated_job.template.metadata.as_ref();
+    let sources = [subject.jobset.metadata.annotations.as_ref(), template.and_then(|it| it.annotations.as_ref())];
+    sources.into_iter().flatten().any(|annotations| annotations.contains_key(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, refuses};
+
+    const JOBSET: &str = "/metadata/annotations";
+    const TEMPLATE: &str = "/spec/replicatedJobs/1/template/metadata";
+    const MODE: &str = "/spec/replicatedJobs/1/template/spec/completionMode";
+
+    fn exclusive() -> Value {
+        json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack" })
+    }
+
+    fn by_label() -> Value {
+        json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack", "alpha.jobset.sigs.k8s.io/node-selector": "true" })
+    }
+
+    #[rstest]
+    #[case::indexed(&[(JOBSET, exclusive())])]
+    #[case::indexed_by_template(&[(TEMPLATE, json!({ "annotations": exclusive() }))])]
+    #[case::not_exclusive(&[(MODE, json!("NonIndexed"))])]
+    #[case::by_label(&[(JOBSET, by_label()), (MODE, json!("NonIndexed"))])]
+    #[case::other_template(&[("/spec/replicatedJobs/0/template/metadata", json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))])]
+    fn jobs_with_a_leader_or_without_need_of_one_are_accepted(#[case] changes: &[(&str, Value)]) {
+        accepts(changes);
+    }
+
+    #[rstest]
+    #[case::all(&[(JOBSET, exclusive()), (MODE, json!("NonIndexed"))], r#"completionMode: Invalid value: "NonIndexed": must be "Indexed""#)]
+    #[case::template(&[(TEMPLATE, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
+    #[case::by_default(&[(JOBSET, exclusive()), (MODE, Value::Null)], r#"spec.replicatedJobs[1].template.spec.completionMode: Required value: must be "Indexed""#)]
+    fn jobs_without_a_leader_are_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        refuses(changes, expected);
+    }
+}

@@ -1,0 +1,78 @@
+//! Limit of the failure policy, and names of its rules.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use super::syntax;
+use crate::defaults;
+
+/// Most characters of a rule's name.
+const NAME_LENGTH: usize = 128;
+const UNIQUE: &str = "must be unique: conditions and events tell rules apart by their names";
+
+/// Refuses a negative limit, and names of rules that are malformed or not unique. A rule without a name has the one that
+/// admission gives it.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(policy) = &subject.spec.failure_policy else { return };
+    let path = spec.child("failurePolicy");
+    if let Some(negative) = policy.max_restarts.filter(|limit| *limit < 0) {
+        errors.invalid(&path.child("maxRestarts"), negative, "must not be negative");
+    }
+    let path = path.child("rules");
+    let mut names = HashSet::with_capacity(policy.rules.len());
+    for (index, rule) in policy.rules.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.child("name");
+        let name = match rule.name.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(defaults::rule_name(index)),
+        };
+        if !syntax::is_condition_reason(&name) || name.len() > NAME_LENGTH {
+            let required = format_args!("{}, at most 128 characters", syntax::CONDITION_REASON);
+            errors.invalid(&path, name, required);
+        } else if !names.insert(name.clone()) {
+            errors.duplicate(&path, name, UNIQUE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, refuses};
+
+    const POLICY: &str = "/spec/failurePolicy";
+
+    fn rules(names: &[Option<&str>]) -> Value {
+        let rules: Value = names.iter().map(|name| json!({ "name": name, "action": "FailJobSet" })).collect();
+        json!({ "rules": rules })
+    }
+
+    #[rstest]
+    #[case::nothing(json!({}))]
+    #[case::no_restart(json!({ "maxRestarts": 0 }))]
+    #[case::named(rules(&[Some("a"), Some("b_:c,d1")]))]
+    #[case::not_named(rules(&[None, Some(""), Some("failurePolicyRule0x")]))]
+    #[case::long(rules(&[Some(&"a".repeat(128))]))]
+    fn a_policy_is_accepted(#[case] policy: Value) {
+        accepts(&[(POLICY, policy)]);
+    }
+
+    #[rstest]
+    #[case::limit(json!({ "maxRestarts": -1 }), "spec.failurePolicy.maxRestarts: Invalid value: -1: must not be negative")]
+    #[case::digit_first(rules(&[Some("1a")]), r#"spec.failurePolicy.rules[0].name: Invalid value: "1a": must consist of"#)]
+    #[case::hyphen(rules(&[None, Some("a-b")]), r#"spec.failurePolicy.rules[1].name: Invalid value: "a-b": must consist of"#)]
+    #[case::long(rules(&[Some(&"a".repeat(129))]), "spec.failurePolicy.rules[0].name: Invalid value:")]
+    #[case::twice(rules(&[Some("a"), Some("b"), Some("a")]), r#"spec.failurePolicy.rules[2].name: Duplicate value: "a": must be unique"#)]
+    #[case::twice_by_default(
+        rules(&[Some("failurePolicyRule1"), None]),
+        r#"spec.failurePolicy.rules[1].name: Duplicate value: "failurePolicyRule1": must be"#
+    )]
+    fn a_bad_limit_or_name_is_refused(#[case] policy: Value, #[case] expected: &str) {
+        refuses(&[(POLICY, policy)], expected);
+    }
+}

@@ -1,0 +1,245 @@
+//! What `restartStrategy: InPlaceRestart` requires of every replicatedJob (KEP-467, "Implementation - Webhook
+//! validation"). Without one of these, a failed Pod would fail its Job, two Pods would report for one worker, or the
+//! group would wait for ever for a Pod that has no agent or is never created.
+
+use super::depends_on::is_in_order;
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::restart_rules::is_agent_sidecar;
+use crate::{JobTemplateSpec, RestartStrategy, StartupPolicyOrder};
+
+const GATE: &str = "must not be InPlaceRestart while the feature gate InPlaceRestart is off: start controller and webhook \
+                    with --feature-gates=InPlaceRestart=true, or use restartStrategy Recreate";
+const IN_ORDER: &str = "must be AnyOrder with restartStrategy InPlaceRestart: no worker starts before all of them are at \
+                        the barrier, and later replicatedJobs would be created only when the workers of earlier ones are \
+                        ready. Start them together and let the workers wait for each other, or use restartStrategy \
+                        Recreate";
+const DEPENDS_ON: &str = "must be empty with restartStrategy InPlaceRestart: no worker starts before all of them are at \
+                          the barrier, and this replicatedJob would be created only when the workers of others are ready \
+                          or have succeeded. Start them together and let the workers wait for each other, or use \
+                          restartStrategy Recreate";
+const BACKOFF_LIMIT: &str = "must be 2147483647 with restartStrategy InPlaceRestart, so that failed Pods do not fail \
+                             their Job";
+const POD_REPLACEMENT_POLICY: &str = "must be \"Failed\" with restartStrategy InPlaceRestart, so that a Pod is \
+                                      replaced only after it has fully failed";
+const RESTART_POLICY: &str = "must be \"Never\" with restartStrategy InPlaceRestart, so that no container restarts alone: \
+                              restartPolicyRules of the containers say which exit codes restart the Pod";
+const COMPLETION_MODE: &str = "must be \"Indexed\" with restartStrategy InPlaceRestart: a worker is known by its index";
+const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRestart: the group starts when all of its \
+                           workers are there";
+const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
+                     with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers";
+
+/// Refuses a JobSet that is to restart in place and could not.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let strategy = subject.spec.restart_strategy();
+    if strategy != RestartStrategy::InPlaceRestart {
+        return;
+    }
+    if !subject.gates.in_place_restart {
+        // What the strategy requires is of no interest to somebody who cannot have it.
+        errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
+        return;
+    }
+    if is_in_order(subject.spec) {
+        errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
+    }
+    let replicated_jobs = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let path = replicated_jobs.index(index);
+        if !replicated_job.depends_on.is_empty() {
+            errors.forbidden(&path.child("dependsOn"), DEPENDS_ON);
+        }
+        let job = &replicated_job.template.spec;
+        let path = path.child("template.spec");
+        backoff_limit(job, &path, errors);
+        let replacement = job.pod_replacement_policy.as_deref();
+        exactly(&path.child("podReplacementPolicy"), replacement, REPLACE_FAILED, POD_REPLACEMENT_POLICY, errors);
+        one_pod_for_each_index(job, &path, errors);
+        pod(job, &path.child("template.spec"), errors);
+    }
+}
+
+fn exactly(path: &Path<'_>, found: Option<&str>, wanted: &str, required: &str, errors: &mut Errors) {
+    match found {
+        Some(found) if found == wanted => {}
+        Some(found) => errors.invalid(path, found, required),
+        None => errors.required(path, required),
+    }
+}
+
+fn backoff_limit(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
+    let field = path.child("backoffLimit");
+    match job.backoff_limit {
+        Some(MAX_BACKOFF_LIMIT) => {}
+        Some(found) => errors.invalid(&field, found, BACKOFF_LIMIT),
+        None => errors.required(&field, BACKOFF_LIMIT),
+    }
+}
+
+/// A slot of the group is a completion index. Without indexes there are no slots, and an index whose Pod is to start only
+/// when another has succeeded would hold the barrier closed for ever.
+fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
+    let mode = job.completion_mode.as_deref();
+    exactly(&path.child("completionMode"), mode, "Indexed", COMPLETION_MODE, errors);
+    let parallelism = job.parallelism.unwrap_or(1);
+    if job.completions.unwrap_or(1) != parallelism {
+        let field = path.child("completions");
+        match job.completions {
+            Some(found) => errors.invalid(&field, found, COMPLETIONS),
+            None => errors.required(&field, COMPLETIONS),
+        }
+    }
+}
+
+fn pod(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
+    let pod = job.template.spec.as_ref();
+    let restart_policy = pod.and_then(|pod| pod.restart_policy.as_deref());
+    exactly(&path.child("restartPolicy"), restart_policy, "Never", RESTART_POLICY, errors);
+    let field = path.child("initContainers");
+    let containers = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
+    if containers.iter().any(is_agent_sidecar) {
+        return;
+    }
+    let found: Vec<_> = containers.iter().map(|container| &container.name).collect();
+    if found.is_empty() {
+        errors.required(&field, AGENT);
+    } else {
+        errors.invalid(&field, found, AGENT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{assert_one, in_place, jobset, read, refusals};
+    use super::super::validate;
+    use crate::gates::Gates;
+
+    const JOB: &str = "/spec/replicatedJobs/1/template/spec";
+    const INIT: &str = "/template/spec/initContainers";
+
+    fn with(field: &str, value: Value) -> Value {
+        in_place(&[(&format!("{JOB}{field}"), value)])
+    }
+
+    fn with_rule(field: &str, value: Value) -> Value {
+        with(&format!("{INIT}/0/restartPolicyRules{field}"), value)
+    }
+
+    #[rstest]
+    #[case::the_seeds_words(in_place(&[]))]
+    #[case::the_words_of_kubernetes(with_rule("/0/action", json!("RestartAllContainers")))]
+    #[case::other_init_containers_around_it(with(INIT, json!([
+        { "name": "setup" }, in_place(&[]).pointer(&format!("{JOB}{INIT}/0")), { "name": "log" },
+    ])))]
+    #[case::one_pod_by_default(in_place(&[(&format!("{JOB}/completions"), Value::Null), (&format!("{JOB}/parallelism"), Value::Null)]))]
+    #[case::deadline(with("/activeDeadlineSeconds", json!(3600)))]
+    #[case::any_order(in_place(&[("/spec/startupPolicy", json!({ "startupPolicyOrder": "AnyOrder" }))]))]
+    #[case::actions_on_single_jobs(in_place(&[("/spec/failurePolicy/rules", json!([
+        { "action": "RestartJob" }, { "action": "RestartReplicatedJob" }, { "action": "FailJob" },
+    ]))]))]
+    fn a_jobset_that_can_restart_in_place_is_accepted(#[case] object: Value) {
+        assert_eq!(refusals(&object), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::backoff_limit("/backoffLimit", json!(6), "backoffLimit: Invalid value: 6: must be 2147483647")]
+    #[case::backoff_limit_zero("/backoffLimit", json!(0), "backoffLimit: Invalid value: 0: must be 2147483647")]
+    #[case::no_backoff_limit("/backoffLimit", Value::Null, "backoffLimit: Required value: must be 2147483647")]
+    #[case::replacement("/podReplacementPolicy", json!("TerminatingOrFailed"), r#"podReplacementPolicy: Invalid value: "TerminatingOrFailed": must be "Failed""#)]
+    #[case::no_replacement(
+        "/podReplacementPolicy",
+        Value::Null,
+        r#"podReplacementPolicy: Required value: must be "Failed""#
+    )]
+    #[case::no_indexes("/completionMode", json!("NonIndexed"), r#"completionMode: Invalid value: "NonIndexed": must be "Indexed""#)]
+    #[case::no_indexes_by_default(
+        "/completionMode",
+        Value::Null,
+        r#"completionMode: Required value: must be "Indexed""#
+    )]
+    #[case::more_completions("/completions", json!(8), "completions: Invalid value: 8: must equal parallelism")]
+    #[case::no_completions("/completions", Value::Null, "completions: Required value: must equal parallelism")]
+    #[case::restart_policy("/template/spec/restartPolicy", json!("OnFailure"), r#"template.spec.restartPolicy: Invalid value: "OnFailure": must be "Never""#)]
+    #[case::no_restart_policy(
+        "/template/spec/restartPolicy",
+        Value::Null,
+        r#"template.spec.restartPolicy: Required value: must be "Never""#
+    )]
+    #[case::no_init_containers(
+        INIT,
+        Value::Null,
+        "template.spec.initContainers: Required value: must contain the agent"
+    )]
+    #[case::not_a_sidecar("/template/spec/initContainers/0/restartPolicy", json!("Never"), r#"template.spec.initContainers: Invalid value: ["agent"]: must contain the agent"#)]
+    #[case::no_rules(
+        "/template/spec/initContainers/0/restartPolicyRules",
+        Value::Null,
+        r#"Invalid value: ["agent"]: must contain the agent"#
+    )]
+    #[case::restarts_itself_alone("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("Restart"), r#"Invalid value: ["agent"]: must contain the agent"#)]
+    fn a_broken_requirement_is_named_with_path_found_and_required(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] expected: &str,
+    ) {
+        let errors = refusals(&with(field, value));
+        assert_one(&errors, expected);
+        assert!(errors[0].starts_with("spec.replicatedJobs[1].template.spec."), "{errors:?}");
+    }
+
+    #[rstest]
+    #[case::in_order("/spec/startupPolicy", json!({ "startupPolicyOrder": "InOrder" }), r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": must be AnyOrder with"#)]
+    #[case::depends_on("/spec/replicatedJobs/1/dependsOn", json!([{ "name": "driver", "status": "Ready" }]), "spec.replicatedJobs[1].dependsOn: Forbidden: must be empty with")]
+    fn an_order_that_would_hold_the_barrier_closed_is_refused_with_the_way_out(
+        #[case] pointer: &str,
+        #[case] value: Value,
+        #[case] expected: &str,
+    ) {
+        let errors = refusals(&in_place(&[(pointer, value)]));
+        assert_one(&errors, expected);
+        assert!(errors[0].ends_with("or use restartStrategy Recreate"), "{errors:?}");
+    }
+
+    #[test]
+    fn while_the_gate_is_off_the_strategy_is_refused_and_the_gate_named() {
+        let off = Gates { in_place_restart: false };
+        let errors = |object: &Value| validate(&read(object), off).to_string();
+        let refused = errors(&with("/backoffLimit", json!(6)));
+        assert!(refused.starts_with(r#"spec.failurePolicy.restartStrategy: Invalid value: "InPlaceRestart": "#));
+        assert!(refused.contains("the feature gate InPlaceRestart is off") && !refused.contains("backoffLimit"));
+        assert_eq!(errors(&jobset(&[])), "");
+    }
+
+    #[test]
+    fn every_error_of_every_replicated_job_is_reported_at_once() {
+        let bare = json!({ "spec": { "backoffLimit": 1, "template": {} } });
+        let errors = refusals(&in_place(&[("/spec/replicatedJobs/1/template", bare)]));
+        let fields: Vec<_> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
+        assert_eq!(
+            fields,
+            [
+                "backoffLimit",
+                "podReplacementPolicy",
+                "completionMode",
+                "template.spec.restartPolicy",
+                "template.spec.initContainers"
+            ]
+            .map(|field| format!("spec.replicatedJobs[1].template.spec.{field}"))
+        );
+    }
+
+    #[rstest]
+    #[case("Recreate")]
+    #[case("BlockingRecreate")]
+    fn other_strategies_require_none_of_it(#[case] strategy: &str) {
+        assert_eq!(
+            refusals(&jobset(&[("/spec/failurePolicy/restartStrategy", json!(strategy))])),
+            Vec::<String>::new()
+        );
+    }
+}

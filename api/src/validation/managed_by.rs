@@ -1,0 +1,51 @@
+//! Who is responsible for the JobSet.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use super::syntax;
+
+/// Most characters of the field.
+const LENGTH: usize = 63;
+const FORM: &str = "must be a domain and a path of at most 63 characters together, such as \"example.com/dispatcher\"";
+
+/// Refuses what no controller could be named.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(manager) = subject.spec.managed_by.as_deref() else { return };
+    let formed = manager
+        .split_once('/')
+        .is_some_and(|(domain, path)| syntax::is_dns1123_subdomain(domain) && syntax::is_http_path(path));
+    if !formed || manager.len() > LENGTH {
+        errors.invalid(&spec.child("managedBy"), manager, FORM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::super::testing::{accepts, refuses};
+    use crate::labels;
+
+    #[rstest]
+    #[case::this_controller(labels::CONTROLLER_NAME)]
+    #[case::another("kueue.x-k8s.io/multikueue")]
+    #[case::path_of_two_parts("example.com/a/b")]
+    #[case::as_long_as_may_be(&format!("a/{}", "b".repeat(61)))]
+    fn a_controller_is_accepted(#[case] manager: &str) {
+        accepts(&[("/spec/managedBy", json!(manager))]);
+    }
+
+    #[rstest]
+    #[case::empty("")]
+    #[case::no_path("example.com")]
+    #[case::empty_path("example.com/")]
+    #[case::no_domain("/dispatcher")]
+    #[case::bad_domain("Example.com/dispatcher")]
+    #[case::bad_path("example.com/a b")]
+    #[case::too_long(&format!("a/{}", "b".repeat(62)))]
+    fn what_is_no_controller_is_refused(#[case] manager: &str) {
+        let expected = format!("spec.managedBy: Invalid value: \"{manager}\": must be a domain and a path");
+        refuses(&[("/spec/managedBy", json!(manager))], &expected);
+    }
+}

@@ -1,0 +1,41 @@
+//! The headless Service.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use super::syntax;
+
+/// Refuses a subdomain that the Service could not be named after.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let network = subject.spec.network.as_ref();
+    let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
+    if !subdomain.is_empty() && !syntax::is_dns1035_label(subdomain) {
+        let required = format_args!("{}: it is the name of a Service", syntax::DNS_1035_LABEL);
+        errors.invalid(&spec.child("network.subdomain"), subdomain, required);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::super::testing::{accepts, refuses};
+
+    #[rstest]
+    #[case("net")]
+    #[case("")]
+    #[case(&"a".repeat(63))]
+    fn the_name_of_a_service_is_accepted(#[case] subdomain: &str) {
+        accepts(&[("/spec/network", json!({ "subdomain": subdomain }))]);
+    }
+
+    #[rstest]
+    #[case::dot("net.work")]
+    #[case::digit("1net")]
+    #[case::upper_case("Net")]
+    #[case::too_long(&"a".repeat(64))]
+    fn another_name_is_refused(#[case] subdomain: &str) {
+        let expected = format!("spec.network.subdomain: Invalid value: \"{subdomain}\": must consist of lower-case");
+        refuses(&[("/spec/network", json!({ "subdomain": subdomain }))], &expected);
+    }
+}

@@ -1,0 +1,131 @@
+//! What the rules look at.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::syntax;
+use crate::gates::Gates;
+use crate::{JobSet, JobSetSpec, ReplicatedJob};
+
+/// A JobSet with what more than one rule asks about it.
+pub(super) struct Subject<'a> {
+    /// The JobSet.
+    pub(super) jobset: &'a JobSet,
+    /// Its specification.
+    pub(super) spec: &'a JobSetSpec,
+    /// Features that are on.
+    pub(super) gates: Gates,
+    /// Its name.
+    pub(super) name: JobSetName<'a>,
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(jobset: &'a JobSet, gates: Gates) -> Self {
+        let replicated_jobs = jobset.spec.replicated_jobs.iter().enumerate();
+        let mut places = HashMap::with_capacity(jobset.spec.replicated_jobs.len());
+        for (place, replicated_job) in replicated_jobs {
+            places.entry(replicated_job.name.as_str()).or_insert(place);
+        }
+        Self { jobset, spec: &jobset.spec, gates, name: JobSetName::of(&jobset.metadata), places }
+    }
+
+    /// Where in the specification the replicatedJob of this name is; the first, if there are several.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// The replicatedJob of this name, and where it is.
+    pub(super) fn replicated_job(&self, name: &str) -> Option<(usize, &'a ReplicatedJob)> {
+        let place = self.place(name)?;
+        Some((place, self.spec.replicated_jobs.get(place)?))
+    }
+}
+
+/// The name of a JobSet, or what is known of one that the API server is still to generate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JobSetName<'a> {
+    known: &'a str,
+    random: usize,
+}
+
+impl<'a> JobSetName<'a> {
+    /// Characters that the API server adds to `generateName`.
+    const RANDOM: usize = 5;
+
+    pub(super) fn of(metadata: &'a ObjectMeta) -> Self {
+        let filled = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
+        match (filled(&metadata.name), filled(&metadata.generate_name)) {
+            (Some(name), _) => Self { known: name, random: 0 },
+            // The API server cuts off what would make the name too long for a label.
+            (None, Some(begin)) => {
+                let end = begin.floor_char_boundary(syntax::LABEL_LENGTH - Self::RANDOM);
+                Self { known: &begin[..end], random: Self::RANDOM }
+            }
+            (None, None) => Self { known: "", random: 0 },
+        }
+    }
+
+    /// Number of its characters.
+    pub(super) fn len(self) -> usize {
+        self.known.len() + self.random
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it can be the beginning of a DNS label: the names of Jobs and of the Service begin with it.
+    pub(super) fn begins_a_dns_label(self) -> bool {
+        // Whatever is generated ends with a letter or digit; the length is that of the whole name.
+        let known = if self.random > 0 { self.known.trim_end_matches('-') } else { self.known };
+        known.len() > syntax::LABEL_LENGTH || syntax::is_dns1035_label(known)
+    }
+}
+
+impl fmt::Display for JobSetName<'_> {
+    /// The name, with `x` for each character that is not known yet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:x<width$}", self.known, "", width = self.random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn metadata(name: &str, generate_name: &str) -> ObjectMeta {
+        let set = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        ObjectMeta { name: set(name), generate_name: set(generate_name), ..ObjectMeta::default() }
+    }
+
+    #[rstest]
+    #[case::given("train", "", "train", true)]
+    #[case::given_and_generated("train", "other-", "train", true)]
+    #[case::generated("", "train-", "train-xxxxx", true)]
+    #[case::generated_from_much(
+        "",
+        &"a".repeat(100),
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaxxxxx",
+        true
+    )]
+    #[case::generated_from_other_script("", &"ü".repeat(100), &format!("{}xxxxx", "ü".repeat(29)), false)]
+    #[case::missing("", "", "", false)]
+    #[case::dot("train.a", "", "train.a", false)]
+    #[case::digit("1train", "", "1train", false)]
+    fn the_name_is_reckoned_with_its_random_end(
+        #[case] given: &str,
+        #[case] generate: &str,
+        #[case] text: &str,
+        #[case] label: bool,
+    ) {
+        let metadata = metadata(given, generate);
+        let name = JobSetName::of(&metadata);
+        assert_eq!((name.to_string().as_str(), name.begins_a_dns_label()), (text, label));
+        assert_eq!(name.len(), text.len());
+    }
+}

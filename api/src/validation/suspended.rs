@@ -1,0 +1,104 @@
+//! The fields of the Pods that may change while a JobSet is suspended, so that a queueing system can say where they run
+//! (KEP-1150): labels, annotations, nodeSelector, tolerations, schedulingGates, and the resources of containers. They are
+//! those that Kubernetes allows to change in a suspended Job.
+
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+
+/// Takes these fields of `new` over into `expected`.
+pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
+    let (labels, annotations) = match &new.metadata {
+        Some(metadata) => (metadata.labels.clone(), metadata.annotations.clone()),
+        None => (None, None),
+    };
+    let metadata = expected.metadata.get_or_insert_default();
+    (metadata.labels, metadata.annotations) = (labels, annotations);
+    let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
+    expected.node_selector.clone_from(&new.node_selector);
+    expected.tolerations.clone_from(&new.tolerations);
+    expected.scheduling_gates.clone_from(&new.scheduling_gates);
+    resources(&mut expected.containers, &new.containers);
+    resources(
+        expected.init_containers.as_deref_mut().unwrap_or_default(),
+        new.init_containers.as_deref().unwrap_or_default(),
+    );
+}
+
+/// The resources of containers that are still the same ones. Where they are not, they are refused as a whole.
+fn resources(expected: &mut [Container], new: &[Container]) {
+    for (expected, new) in expected.iter_mut().zip(new).filter(|(expected, new)| expected.name == new.name) {
+        expected.resources.clone_from(&new.resources);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{Changes, assert_one, changed, in_place, jobset, read};
+    use super::super::validate_update;
+    use crate::gates::Gates;
+
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template";
+
+    fn errors(old: &Value, changes: Changes<'_>) -> Vec<String> {
+        let new = changed(old.clone(), changes);
+        validate_update(&read(old), &read(&new), Gates::default()).iter().map(ToString::to_string).collect()
+    }
+
+    fn resources() -> Value {
+        json!({ "requests": { "cpu": "2" }, "limits": { "memory": "1Gi" } })
+    }
+
+    #[rstest]
+    #[case::labels("/metadata", json!({ "labels": { "a": "b" } }), "template.metadata")]
+    #[case::annotations("/metadata", json!({ "annotations": { "a": "b" } }), "template.metadata")]
+    #[case::node_selector("/spec/nodeSelector", json!({ "flavor": "spot" }), "template.spec.nodeSelector")]
+    #[case::tolerations("/spec/tolerations", json!([{ "key": "spot", "operator": "Exists" }]), "template.spec.tolerations")]
+    #[case::scheduling_gates("/spec/schedulingGates", json!([{ "name": "example.com/wait" }]), "template.spec.schedulingGates")]
+    #[case::resources("/spec/containers/0/resources", resources(), "template.spec.containers[0].resources")]
+    #[case::resources_of_the_agent(
+        "/spec/initContainers/0/resources",
+        resources(),
+        "template.spec.initContainers[0].resources"
+    )]
+    fn where_pods_run_may_change_while_suspended_alone(#[case] field: &str, #[case] value: Value, #[case] path: &str) {
+        let change = (&*format!("{POD}{field}"), value);
+        let suspend = |suspended: bool| ("/spec/suspend", json!(suspended));
+        let (running, stopped) = (in_place(&[suspend(false)]), in_place(&[suspend(true)]));
+        // Suspended, as it resumes, and as it is suspended.
+        for (old, suspend) in [(&stopped, suspend(true)), (&stopped, suspend(false)), (&running, suspend(true))] {
+            assert_eq!(errors(old, &[change.clone(), suspend]), Vec::<String>::new());
+        }
+        let refused = errors(&running, &[change]);
+        assert_one(&refused, "while the JobSet runs: set spec.suspend to true with this change or before it");
+        let path = format!("spec.replicatedJobs[1].template.spec.{path}: Invalid value: ");
+        assert!(refused[0].starts_with(&path), "{refused:?}");
+    }
+
+    #[test]
+    fn what_was_given_can_be_taken_back() {
+        let given = [
+            (&*format!("{POD}/metadata"), json!({ "labels": { "a": "b" }, "annotations": { "c": "d" } })),
+            (&*format!("{POD}/spec/nodeSelector"), json!({ "flavor": "spot" })),
+            (&*format!("{POD}/spec/containers/0/resources"), resources()),
+            ("/spec/suspend", json!(true)),
+        ];
+        let mut taken = given.clone();
+        for (_, value) in &mut taken {
+            *value = Value::Null;
+        }
+        assert_eq!(errors(&jobset(&given), &taken), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::renamed("/spec/containers", json!([{ "name": "other", "image": "main:1", "resources": resources() }]), 2)]
+    #[case::added("/spec/containers", json!([{ "name": "main", "image": "main:1" }, { "name": "more" }]), 1)]
+    #[case::affinity("/spec/affinity", json!({ "nodeAffinity": {} }), 1)]
+    fn what_pods_are_may_not_change_even_then(#[case] field: &str, #[case] value: Value, #[case] count: usize) {
+        let old = jobset(&[("/spec/suspend", json!(true))]);
+        let errors = errors(&old, &[(&format!("{POD}{field}"), value)]);
+        assert_eq!(errors.len(), count, "{errors:?}");
+        assert!(errors.iter().all(|error| error.contains("as the JobSet was created")), "{errors:?}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The grammars of Kubernetes that names, paths and reasons follow, and how an error describes each.
+
+/// Most characters of a DNS label, of the name of a Job or Pod, and of a label's value.
+pub(super) const LABEL_LENGTH: usize = 63;
+/// Most characters of a DNS name.
+const SUBDOMAIN_LENGTH: usize = 253;
+
+/// Describes [`is_dns1123_label`].
+pub(super) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
+                                         letter or digit, and have at most 63 characters";
+/// Describes [`is_dns1035_label`].
+pub(super) const DNS_1035_LABEL: &str = "must consist of lower-case letters, digits and '-', begin with a letter, end \
+                                         with a letter or digit, and have at most 63 characters";
+/// Describes [`is_condition_reason`].
+pub(super) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
+                                           and end with a letter, digit or '_'";
+
+/// A label of a DNS name (RFC 1123), such as the name of a volume.
+pub(super) fn is_dns1123_label(text: &str) -> bool {
+    text.len() <= LABEL_LENGTH && is_dns_text(text)
+}
+
+/// A label of a DNS name that begins with a letter (RFC 1035), such as the name of a Service.
+pub(super) fn is_dns1035_label(text: &str) -> bool {
+    is_dns1123_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// A DNS name (RFC 1123).
+pub(super) fn is_dns1123_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN_LENGTH && text.split('.').all(is_dns_text)
+}
+
+/// Reason of a condition, and name of a rule of the failure policy; of any length.
+pub(super) fn is_condition_reason(text: &str) -> bool {
+    let letter = |first: char| first.is_ascii_alphabetic();
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
+    let last = |last: char| last.is_ascii_alphanumeric() || last == '_';
+    text.starts_with(letter) && text.bytes().all(inner) && text.ends_with(last)
+}
+
+/// Path of a URL (RFC 3986).
+pub(super) fn is_http_path(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
+}
+
+/// Lower-case letters, digits and, inside, hyphens.
+fn is_dns_text(text: &str) -> bool {
+    let outer = |end: char| end.is_ascii_lowercase() || end.is_ascii_digit();
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.starts_with(outer) && text.ends_with(outer) && text.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::letters("workers", true, true, true)]
+    #[case::one_letter("a", true, true, true)]
+    #[case::hyphen_inside("a--b", true, true, true)]
+    #[case::digit_first("0a", true, false, true)]
+    #[case::as_long_as_may_be(&"a".repeat(63), true, true, true)]
+    #[case::too_long(&"a".repeat(64), false, false, true)]
+    #[case::empty("", false, false, false)]
+    #[case::upper_case("Workers", false, false, false)]
+    #[case::hyphen_last("a-", false, false, false)]
+    #[case::hyphen_first("-a", false, false, false)]
+    #[case::other_script("wörker", false, false, false)]
+    #[case::dot("a.b", false, false, true)]
+    #[case::dot_last("a.", false, false, false)]
+    #[case::much_too_long(&"a".repeat(254), false, false, false)]
+    fn dns_names(#[case] text: &str, #[case] label: bool, #[case] label_1035: bool, #[case] subdomain: bool) {
+        assert_eq!(
+            (is_dns1123_label(text), is_dns1035_label(text), is_dns1123_subdomain(text)),
+            (label, label_1035, subdomain)
+        );
+    }
+
+    #[rstest]
+    #[case("PodFailurePolicy", true)]
+    #[case("a", true)]
+    #[case("a_", true)]
+    #[case("a:b,c_1", true)]
+    #[case("", false)]
+    #[case("1a", false)]
+    #[case("_a", false)]
+    #[case("a:", false)]
+    #[case("a b", false)]
+    #[case("a-b", false)]
+    fn condition_reasons(#[case] text: &str, #[case] valid: bool) {
+        assert_eq!(is_condition_reason(text), valid);
+    }
+
+    #[rstest]
+    #[case("foo/bar~1", true)]
+    #[case("", false)]
+    #[case("a b", false)]
+    #[case("a#b", false)]
+    fn http_paths(#[case] text: &str, #[case] valid: bool) {
+        assert_eq!(is_http_path(text), valid);
+    }
+}

@@ -1,0 +1,54 @@
+//! Replicated Jobs that the success policy and the rules of the failure policy name.
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+
+const EXISTS: &str = "must name an entry of spec.replicatedJobs";
+
+/// Refuses targets that do not exist: a policy that waits for them would never be met.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    if let Some(policy) = &subject.spec.success_policy {
+        let path = spec.child("successPolicy.targetReplicatedJobs");
+        targets(subject, &policy.target_replicated_jobs, &path, errors);
+    }
+    let path = spec.child("failurePolicy.rules");
+    for (index, rule) in subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate() {
+        let path = path.index(index);
+        targets(subject, &rule.target_replicated_jobs, &path.child("targetReplicatedJobs"), errors);
+    }
+}
+
+fn targets(subject: &Subject<'_>, names: &[String], path: &Path<'_>, errors: &mut Errors) {
+    for (index, name) in names.iter().enumerate() {
+        if subject.place(name).is_none() {
+            errors.not_found(&path.index(index), name, EXISTS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, refuses};
+
+    const SUCCESS: &str = "/spec/successPolicy/targetReplicatedJobs";
+    const RULE: &str = "/spec/failurePolicy/rules/0/targetReplicatedJobs";
+
+    #[rstest]
+    #[case::all(SUCCESS, json!([]))]
+    #[case::one(SUCCESS, json!(["driver"]))]
+    #[case::rule_for_all(RULE, json!([]))]
+    #[case::rule_for_two(RULE, json!(["workers", "driver"]))]
+    fn targets_that_exist_are_accepted(#[case] pointer: &str, #[case] targets: Value) {
+        accepts(&[(pointer, targets)]);
+    }
+
+    #[rstest]
+    #[case::success(SUCCESS, r#"spec.successPolicy.targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
+    #[case::failure(RULE, r#"spec.failurePolicy.rules[0].targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
+    fn a_target_that_does_not_exist_is_refused(#[case] pointer: &str, #[case] expected: &str) {
+        refuses(&[(pointer, json!(["workers", "nobody"]))], expected);
+    }
+}

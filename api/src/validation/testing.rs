@@ -1,0 +1,88 @@
+//! JobSets for the tests of the rules. Each case changes one that is complete, so that a rule that refuses too much fails
+//! every test.
+
+use serde_json::{Value, json};
+
+use super::validate;
+use crate::JobSet;
+use crate::gates::Gates;
+
+/// Changes of a JobSet: JSON pointers, and what is to be there. Null removes.
+pub(super) type Changes<'a> = &'a [(&'a str, Value)];
+
+/// A JobSet of a `driver` and two Jobs of four `workers`, changed.
+pub(super) fn jobset(changes: Changes<'_>) -> Value {
+    let job = |pods: i32| {
+        json!({ "spec": {
+            "completionMode": "Indexed", "completions": pods, "parallelism": pods,
+            "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "main:1" }] } },
+        } })
+    };
+    let object = json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "train", "namespace": "ml" },
+        "spec": {
+            "successPolicy": { "operator": "All" },
+            "failurePolicy": { "maxRestarts": 3, "rules": [{ "name": "a", "action": "FailJobSet" }] },
+            "replicatedJobs": [
+                { "name": "driver", "replicas": 1, "template": job(1) },
+                { "name": "workers", "replicas": 2, "template": job(4) },
+            ],
+        },
+    });
+    changed(object, changes)
+}
+
+/// The same JobSet with what it needs to restart in place, changed.
+pub(super) fn in_place(changes: Changes<'_>) -> Value {
+    let agent = json!({ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
+        { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] });
+    let mut object = jobset(&[("/spec/failurePolicy/restartStrategy", json!("InPlaceRestart"))]);
+    for job in object["spec"]["replicatedJobs"].as_array_mut().unwrap() {
+        let job = &mut job["template"]["spec"];
+        job["backoffLimit"] = json!(i32::MAX);
+        job["podReplacementPolicy"] = json!("Failed");
+        job["template"]["spec"]["initContainers"] = json!([agent]);
+    }
+    changed(object, changes)
+}
+
+/// The object with these changes.
+pub(super) fn changed(mut object: Value, changes: Changes<'_>) -> Value {
+    for (pointer, value) in changes {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        let parent = object.pointer_mut(parent).unwrap_or_else(|| panic!("there is no {parent}"));
+        match (parent, value) {
+            (Value::Object(parent), Value::Null) => drop(parent.remove(field)),
+            (Value::Object(parent), value) => drop(parent.insert(field.to_owned(), value.clone())),
+            (parent, value) => parent[field.parse::<usize>().unwrap()] = value.clone(),
+        }
+    }
+    object
+}
+
+pub(super) fn read(object: &Value) -> JobSet {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+/// All that is wrong with the object.
+pub(super) fn refusals(object: &Value) -> Vec<String> {
+    validate(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
+}
+
+/// Asserts that nothing is wrong with the JobSet so changed.
+#[track_caller]
+pub(super) fn accepts(changes: Changes<'_>) {
+    assert_eq!(refusals(&jobset(changes)), Vec::<String>::new());
+}
+
+/// Asserts that one thing is wrong with the JobSet so changed, and that this is part of its description.
+#[track_caller]
+pub(super) fn refuses(changes: Changes<'_>, expected: &str) {
+    assert_one(&refusals(&jobset(changes)), expected);
+}
+
+/// Asserts that there is one error, and that this is part of it.
+#[track_caller]
+pub(super) fn assert_one(errors: &[String], expected: &str) {
+    assert!(errors.len() == 1 && errors[0].contains(expected), "expected\n{expected}\nfound\n{}", errors.join("\n"));
+}

@@ -1,0 +1,216 @@
+//! Fields that must stay as they are, compared as Kubernetes compares them.
+//!
+//! A client that is written in Go reads an object into types and writes it back as these types are: what was left out
+//! comes back empty (`resources: {}`), what was empty is left out, `1000m` comes back as `1`. None of it is a change. A
+//! queueing system writes JobSets so, and would otherwise be refused.
+
+use serde_json::{Map, Value};
+
+use super::field::{Errors, Path, shown};
+use super::quantity::nanos;
+use crate::ReplicatedJob;
+
+/// Fields that Go writes as an empty object where there was none, or leaves out where they are empty.
+const EMPTY_OBJECTS: [&str; 2] = ["metadata", "resources"];
+/// Fields that are maps of the user's own keys. Empty ones are left out.
+const MAPS: [&str; 8] =
+    ["annotations", "labels", "limits", "matchLabels", "nodeSelector", "options", "overhead", "requests"];
+/// Those of them that hold quantities.
+const QUANTITIES: [&str; 3] = ["limits", "overhead", "requests"];
+/// Fields that are quantities themselves.
+const QUANTITY: [&str; 2] = ["divisor", "sizeLimit"];
+/// Numbers and truth values that are left out where they are 0 or false.
+const ZEROS: [&str; 13] = [
+    "failureThreshold",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "hostPort",
+    "initialDelaySeconds",
+    "periodSeconds",
+    "readOnly",
+    "stdin",
+    "stdinOnce",
+    "successThreshold",
+    "timeoutSeconds",
+    "tty",
+];
+/// The text that means something else where it is empty than where it is left out.
+const EMPTY_TEXT: &str = "storageClassName";
+/// Stands for the key of what is an entry of a list.
+const ENTRY: &str = "[]";
+
+/// Refuses each field in which `new` differs from `old`. `reason` says for how long it must not, and what to do.
+pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, reason: &str, errors: &mut Errors) {
+    let normal = |job: &ReplicatedJob| serde_json::to_value(job).ok().and_then(|job| normal("", job));
+    compare(normal(old).as_ref(), normal(new).as_ref(), path, reason, errors);
+}
+
+fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>, reason: &str, errors: &mut Errors) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let added = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added) {
+                compare(old.get(key), new.get(key), &entry(path, key), reason, errors);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                compare(Some(old), Some(new), &path.index(index), reason, errors);
+            }
+        }
+        (Some(old), Some(new)) => errors.invalid(path, new, format_args!("must stay {}, {reason}", shown(old))),
+        (Some(old), None) => errors.required(path, format_args!("must stay {}, {reason}", shown(old))),
+        (None, new) => errors.invalid(path, new, format_args!("must stay absent, {reason}")),
+    }
+}
+
+/// A field, or an entry of a map: fields are letters alone.
+fn entry<'a>(path: &'a Path<'a>, key: &'a str) -> Path<'a> {
+    if key.bytes().all(|byte| byte.is_ascii_alphanumeric()) { path.child(key) } else { path.key(key) }
+}
+
+/// The value as Go would write it, or none where Go would write nothing.
+fn normal(key: &str, value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if MAPS.contains(&key) => {
+            let map: Map<_, _> = map.into_iter().map(|(name, value)| (name, entry_of_map(key, value))).collect();
+            (!map.is_empty()).then_some(Value::Object(map))
+        }
+        Value::Object(map) => {
+            let fields = map.into_iter().filter_map(|(key, value)| normal(&key, value).map(|value| (key, value)));
+            let map: Map<_, _> = fields.collect();
+            (!map.is_empty() || !EMPTY_OBJECTS.contains(&key)).then_some(Value::Object(map))
+        }
+        // An entry is there, whatever is in it.
+        Value::Array(list) if !list.is_empty() => {
+            Some(list.into_iter().map(|entry| normal(ENTRY, entry).unwrap_or_default()).collect())
+        }
+        Value::String(text) if QUANTITY.contains(&key) => Some(amount(&text)).filter(|it| it != "0").map(Value::String),
+        Value::String(text) => (!text.is_empty() || [EMPTY_TEXT, ENTRY].contains(&key)).then_some(Value::String(text)),
+        Value::Null | Value::Array(_) => None,
+        number_or_bool => {
+            let zero = number_or_bool == 0 || number_or_bool == false;
+            (!zero || !ZEROS.contains(&key)).then_some(number_or_bool)
+        }
+    }
+}
+
+fn entry_of_map(map: &str, value: Value) -> Value {
+    match value {
+        Value::String(text) if QUANTITIES.contains(&map) => Value::String(amount(&text)),
+        value => value,
+    }
+}
+
+/// A quantity in one way of writing it. In text, since no JSON number is large enough.
+fn amount(text: &str) -> String {
+    nanos(text).map_or_else(|| text.to_owned(), |nanos| nanos.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::super::testing::{changed, jobset, read};
+    use super::super::validate_update;
+    use super::*;
+    use crate::gates::Gates;
+
+    const REPLICATED_JOB: &str = "/spec/replicatedJobs/1";
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
+    const CONTAINER: &str = "/spec/replicatedJobs/1/template/spec/template/spec/containers/0";
+
+    fn errors(parent: &str, field: &str, old: Value, new: Value) -> Vec<String> {
+        let pointer = format!("{parent}/{field}");
+        let old = jobset(&[(&pointer, old)]);
+        let new = changed(old.clone(), &[(&pointer, new)]);
+        validate_update(&read(&old), &read(&new), Gates::default()).iter().map(ToString::to_string).collect()
+    }
+
+    #[rstest]
+    #[case::resources(CONTAINER, "resources", Value::Null, json!({}))]
+    #[case::metadata(REPLICATED_JOB, "template/metadata", Value::Null, json!({ "creationTimestamp": null }))]
+    #[case::pod_metadata(REPLICATED_JOB, "template/spec/template/metadata", Value::Null, json!({ "creationTimestamp": null, "labels": {} }))]
+    #[case::quantity(CONTAINER, "resources", json!({ "limits": { "cpu": "1000m" } }), json!({ "limits": { "cpu": "1" } }))]
+    #[case::size(POD, "volumes", json!([{ "name": "a", "emptyDir": { "sizeLimit": "1024Mi" } }]), json!([{ "name": "a", "emptyDir": { "sizeLimit": "1Gi" } }]))]
+    #[case::divisor(
+        CONTAINER,
+        "env",
+        json!([{ "name": "A", "valueFrom": { "resourceFieldRef": { "resource": "limits.cpu" } } }]),
+        json!([{ "name": "A", "valueFrom": { "resourceFieldRef": { "resource": "limits.cpu", "divisor": "0" } } }])
+    )]
+    #[case::empty_list(CONTAINER, "args", json!([]), Value::Null)]
+    #[case::empty_map(POD, "nodeSelector", json!({}), Value::Null)]
+    #[case::empty_value(CONTAINER, "env", json!([{ "name": "A", "value": "" }]), json!([{ "name": "A" }]))]
+    #[case::not_read_only(
+        CONTAINER,
+        "volumeMounts",
+        json!([{ "name": "a", "mountPath": "/a", "readOnly": false }]),
+        json!([{ "name": "a", "mountPath": "/a" }])
+    )]
+    #[case::no_delay(
+        CONTAINER,
+        "startupProbe",
+        json!({ "initialDelaySeconds": 0, "periodSeconds": 1 }),
+        json!({ "periodSeconds": 1 })
+    )]
+    #[case::default_of_the_schema(REPLICATED_JOB, "groupName", json!(""), Value::Null)]
+    fn what_another_client_writes_in_its_own_way_is_no_change(
+        #[case] parent: &str,
+        #[case] field: &str,
+        #[case] one: Value,
+        #[case] other: Value,
+    ) {
+        assert_eq!(errors(parent, field, one.clone(), other.clone()), Vec::<String>::new());
+        assert_eq!(errors(parent, field, other, one), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::argument(CONTAINER, "args", json!(["", "b"]), json!(["b", ""]))]
+    #[case::label(REPLICATED_JOB, "template/metadata", json!({ "labels": { "a": "" } }), json!({ "labels": {} }))]
+    #[case::volume(POD, "volumes", json!([{ "name": "a", "emptyDir": {} }]), json!([{ "name": "a" }]))]
+    #[case::token(POD, "automountServiceAccountToken", json!(false), Value::Null)]
+    #[case::selector(
+        POD,
+        "topologySpreadConstraints",
+        json!([{ "maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {} }]),
+        json!([{ "maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule" }])
+    )]
+    #[case::quantity(CONTAINER, "resources", json!({ "limits": { "cpu": "1" } }), json!({ "limits": { "cpu": "1m" } }))]
+    #[case::class(
+        POD,
+        "volumes",
+        json!([{ "name": "a", "ephemeral": { "volumeClaimTemplate": { "spec": { "storageClassName": "" } } } }]),
+        json!([{ "name": "a", "ephemeral": { "volumeClaimTemplate": { "spec": {} } } }])
+    )]
+    #[case::port(CONTAINER, "ports", json!([{ "containerPort": 80 }]), json!([{ "containerPort": 81 }]))]
+    #[case::grace(POD, "terminationGracePeriodSeconds", json!(0), Value::Null)]
+    fn what_means_something_else_is_a_change(
+        #[case] parent: &str,
+        #[case] field: &str,
+        #[case] one: Value,
+        #[case] other: Value,
+    ) {
+        assert_ne!(errors(parent, field, one.clone(), other.clone()), Vec::<String>::new());
+        assert_ne!(errors(parent, field, other, one), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_key_of_the_user_is_written_as_a_key() {
+        let labels = |value: &str| json!({ "labels": { "example.com/a": value } });
+        let errors = errors(REPLICATED_JOB, "template/metadata", labels("b"), labels("c"));
+        let expected = r#"spec.replicatedJobs[1].template.metadata.labels[example.com/a]: Invalid value: "c": must stay "b", as the JobSet was created"#;
+        assert!(errors[0].starts_with(expected), "{errors:?}");
+    }
+
+    #[test]
+    fn what_was_removed_is_required() {
+        let errors = errors(CONTAINER, "command", json!(["run"]), Value::Null);
+        let expected = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].command: Required value: must stay \
+                        [\"run\"], as the JobSet was created: create another JobSet instead";
+        assert_eq!(errors, [expected]);
+    }
+}

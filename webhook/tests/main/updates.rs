@@ -1,0 +1,153 @@
+//! Changes of JobSets, as people, queueing systems and autoscalers make them, decided by a real API server and the
+//! service that it calls.
+
+use anyhow::Result;
+use jobset_api::JobSet;
+use jobset_e2e::paths;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::api_server::{good, refusal};
+use crate::cluster::Plane;
+
+const POD: &str = "/replicatedJobs/0/template/spec/template";
+
+#[tokio::test]
+async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field() -> Result<()> {
+    let plane = Plane::start().await?;
+    let replica = plane.replica().await?;
+    plane.register(replica.address).await?;
+    replica.ready().await?;
+    published_manifests_are_accepted(&plane).await?;
+    a_suspended_jobset_is_moved_and_moved_back(&plane).await?;
+    a_running_jobset_is_resized(&plane).await?;
+    a_manifest_is_applied_again(&plane).await?;
+    replica.stop().await?;
+    plane.plane.stop().await
+}
+
+/// Every manifest of this repository, with every field of the API.
+async fn published_manifests_are_accepted(plane: &Plane) -> Result<()> {
+    for file in ["everything.yaml", "recreate.yaml", "story-1.yaml", "story-2.yaml"] {
+        let manifest = std::fs::read_to_string(paths::workspace().join("e2e/manifests").join(file))?;
+        let manifest: Value = serde_yaml_ng::from_str(&manifest)?;
+        let answer = plane.dry_run(&manifest).await;
+        assert!(answer.is_ok(), "{file}: {answer:?}");
+    }
+    Ok(())
+}
+
+/// What Kueue does, and how: its client is written in Go and sends all replicatedJobs as Go writes them.
+async fn a_suspended_jobset_is_moved_and_moved_back(plane: &Plane) -> Result<()> {
+    let mut jobset = good("queued");
+    jobset["spec"]["suspend"] = json!(true);
+    plane.create(&jobset).await?;
+    let jobsets = plane.jobsets();
+    let original = as_go_writes(&jobsets.get("queued").await?)?;
+
+    let mut admitted = original.clone();
+    admitted["suspend"] = json!(false);
+    *admitted.pointer_mut(&format!("{POD}/metadata")).unwrap() = json!({ "labels": { "flavor": "spot" } });
+    let pod = admitted.pointer_mut(&format!("{POD}/spec")).unwrap();
+    pod["nodeSelector"] = json!({ "flavor": "spot" });
+    pod["tolerations"] = json!([{ "key": "spot", "operator": "Exists" }]);
+    pod["schedulingGates"] = json!([{ "name": "example.com/topology" }]);
+    pod["containers"][0]["resources"] = json!({ "requests": { "cpu": "2" } });
+    let running = merge(&jobsets, "queued", &admitted).await?;
+    assert_eq!(running.spec.suspend, Some(false));
+
+    // While it runs, nobody moves it.
+    let mut moved = admitted.clone();
+    moved.pointer_mut(&format!("{POD}/spec")).unwrap()["nodeSelector"] = json!({ "flavor": "reserved" });
+    let status = refusal(merge(&jobsets, "queued", &moved).await);
+    let field = "spec.replicatedJobs[0].template.spec.template.spec.nodeSelector.flavor";
+    let expected =
+        format!("{field}: Invalid value: \"reserved\": must stay \"spot\", while the JobSet runs: set spec.suspend");
+    assert!(status.code == 422 && status.message.contains(&expected), "{}", status.message);
+
+    // Evicted, and what was added is taken back in the same write.
+    let evicted = merge(&jobsets, "queued", &original).await?;
+    assert_eq!(as_go_writes(&evicted)?, original);
+
+    // What the Pods are stays, suspended or not.
+    let mut other = original.clone();
+    other.pointer_mut(&format!("{POD}/spec/containers/0")).unwrap()["image"] = json!("other");
+    let status = refusal(merge(&jobsets, "queued", &other).await);
+    let causes: Vec<_> = status.details.unwrap().causes.into_iter().map(|cause| cause.field).collect();
+    assert_eq!(causes, ["spec.replicatedJobs[0].template.spec.template.spec.containers[0].image"]);
+    Ok(())
+}
+
+async fn a_running_jobset_is_resized(plane: &Plane) -> Result<()> {
+    plane.create(&good("elastic")).await?;
+    let jobsets = plane.jobsets();
+    let size = |replicas: i32, parallelism: i32, completions: i32| {
+        let jobsets = jobsets.clone();
+        async move {
+            let mut spec = serde_json::to_value(jobsets.get("elastic").await.unwrap().spec).unwrap();
+            let job = &mut spec["replicatedJobs"][0];
+            job["replicas"] = json!(replicas);
+            job["template"]["spec"]["parallelism"] = json!(parallelism);
+            job["template"]["spec"]["completions"] = json!(completions);
+            merge(&jobsets, "elastic", &spec).await
+        }
+    };
+    for (replicas, pods) in [(3, 2), (3, 8), (1, 1), (0, 1)] {
+        let resized = &size(replicas, pods, pods).await?.spec.replicated_jobs[0];
+        assert_eq!((resized.replicas(), resized.template.spec.completions), (replicas, Some(pods)));
+    }
+    let status = refusal(size(1, 2, 1).await);
+    let expected = "spec.replicatedJobs[0].template.spec.completions: Invalid value: 1: must equal parallelism";
+    assert!(status.code == 422 && status.message.contains(expected), "{}", status.message);
+
+    let finished = Patch::Merge(json!({ "status": { "terminalState": "Completed", "restarts": 0 } }));
+    jobsets.patch_status("elastic", &PatchParams::default(), &finished).await?;
+    let status = refusal(size(2, 1, 1).await);
+    assert!(
+        status.message.contains("replicas: Invalid value: 2: must stay as it is: the JobSet has finished"),
+        "{}",
+        status.message
+    );
+    Ok(())
+}
+
+async fn a_manifest_is_applied_again(plane: &Plane) -> Result<()> {
+    let resource = ApiResource::erase::<JobSet>(&());
+    let jobsets: Api<DynamicObject> = Api::namespaced_with(plane.client(), "default", &resource);
+    let apply = async |manager: &str, manifest: &Value| {
+        jobsets.patch("applied", &PatchParams::apply(manager), &Patch::Apply(manifest)).await
+    };
+    let mut manifest = good("applied");
+    // Rules are replaced as a whole list, and with them the name that admission gave.
+    manifest["spec"]["failurePolicy"]["rules"][0]["name"] = json!("named");
+    let first = apply("kubectl", &manifest).await?;
+    let again = apply("kubectl", &manifest).await?;
+    assert_eq!(first.metadata.resource_version, again.metadata.resource_version, "nothing was written");
+    // A trainer that knows of nothing but this field.
+    let suspend = json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": { "suspend": true } });
+    assert_eq!(apply("trainer", &suspend).await?.data["spec"]["suspend"], json!(true));
+    Ok(())
+}
+
+async fn merge(jobsets: &Api<JobSet>, name: &str, spec: &Value) -> kube::Result<JobSet> {
+    jobsets.patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await
+}
+
+/// The specification as a client in Go sends it back.
+fn as_go_writes(jobset: &JobSet) -> Result<Value> {
+    let mut spec = serde_json::to_value(&jobset.spec)?;
+    for job in spec["replicatedJobs"].as_array_mut().unwrap() {
+        job["template"]["metadata"] = json!({ "creationTimestamp": null });
+        let pod = &mut job["template"]["spec"]["template"];
+        pod["metadata"] = json!({ "creationTimestamp": null });
+        // A merge patch removes nothing but what it names.
+        pod["spec"]["nodeSelector"] = Value::Null;
+        for containers in ["initContainers", "containers"] {
+            for container in pod["spec"][containers].as_array_mut().unwrap() {
+                container["resources"] = json!({});
+            }
+        }
+    }
+    Ok(spec)
+}
