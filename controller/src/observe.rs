@@ -51,7 +51,7 @@ impl<'a> Observed<'a> {
 
     /// What admission would refuse, if anything.
     pub fn invalid(&self) -> Option<&'a str> {
-        None
+        self.store.invalid(self.key)
     }
 
     /// The JobSet's Pods.

@@ -14,7 +14,9 @@ mod priority;
 mod ranges;
 mod seen;
 mod service;
+mod verdict;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jobset_api::JobSet;
@@ -29,6 +31,7 @@ pub use priority::PriorityClasses;
 pub use ranges::Ranges;
 pub use seen::{Change, Seen};
 pub use service::ServiceView;
+use verdict::Verdict;
 
 /// Name of a namespaced object. As a key of the store, that of a JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +72,8 @@ pub struct Store {
     pub nodes: Nodes,
     /// PriorityClasses.
     pub classes: PriorityClasses,
+    /// What admission would refuse, of JobSets for which it would.
+    verdicts: HashMap<Key, Verdict>,
     /// PriorityClasses of a listing that has not ended.
     listed_classes: Option<PriorityClasses>,
 }
@@ -93,6 +98,11 @@ impl Store {
             && self.jobs.has_seen(versions.jobs)
             && self.services.has_seen(versions.services)
             && self.claims.has_seen(versions.claims)
+    }
+
+    /// What admission would refuse of the JobSet, if anything.
+    pub fn invalid(&self, key: &Key) -> Option<&str> {
+        self.verdicts.get(key)?.refused()
     }
 
     /// The JobSet.

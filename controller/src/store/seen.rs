@@ -7,6 +7,7 @@ use jobset_api::JobSet;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use super::pods::{Epochs, Extent, PodView};
+use super::verdict::Verdict;
 use super::{Children, ClaimView, JobView, Key, NodeWire, PriorityClasses, ServiceView, Store, Versioned};
 
 /// Something was seen.
@@ -62,15 +63,17 @@ impl Store {
     fn see_jobset(&mut self, change: Change<Arc<JobSet>>) -> Vec<Key> {
         let marked = put(&mut self.jobsets, change);
         for key in &marked {
-            match self.jobset(key) {
-                Some(jobset) => {
-                    let epochs = jobset
-                        .status
-                        .as_ref()
-                        .map(|status| Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
-                    self.pods.set_epochs(key, epochs.unwrap_or_default());
-                }
-                None => self.pods.forget(key),
+            let Some(jobset) = self.jobsets.map_of(key).and_then(|jobsets| jobsets.values().next()) else {
+                self.pods.forget(key);
+                self.verdicts.remove(key);
+                continue;
+            };
+            let status = jobset.status.as_ref();
+            let epochs =
+                status.map(|status| Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
+            self.pods.set_epochs(key, epochs.unwrap_or_default());
+            if !self.verdicts.get(key).is_some_and(|verdict| verdict.is_on(jobset)) {
+                self.verdicts.insert(key.clone(), Verdict::of(jobset));
             }
         }
         marked

@@ -1,0 +1,31 @@
+//! What admission would say of a JobSet.
+
+use jobset_api::gates::Gates;
+use jobset_api::{JobSet, validation};
+
+/// The verdict on one specification. Judging it costs more than a pass of the rules, and it seldom changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    uid: Option<String>,
+    generation: Option<i64>,
+    refused: Option<Box<str>>,
+}
+
+impl Verdict {
+    /// Judges the specification. A feature that is switched off makes nothing invalid that was admitted while it was on.
+    pub(super) fn of(jobset: &JobSet) -> Self {
+        let errors = validation::validate(jobset, Gates::default());
+        let refused = (!errors.is_empty()).then(|| errors.to_string().into());
+        Self { uid: jobset.metadata.uid.clone(), generation: jobset.metadata.generation, refused }
+    }
+
+    /// Whether the verdict is on this specification.
+    pub(super) fn is_on(&self, jobset: &JobSet) -> bool {
+        self.generation.is_some() && self.generation == jobset.metadata.generation && self.uid == jobset.metadata.uid
+    }
+
+    /// What is refused, if anything.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+}
