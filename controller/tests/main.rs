@@ -3,6 +3,7 @@
 
 mod epochs;
 mod fixture;
+mod program;
 mod recreate;
 mod resume;
 mod taken;
