@@ -3,6 +3,7 @@
 
 mod epochs;
 mod fixture;
+mod leader;
 mod program;
 mod recreate;
 mod resume;
