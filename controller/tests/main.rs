@@ -4,7 +4,9 @@
 mod epochs;
 mod fixture;
 mod leader;
+mod metrics;
 mod program;
 mod recreate;
 mod resume;
 mod taken;
+mod weather;
