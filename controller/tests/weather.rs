@@ -16,7 +16,7 @@ fn epochs(jobset: &JobSet) -> (i32, i32, i32) {
 }
 
 #[tokio::test]
-async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_two_lines_and_no_count() -> Result<()> {
+async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_and_no_count() -> Result<()> {
     // As the leader it outlives an API server that is away for longer than this machine needs.
     let patience =
         ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=500ms"];
@@ -44,8 +44,9 @@ async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_two_lines_
     fixture.controller.logged("requests succeed again").await?;
     let log = fixture.controller.log()?;
     assert!(!log.contains("ERROR"), "{log}");
-    let lease = log.lines().filter(|line| line.contains("WARN") && line.contains("Lease")).count();
-    assert!(lease <= 1, "{log}");
+    // One for each of seven watches, for the Lease, and for what was to be written.
+    let warnings = log.lines().filter(|line| line.contains("WARN")).count();
+    assert!(warnings <= 9, "{warnings} warnings: {log}");
     fixture.plane.stop().await
 }
 

@@ -94,7 +94,8 @@ pub async fn run(
         {
             running.push(pass);
         }
-        state.passes.waiting(state.queue.depth());
+        // While another leads, nothing waits here.
+        state.passes.waiting(if leads { state.queue.depth() } else { 0 });
         // With all places taken, nothing that becomes due can be started.
         let free = works && running.len() < CONCURRENT_JOBSETS;
         let due = state.queue.next_due().filter(|_| free).unwrap_or_else(|| Instant::now() + IDLE);
@@ -303,12 +304,12 @@ impl State {
         match &worst.error {
             // This program is about to end, and says so.
             Some((_, error)) if error.is_not_leading() => return,
-            Some((Failure::Weather, error)) => self.weather.turns("JobSet", error),
+            Some((Failure::Weather, error)) => self.weather.turns("passes", error),
             Some((_, error)) => {
-                self.weather.clears("JobSet");
+                self.weather.clears("passes");
                 debug!(jobset = %key, error = error as &dyn std::error::Error, "not everything was carried out");
             }
-            None => self.weather.clears("JobSet"),
+            None => self.weather.clears("passes"),
         }
         if !stored {
             if !worst.status_refused {

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use kube::runtime::utils::Backoff;
 use tracing::{debug, info, warn};
 
 /// Shortest time between two reports of a beginning.
@@ -60,6 +61,34 @@ impl Weather {
     }
 }
 
+/// How long to wait before what failed is tried again: jittered, and never so long that a group which restarts waits for
+/// an API server that is back.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    const FIRST: Duration = Duration::from_millis(200);
+    const LONGEST: Duration = Duration::from_secs(5);
+}
+
+impl Iterator for Patience {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let wait = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
+        self.failures += 1;
+        Some(wait.mul_f64(0.5 + 0.5 * fastrand::f64()))
+    }
+}
+
+impl Backoff for Patience {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +104,15 @@ mod tests {
         assert_eq!(weather.spell, Some(Spell { since: soon, failures: 1, reported: false }));
         weather.clears("");
         assert!(weather.failed(now + PAUSE));
+    }
+
+    #[test]
+    fn patience_grows_to_seconds_and_begins_anew_after_a_success() {
+        let mut patience = Patience::default();
+        let waits: Vec<Duration> = patience.by_ref().take(40).collect();
+        assert!(waits[0] <= Duration::from_millis(200) && waits[0] >= Duration::from_millis(100), "{waits:?}");
+        assert!(waits[39] <= Duration::from_secs(5) && waits[39] >= Duration::from_millis(2500), "{waits:?}");
+        patience.reset();
+        assert!(patience.next().unwrap() <= Duration::from_millis(200));
     }
 }

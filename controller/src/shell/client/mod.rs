@@ -7,6 +7,8 @@ mod count;
 mod fence;
 mod limit;
 mod retry;
+#[cfg(test)]
+mod tests;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
