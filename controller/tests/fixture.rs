@@ -103,6 +103,8 @@ pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
                 "podReplacementPolicy": "Failed",
                 "template": {"spec": {
                     "restartPolicy": "Never",
+                    "initContainers": [{"name": "agent", "image": "none", "restartPolicy": "Always",
+                        "restartPolicyRules": [{"action": "RestartPod", "exitCodes": {"operator": "In", "values": [81]}}]}],
                     "containers": [{"name": "worker", "image": "none"}],
                 }},
             }}}],
