@@ -148,6 +148,9 @@ async fn a_claim_of_somebody_else_is_named_and_one_of_nobody_is_used() -> Result
         json!({"templates": [{"metadata": {"name": name}, "spec": spec}]})
     };
     jobset["spec"]["volumeClaimPolicies"] = json!([policy("mine"), policy("taken")]);
+    let mount = |name: &str| json!({"name": name, "mountPath": format!("/{name}")});
+    let worker = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
+    worker["volumeMounts"] = json!([mount("mine"), mount("taken")]);
     fixture.create(jobset).await?;
     let note = told(&fixture, "ClaimTaken", "taken-train").await?;
     assert!(note.contains("controlled by Service somebody"), "{note}");
