@@ -1,8 +1,9 @@
-//! Whole passes: what the rules do together.
+//! Whole passes: what the rules do together. `golden` holds them to their cases, the others say what a table says better.
 
 mod failure;
 mod finished;
 mod fixture;
+mod golden;
 mod restart;
 mod skip;
 mod start;
