@@ -92,7 +92,7 @@ impl JobPods {
 
     /// The barrier was lifted.
     pub(super) fn lifted(&mut self, synced: i32) {
-        let over = self.counts.broken.range(..synced).flat_map(|(_, indexes)| indexes);
+        let over = self.counts.broken.range(..=synced).flat_map(|(_, indexes)| indexes);
         let indexes: Vec<i32> = over.chain(&self.counts.blocked).copied().collect();
         for index in indexes {
             self.change(index, |slot| slot.lifted(synced));

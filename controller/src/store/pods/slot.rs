@@ -90,10 +90,11 @@ impl Slot {
         self.members.retain(|member| member.view.name != name);
     }
 
-    /// The barrier was lifted: what failed before is over.
+    /// The barrier was lifted: what failed before is over, also what failed at the barrier. Whoever came in its place has
+    /// reported this epoch, or it would not have been lifted.
     pub(super) fn lifted(&mut self, synced: i32) {
         self.failures_before_worker = 0;
-        self.broken.take_if(|broken| broken.epoch < synced);
+        self.broken.take_if(|broken| broken.epoch <= synced);
     }
 
     pub(super) fn is_empty(&self) -> bool {
