@@ -65,10 +65,10 @@ impl JobPods {
     }
 
     /// A Pod is gone.
-    pub(super) fn remove(&mut self, name: &str, index: Option<i32>) {
+    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: Epochs) {
         match index {
             Some(index) => {
-                self.change(index, |slot| slot.remove(name));
+                self.change(index, |slot| slot.remove(name, epochs));
                 if self.slots.get(&index).is_some_and(Slot::is_forgettable) {
                     self.slots.remove(&index);
                 }

@@ -84,6 +84,12 @@ impl Member {
         self.worker_is_of_the_past() && self.view.agents != 0 && self.view.agents != self.past.agents
     }
 
+    /// The epoch in which it was last seen, well and being deleted.
+    pub(super) fn lost_in(&self) -> Option<i32> {
+        let ends = self.view.deleted_at.is_some() && !self.is_failing() && self.view.phase == PodPhase::Open;
+        self.well_in.filter(|epoch| ends && self.view.epoch.number() == Some(*epoch))
+    }
+
     /// The epoch in which it is failing, if it had been seen well in it.
     fn broke_in(&self) -> Option<i32> {
         let epoch = self.well_in.filter(|epoch| self.view.epoch.number() == Some(*epoch))?;
