@@ -30,6 +30,8 @@ pub(super) struct Pass<'a> {
     pub strategy: RestartStrategy,
     /// Its Jobs of the current attempt, in order of their names.
     pub current: Vec<Current<'a>>,
+    /// The same of Jobs that it has too many of, since it was made smaller: they count for nothing, and go.
+    pub surplus: Vec<Current<'a>>,
     pub status: JobSetStatus,
     pub actions: Vec<Action>,
     pub notes: Vec<Note>,
@@ -47,13 +49,19 @@ impl<'a> Pass<'a> {
         };
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
-        let current = current.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? })).collect();
+        let current = current.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? }));
+        let is_wanted = |current: &Current<'_>| {
+            let replicas = spec.replicated_jobs[current.group].replicas();
+            current.job.index.is_some_and(|index| (0..replicas).contains(&index))
+        };
+        let (current, surplus) = current.partition(is_wanted);
         Self {
             seen: *seen,
             settings,
             now,
             strategy,
             current,
+            surplus,
             status,
             actions: Vec::new(),
             notes: Vec::new(),
@@ -86,12 +94,13 @@ impl<'a> Pass<'a> {
     /// Makes the advance to the next epoch free: the controller is about to cause it itself. Breaks if that had to be
     /// written first; the pass that reads it back goes on.
     pub(super) fn announce_free_epoch(&mut self) -> ControlFlow<()> {
-        // Before the first lift there is nothing that an advance could be counted for.
-        let next = self.status.synced_epoch + 1;
-        if !self.in_place() || self.status.synced_epoch == 0 || self.status.free_epoch == next {
+        let (synced, deprecated) = (self.status.synced_epoch, self.status.deprecated_epoch);
+        // Before the first lift there is nothing that an advance could be counted for; and while the group restarts, it
+        // has been counted, or was free.
+        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == synced + 1 {
             return ControlFlow::Continue(());
         }
-        self.status.free_epoch = next;
+        self.status.free_epoch = synced + 1;
         ControlFlow::Break(())
     }
 

@@ -16,7 +16,9 @@ struct Misfit<'a> {
 }
 
 pub(super) fn resize(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let misfits: Vec<Misfit<'_>> = pass.current.iter().filter_map(|current| misfit(pass, *current)).collect();
+    let surplus = pass.surplus.iter().map(|current| Misfit { current: *current, wanted: None });
+    let misfits: Vec<Misfit<'_>> =
+        pass.current.iter().filter_map(|current| misfit(pass, *current)).chain(surplus).collect();
     if misfits.is_empty() {
         return ControlFlow::Continue(());
     }
@@ -41,9 +43,6 @@ pub(super) fn resize(pass: &mut Pass<'_>) -> ControlFlow<()> {
 
 fn misfit<'a>(pass: &Pass<'a>, current: Current<'a>) -> Option<Misfit<'a>> {
     let (group, job) = (&pass.groups()[current.group], current.job);
-    if job.index.is_none_or(|index| index >= group.replicas()) {
-        return Some(Misfit { current, wanted: None });
-    }
     let spec = &group.template.spec;
     let indexed = spec.completion_mode.as_deref() == Some("Indexed");
     // Of other Jobs, completions cannot change.

@@ -113,9 +113,7 @@ fn resume(pass: &mut Pass<'_>, group: usize) -> ControlFlow<()> {
 fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
     let (seen, group) = (pass.seen, &pass.groups()[group_index]);
     let jobset_name = seen.jobset.metadata.name.as_deref().unwrap_or_default();
-    let in_range =
-        |current: &&Current<'_>| current.job.index.is_some_and(|index| (0..group.replicas()).contains(&index));
-    let present = pass.current.iter().filter(|current| current.group == group_index).filter(in_range).count();
+    let present = pass.current.iter().filter(|current| current.group == group_index).count();
     if i64::try_from(present).is_ok_and(|present| present >= i64::from(group.replicas())) {
         return ControlFlow::Continue(());
     }

@@ -65,10 +65,10 @@ impl JobPods {
     }
 
     /// A Pod is gone.
-    pub(super) fn remove(&mut self, name: &str, index: Option<i32>) {
+    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: Epochs) {
         match index {
             Some(index) => {
-                self.change(index, |slot| slot.remove(name));
+                self.change(index, |slot| slot.remove(name, epochs));
                 if self.slots.get(&index).is_some_and(Slot::is_forgettable) {
                     self.slots.remove(&index);
                 }
@@ -92,7 +92,7 @@ impl JobPods {
 
     /// The barrier was lifted.
     pub(super) fn lifted(&mut self, synced: i32) {
-        let over = self.counts.broken.range(..synced).flat_map(|(_, indexes)| indexes);
+        let over = self.counts.broken.range(..=synced).flat_map(|(_, indexes)| indexes);
         let indexes: Vec<i32> = over.chain(&self.counts.blocked).copied().collect();
         for index in indexes {
             self.change(index, |slot| slot.lifted(synced));

@@ -53,7 +53,9 @@ impl Member {
         let now = &self.view;
         if now.epoch != before.epoch {
             self.past.workers = before.workers;
-            self.past.agents = if before.agents == 0 { self.past.agents } else { before.agents };
+            // The agent that ran before the first report is the one that reports.
+            let of_the_past = before.agents != 0 && before.epoch.number().is_some();
+            self.past.agents = if of_the_past { before.agents } else { self.past.agents };
         } else if now.agents == 0 && before.agents != 0 && self.well_in == now.epoch.number() {
             // The agent of this epoch has gone: whoever reports the next one is another.
             self.past.agents = before.agents;
@@ -80,6 +82,12 @@ impl Member {
     /// Whether the agent restarted alone for certain: another agent runs beside the same worker.
     pub(super) fn agent_restarted_alone(&self) -> bool {
         self.worker_is_of_the_past() && self.view.agents != 0 && self.view.agents != self.past.agents
+    }
+
+    /// The epoch in which it was last seen, well and being deleted.
+    pub(super) fn lost_in(&self) -> Option<i32> {
+        let ends = self.view.deleted_at.is_some() && !self.is_failing() && self.view.phase == PodPhase::Open;
+        self.well_in.filter(|epoch| ends && self.view.epoch.number() == Some(*epoch))
     }
 
     /// The epoch in which it is failing, if it had been seen well in it.
@@ -149,6 +157,14 @@ mod tests {
         assert_eq!(pod.see(PodView { agents: 0, workers: 0, ..restarting(alive(2, 1)) }).broke_in, None);
         assert_eq!(pod.see(waiting(2, 2)).broke_in, None);
         assert_eq!(pod.see(restarting(alive(2, 2))).broke_in, Some(2));
+    }
+
+    #[test]
+    fn a_pod_whose_agent_was_seen_before_its_first_report_is_well_in_that_epoch() {
+        let mut pod = Member::new(PodView { epoch: Epoch::Absent, ..waiting(1, 1) }, 0);
+        pod.see(waiting(1, 1));
+        pod.see(alive(1, 1));
+        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, Some(1));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl GroupPods {
     fn remove(&mut self, name: &str) -> Option<Place> {
         let place = self.places.remove(name)?;
         if let Some(pods) = self.jobs.get_mut(&place.job) {
-            pods.remove(name, place.index);
+            pods.remove(name, place.index, self.epochs);
         }
         Some(place)
     }
@@ -109,7 +109,7 @@ impl Pods {
         if let Some(before) = before.as_ref().filter(|before| before.job != job || before.index != view.index)
             && let Some(pods) = group.jobs.get_mut(&before.job)
         {
-            pods.remove(&view.name, before.index);
+            pods.remove(&view.name, before.index, group.epochs);
         }
         let bound = before.is_none_or(|before| before.node != view.node);
         let epochs = group.epochs;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Epochs;
 use super::failure::Failure;
-use super::member::{Member, Seen};
+use super::member::Member;
 use super::view::{Epoch, PodPhase, PodView};
 
 /// The Pods of one completion index, and what the slot remembers when they are gone.
@@ -71,29 +71,38 @@ pub(super) enum Trust {
 impl Slot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
     pub(super) fn see(&mut self, view: PodView, epochs: Epochs) {
-        let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
-            Some(member) if member.view.version > view.version => return,
-            Some(member) => member.see(view),
-            None => {
-                self.members.push(Member::new(view, epochs.synced));
-                Seen::default()
-            }
+        let Some(place) = self.members.iter().position(|member| member.view.uid == view.uid) else {
+            self.members.push(Member::new(view, epochs.synced));
+            return;
         };
+        let member = &mut self.members[place];
+        if member.view.version > view.version {
+            return;
+        }
+        let seen = member.see(view);
         self.failures_before_worker += u32::from(seen.failed_before_worker);
         if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
-            self.note_failure(epoch);
+            let failing = self.members[place].view.clone();
+            self.note_failure(epoch, &failing);
         }
     }
 
-    /// The Pod is gone.
-    pub(super) fn remove(&mut self, name: &str) {
-        self.members.retain(|member| member.view.name != name);
+    /// The Pod is gone. One that was being deleted has ended now, if that was not seen before: nobody tells how the
+    /// worker on a lost node ends.
+    pub(super) fn remove(&mut self, name: &str, epochs: Epochs) {
+        let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };
+        let lost_in = self.members[place].lost_in().filter(|epoch| *epoch > epochs.deprecated);
+        let gone = self.members.remove(place);
+        if let Some(epoch) = lost_in {
+            self.note_failure(epoch, &gone.view);
+        }
     }
 
-    /// The barrier was lifted: what failed before is over.
+    /// The barrier was lifted: what failed before is over, also what failed at the barrier. Whoever came in its place has
+    /// reported this epoch, or it would not have been lifted.
     pub(super) fn lifted(&mut self, synced: i32) {
         self.failures_before_worker = 0;
-        self.broken.take_if(|broken| broken.epoch < synced);
+        self.broken.take_if(|broken| broken.epoch <= synced);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -120,9 +129,7 @@ impl Slot {
         self.members.iter().max_by_key(|member| rank(&member.view))
     }
 
-    fn note_failure(&mut self, epoch: i32) {
-        let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
-        let Some(pod) = self.members.iter().rfind(failing).map(|member| &member.view) else { return };
+    fn note_failure(&mut self, epoch: i32, pod: &PodView) {
         let lost = pod.succeeded_by_deletion();
         let broken = Box::new(Broken {
             pod: pod.name.clone(),

@@ -1,5 +1,7 @@
 //! Pods, Jobs and JobSets in whatever order they are seen.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
 use crate::store::{Change, Controller, JobView, Ranges, Seen, Store};
 
@@ -32,6 +34,12 @@ fn see_job(store: &mut Store, view: JobView) -> Vec<Key> {
 fn reports(store: &Store) -> Vec<(i32, usize)> {
     let pods = store.pods.of(&key("set")).and_then(|group| group.of_job("job"));
     pods.map(|pods| pods.reports().iter().map(|(epoch, count)| (*epoch, *count)).collect()).unwrap_or_default()
+}
+
+/// Pods of the Job that failed in this epoch.
+fn broken(store: &Store, epoch: i32) -> Vec<String> {
+    let pods = store.pods.of(&key("set")).and_then(|group| group.of_job("job"));
+    pods.map(|pods| pods.broken_in(epoch).map(|broken| broken.pod.clone()).collect()).unwrap_or_default()
 }
 
 #[test]
@@ -133,9 +141,24 @@ fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
     see_pod(&mut store, PodView { phase: PodPhase::Failed, version: 2, ..pod(0, 1) });
     store.see(Seen::Pod(Change::Gone(key("pod-0"), 3)));
     see_pod(&mut store, PodView { uid: "another".to_owned(), ..pod(0, 2) });
-    let broken = |epoch| {
-        let pods = store.pods.of(&key("set")).and_then(|group| group.of_job("job"));
-        pods.map_or(0, |pods| pods.broken_in(epoch).count())
-    };
-    assert_eq!((broken(1), broken(2)), (1, 0));
+    assert_eq!((broken(&store, 1), broken(&store, 2)), (vec!["pod-0".to_owned()], vec![]));
+}
+
+#[test]
+fn a_pod_that_is_gone_after_its_deletion_was_asked_for_has_ended_in_its_epoch() {
+    let mut store = Store::default();
+    see_job(&mut store, JobView { pods: 3, ..JobView::default() });
+    store.pods.set_epochs(&key("set"), Epochs { synced: 1, deprecated: 0 });
+    let running = |index, epoch| PodView { workers: 7, ..pod(index, epoch) };
+    let deleted = |index| PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), version: 2, ..running(index, 1) };
+    for index in 0..3 {
+        see_pod(&mut store, running(index, 1));
+    }
+    see_pod(&mut store, deleted(0));
+    see_pod(&mut store, PodView { phase: PodPhase::Succeeded, workers: 0, ..deleted(1) });
+    assert_eq!(broken(&store, 1), [""; 0], "its worker runs on");
+    for index in 0..3 {
+        store.see(Seen::Pod(Change::Gone(key(&format!("pod-{index}")), 3)));
+    }
+    assert_eq!(broken(&store, 1), ["pod-0"], "pod-1 has succeeded, and of pod-2 nobody knows");
 }

@@ -1,0 +1,88 @@
+//! Golden cases, rule by rule: `cases/plan/<rule>/<case>.yaml` says what is seen, step by step, and the snapshot beside it
+//! what is planned after each step. `cases/plan/README.md` says how a case is written.
+
+mod cluster;
+mod defaults;
+mod merge;
+mod text;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use cluster::Cluster;
+
+/// One document of a case: what is seen at a time.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Step {
+    /// What happens, in a few words: heads the plan in the snapshot.
+    #[serde(rename = "step")]
+    title: String,
+    /// Default: a minute after the step before.
+    now: Option<Timestamp>,
+    settings: Option<Settings>,
+    jobset: Value,
+    nodes: Objects,
+    services: Option<Objects>,
+    claims: Objects,
+    jobs: Objects,
+    pods: Objects,
+}
+
+/// How the controller was started.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Settings {
+    /// Value of the flag `--feature-gates`.
+    #[serde(default)]
+    feature_gates: String,
+    /// In seconds.
+    force_delete_after: Option<u64>,
+}
+
+/// Objects by name, each as a merge patch; null deletes one.
+type Objects = Map<String, Value>;
+
+#[test]
+fn each_case_leads_to_its_plans() {
+    insta::glob!("../../../../cases/plan", "*/*.yaml", |path| {
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(path.parent().unwrap());
+        settings.set_snapshot_suffix(path.file_name().unwrap().to_string_lossy());
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!("plan", plans(&std::fs::read_to_string(path).unwrap())));
+    });
+}
+
+#[test]
+fn no_snapshot_is_left_of_a_case_that_is_gone() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/plan");
+    let rules = cases.read_dir().unwrap().map(|rule| rule.unwrap().path()).filter(|path| path.is_dir());
+    for file in rules.flat_map(|rule| rule.read_dir().unwrap()).map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if let Some(case) = name.strip_prefix("plan@").and_then(|name| name.strip_suffix(".snap")) {
+            assert!(file.with_file_name(case).exists(), "{}", file.display());
+        }
+    }
+}
+
+/// The plans of a case, one for each step. The status of a plan is stored before the next step is seen.
+fn plans(case: &str) -> String {
+    let mut cluster = Cluster::default();
+    let mut plans = String::new();
+    for (number, document) in serde_yaml_ng::Deserializer::from_str(case).enumerate() {
+        let step = Step::deserialize(document).unwrap();
+        let _ = writeln!(plans, "--- {}", if step.title.is_empty() { "seen" } else { &step.title });
+        cluster.see(step, number);
+        let before = cluster.status();
+        let plan = cluster.plan();
+        plans.push_str(&text::plan(&before, &plan));
+        cluster.store_status(plan.status);
+    }
+    plans
+}

@@ -1,0 +1,139 @@
+//! A plan as text: the fields of the status that changed, and the rest one line each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use jobset_api::{JobSetStatus, labels};
+use serde_json::Value;
+
+use crate::plan::{Action, Plan};
+
+/// Lines of one kind that are shown; there may be thousands.
+const SHOWN: usize = 12;
+
+pub(super) fn plan(before: &JobSetStatus, plan: &Plan) -> String {
+    let mut text = String::new();
+    section(&mut text, "status", &changes(before, &plan.status));
+    section(&mut text, "actions", &plan.actions.iter().map(action).collect::<Vec<_>>());
+    section(&mut text, "notes", &plan.notes.iter().map(note).collect::<Vec<_>>());
+    section(&mut text, "facts", &plan.facts.iter().map(|fact| format!("{fact:?}")).collect::<Vec<_>>());
+    section(&mut text, "requeue", &plan.requeue.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if text.is_empty() { "nothing\n".to_owned() } else { text }
+}
+
+fn section(text: &mut String, name: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{name}:");
+    for line in lines.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {line}");
+    }
+    if lines.len() > SHOWN {
+        let _ = writeln!(text, "  and {} more", lines.len() - SHOWN);
+    }
+}
+
+fn changes(before: &JobSetStatus, after: &JobSetStatus) -> Vec<String> {
+    let (before, after) = (fields(before), fields(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    changed.map(|name| change(name, before.get(name), after.get(name))).collect()
+}
+
+fn change(name: &str, before: Option<&String>, after: Option<&String>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) if !name.starts_with("conditions") => format!("{name}: {before} -> {after}"),
+        (_, Some(after)) => format!("{name}: {after}"),
+        (_, None) => format!("{name}: gone"),
+    }
+}
+
+/// The fields of a status, each as one line; conditions and replicatedJobs by their name.
+fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
+    let status = serde_json::to_value(status).unwrap();
+    let mut fields = BTreeMap::new();
+    for (name, value) in status.as_object().unwrap() {
+        match (name.as_str(), value.as_array()) {
+            ("conditions", Some(conditions)) => {
+                fields
+                    .extend(conditions.iter().map(|it| (format!("conditions[{}]", word(&it["type"])), condition(it))));
+            }
+            ("replicatedJobsStatus", Some(groups)) => {
+                fields.extend(
+                    groups.iter().map(|it| (format!("replicatedJobsStatus[{}]", word(&it["name"])), counters(it))),
+                );
+            }
+            _ => {
+                fields.insert(name.clone(), word(value));
+            }
+        }
+    }
+    fields
+}
+
+fn condition(it: &Value) -> String {
+    let [status, reason, since, message] =
+        ["status", "reason", "lastTransitionTime", "message"].map(|key| word(&it[key]));
+    format!("{status} since {since}, {reason}: {message}")
+}
+
+/// The counters that are not zero; of a list, by their index.
+fn counters(group: &Value) -> String {
+    let counters = group.as_object().unwrap().iter().filter(|(name, value)| *name != "name" && **value != 0);
+    let counters: Vec<String> = counters.map(|(name, value)| format!("{name} {}", counter(value))).collect();
+    if counters.is_empty() { "none".to_owned() } else { counters.join(", ") }
+}
+
+fn counter(value: &Value) -> String {
+    let Some(list) = value.as_array() else { return value.to_string() };
+    let counted = list.iter().enumerate().filter(|(_, counter)| **counter != 0);
+    let counted: Vec<String> = counted.map(|(index, counter)| format!("{index}: {counter}")).collect();
+    format!("{{{}}}", counted.join(", "))
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+fn note(note: &crate::plan::Note) -> String {
+    let kind = if note.warning { "Warning" } else { "Normal" };
+    format!("{kind} {}: {}", note.reason, note.message)
+}
+
+fn action(action: &Action) -> String {
+    match action {
+        Action::CreateJob(job) => {
+            let name = job.metadata.name.as_deref().unwrap_or_default();
+            let label =
+                |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("?", String::as_str);
+            let (attempt, alone) = (label(labels::RESTART_ATTEMPT), label(labels::JOB_RESTART_ATTEMPT));
+            let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+            format!("create Job {name}, attempt {attempt}.{alone}{}", if suspended { ", suspended" } else { "" })
+        }
+        Action::DeleteJob { name, uid } => format!("delete Job {}", identity(name, uid)),
+        Action::SuspendJob { name, uid } => format!("suspend Job {}", identity(name, uid)),
+        Action::ResumeJob { uid, desired } => {
+            format!("resume Job {}", identity(desired.metadata.name.as_deref().unwrap_or_default(), uid))
+        }
+        Action::ResizeJob { name, uid, parallelism, completions } => {
+            let completions = completions.map_or("as they are".to_owned(), |it| it.to_string());
+            format!("resize Job {}, parallelism {parallelism}, completions {completions}", identity(name, uid))
+        }
+        Action::CreateService(service) => {
+            format!("create Service {}", service.metadata.name.as_deref().unwrap_or_default())
+        }
+        Action::CreateClaim(claim) => {
+            let owned = if claim.metadata.owner_references.is_some() { "" } else { ", owned by nobody" };
+            format!("create PersistentVolumeClaim {}{owned}", claim.metadata.name.as_deref().unwrap_or_default())
+        }
+        Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
+        Action::DeleteJobSet => "delete the JobSet".to_owned(),
+        Action::DisableInPlaceRestart => format!("annotate the JobSet {}", labels::DISABLE_IN_PLACE_RESTART),
+    }
+}
+
+/// The name; the UID, too, if it is not the one that belongs to the name.
+fn identity(name: &str, uid: &str) -> String {
+    if uid == super::defaults::uid(name) { name.to_owned() } else { format!("{name} ({uid})") }
+}

@@ -1,0 +1,24 @@
+//! How Jobs are counted.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::fixture::{failed, job, jobset, observed, pass};
+use crate::store::{Finished, JobView};
+
+/// `ready/succeeded/failed/active/suspended` of the only replicatedJob.
+#[rstest]
+#[case::pending(JobView { active: 1, ..job(0, None) }, "0/0/0/1/0")]
+#[case::ready(JobView { active: 1, ready: 1, ..job(0, None) }, "1/0/0/1/0")]
+#[case::a_pod_of_two_is_not_enough(JobView { active: 2, ready: 1, pods: 2, ..job(0, None) }, "0/0/0/1/0")]
+#[case::ready_and_succeeded_pods_together(JobView { active: 1, ready: 1, succeeded: 1, pods: 2, ..job(0, None) }, "1/0/0/1/0")]
+#[case::suspended(JobView { suspended: true, ..job(0, None) }, "0/0/0/0/1")]
+#[case::succeeded(job(0, Some(Finished::Completed)), "0/1/0/0/0")]
+#[case::failed(job(0, Some(failed(1, "A", ""))), "0/0/1/0/0")]
+#[case::being_deleted(JobView { deleting: true, active: 1, ..job(0, None) }, "0/0/0/0/0")]
+fn a_job_is_counted_in_one_bucket(#[case] only: JobView, #[case] wanted: &str) {
+    let plan = pass(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
+    let counted = &plan.status.replicated_jobs_status[0];
+    let jobset_api::ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } = counted;
+    assert_eq!(format!("{ready}/{succeeded}/{failed}/{active}/{suspended}"), wanted);
+}
