@@ -93,8 +93,14 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         && let Some((lost, group)) = members::lost(pass).next()
     {
         let (cause, counting) = incident::loss(pass, lost, group);
-        let under_way = current.deprecated == current.synced && current.free != current.synced + 1;
-        return restart::recreate(pass, if under_way { Counting::Already } else { counting }, &cause);
+        let free = current.free == current.synced + 1;
+        let counting = match free {
+            // What makes the group advance may have made the controller delete it.
+            true if lost.failure.disruption.is_none() => Counting::Ignored,
+            false if current.deprecated == current.synced => Counting::Already,
+            _ => counting,
+        };
+        return restart::recreate(pass, counting, &cause);
     }
     let slots = members::slots(pass);
     match decide(current, &slots) {
