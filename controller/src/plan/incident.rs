@@ -4,6 +4,7 @@ use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
 
 use super::members::{broken, running_jobs};
 use super::pass::Pass;
+use super::placement;
 use super::restart::{Cause, Counting};
 use super::{ExitClass, Trigger};
 use crate::store::pods::{Broken, Exit, Failure};
@@ -33,8 +34,8 @@ pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Coun
     let node = lost.node.as_deref().unwrap_or("unknown");
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
-    let rule = uncounted_by(pass, &[(lost, group)]);
-    let counting = if rule.is_some() { Counting::Ignored } else { Counting::Counted };
+    let ignored = placement::is_repair(&lost.failure) || uncounted_by(pass, &[(lost, group)]).is_some();
+    let counting = if ignored { Counting::Ignored } else { Counting::Counted };
     let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), ..cause(message, lost) };
     (cause, counting)
 }
