@@ -123,7 +123,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
                 restart::count(pass, counting, &cause)?;
                 let message =
                     format!("in place, from epoch {} to {}: {}", current.synced, current.synced + 1, cause.message);
-                restart::begin(pass, counting, &cause, &message);
+                restart::begin(pass, pass.strategy, counting, &cause, &message);
             }
             if epochs.synced > current.synced {
                 pass.facts.push(Fact::BarrierLifted);

@@ -88,6 +88,11 @@ impl<'a> Pass<'a> {
         self.strategy == RestartStrategy::InPlaceRestart
     }
 
+    /// How Jobs are recreated. What restarts in place falls back to Recreate (KEP-467).
+    pub(super) fn recreation(&self) -> RestartStrategy {
+        if self.in_place() { RestartStrategy::Recreate } else { self.strategy }
+    }
+
     /// Makes the advance to the next epoch free: the controller is about to cause it itself. Breaks if that had to be
     /// written first; the pass that reads it back goes on.
     pub(super) fn announce_free_epoch(&mut self) -> ControlFlow<()> {
