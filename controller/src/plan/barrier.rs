@@ -18,11 +18,17 @@ pub(super) fn watch(pass: &mut Pass<'_>) -> ControlFlow<()> {
         pass.clear_condition(conditions::BARRIER_BLOCKED, "BarrierReached", "no worker fails before the barrier");
         return ControlFlow::Continue(());
     };
-    let (pod, others) = (pod.as_deref().unwrap_or("of a slot that is empty now"), blocked.len() - 1);
+    let pod = pod.as_deref().unwrap_or("of a slot that is empty now");
+    let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
+    let others = match blocked.len() - 1 {
+        0 => String::new(),
+        1 => ", as did another".to_owned(),
+        others => format!(", as did {others} others"),
+    };
     let max_restarts = pass.seen.jobset.spec.max_restarts();
     let message = format!(
-        "Pod {pod} failed {failures} times before its worker could start (maxRestarts {max_restarts}), as did {others} others: \
-         look at its init containers and its agent"
+        "Pod {pod} failed {times} before its worker could start (maxRestarts {max_restarts}){others}: look at its init \
+         containers and its agent"
     );
     if i64::from(*failures) > i64::from(max_restarts) {
         return pass.fail(conditions::REACHED_MAX_RESTARTS, message);

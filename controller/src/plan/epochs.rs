@@ -4,10 +4,11 @@
 
 use std::ops::ControlFlow;
 
+use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::pass::Pass;
 use super::restart::{self, Cause, Counting};
-use super::{Action, Fact, PodDeletion, incident};
+use super::{Action, Fact, PodDeletion};
 use jobset_api::conditions;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -93,31 +94,42 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         && let Some((lost, group)) = members::lost(pass).next()
     {
         let (cause, counting) = incident::loss(pass, lost, group);
-        let under_way = current.deprecated == current.synced && current.free != current.synced + 1;
-        return restart::recreate(pass, if under_way { Counting::Already } else { counting }, &cause);
+        let free = current.free == current.synced + 1;
+        let counting = match free {
+            // What makes the group advance may have made the controller delete it.
+            true if lost.failure.disruption.is_none() => Counting::Ignored,
+            false if current.deprecated == current.synced => Counting::Already,
+            _ => counting,
+        };
+        return restart::recreate(pass, counting, &cause);
     }
     let slots = members::slots(pass);
     match decide(current, &slots) {
         Decision::Nothing => {}
         Decision::Recreate { counted } => {
-            let (cause, counting) = incident::first(pass);
-            let message = format!("{}, and {} workers have succeeded or failed for good", cause.message, slots.done);
-            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause };
-            let counting = match counted {
-                true => Counting::Already,
-                // The group was about to be resized: nothing has failed.
-                false if current.free == current.synced + 1 && !slots.broken => Counting::Ignored,
-                false => counting,
+            let Incident { cause, counting, counted: told } = incident::first(pass);
+            let (counting, what) = match counted {
+                true => (Counting::Already, format!("{}; {told}", cause.message)),
+                // Nothing has failed.
+                false if current.free == current.synced + 1 && !slots.broken => {
+                    (Counting::Ignored, "the controller makes the group advance; not counted".to_owned())
+                }
+                false => (counting, format!("{}; {told}", cause.message)),
             };
+            let message = format!(
+                "{what}; workers that have succeeded or failed for good cannot come back in place: {}",
+                slots.done
+            );
+            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause };
             restart::recreate(pass, counting, &cause)?;
         }
         Decision::Store { epochs, begins_restart } => {
             if begins_restart {
-                let (cause, counting) = incident::first(pass);
+                let Incident { cause, counting, counted } = incident::first(pass);
                 restart::count(pass, counting, &cause)?;
-                let message =
-                    format!("in place, from epoch {} to {}: {}", current.synced, current.synced + 1, cause.message);
-                restart::begin(pass, counting, &cause, &message);
+                let (synced, next) = (current.synced, current.synced + 1);
+                let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
+                restart::begin(pass, pass.strategy, counting, &cause, &message);
             }
             if epochs.synced > current.synced {
                 pass.facts.push(Fact::BarrierLifted);

@@ -165,7 +165,7 @@ fn announce_partial_restart(pass: &mut Pass<'_>, cause: &Cause) {
 
 fn push_fact(pass: &mut Pass<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {
     let Cause { trigger, failed_at, .. } = *cause;
-    pass.facts.push(Fact::RestartBegan { strategy: pass.strategy, action, counted, trigger, failed_at });
+    pass.facts.push(Fact::RestartBegan { strategy: pass.recreation(), action, counted, trigger, failed_at });
 }
 
 /// The counter with this index; those before it are made.

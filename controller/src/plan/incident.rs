@@ -4,6 +4,7 @@ use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
 
 use super::members::{broken, running_jobs};
 use super::pass::Pass;
+use super::placement;
 use super::restart::{Cause, Counting};
 use super::{ExitClass, Trigger};
 use crate::store::pods::{Broken, Exit, Failure};
@@ -11,21 +12,25 @@ use crate::store::pods::{Broken, Exit, Failure};
 /// Exit codes from here on are those of signals, as shells write them.
 const SIGNALS: i32 = 128;
 
+/// What makes the group restart.
+pub(super) struct Incident {
+    pub cause: Cause,
+    pub counting: Counting,
+    /// Whether the restart counts, and if it does not, by which rule, for people.
+    pub counted: String,
+}
+
 /// The failure that makes the group restart in place, and whether that counts.
 ///
 /// Only what was seen is told: the kubelet erases exit codes when it restarts a Pod.
-pub(super) fn first(pass: &Pass<'_>) -> (Cause, Counting) {
+pub(super) fn first(pass: &Pass<'_>) -> Incident {
     let mut failures: Vec<(&Broken, usize)> = broken(pass).collect();
     failures.sort_by_key(|(broken, _)| (finished_at(broken).is_none(), finished_at(broken), &broken.pod));
-    let Some((first, _)) = failures.first() else { return (unseen(pass), Counting::Counted) };
-    let rule = uncounted_by(pass, &failures);
-    let counted = match &rule {
-        Some(name) => format!("not counted by rule {name}"),
-        None => "counted".to_owned(),
-    };
-    let message = format!("{}; {counted}", describe(first));
-    let counting = if rule.is_some() { Counting::Ignored } else { Counting::Counted };
-    (cause(message, first), counting)
+    let cause = failures.first().map_or_else(|| unseen(pass), |(first, _)| cause(describe(first), first));
+    match uncounted_by(pass, &failures) {
+        Some(rule) => Incident { cause, counting: Counting::Ignored, counted: format!("not counted by rule {rule}") },
+        None => Incident { cause, counting: Counting::Counted, counted: "counted".to_owned() },
+    }
 }
 
 /// Why the group cannot go on although nothing has failed: the work of a Pod that was deleted is lost.
@@ -33,8 +38,8 @@ pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Coun
     let node = lost.node.as_deref().unwrap_or("unknown");
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
-    let rule = uncounted_by(pass, &[(lost, group)]);
-    let counting = if rule.is_some() { Counting::Ignored } else { Counting::Counted };
+    let ignored = placement::is_repair(&lost.failure) || uncounted_by(pass, &[(lost, group)]).is_some();
+    let counting = if ignored { Counting::Ignored } else { Counting::Counted };
     let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), ..cause(message, lost) };
     (cause, counting)
 }
@@ -43,14 +48,15 @@ pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Coun
 pub(super) fn describe(broken: &Broken) -> String {
     let node = broken.node.as_deref().unwrap_or("unknown");
     let Broken { pod, failure, epoch, .. } = broken;
-    let end = match (&failure.exit, &failure.disruption) {
-        (Some(exit), _) => {
-            let Exit { container, code, reason, message, .. } = exit;
-            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-            format!("container {container} exited with code {code}{reason}{words}")
-        }
-        (None, Some((reason, message))) => format!("disrupted ({reason}: {message})"),
+    let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        let words = if message.is_empty() { String::new() } else { format!(": {message}") };
+        format!("container {container} exited with code {code}{reason}{words}")
+    });
+    let disruption = failure.disruption.as_ref().map(|(reason, message)| format!("disrupted ({reason}: {message})"));
+    let end = match (disruption, exit) {
+        (Some(disruption), Some(exit)) => format!("{disruption}, {exit}"),
+        (Some(end), None) | (None, Some(end)) => end,
         (None, None) => "exit code unknown".to_owned(),
     };
     format!("Pod {pod} on node {node} failed in epoch {epoch}, {end}")
@@ -63,11 +69,11 @@ fn unseen(pass: &Pass<'_>) -> Cause {
         Some(pod) => {
             let node = pod.node.as_deref().unwrap_or("unknown");
             format!(
-                "Pod {} on node {node} restarted into epoch {next}, its failure was not seen, exit code unknown; counted",
+                "Pod {} on node {node} restarted into epoch {next}, its failure was not seen, exit code unknown",
                 pod.name
             )
         }
-        None => "workers restarted, their failures were not seen; counted".to_owned(),
+        None => "workers restarted, their failures were not seen".to_owned(),
     };
     Cause {
         reason: conditions::IN_PLACE_RESTART.to_owned(),

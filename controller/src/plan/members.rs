@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::pass::{Pass, has_completed, has_failed};
+use super::placement;
 use crate::store::pods::{Broken, JobPods};
 
 /// The slots of a group.
@@ -67,14 +68,15 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
     slots
 }
 
-/// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job: what that
-/// leads to is the failure policy's to decide.
+/// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job, since what
+/// that leads to is the failure policy's to decide, and those that the controller has deleted itself.
 pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
     let (synced, groups) = (pass.status.synced_epoch, pass.groups());
     running_jobs(pass).flat_map(move |(pods, group)| {
         let template = &groups[group].template.spec;
         let waits = move |broken: &&Broken| !(broken.pod_ended && broken.failure.fails_job(template));
-        pods.broken_in(synced).filter(waits).map(move |broken| (broken, group))
+        let failed = pods.broken_in(synced).filter(|broken| !placement::is_repair(&broken.failure));
+        failed.filter(waits).map(move |broken| (broken, group))
     })
 }
 

@@ -54,7 +54,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     success::complete(pass)?;
     claims::ensure(pass);
     service::ensure(pass);
-    placement::repair(pass);
+    placement::repair(pass)?;
     unreachable::force_delete(pass);
     suspend::stop(pass);
     resize::resize(pass)?;

@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings};
+use super::{Action, Fact, Note, Plan, Settings, gate};
 use crate::build;
 use crate::observe::Observed;
 use crate::store::{Finished, JobView};
@@ -26,7 +26,7 @@ pub(super) struct Pass<'a> {
     pub seen: Observed<'a>,
     pub settings: &'a Settings,
     pub now: &'a Time,
-    /// How the JobSet restarts: as it says, or by recreation where the feature gate is off.
+    /// How the JobSet restarts: [`gate::strategy`].
     pub strategy: RestartStrategy,
     /// Its Jobs of the current attempt, in order of their names.
     pub current: Vec<Current<'a>>,
@@ -43,10 +43,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(seen: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
         let status = seen.status();
         let spec = &seen.jobset.spec;
-        let strategy = match spec.restart_strategy() {
-            RestartStrategy::InPlaceRestart if !settings.gates.in_place_restart => RestartStrategy::Recreate,
-            strategy => strategy,
-        };
+        let strategy = gate::strategy(seen.jobset, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
         let current = current.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? }));
@@ -89,6 +86,11 @@ impl<'a> Pass<'a> {
     /// Whether the workers restart in place.
     pub(super) fn in_place(&self) -> bool {
         self.strategy == RestartStrategy::InPlaceRestart
+    }
+
+    /// How Jobs are recreated. What restarts in place falls back to Recreate (KEP-467).
+    pub(super) fn recreation(&self) -> RestartStrategy {
+        if self.in_place() { RestartStrategy::Recreate } else { self.strategy }
     }
 
     /// Makes the advance to the next epoch free: the controller is about to cause it itself. Breaks if that had to be

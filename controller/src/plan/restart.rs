@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, conditions};
+use jobset_api::{FailurePolicyAction, RestartStrategy, conditions};
 use k8s_openapi::jiff::Timestamp;
 
 use super::pass::{Pass, is_current};
@@ -54,7 +54,7 @@ pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -
     // The new Pods report the next epoch because they are new. This restart is already counted.
     let _ = pass.announce_free_epoch();
     let message = format!("recreating all Jobs, attempt {}: {}", pass.status.restarts, cause.message);
-    begin(pass, counting, cause, &message);
+    begin(pass, pass.recreation(), counting, cause, &message);
     ControlFlow::Break(())
 }
 
@@ -82,8 +82,8 @@ pub(super) fn fail_for_budget(pass: &mut Pass<'_>, of_what: &str, cause: &Cause)
     pass.fail(conditions::REACHED_MAX_RESTARTS, message)
 }
 
-/// Says that the whole group restarts.
-pub(super) fn begin(pass: &mut Pass<'_>, counting: Counting, cause: &Cause, message: &str) {
+/// Says that the whole group restarts, and how.
+pub(super) fn begin(pass: &mut Pass<'_>, strategy: RestartStrategy, counting: Counting, cause: &Cause, message: &str) {
     pass.set_condition(conditions::RESTARTING, true, &cause.reason, message);
     pass.warn("Restarting", message.to_owned());
     let action = match counting {
@@ -92,5 +92,5 @@ pub(super) fn begin(pass: &mut Pass<'_>, counting: Counting, cause: &Cause, mess
     };
     let Cause { trigger, failed_at, .. } = *cause;
     let counted = counting == Counting::Counted;
-    pass.facts.push(Fact::RestartBegan { strategy: pass.strategy, action, counted, trigger, failed_at });
+    pass.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
 }

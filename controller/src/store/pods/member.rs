@@ -63,8 +63,7 @@ impl Member {
         let restarted = now.restarts > before.restarts;
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
         // A disruption is nobody's failure.
-        let disrupted = now.failure.as_ref().is_some_and(|failure| failure.disruption.is_some());
-        let failed_before_worker = !self.ran && (restarted || failed && !disrupted);
+        let failed_before_worker = !self.ran && (restarted || failed && !now.is_disrupted());
         self.ran = now.workers != 0 || self.ran && !restarted;
         let broke_in = self.broke_in();
         self.arm();
@@ -84,9 +83,9 @@ impl Member {
         self.worker_is_of_the_past() && self.view.agents != 0 && self.view.agents != self.past.agents
     }
 
-    /// The epoch in which it was last seen, well and being deleted.
+    /// The epoch in which it was last seen, well and about to be disrupted.
     pub(super) fn lost_in(&self) -> Option<i32> {
-        let ends = self.view.deleted_at.is_some() && !self.is_failing() && self.view.phase == PodPhase::Open;
+        let ends = self.view.deleted_at.is_some() && self.view.is_disrupted() && self.view.fills_its_slot();
         self.well_in.filter(|epoch| ends && self.view.epoch.number() == Some(*epoch))
     }
 
@@ -96,12 +95,16 @@ impl Member {
         self.is_failing().then_some(epoch)
     }
 
+    /// What was deleted, and not disrupted, someone asked to go: its Job, when that is suspended, resized or fails, or a
+    /// person. If it comes back, its agent tells.
     fn is_failing(&self) -> bool {
-        // What succeeded cannot fail any more, but a success on request is a loss.
-        if self.view.phase == PodPhase::Succeeded {
-            return self.view.succeeded_by_deletion();
+        let view = &self.view;
+        match view.deleted_at {
+            // What succeeded cannot fail any more, but a success on request is a loss.
+            _ if view.phase == PodPhase::Succeeded => view.succeeded_by_deletion(),
+            Some(_) => !view.fills_its_slot() && view.is_disrupted(),
+            None => view.restarting || view.phase == PodPhase::Failed,
         }
-        self.view.restarting || !self.view.fills_its_slot()
     }
 
     /// Notes that the Pod is well in the epoch that it reports. A status that lags shows it well in the epoch before, and
@@ -119,6 +122,7 @@ impl Member {
 mod tests {
     use super::super::view::Epoch;
     use super::*;
+    use k8s_openapi::jiff::Timestamp;
 
     /// A Pod with a sidecar, well in this epoch, with containers of this life.
     fn alive(epoch: i32, life: u64) -> PodView {
@@ -138,6 +142,13 @@ mod tests {
     fn a_failure_counts_in_the_epoch_in_which_the_pod_was_seen_well() {
         let mut pod = Member::new(alive(1, 1), 1);
         assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, Some(1));
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_on_request_has_not_failed() {
+        let mut pod = Member::new(alive(1, 1), 1);
+        let ended = PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), phase: PodPhase::Failed, ..waiting(1, 1) };
+        assert_eq!(pod.see(ended).broke_in, None);
     }
 
     #[test]

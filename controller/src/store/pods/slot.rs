@@ -87,7 +87,7 @@ impl Slot {
         }
     }
 
-    /// The Pod is gone. One that was being deleted has ended now, if that was not seen before: nobody tells how the
+    /// The Pod is gone. One that a disruption was to end has ended now, if that was not seen before: nobody tells how the
     /// worker on a lost node ends.
     pub(super) fn remove(&mut self, name: &str, epochs: Epochs) {
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };

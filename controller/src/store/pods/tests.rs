@@ -1,6 +1,7 @@
 //! Pods, Jobs and JobSets in whatever order they are seen.
 
 use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
 use super::*;
 use crate::store::{Change, Controller, JobView, Ranges, Seen, Store};
@@ -145,20 +146,24 @@ fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
 }
 
 #[test]
-fn a_pod_that_is_gone_after_its_deletion_was_asked_for_has_ended_in_its_epoch() {
+fn a_pod_that_is_gone_after_its_disruption_was_told_has_ended_in_its_epoch() {
     let mut store = Store::default();
-    see_job(&mut store, JobView { pods: 3, ..JobView::default() });
+    see_job(&mut store, JobView { pods: 4, ..JobView::default() });
     store.pods.set_epochs(&key("set"), Epochs { synced: 1, deprecated: 0 });
-    let running = |index, epoch| PodView { workers: 7, ..pod(index, epoch) };
-    let deleted = |index| PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), version: 2, ..running(index, 1) };
-    for index in 0..3 {
-        see_pod(&mut store, running(index, 1));
+    let lost_node = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
+    let failure = Some(Box::new(Failure::of(&serde_json::from_value(lost_node).unwrap())));
+    let running = |index| PodView { workers: 7, ..pod(index, 1) };
+    let deleted = |index| PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), version: 2, ..running(index) };
+    let disrupted = |index| PodView { failure: failure.clone(), ..deleted(index) };
+    for index in 0..4 {
+        see_pod(&mut store, running(index));
     }
-    see_pod(&mut store, deleted(0));
-    see_pod(&mut store, PodView { phase: PodPhase::Succeeded, workers: 0, ..deleted(1) });
-    assert_eq!(broken(&store, 1), [""; 0], "its worker runs on");
-    for index in 0..3 {
+    see_pod(&mut store, disrupted(0));
+    see_pod(&mut store, PodView { phase: PodPhase::Succeeded, workers: 0, ..disrupted(1) });
+    see_pod(&mut store, deleted(2));
+    assert_eq!(broken(&store, 1), [""; 0], "their workers run on, or have succeeded");
+    for index in 0..4 {
         store.see(Seen::Pod(Change::Gone(key(&format!("pod-{index}")), 3)));
     }
-    assert_eq!(broken(&store, 1), ["pod-0"], "pod-1 has succeeded, and of pod-2 nobody knows");
+    assert_eq!(broken(&store, 1), ["pod-0"]);
 }

@@ -137,6 +137,11 @@ impl PodView {
         self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
     }
 
+    /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.
+    pub fn is_disrupted(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.disruption.is_some())
+    }
+
     /// Whether the Pod succeeded because it was asked to go: a worker that exits 0 on SIGTERM has not done its work.
     pub fn succeeded_by_deletion(&self) -> bool {
         let ended_after = |request: Timestamp| self.workers_ended.is_some_and(|end| end >= request);
