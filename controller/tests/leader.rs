@@ -7,7 +7,9 @@ use jobset_api::JobSet;
 use jobset_e2e::wait::{self, Seen};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, in_place, next};
 use crate::program::{NAMESPACE, Program};
@@ -87,6 +89,10 @@ async fn a_standby_is_ready_writes_nothing_and_takes_over_once_the_lease_of_a_ki
 async fn a_leader_that_is_told_to_stop_hands_over_at_once() -> Result<()> {
     let Pair { mut fixture, standby } = Pair::start(&PATIENT).await?;
     let before = lease(&fixture).await?;
+    // Another version than the leader knows, as by a renewal whose answer it does not wait for.
+    let leases: Api<Lease> = Api::namespaced(fixture.client.clone(), NAMESPACE);
+    let touched = json!({"metadata": {"annotations": {"touched": "true"}}});
+    leases.patch("6d4f6a47.jobset.x-k8s.io", &PatchParams::default(), &Patch::Merge(touched)).await?;
     fixture.controller.signal(Signal::TERM)?;
     assert!(fixture.controller.ended().await?.success());
     fixture.controller.logged("released the Lease").await?;

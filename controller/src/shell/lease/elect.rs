@@ -156,9 +156,7 @@ impl Elector {
                 Err(error) => debug!(error = &error as &dyn std::error::Error, "the Lease has changed, reading it"),
             }
         }
-        self.lease = self.leases.get_opt(&self.terms.name).await?;
-        let record = self.lease.as_ref().map(Record::of);
-        match self.candidate.observe(record, std::time::Instant::now(), Timestamp::now()) {
+        match self.read().await? {
             Decision::Wait { holder } => Ok(Standing::Following(holder)),
             Decision::Write(record) => match self.write(record).await {
                 Ok(()) => Ok(Standing::Leading),
@@ -166,6 +164,12 @@ impl Elector {
                 Err(error) => Err(error),
             },
         }
+    }
+
+    async fn read(&mut self) -> Result<Decision, kube::Error> {
+        self.lease = self.leases.get_opt(&self.terms.name).await?;
+        let record = self.lease.as_ref().map(Record::of);
+        Ok(self.candidate.observe(record, std::time::Instant::now(), Timestamp::now()))
     }
 
     async fn write(&mut self, record: Record) -> Result<(), kube::Error> {
@@ -185,15 +189,27 @@ impl Elector {
 
     /// Lets the next one lead at once. Without success it leads when the Lease has expired.
     async fn release(&mut self) {
-        let Some(record) = self.candidate.release(Timestamp::now()) else { return };
         let deadline = Instant::now() + self.request_timeout();
-        match timeout_at(deadline, self.write(record)).await {
+        match timeout_at(deadline, self.write_release()).await {
             Ok(Ok(())) => info!(lease = self.terms.name, "released the Lease"),
             Ok(Err(error)) => {
                 let error = &error as &dyn std::error::Error;
                 warn!(lease = self.terms.name, error, "cannot release the Lease, it expires");
             }
             Err(_) => warn!(lease = self.terms.name, "cannot release the Lease in time, it expires"),
+        }
+    }
+
+    async fn write_release(&mut self) -> Result<(), kube::Error> {
+        let Some(record) = self.candidate.release(Timestamp::now()) else { return Ok(()) };
+        match self.write(record).await {
+            // A renewal that was under way when the work ended has been carried out after all.
+            Err(error) if code(&error) == Some(409) => self.read().await?,
+            written => return written,
+        };
+        match self.candidate.release(Timestamp::now()) {
+            Some(record) => self.write(record).await,
+            None => Ok(()),
         }
     }
 
