@@ -13,10 +13,10 @@ pub(super) fn ensure(pass: &mut Pass<'_>) {
         let name = names::claim(template.metadata.name.as_deref().unwrap_or_default(), jobset_name);
         match seen.claim(&name) {
             None => pass.actions.push(Action::CreateClaim(Box::new(build::claim(seen.jobset, policy, template)))),
-            // One that was retained belongs to nobody, and is used again.
+            // One that was retained belongs to nobody, and is used again. That of a predecessor goes with it.
             Some(found) => {
                 let owner = found.controller.as_ref().filter(|owner| Some(&owner.uid) != uid);
-                if let Some(owner) = owner {
+                if let Some(owner) = owner.filter(|owner| !found.deleting && !owner.is_jobset(jobset_name)) {
                     let message = format!(
                         "PersistentVolumeClaim {name} exists and is controlled by {} {}",
                         owner.kind, owner.name

@@ -46,7 +46,9 @@ impl<'a> Pass<'a> {
         let strategy = gate::strategy(seen.jobset, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
-        let current = current.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? }));
+        // One whose labels say no place is left alone.
+        let placed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
+        let current = placed.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? }));
         let is_wanted = |current: &Current<'_>| {
             let replicas = spec.replicated_jobs[current.group].replicas();
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))

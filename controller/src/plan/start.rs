@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use jobset_api::{DependsOnStatus, ReplicatedJob, ReplicatedJobStatus, RestartStrategy, StartupPolicyOrder};
-use jobset_api::{conditions, names};
+use jobset_api::{conditions, labels, names};
 
 use super::pass::{Current, Pass, is_current};
 use super::restart::{Cause, Counting, recreate};
 use super::{Action, Trigger};
 use crate::build;
+use crate::store::JobView;
 
 /// Jobs created in one pass. The next pass, which sees these, creates the rest: a JobSet of a million Jobs takes its turn
 /// with others.
@@ -142,10 +143,21 @@ fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
                     );
                 }
             }
+            Some(job) if !job.deleting && is_current(&pass.status, job) && !is_labelled(job, group, job_index) => {
+                let (name_label, index_label) = (labels::REPLICATED_JOB_NAME, labels::JOB_INDEX);
+                pass.warn(
+                    "JobMislabelled",
+                    format!("Job {name} is left alone: delete it, its labels {name_label} and {index_label} are not those of its name"),
+                );
+            }
             Some(_) => {}
         }
     }
     ControlFlow::Continue(())
+}
+
+fn is_labelled(job: &JobView, group: &ReplicatedJob, index: i32) -> bool {
+    job.replicated_job == group.name && job.index == Some(index)
 }
 
 /// The startup policy is either in progress or completed.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{Operator, SuccessPolicy, conditions};
+use jobset_api::{DependsOn, DependsOnStatus, Operator, ReplicatedJob, SuccessPolicy, conditions};
 
 use super::Fact;
 use super::pass::{Pass, has_completed, has_failed};
@@ -40,19 +40,42 @@ pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
 
 /// After the action FailJob: nothing runs any more, nothing will, and the success policy is not met (KEP-262).
 fn fail_if_all_have_finished(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let finished = pass.current.iter().filter(|current| current.job.finished.is_some()).count();
     let failed: Vec<&str> = pass.current.iter().filter(|it| has_failed(it.job)).map(|it| it.name).collect();
-    let wanted = pass.seen.jobset.spec.global_replicas();
-    if failed.is_empty() || i64::try_from(finished).unwrap_or(i64::MAX) < wanted {
+    if failed.is_empty() || pass.current.iter().any(|current| current.job.finished.is_none()) {
+        return ControlFlow::Continue(());
+    }
+    let never = never_to_start(pass);
+    let has_ended = |group: &ReplicatedJob| {
+        let status = pass.status.replicated_job(&group.name);
+        status.is_some_and(|status| status.succeeded.saturating_add(status.failed) >= group.replicas())
+    };
+    if !pass.groups().iter().all(|group| has_ended(group) || never.contains(&group.name.as_str())) {
         return ControlFlow::Continue(());
     }
     let completed = pass.current.iter().filter(|current| has_completed(current.job)).count();
     let (named, more) = (failed[..failed.len().min(NAMED)].join(", "), failed.len().saturating_sub(NAMED));
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let never = if never.is_empty() { String::new() } else { format!("; never started: {}", never.join(", ")) };
     pass.fail(
         conditions::JOBS_LEFT_FAILED,
         format!(
-            "all Jobs have finished, {completed} completed, and the success policy is not met; failed: {named}{more}"
+            "all Jobs have finished, {completed} completed, and the success policy is not met; failed: {named}{more}{never}"
         ),
     )
+}
+
+/// The replicatedJobs that wait for one to complete in which a Job was left failed, and those that wait for them.
+fn never_to_start<'a>(pass: &Pass<'a>) -> Vec<&'a str> {
+    let mut never: Vec<&str> = Vec::new();
+    // Only earlier ones can be waited for.
+    for group in pass.groups() {
+        let is_in_vain = |dependency: &DependsOn| {
+            let failed = pass.status.replicated_job(&dependency.name).is_some_and(|status| status.failed > 0);
+            never.contains(&dependency.name.as_str()) || failed && dependency.status == DependsOnStatus::Complete
+        };
+        if group.depends_on.iter().any(is_in_vain) {
+            never.push(&group.name);
+        }
+    }
+    never
 }

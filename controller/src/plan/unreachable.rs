@@ -21,6 +21,7 @@ pub(super) fn force_delete(pass: &mut Pass<'_>) {
             doomed.extend(pods.cloned());
         }
     }
+    doomed.sort_by(|a, b| a.name.cmp(&b.name));
     for pod in doomed {
         let node = pod.node.as_deref().unwrap_or_default();
         pass.warn("ForceDeleted", format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name));

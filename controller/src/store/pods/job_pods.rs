@@ -11,8 +11,8 @@ use crate::store::Ranges;
 #[derive(Debug, Default)]
 pub struct JobPods {
     slots: HashMap<i32, Slot>,
-    /// Pods without a completion index: they fill no slot, but they are there.
-    unindexed: BTreeSet<String>,
+    /// Pods without a completion index, by name: they fill no slot, but they are there.
+    unindexed: BTreeMap<String, PodView>,
     pods: usize,
     /// Known while the Job is: the Pods of a Job that is gone, or was not seen yet, fill no slots.
     extent: Option<Extent>,
@@ -55,7 +55,7 @@ impl JobPods {
     /// A Pod as it is now. Returns whether the counts changed.
     pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> bool {
         let Some(index) = view.index else {
-            let new = self.unindexed.insert(view.name);
+            let new = self.unindexed.insert(view.name.clone(), view).is_none();
             self.pods += usize::from(new);
             return new;
         };
@@ -73,8 +73,7 @@ impl JobPods {
                     self.slots.remove(&index);
                 }
             }
-            None if self.unindexed.remove(name) => self.pods -= 1,
-            None => {}
+            None => self.pods -= usize::from(self.unindexed.remove(name).is_some()),
         }
     }
 
@@ -182,8 +181,11 @@ impl JobPods {
     }
 
     /// The Pod of this name.
-    pub(super) fn find(&self, name: &str, index: i32) -> Option<&PodView> {
-        self.slots.get(&index)?.pods().find(|pod| pod.name == name)
+    pub(super) fn find(&self, name: &str, index: Option<i32>) -> Option<&PodView> {
+        match index {
+            Some(index) => self.slots.get(&index)?.pods().find(|pod| pod.name == name),
+            None => self.unindexed.get(name),
+        }
     }
 
     fn standing<'a>(&'a self, indexes: &'a BTreeSet<i32>) -> impl Iterator<Item = &'a PodView> {

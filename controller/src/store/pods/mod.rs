@@ -63,7 +63,7 @@ impl GroupPods {
     /// The Pod of this name.
     pub fn find(&self, name: &str) -> Option<&PodView> {
         let place = self.places.get(name)?;
-        self.jobs.get(&place.job)?.find(name, place.index?)
+        self.jobs.get(&place.job)?.find(name, place.index)
     }
 
     fn is_forgettable(&self) -> bool {
