@@ -9,6 +9,7 @@ use super::members::{self, Slots};
 use super::pass::Pass;
 use super::restart::{self, Cause, Counting};
 use super::{Action, Fact, PodDeletion};
+use crate::store::pods::PodView;
 use jobset_api::conditions;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -88,7 +89,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         deprecated: pass.status.deprecated_epoch,
         free: pass.status.free_epoch,
     };
-    cure_invalid_reports(pass, current);
+    cure_invalid_reports(pass, current)?;
     delete_lonely_agents(pass);
     if current.synced > 0
         && let Some((lost, group)) = members::lost(pass).next()
@@ -127,6 +128,8 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
             if begins_restart {
                 let Incident { cause, counting, counted } = incident::first(pass);
                 restart::count(pass, counting, &cause)?;
+                // Nobody shall take it for the one that was announced.
+                pass.status.free_epoch = 0;
                 let (synced, next) = (current.synced, current.synced + 1);
                 let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
                 restart::begin(pass, pass.strategy, counting, &cause, &message);
@@ -142,12 +145,17 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
 }
 
 /// A report that is no valid epoch counts as none. One that is too high can never become valid: the agent is beyond help.
-fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) {
+fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) -> ControlFlow<()> {
     let newest = current.synced.saturating_add(1);
     let pods = members::running_jobs(pass).flat_map(|(pods, _)| pods.invalid_reports(newest));
     let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
+    let is_above = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epoch > newest) && pod.deleted_at.is_none();
+    // Whoever comes in its place reports the next epoch, and nothing has failed.
+    if invalid.iter().any(|(pod, _)| is_above(pod)) {
+        pass.announce_free_epoch()?;
+    }
     for (pod, epoch) in invalid {
-        let above = pod.deleted_at.is_none() && pod.epoch.number().is_some_and(|epoch| epoch > newest);
+        let above = is_above(&pod);
         let cure = if above { ": it is deleted" } else { "" };
         pass.warn(
             "EpochInvalid",
@@ -161,13 +169,13 @@ fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) {
             });
         }
     }
+    ControlFlow::Continue(())
 }
 
 /// The worker of such a Pod runs on in an epoch that is over, and its agent will never restart it.
 fn delete_lonely_agents(pass: &mut Pass<'_>) {
-    let alone = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone());
-    let alone: Vec<_> = alone.filter(|pod| pod.deleted_at.is_none()).cloned().collect();
-    for pod in alone {
+    let alone: Vec<_> = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone()).cloned().collect();
+    for pod in alone.into_iter().filter(|pod| pod.deleted_at.is_none()) {
         let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
         if pass.now.0 < due {
             pass.requeue_at(due);

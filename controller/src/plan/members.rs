@@ -21,6 +21,11 @@ pub struct Slots {
     /// Slots whose Pod reports this epoch while its worker may be of an earlier one: the report is heard, the slot is not
     /// filled.
     pub suspects: BTreeMap<i32, usize>,
+    /// Open slots whose worker runs in the synced epoch.
+    pub running: usize,
+    /// Slots whose worker runs although their Pod reports no epoch that can be: the report was overwritten. They will not
+    /// report again before they restart.
+    pub mute: usize,
     /// Whether a worker of the synced epoch was seen to fail.
     pub broken: bool,
 }
@@ -32,9 +37,14 @@ impl Slots {
         newest(&self.reports).max(newest(&self.suspects))
     }
 
-    /// Whether every open slot has a Pod that reports.
+    /// Whether the workers of all open slots run in the epoch that they shall run in.
+    pub(super) fn all_run(&self) -> bool {
+        self.running + self.mute >= self.open
+    }
+
+    /// Whether every open slot has a Pod that has reported.
     pub(super) fn all_have_reported(&self) -> bool {
-        self.reports.values().chain(self.suspects.values()).sum::<usize>() >= self.open
+        self.reports.values().chain(self.suspects.values()).sum::<usize>() + self.mute >= self.open
     }
 }
 
@@ -42,27 +52,36 @@ impl Slots {
 pub(super) fn slots(pass: &Pass<'_>) -> Slots {
     let synced = pass.status.synced_epoch;
     let mut slots = Slots::default();
-    let (mut existing, mut done, mut left_failed) = (0_i64, 0_i64, 0_i64);
+    let (mut expected, mut done) = (0_i64, 0_i64);
+    let mut missing: Vec<i64> = pass.groups().iter().map(|group| i64::from(group.replicas())).collect();
     for current in &pass.current {
         let job = current.job;
-        existing += i64::from(job.pods);
+        let group = &pass.groups()[current.group];
+        missing[current.group] -= 1;
         if has_failed(job) {
-            left_failed += i64::from(job.pods);
             continue;
         }
+        // While its size changes, both the slots that it has and those that it is to have are waited for.
+        let wanted = if job.finished.is_none() { group.template.spec.pods() } else { 0 };
+        expected += i64::from(job.pods.max(wanted));
         done += i64::from(if has_completed(job) { job.pods } else { job.completed_count() });
         let Some(pods) = pass.seen.pods_of(job).filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
-        for (epoch, count) in pods.reports().range(1..=synced.saturating_add(1)) {
+        let valid = 1..=synced.saturating_add(1);
+        for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }
-        for (epoch, count) in pods.suspects().filter(|(epoch, _)| (1..=synced.saturating_add(1)).contains(epoch)) {
+        for (epoch, count) in pods.suspects().filter(|(epoch, _)| valid.contains(epoch)) {
             *slots.suspects.entry(epoch).or_default() += count;
         }
+        slots.running += pods.running_in(synced);
+        slots.mute += pods.mute() + pods.reports().range(..1).map(|(_, count)| count).sum::<usize>();
     }
     slots.broken = synced > 0 && broken(pass).next().is_some();
     // The slots of a Job that does not exist yet are open, too.
-    let expected = pass.seen.jobset.spec.expected_pods().max(existing) - left_failed;
+    for (missing, group) in missing.into_iter().zip(pass.groups()) {
+        expected += missing.max(0) * i64::from(group.template.spec.pods());
+    }
     let count = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX);
     (slots.open, slots.done) = (count(expected - done), count(done));
     slots

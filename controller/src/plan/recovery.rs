@@ -2,14 +2,13 @@
 
 use jobset_api::{JobSetStatus, ReplicatedJob, conditions};
 
-use super::Fact;
 use super::pass::Pass;
+use super::{Fact, members};
 
 pub(super) fn note(pass: &mut Pass<'_>) {
     let (status, groups) = (&pass.status, pass.groups());
-    // In place, epoch and readiness have different writers: the Jobs may still be as ready as before the restart.
-    let lifted = !pass.in_place() || status.synced_epoch > status.deprecated_epoch;
-    if !lifted || !all_are_ready(status, groups) {
+    let restarts = conditions::is_true(&status.conditions, conditions::RESTARTING);
+    if !all_are_ready(status, groups) || restarts && !all_run_again(pass) {
         return;
     }
     if pass.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, "all jobs are ready") {
@@ -18,6 +17,12 @@ pub(super) fn note(pass: &mut Pass<'_>) {
     } else if pass.status.group_restarts == 0 && !all_are_ready(&pass.seen.status(), groups) {
         pass.facts.push(Fact::Started);
     }
+}
+
+/// In place, epoch and readiness have different writers: the Jobs may still be as ready as before the restart.
+fn all_run_again(pass: &Pass<'_>) -> bool {
+    let lifted = pass.status.synced_epoch > pass.status.deprecated_epoch;
+    !pass.in_place() || lifted && members::slots(pass).all_run()
 }
 
 fn all_are_ready(status: &JobSetStatus, groups: &[ReplicatedJob]) -> bool {

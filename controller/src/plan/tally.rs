@@ -32,7 +32,8 @@ fn count(job: &JobView, status: &mut ReplicatedJobStatus) {
         Some(Finished::Failed { .. }) => status.failed += 1,
         None if job.suspended => status.suspended += 1,
         None => {
-            status.active += i32::from(job.active > 0);
+            // Between two Pods, or before the first, a Job is no less active: each is counted somewhere.
+            status.active += 1;
             status.ready += i32::from(job.ready + job.succeeded >= job.pods);
         }
     }

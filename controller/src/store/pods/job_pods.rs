@@ -16,6 +16,8 @@ pub struct JobPods {
     pods: usize,
     /// Known while the Job is: the Pods of a Job that is gone, or was not seen yet, fill no slots.
     extent: Option<Extent>,
+    /// The JobSet's epochs, as the counts know them.
+    epochs: Epochs,
     counts: Counts,
 }
 
@@ -38,9 +40,12 @@ impl Extent {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     reports: BTreeMap<i32, usize>,
+    /// Those of them whose worker runs.
+    running: BTreeMap<i32, usize>,
     suspects: BTreeMap<i32, BTreeSet<i32>>,
     alone: BTreeSet<i32>,
     malformed: BTreeSet<i32>,
+    mute: BTreeSet<i32>,
     succeeded: usize,
     broken: BTreeMap<i32, BTreeSet<i32>>,
     blocked: BTreeSet<i32>,
@@ -54,6 +59,7 @@ struct Counts {
 impl JobPods {
     /// A Pod as it is now. Returns whether the counts changed.
     pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> bool {
+        self.turn(epochs);
         let Some(index) = view.index else {
             let new = self.unindexed.insert(view.name.clone(), view).is_none();
             self.pods += usize::from(new);
@@ -83,18 +89,34 @@ impl JobPods {
             return;
         }
         self.extent = extent;
-        self.counts = Counts::default();
-        for (index, slot) in &self.slots {
-            self.counts.add(*index, &share(self.extent.as_ref(), *index, slot));
+        self.recount();
+    }
+
+    /// The JobSet's epochs. Those who can change by that are few: others are waiting or well.
+    pub(super) fn turn(&mut self, epochs: Epochs) {
+        let before = std::mem::replace(&mut self.epochs, epochs);
+        if epochs.synced < before.synced {
+            // Another JobSet of this name.
+            self.recount();
+        }
+        if before == epochs {
+            return;
+        }
+        let over = self.counts.broken.range(..epochs.synced).flat_map(|(_, indexes)| indexes);
+        let begun = self.counts.suspects.range(..=epochs.synced).flat_map(|(_, indexes)| indexes);
+        let indexes: BTreeSet<i32> = over.chain(begun).chain(&self.counts.blocked).copied().collect();
+        for index in indexes {
+            let Some(slot) = self.slots.get_mut(&index) else { continue };
+            self.counts.remove(index, &share(self.extent.as_ref(), before.synced, index, slot));
+            slot.turn(epochs);
+            self.counts.add(index, &share(self.extent.as_ref(), epochs.synced, index, slot));
         }
     }
 
-    /// The barrier was lifted.
-    pub(super) fn lifted(&mut self, synced: i32) {
-        let over = self.counts.broken.range(..=synced).flat_map(|(_, indexes)| indexes);
-        let indexes: Vec<i32> = over.chain(&self.counts.blocked).copied().collect();
-        for index in indexes {
-            self.change(index, |slot| slot.lifted(synced));
+    fn recount(&mut self) {
+        self.counts = Counts::default();
+        for (index, slot) in &self.slots {
+            self.counts.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
         }
     }
 
@@ -113,6 +135,11 @@ impl JobPods {
         &self.counts.reports
     }
 
+    /// Open slots whose worker runs in this epoch.
+    pub fn running_in(&self, epoch: i32) -> usize {
+        self.counts.running.get(&epoch).copied().unwrap_or(0)
+    }
+
     /// Open slots whose Pod reports an epoch that its worker may not be in, by that epoch.
     pub fn suspects(&self) -> impl Iterator<Item = (i32, usize)> {
         self.counts.suspects.iter().map(|(epoch, indexes)| (*epoch, indexes.len()))
@@ -121,6 +148,11 @@ impl JobPods {
     /// Pods whose agent restarted without its worker.
     pub fn alone(&self) -> impl Iterator<Item = &PodView> {
         self.standing(&self.counts.alone)
+    }
+
+    /// Open slots whose worker runs, and whose Pod reports nothing that is a number.
+    pub fn mute(&self) -> usize {
+        self.counts.mute.len()
     }
 
     /// Slots whose Pod succeeded, of those that the Job does not count as completed yet.
@@ -194,9 +226,9 @@ impl JobPods {
 
     fn change(&mut self, index: i32, change: impl FnOnce(&mut Slot)) -> bool {
         let slot = self.slots.entry(index).or_default();
-        let (before, pods) = (share(self.extent.as_ref(), index, slot), slot.pods().count());
+        let (before, pods) = (share(self.extent.as_ref(), self.epochs.synced, index, slot), slot.pods().count());
         change(slot);
-        let after = share(self.extent.as_ref(), index, slot);
+        let after = share(self.extent.as_ref(), self.epochs.synced, index, slot);
         self.pods = self.pods + slot.pods().count() - pods;
         if before == after {
             return false;
@@ -207,12 +239,13 @@ impl JobPods {
     }
 }
 
-fn share(extent: Option<&Extent>, index: i32, slot: &Slot) -> Share {
+fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &Slot) -> Share {
     let Some(extent) = extent else { return Share::default() };
-    let share = slot.share();
+    let share = slot.share(synced);
     if extent.counts(index) {
-        return share;
+        return Share { lost: false, ..share };
     }
+    // Until the Job says so, it may be failing, and have deleted the Pod itself.
     Share { lost: share.lost && index < extent.size, ..Share::default() }
 }
 
@@ -229,6 +262,9 @@ impl Counts {
         if let Some(epoch) = share.report {
             if share.trust == Trust::Sure {
                 *self.reports.entry(epoch).or_default() += 1;
+                if share.runs {
+                    *self.running.entry(epoch).or_default() += 1;
+                }
             } else {
                 self.suspects.entry(epoch).or_default().insert(index);
             }
@@ -254,11 +290,9 @@ impl Counts {
         match share.report {
             Some(epoch) if share.trust != Trust::Sure => take(&mut self.suspects, &epoch, index),
             Some(epoch) => {
-                if let Some(count) = self.reports.get_mut(&epoch) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.reports.remove(&epoch);
-                    }
+                count_down(&mut self.reports, epoch);
+                if share.runs {
+                    count_down(&mut self.running, epoch);
                 }
             }
             None => {}
@@ -277,13 +311,23 @@ impl Counts {
         }
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 4] {
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 5] {
         [
             (&mut self.alone, share.trust == Trust::Alone),
             (&mut self.malformed, share.malformed),
+            (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
             (&mut self.blocked, share.failures_before_worker > 0),
         ]
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<i32, usize>, epoch: i32) {
+    if let Some(count) = counts.get_mut(&epoch) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&epoch);
+        }
     }
 }
 

@@ -4,95 +4,121 @@
 //! two has to know in which order things were seen: that is what is remembered here, and nothing else. After a start of
 //! the controller nothing is remembered, and nothing follows until it was seen (`protocol.md`, "Early detection").
 
+use super::Epochs;
 use super::view::{PodPhase, PodView};
 
 /// A Pod as it was last seen, and what was seen before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member {
     pub view: PodView,
-    /// The epoch in which it was seen well, by a status of that epoch.
-    well_in: Option<i32>,
-    /// What was last seen running in it in an epoch before the present one.
-    past: Past,
+    /// Its worker was seen running in this epoch.
+    well: Option<Well>,
+    /// Identity of the worker that runs, as [`PodView::workers`].
+    run: u64,
     /// Whether its worker was seen running since its containers last restarted.
     ran: bool,
+    /// The newest deprecated epoch whose end it was seen to restart at.
+    told: i32,
 }
 
-/// Identities of containers, 0 for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Past {
-    /// Of the workers, as they ran when the agent reported another epoch.
-    workers: u64,
-    /// Of the agent, as it last ran in an earlier epoch.
-    agents: u64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Well {
+    epoch: i32,
+    agent_restarts: i32,
 }
 
 /// What a change of a Pod means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// It failed in this epoch, which it had been seen in and well.
+    /// It failed in this epoch, in which its worker had been seen running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
     pub failed_before_worker: bool,
 }
 
 impl Member {
-    /// A Pod that was not seen before. Nobody knows whether its status is of the epoch that it reports, unless the group
-    /// has been let into that epoch: `synced`.
-    pub(super) fn new(view: PodView, synced: i32) -> Self {
-        let mut member = Self { ran: view.workers != 0, well_in: None, past: Past::default(), view };
-        if member.view.epoch.number().is_some_and(|epoch| epoch <= synced) {
-            member.arm();
-        }
+    /// A Pod that was not seen before.
+    pub(super) fn new(view: PodView, epochs: Epochs) -> Self {
+        // What is not new may have run.
+        let ran = view.restarting || view.restarts > 0 || has_run(&view);
+        let mut member = Self { ran, well: None, run: 0, told: 0, view };
+        member.note_run(epochs);
         member
     }
 
     /// The Pod as it is now.
-    pub(super) fn see(&mut self, view: PodView) -> Seen {
+    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> Seen {
         let before = std::mem::replace(&mut self.view, view);
+        self.note_run(epochs);
         let now = &self.view;
-        if now.epoch != before.epoch {
-            self.past.workers = before.workers;
-            // The agent that ran before the first report is the one that reports.
-            let of_the_past = before.agents != 0 && before.epoch.number().is_some();
-            self.past.agents = if of_the_past { before.agents } else { self.past.agents };
-        } else if now.agents == 0 && before.agents != 0 && self.well_in == now.epoch.number() {
-            // The agent of this epoch has gone: whoever reports the next one is another.
-            self.past.agents = before.agents;
-        }
-        let restarted = now.restarts > before.restarts;
+        let restarted = now.restarts > before.restarts && !self.was_told_to(epochs.deprecated);
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
-        // A disruption is nobody's failure.
-        let failed_before_worker = !self.ran && (restarted || failed && !now.is_disrupted());
-        self.ran = now.workers != 0 || self.ran && !restarted;
-        let broke_in = self.broke_in();
-        self.arm();
-        Seen { broke_in, failed_before_worker }
+        // A disruption is nobody's failure, and one that was deleted did what it was asked to.
+        let asked = now.deleted_at.is_some() || now.is_disrupted();
+        let failed_before_worker = !self.ran && !has_run(now) && (restarted || failed) && !asked;
+        self.ran = has_run(now) || self.ran && now.restarts == before.restarts;
+        if now.restarts > before.restarts {
+            self.told = self.told.max(epochs.deprecated);
+        }
+        Seen { broke_in: self.broke_in(), failed_before_worker }
     }
 
-    /// Whether the agent reports an epoch that its worker is not in: the worker is the one that ran in an earlier epoch.
-    /// Either the agent restarted alone, or the status lags.
+    /// Whether the agent reports an epoch that its worker is not in: that has not begun, and a worker runs. Either the
+    /// agent restarted alone, or the status lags.
     ///
     /// Said of Pods with an agent of its own container alone: a supervisor restarts its worker within one container.
-    pub(super) fn worker_is_of_the_past(&self) -> bool {
-        self.view.has_sidecar && self.view.workers != 0 && self.past.workers == self.view.workers
+    pub(super) fn worker_is_of_the_past(&self, synced: i32) -> bool {
+        self.view.sidecar && self.view.workers != 0 && self.view.epoch.number().is_some_and(|epoch| epoch > synced)
     }
 
-    /// Whether the agent restarted alone for certain: another agent runs beside the same worker.
-    pub(super) fn agent_restarted_alone(&self) -> bool {
-        self.worker_is_of_the_past() && self.view.agents != 0 && self.view.agents != self.past.agents
+    /// Whether the agent restarted alone for certain: a sidecar that is younger than its worker. The kubelet takes longer
+    /// than a second, the unit of its times, to notice that a container has ended, and to start it again.
+    pub(super) fn agent_restarted_alone(&self, synced: i32) -> bool {
+        let started = self.view.agent_started.zip(self.view.workers_started);
+        self.worker_is_of_the_past(synced) && started.is_some_and(|(agent, worker)| agent > worker)
     }
 
-    /// The epoch in which it was last seen, well and about to be disrupted.
+    /// The epoch in which it was last seen, with its worker running and about to be disrupted.
     pub(super) fn lost_in(&self) -> Option<i32> {
-        let ends = self.view.deleted_at.is_some() && self.view.is_disrupted() && self.view.fills_its_slot();
-        self.well_in.filter(|epoch| ends && self.view.epoch.number() == Some(*epoch))
+        let view = &self.view;
+        let ends = view.deleted_at.is_some() && view.is_disrupted() && view.fills_its_slot();
+        self.well.map(|well| well.epoch).filter(|epoch| ends && view.epoch.number() == Some(*epoch))
     }
 
-    /// The epoch in which it is failing, if it had been seen well in it.
+    /// Whether its worker was seen running in the newest epoch.
+    pub(super) fn is_well_in(&self, epoch: i32) -> bool {
+        self.well.is_some_and(|well| well.epoch == epoch)
+    }
+
+    /// Takes note of a worker that is seen running for the first time. If its epoch has begun, it can be seen to fail from
+    /// now on.
+    ///
+    /// Nothing else proves that the status is of this epoch: a slow one may still show the last worker, its restart, or a
+    /// failure before the barrier, when the epoch begins.
+    fn note_run(&mut self, epochs: Epochs) {
+        let PodView { workers, agent_restarts, .. } = self.view;
+        if std::mem::replace(&mut self.run, workers) == workers || workers == 0 {
+            return;
+        }
+        let has_begun = |epoch: &i32| *epoch <= epochs.synced;
+        if let Some(epoch) = self.view.epoch.number().filter(has_begun)
+            && self.view.phase == PodPhase::Open
+            && !self.is_failing()
+        {
+            self.well = Some(Well { epoch, agent_restarts });
+        }
+    }
+
+    /// Whether a restart that is seen now is the one by which it leaves an epoch that is over.
+    fn was_told_to(&self, deprecated: i32) -> bool {
+        self.told < deprecated && self.view.epoch.number().is_some_and(|epoch| epoch <= deprecated)
+    }
+
+    /// The epoch in which it is failing, if its worker had been seen running in it.
     fn broke_in(&self) -> Option<i32> {
-        let epoch = self.well_in.filter(|epoch| self.view.epoch.number() == Some(*epoch))?;
-        self.is_failing().then_some(epoch)
+        let well = self.well.filter(|well| self.view.epoch.number() == Some(well.epoch))?;
+        let restarted = self.view.agent_restarts > well.agent_restarts && self.view.deleted_at.is_none();
+        (self.is_failing() || restarted).then_some(well.epoch)
     }
 
     /// What was deleted, and not disrupted, someone asked to go: its Job, when that is suspended, resized or fails, or a
@@ -100,22 +126,15 @@ impl Member {
     fn is_failing(&self) -> bool {
         let view = &self.view;
         match view.deleted_at {
-            // What succeeded cannot fail any more, but a success on request is a loss.
-            _ if view.phase == PodPhase::Succeeded => view.succeeded_by_deletion(),
+            _ if view.phase == PodPhase::Succeeded => false,
             Some(_) => !view.fills_its_slot() && view.is_disrupted(),
             None => view.restarting || view.phase == PodPhase::Failed,
         }
     }
+}
 
-    /// Notes that the Pod is well in the epoch that it reports. A status that lags shows it well in the epoch before, and
-    /// then how it left that: until another agent is seen than that of the epoch before, the status proves nothing.
-    fn arm(&mut self) {
-        let epoch = self.view.epoch.number();
-        let shows_this_epoch = !self.view.has_sidecar || self.view.agents != 0 && self.view.agents != self.past.agents;
-        if epoch != self.well_in && shows_this_epoch && !self.is_failing() && self.view.phase == PodPhase::Open {
-            self.well_in = epoch;
-        }
-    }
+fn has_run(view: &PodView) -> bool {
+    view.workers != 0 || view.workers_ended.is_some()
 }
 
 #[cfg(test)]
@@ -123,110 +142,155 @@ mod tests {
     use super::super::view::Epoch;
     use super::*;
     use k8s_openapi::jiff::Timestamp;
+    use rstest::rstest;
 
-    /// A Pod with a sidecar, well in this epoch, with containers of this life.
-    fn alive(epoch: i32, life: u64) -> PodView {
-        PodView { workers: life, agents: life, ..waiting(epoch, life) }
+    /// Waits at the barrier of this epoch.
+    fn at(epoch: i32) -> PodView {
+        PodView { epoch: Epoch::Reported(epoch), sidecar: true, ..PodView::default() }
     }
 
-    /// The same, before its worker starts.
-    fn waiting(epoch: i32, life: u64) -> PodView {
-        PodView { epoch: Epoch::Reported(epoch), has_sidecar: true, agents: life, ..PodView::default() }
+    fn running(epoch: i32, workers: u64, agents: u64) -> PodView {
+        PodView { workers, agents, ..at(epoch) }
     }
 
-    fn restarting(view: PodView) -> PodView {
-        PodView { restarting: true, ..view }
+    fn failing(epoch: i32) -> PodView {
+        PodView { restarting: true, ..at(epoch) }
+    }
+
+    fn synced(synced: i32) -> Epochs {
+        Epochs { synced, deprecated: synced - 1 }
     }
 
     #[test]
-    fn a_failure_counts_in_the_epoch_in_which_the_pod_was_seen_well() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, Some(1));
-    }
-
-    #[test]
-    fn a_pod_that_is_deleted_on_request_has_not_failed() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        let ended = PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), phase: PodPhase::Failed, ..waiting(1, 1) };
-        assert_eq!(pod.see(ended).broke_in, None);
+    fn a_failure_counts_in_the_epoch_in_which_the_worker_was_seen_running() {
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        assert_eq!(pod.see(failing(1), synced(1)).broke_in, Some(1));
     }
 
     #[test]
     fn a_slow_status_that_still_shows_the_last_restart_is_no_failure_of_the_next_epoch() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        pod.see(restarting(alive(1, 1)));
-        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None);
-        assert_eq!(pod.see(waiting(2, 2)).broke_in, None);
-        assert_eq!(pod.see(restarting(waiting(2, 2))).broke_in, Some(2));
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        pod.see(failing(1), synced(1));
+        assert_eq!(pod.see(failing(2), synced(1)).broke_in, None);
+        assert_eq!(pod.see(failing(2), synced(2)).broke_in, None);
+        assert_eq!(pod.see(running(2, 8, 2), synced(2)).broke_in, None);
+        assert_eq!(pod.see(failing(2), synced(2)).broke_in, Some(2));
     }
 
     #[test]
-    fn a_status_that_shows_the_last_restart_only_after_the_report_is_no_failure_of_the_next_epoch() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        assert_eq!(pod.see(alive(2, 1)).broke_in, None, "the agent reports, the status is as it was");
-        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None, "the status tells how epoch 1 ended");
-        assert_eq!(pod.see(PodView { agents: 0, workers: 0, ..restarting(alive(2, 1)) }).broke_in, None);
-        assert_eq!(pod.see(waiting(2, 2)).broke_in, None);
-        assert_eq!(pod.see(restarting(alive(2, 2))).broke_in, Some(2));
+    fn a_slow_status_that_shows_the_worker_of_the_last_epoch_proves_nothing_for_the_next() {
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        pod.see(running(2, 7, 1), synced(1));
+        assert_eq!(pod.see(PodView { agent_restarts: 1, ..at(2) }, synced(1)).broke_in, None, "it caught up");
+        assert_eq!(
+            pod.see(PodView { agent_restarts: 2, ..at(2) }, synced(2)).broke_in,
+            None,
+            "it failed before the lift"
+        );
     }
 
     #[test]
-    fn a_pod_whose_agent_was_seen_before_its_first_report_is_well_in_that_epoch() {
-        let mut pod = Member::new(PodView { epoch: Epoch::Absent, ..waiting(1, 1) }, 0);
-        pod.see(waiting(1, 1));
-        pod.see(alive(1, 1));
-        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, Some(1));
+    fn a_worker_of_the_last_epoch_is_not_taken_for_one_of_the_next_when_that_is_known_first() {
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        pod.see(running(2, 7, 1), synced(2));
+        assert_eq!(pod.see(failing(2), synced(2)).broke_in, None);
     }
 
     #[test]
     fn nothing_follows_from_a_failure_that_was_there_before_the_controller() {
-        let mut pod = Member::new(restarting(alive(1, 1)), 1);
-        assert_eq!(pod.see(restarting(alive(1, 1))).broke_in, None);
+        let mut pod = Member::new(failing(1), synced(1));
+        assert_eq!(pod.see(PodView { version: 2, ..failing(1) }, synced(1)).broke_in, None);
     }
 
     #[test]
-    fn a_status_of_unknown_age_proves_nothing() {
-        let mut pod = Member::new(alive(2, 1), 1);
-        assert_eq!(pod.see(restarting(alive(2, 1))).broke_in, None, "epoch 2 has not begun, this is the end of 1");
+    fn a_restart_that_no_status_showed_is_known_by_the_agents_count() {
+        let mut pod = Member::new(PodView { agent_restarts: 3, ..running(1, 7, 1) }, synced(1));
+        let restarted = PodView { agent_restarts: 4, ..at(1) };
+        assert_eq!(pod.see(restarted.clone(), synced(1)).broke_in, Some(1));
+        assert_eq!(pod.see(PodView { epoch: Epoch::Reported(2), ..restarted }, synced(1)).broke_in, None);
     }
 
     #[test]
-    fn a_supervised_worker_needs_no_other_container() {
-        let supervised = |epoch| PodView { epoch: Epoch::Reported(epoch), workers: 7, ..PodView::default() };
-        let mut pod = Member::new(supervised(1), 1);
-        pod.see(supervised(2));
-        assert!(!pod.worker_is_of_the_past(), "its agent restarts it within one container");
-        let gone = PodView { phase: PodPhase::Failed, workers: 0, ..supervised(2) };
-        assert_eq!(pod.see(gone).broke_in, Some(2));
+    fn who_is_asked_to_go_does_not_fail_unless_it_is_disrupted() {
+        let deleted = |disruption| {
+            let mut failure = Box::<super::super::Failure>::default();
+            failure.disruption = disruption;
+            PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), failure: Some(failure), ..failing(1) }
+        };
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        let mut evicted = pod.clone();
+        assert_eq!(pod.see(deleted(None), synced(1)).broke_in, None);
+        let reason = Some(("EvictionByEvictionAPI".to_owned(), String::new()));
+        assert_eq!(evicted.see(deleted(reason), synced(1)).broke_in, Some(1));
+    }
+
+    #[rstest]
+    #[case::the_status_may_lag(8, 8, 1, (true, false))]
+    #[case::it_is_younger_than_its_worker(9, 8, 1, (true, true))]
+    #[case::the_epoch_of_its_worker_runs(9, 8, 2, (false, false))]
+    fn an_agent_is_suspected_if_its_worker_runs_before_its_epoch_does(
+        #[case] agent: i64,
+        #[case] worker: i64,
+        #[case] begun: i32,
+        #[case] suspected_and_convicted: (bool, bool),
+    ) {
+        let second = |second| Some(Timestamp::from_second(second).unwrap());
+        let view = PodView { agent_started: second(agent), workers_started: second(worker), ..running(2, 7, 1) };
+        let pod = Member::new(view, synced(begun));
+        assert_eq!((pod.worker_is_of_the_past(begun), pod.agent_restarted_alone(begun)), suspected_and_convicted);
     }
 
     #[test]
-    fn an_agent_that_restarts_beside_its_worker_is_suspected_and_then_convicted() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        pod.see(alive(2, 1));
-        assert_eq!((pod.worker_is_of_the_past(), pod.agent_restarted_alone()), (true, false), "the status may lag");
-        pod.see(PodView { agents: 2, ..alive(2, 1) });
-        assert_eq!((pod.worker_is_of_the_past(), pod.agent_restarted_alone()), (true, true));
+    fn a_supervisor_that_restarts_its_worker_in_one_container_is_not_suspected() {
+        let supervised = |epoch| PodView { sidecar: false, ..running(epoch, 7, 0) };
+        let mut pod = Member::new(supervised(1), synced(1));
+        pod.see(supervised(2), synced(1));
+        assert!(!pod.worker_is_of_the_past(1));
     }
 
     #[test]
     fn a_status_that_catches_up_clears_the_suspicion() {
-        let mut pod = Member::new(alive(1, 1), 1);
-        pod.see(alive(2, 1));
-        pod.see(waiting(2, 2));
-        assert!(!pod.worker_is_of_the_past());
-        pod.see(alive(2, 2));
-        assert!(!pod.worker_is_of_the_past());
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        pod.see(running(2, 7, 1), synced(1));
+        pod.see(running(2, 0, 2), synced(1));
+        assert!(!pod.worker_is_of_the_past(1));
+        pod.see(running(2, 8, 2), synced(2));
+        assert!(!pod.worker_is_of_the_past(2));
     }
 
     #[test]
     fn only_a_failure_before_the_worker_ran_is_counted_as_one() {
-        let with = |restarts, workers| PodView { workers, restarts, ..waiting(2, 1) };
-        let mut pod = Member::new(with(0, 0), 1);
-        assert!(pod.see(with(1, 0)).failed_before_worker);
-        assert!(!pod.see(with(1, 7)).failed_before_worker);
-        assert!(!pod.see(with(2, 0)).failed_before_worker, "its worker had run");
-        assert!(pod.see(with(3, 0)).failed_before_worker);
-        assert!(pod.see(PodView { phase: PodPhase::Failed, ..with(3, 0) }).failed_before_worker);
+        let now = synced(1);
+        let mut pod = Member::new(at(2), now);
+        assert!(pod.see(PodView { restarts: 1, ..at(2) }, now).failed_before_worker);
+        assert!(!pod.see(PodView { restarts: 1, workers: 7, ..at(2) }, now).failed_before_worker);
+        assert!(!pod.see(PodView { restarts: 2, ..at(2) }, now).failed_before_worker, "its worker had run");
+        assert!(pod.see(PodView { restarts: 3, ..at(2) }, now).failed_before_worker);
+        let failed = PodView { restarts: 3, phase: PodPhase::Failed, ..at(2) };
+        let ran = PodView { workers_ended: Some(Timestamp::UNIX_EPOCH), ..failed.clone() };
+        assert!(!pod.clone().see(ran, now).failed_before_worker, "too short to be seen running");
+        assert!(pod.see(failed, now).failed_before_worker);
+    }
+
+    #[test]
+    fn what_was_there_before_the_controller_may_have_run() {
+        let mut pod = Member::new(failing(1), synced(1));
+        assert!(!pod.see(PodView { restarts: 1, ..at(1) }, synced(1)).failed_before_worker);
+        assert!(pod.see(PodView { restarts: 2, ..at(1) }, synced(1)).failed_before_worker);
+    }
+
+    #[test]
+    fn who_restarts_because_its_epoch_is_over_has_not_failed_and_who_does_so_again_has() {
+        let over = Epochs { synced: 1, deprecated: 1 };
+        let mut pod = Member::new(at(1), synced(1));
+        assert!(!pod.see(PodView { restarts: 1, ..at(1) }, over).failed_before_worker);
+        assert!(pod.see(PodView { restarts: 2, ..at(1) }, over).failed_before_worker);
+    }
+
+    #[test]
+    fn who_is_deleted_while_it_waits_has_not_failed() {
+        let mut pod = Member::new(at(2), synced(1));
+        let deleted = PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), phase: PodPhase::Failed, ..at(2) };
+        assert!(!pod.see(deleted, synced(1)).failed_before_worker);
     }
 }

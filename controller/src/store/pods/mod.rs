@@ -10,7 +10,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod view;
-mod wire;
+pub(crate) mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -169,9 +169,8 @@ impl Pods {
             return;
         }
         let group = self.groups.entry(jobset.clone()).or_default();
-        if std::mem::replace(&mut group.epochs, epochs).synced != epochs.synced {
-            group.jobs.values_mut().for_each(|job| job.lifted(epochs.synced));
-        }
+        group.epochs = epochs;
+        group.jobs.values_mut().for_each(|job| job.turn(epochs));
     }
 
     /// Which slots of a Job count, whenever it was seen.

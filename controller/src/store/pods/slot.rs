@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Epochs;
 use super::failure::Failure;
-use super::member::Member;
+use super::member::{Member, Seen};
 use super::view::{Epoch, PodPhase, PodView};
 
 /// The Pods of one completion index, and what the slot remembers when they are gone.
@@ -36,6 +36,8 @@ pub struct Broken {
 
 /// What a slot adds to the counts of its Job. A slot that is done by the Job's own account, or outside of its size, adds
 /// nothing.
+// Each is counted by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     /// Epoch that the Pod reports.
@@ -44,6 +46,10 @@ pub(super) struct Share {
     pub trust: Trust,
     /// The report is not a number.
     pub malformed: bool,
+    /// Its worker runs.
+    pub runs: bool,
+    /// There is no report that is a number, and the worker runs all the same: the report was lost.
+    pub mute: bool,
     /// Its Pod has succeeded.
     pub succeeded: bool,
     /// Its success is a loss.
@@ -71,20 +77,27 @@ pub(super) enum Trust {
 impl Slot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
     pub(super) fn see(&mut self, view: PodView, epochs: Epochs) {
-        let Some(place) = self.members.iter().position(|member| member.view.uid == view.uid) else {
-            self.members.push(Member::new(view, epochs.synced));
-            return;
+        let uid = view.uid.clone();
+        let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
+            Some(member) if member.view.version > view.version => return,
+            Some(member) => member.see(view, epochs),
+            None => {
+                self.members.push(Member::new(view, epochs));
+                Seen::default()
+            }
         };
-        let member = &mut self.members[place];
-        if member.view.version > view.version {
-            return;
-        }
-        let seen = member.see(view);
         self.failures_before_worker += u32::from(seen.failed_before_worker);
-        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
-            let failing = self.members[place].view.clone();
-            self.note_failure(epoch, &failing);
+        // Whoever has passed the barrier is not held up, however late its failures were seen.
+        if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
+            self.failures_before_worker = 0;
         }
+        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
+            let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
+            if let Some(broken) = self.members.iter().rfind(failing).map(|member| Broken::of(&member.view, epoch)) {
+                self.note_failure(broken);
+            }
+        }
+        self.note_loss(&uid);
     }
 
     /// The Pod is gone. One that a disruption was to end has ended now, if that was not seen before: nobody tells how the
@@ -94,15 +107,14 @@ impl Slot {
         let lost_in = self.members[place].lost_in().filter(|epoch| *epoch > epochs.deprecated);
         let gone = self.members.remove(place);
         if let Some(epoch) = lost_in {
-            self.note_failure(epoch, &gone.view);
+            self.note_failure(Broken::of(&gone.view, epoch));
         }
     }
 
-    /// The barrier was lifted: what failed before is over, also what failed at the barrier. Whoever came in its place has
-    /// reported this epoch, or it would not have been lifted.
-    pub(super) fn lifted(&mut self, synced: i32) {
+    /// An epoch has begun, or is over: what failed before is over, too.
+    pub(super) fn turn(&mut self, epochs: Epochs) {
         self.failures_before_worker = 0;
-        self.broken.take_if(|broken| broken.epoch <= synced);
+        self.broken.take_if(|broken| broken.epoch < epochs.synced);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -129,31 +141,26 @@ impl Slot {
         self.members.iter().max_by_key(|member| rank(&member.view))
     }
 
-    fn note_failure(&mut self, epoch: i32, pod: &PodView) {
-        let lost = pod.succeeded_by_deletion();
-        let broken = Box::new(Broken {
-            pod: pod.name.clone(),
-            node: pod.node.clone(),
-            epoch,
-            pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
-            failure: pod.failure.as_deref().cloned().unwrap_or_default(),
-        });
-        if lost {
-            self.lost = Some(broken);
-            return;
-        }
+    /// A Pod that follows another shows that the Job did not take that one for a success.
+    fn note_loss(&mut self, uid: &str) {
+        let Some(pod) = self.standing().filter(|pod| pod.uid == uid) else { return };
+        let broken = |pod: &PodView| Box::new(Broken::of(pod, pod.epoch.number().unwrap_or(0)));
+        self.lost = pod.succeeded_by_deletion().then(|| broken(pod));
+    }
+
+    fn note_failure(&mut self, broken: Broken) {
         match &mut self.broken {
             // The status shows more of one failure from event to event, and in the end nothing of it.
-            Some(known) if known.epoch == epoch && known.pod == broken.pod => {
+            Some(known) if known.epoch == broken.epoch && known.pod == broken.pod => {
                 known.pod_ended |= broken.pod_ended;
                 known.failure.learn(broken.failure);
             }
-            known => *known = Some(broken),
+            known => *known = Some(Box::new(broken)),
         }
     }
 
     /// What the slot adds to the counts.
-    pub(super) fn share(&self) -> Share {
+    pub(super) fn share(&self, synced: i32) -> Share {
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
@@ -168,7 +175,9 @@ impl Slot {
         }
         share.report = pod.epoch.number();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
-        share.trust = match (member.worker_is_of_the_past(), member.agent_restarted_alone()) {
+        share.runs = pod.workers != 0;
+        share.mute = share.report.is_none() && pod.workers != 0;
+        share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone(synced)) {
             (false, _) => Trust::Sure,
             (true, false) => Trust::Suspect,
             (true, true) => Trust::Alone,
@@ -177,5 +186,17 @@ impl Slot {
             share.domain = pod.domain.as_ref().and_then(|domain| domain.value.clone());
         }
         share
+    }
+}
+
+impl Broken {
+    fn of(pod: &PodView, epoch: i32) -> Self {
+        Self {
+            pod: pod.name.clone(),
+            node: pod.node.clone(),
+            epoch,
+            pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
+            failure: pod.failure.as_deref().cloned().unwrap_or_default(),
+        }
     }
 }

@@ -137,8 +137,8 @@ fn pods_are_found_by_their_node() {
 fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 2, ..JobView::default() });
-    see_pod(&mut store, pod(0, 1));
-    see_pod(&mut store, PodView { version: 1, ..pod(0, 1) });
+    store.pods.set_epochs(&key("set"), Epochs { synced: 1, deprecated: 0 });
+    see_pod(&mut store, PodView { workers: 7, ..pod(0, 1) });
     see_pod(&mut store, PodView { phase: PodPhase::Failed, version: 2, ..pod(0, 1) });
     store.see(Seen::Pod(Change::Gone(key("pod-0"), 3)));
     see_pod(&mut store, PodView { uid: "another".to_owned(), ..pod(0, 2) });

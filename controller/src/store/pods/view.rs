@@ -42,14 +42,18 @@ pub struct PodView {
     pub domain: Option<Domain>,
     /// Identity of the worker containers that run; 0 if none does. Containers of another life have another.
     pub workers: u64,
-    /// Whether its agent is a container of its own, a sidecar.
-    pub has_sidecar: bool,
+    /// When the oldest of them started.
+    pub workers_started: Option<Timestamp>,
+    /// Whether it has an agent in a container of its own.
+    pub sidecar: bool,
     /// Identity of the agent containers that run; 0 if none does.
     pub agents: u64,
     /// When the newest of the agent containers started.
     pub agent_started: Option<Timestamp>,
     /// How often containers have been restarted, all together.
     pub restarts: i32,
+    /// The same of the agent containers.
+    pub agent_restarts: i32,
     /// Whether the status shows that all containers restart: a worker ended with a code that restarts them, or the
     /// kubelet says so.
     pub restarting: bool,
@@ -121,10 +125,12 @@ impl PodView {
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
             workers: identity(workers.iter()),
-            has_sidecar: pod.spec.init_containers.iter().any(Container::is_agent),
+            workers_started: workers.iter().filter_map(started).min(),
+            sidecar: pod.spec.init_containers.iter().any(Container::is_agent),
             agents: identity(agents()),
             agent_started: agents().filter_map(started).max(),
             restarts: pod.status.init_container_statuses.iter().chain(workers).map(|it| it.restart_count).sum(),
+            agent_restarts: agents().map(|it| it.restart_count).sum(),
             restarting,
             workers_ended: all_ended(workers),
             failure: failing.then(|| Box::new(Failure::of(pod))),
@@ -277,7 +283,7 @@ mod tests {
             ],
             "containerStatuses": [{"name": "w", "restartCount": 4}],
         }}));
-        assert_eq!((view.restarts, view.has_sidecar), (7, true));
+        assert_eq!((view.restarts, view.sidecar), (7, true));
         assert_eq!(view.agent_started, Some("2026-01-01T00:00:01Z".parse().unwrap()));
     }
 

@@ -16,16 +16,16 @@ use crate::store::metadata::metadata;
 #[resource(inherit = "k8s_openapi::api::core::v1::Pod")]
 pub struct PodWire {
     #[serde(default, deserialize_with = "metadata")]
-    pub(super) metadata: ObjectMeta,
+    pub(crate) metadata: ObjectMeta,
     #[serde(default)]
-    pub(super) spec: Spec,
+    pub(crate) spec: Spec,
     #[serde(default)]
-    pub(super) status: Status,
+    pub(crate) status: Status,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     pub node_name: Option<String>,
     pub node_selector: BTreeMap<String, String>,
     pub containers: Vec<Container>,
@@ -34,7 +34,7 @@ pub(super) struct Spec {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Container {
+pub(crate) struct Container {
     pub name: String,
     pub restart_policy: Option<String>,
     pub restart_policy_rules: Vec<ContainerRestartRule>,
@@ -57,7 +57,7 @@ impl Container {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Status {
+pub(crate) struct Status {
     pub phase: String,
     pub conditions: Vec<Condition>,
     pub init_container_statuses: Vec<ContainerStatus>,
@@ -66,7 +66,7 @@ pub(super) struct Status {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Condition {
+pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub type_: String,
     pub status: String,
@@ -76,7 +76,7 @@ pub(super) struct Condition {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ContainerStatus {
+pub(crate) struct ContainerStatus {
     pub name: String,
     #[serde(rename = "containerID")]
     pub container_id: String,
@@ -86,20 +86,20 @@ pub(super) struct ContainerStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct State {
+pub(crate) struct State {
     pub running: Option<Running>,
     pub terminated: Option<Terminated>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Running {
+pub(crate) struct Running {
     pub started_at: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Terminated {
+pub(crate) struct Terminated {
     pub exit_code: i32,
     pub reason: String,
     pub message: String,
