@@ -50,7 +50,7 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
             left_failed += i64::from(job.pods);
             continue;
         }
-        done += i64::from(if has_completed(job) { job.pods } else { job.completed_count() });
+        done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = pass.seen.pods_of(job).filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         for (epoch, count) in pods.reports().range(1..=synced.saturating_add(1)) {
