@@ -14,7 +14,7 @@ pub(super) struct Member {
     well_in: Option<i32>,
     /// What was last seen running in it in an epoch before the present one.
     past: Past,
-    /// Whether its worker was seen running since its containers last restarted.
+    /// Whether its worker was seen running, or ended, since its containers last restarted.
     ran: bool,
 }
 
@@ -40,7 +40,7 @@ impl Member {
     /// A Pod that was not seen before. Nobody knows whether its status is of the epoch that it reports, unless the group
     /// has been let into that epoch: `synced`.
     pub(super) fn new(view: PodView, synced: i32) -> Self {
-        let mut member = Self { ran: view.workers != 0, well_in: None, past: Past::default(), view };
+        let mut member = Self { ran: has_run(&view), well_in: None, past: Past::default(), view };
         if member.view.epoch.number().is_some_and(|epoch| epoch <= synced) {
             member.arm();
         }
@@ -64,7 +64,7 @@ impl Member {
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
         // A disruption is nobody's failure.
         let failed_before_worker = !self.ran && (restarted || failed && !now.is_disrupted());
-        self.ran = now.workers != 0 || self.ran && !restarted;
+        self.ran = has_run(now) || self.ran && !restarted;
         let broke_in = self.broke_in();
         self.arm();
         Seen { broke_in, failed_before_worker }
@@ -116,6 +116,11 @@ impl Member {
             self.well_in = epoch;
         }
     }
+}
+
+/// Whether a worker runs or has ended. One that ends at once may never be seen running.
+fn has_run(view: &PodView) -> bool {
+    view.workers != 0 || view.workers_ended.is_some()
 }
 
 #[cfg(test)]
