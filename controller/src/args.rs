@@ -1,12 +1,17 @@
 //! Command line.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgAction, Parser, ValueEnum};
+use jobset_api::gates::Gates;
+use k8s_openapi::jiff::SignedDuration;
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
 ///
-/// It finds the API server by its ServiceAccount inside of a cluster, and by KUBECONFIG elsewhere.
+/// It finds the API server by its ServiceAccount inside of a cluster, and by KUBECONFIG elsewhere. Any number of replicas
+/// may run: one of them leads, the others stand by with everything already listed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "jobset-controller", version)]
 pub struct Args {
@@ -14,13 +19,78 @@ pub struct Args {
     #[arg(long, env = "JOBSET_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
+    /// Features to switch on or off, as in InPlaceRestart=false; several separated by commas.
+    #[arg(long, default_value_t, value_name = "GATES")]
+    pub feature_gates: Gates,
+
+    /// Delete Pods without waiting for their kubelet once their node has carried the unreachable taint for so long. Never
+    /// without it.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub force_delete_unreachable_after: Option<Duration>,
+
+    /// Leader election.
+    #[command(flatten)]
+    pub election: ElectionArgs,
+
+    /// The client of the API server.
+    #[command(flatten)]
+    pub client: ClientArgs,
+
     /// Address of /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     pub health_listen: SocketAddr,
 
+    /// Address of /metrics.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub metrics_listen: SocketAddr,
+
     /// Form of the log. The environment variable RUST_LOG sets what is logged (default: info).
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
+}
+
+/// Leader election, by flags that kube-controller-manager has, too.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ElectionArgs {
+    /// Work only while holding the Lease. Without it, nothing else may work on the same JobSets.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub leader_elect: bool,
+
+    /// Name of the Lease. The default is the one of the Go JobSet: of both together, one leads.
+    #[arg(long, default_value = "6d4f6a47.jobset.x-k8s.io", value_name = "NAME")]
+    pub leader_elect_resource_name: String,
+
+    /// Namespace of the Lease. Without it, the controller's own.
+    #[arg(long, alias = "leader-election-namespace", env = "POD_NAMESPACE", value_name = "NAME")]
+    pub leader_elect_resource_namespace: Option<String>,
+
+    /// For how long the others wait for a leader that does not renew the Lease; whole seconds.
+    #[arg(long, alias = "leader-election-lease-duration", default_value = "15s", value_parser = duration,
+          value_name = "DURATION")]
+    pub leader_elect_lease_duration: Duration,
+
+    /// For how long the leader tries to renew the Lease before it ends itself. Shorter than the lease duration.
+    #[arg(long, alias = "leader-election-renew-deadline", default_value = "10s", value_parser = duration,
+          value_name = "DURATION")]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// Time between two attempts to renew or to acquire the Lease. Shorter than the renew deadline.
+    #[arg(long, alias = "leader-election-retry-period", default_value = "2s", value_parser = duration,
+          value_name = "DURATION")]
+    pub leader_elect_retry_period: Duration,
+}
+
+/// The client of the API server.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClientArgs {
+    /// Requests a second to the API server, watches not counted.
+    #[arg(long, default_value = "500", value_name = "NUMBER")]
+    pub kube_api_qps: NonZeroU32,
+
+    /// Requests to the API server that may be made at once after a pause.
+    #[arg(long, default_value = "500", value_name = "NUMBER")]
+    pub kube_api_burst: NonZeroU32,
 }
 
 /// Form of the log.
@@ -31,4 +101,55 @@ pub enum LogFormat {
     Text,
     /// One JSON object an event.
     Json,
+}
+
+/// A duration as Go writes it: `15s`, `500ms`, `1m30s`, `1.5h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration: write it as in 500ms, 15s or 1m30s");
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
+    if duration.is_zero() { Err("a duration of nothing makes no sense here".to_owned()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("15s", 15_000)]
+    #[case("500ms", 500)]
+    #[case("1m30s", 90_000)]
+    #[case("1.5h", 5_400_000)]
+    #[case("2m", 120_000)]
+    fn durations_are_read_as_go_writes_them(#[case] text: &str, #[case] milliseconds: u64) {
+        assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
+    }
+
+    #[rstest]
+    #[case("15")]
+    #[case("")]
+    #[case("-1s")]
+    #[case("soon")]
+    #[case("0s")]
+    fn what_is_no_duration_is_refused(#[case] text: &str) {
+        duration(text).unwrap_err();
+    }
+
+    #[rstest]
+    #[case(&[], true)]
+    #[case(&["--leader-elect"], true)]
+    #[case(&["--leader-elect=true"], true)]
+    #[case(&["--leader-elect=false"], false)]
+    fn leader_election_is_on_unless_switched_off(#[case] flags: &[&str], #[case] on: bool) {
+        let args = Args::try_parse_from(["jobset-controller"].iter().chain(flags)).unwrap();
+        assert_eq!(args.election.leader_elect, on);
+    }
+
+    #[test]
+    fn an_unknown_feature_gate_is_named() {
+        let error = Args::try_parse_from(["jobset-controller", "--feature-gates", "Elastic=true"]).unwrap_err();
+        assert!(error.to_string().contains("unknown feature gate \"Elastic\""), "{error}");
+    }
 }

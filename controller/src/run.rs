@@ -1,54 +1,110 @@
 //! From the command line to a running controller.
 
 use anyhow::Context as _;
-use kube::Client;
+use kube::Config;
+use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, LogFormat};
 use crate::plan::Settings;
-use crate::shell::{self, Health, Options};
+use crate::shell::client::{Clients, Limits};
+use crate::shell::lease::{Elector, Terms};
+use crate::shell::{self, Error, Health, Options};
 
-/// Runs the controller until SIGTERM or SIGINT.
+/// What is logged unless `RUST_LOG` says otherwise. What the client and its watches warn of is ordinary weather, and
+/// reported as such here.
+const LOGGED: &str = "info,kube_client::client=error,kube_client::client::tls=warn,kube_runtime::watcher=error";
+
+/// Runs the controller until SIGTERM or SIGINT: no more passes are begun, those under way end, and the Lease is released.
 ///
 /// # Errors
-/// If it cannot start: no API server is configured, or the health port is taken.
+/// If it cannot start: no API server is configured, or a port is taken. If it loses the Lease.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     log(args.log_format)?;
-    let client = Client::try_default().await.context("no API server is configured: set KUBECONFIG")?;
-    let (stopped, stop) = watch::channel(false);
+    let config = Config::infer().await.context("no API server is configured: set KUBECONFIG")?;
+    let terms = terms(&args, &config)?;
+    let registry = Registry::new();
+    let clients = Clients::new(config, &registry)?;
+    let elector = Elector::new(clients.elector()?, terms, &registry)?;
+    let leadership = elector.leadership();
+    let limits = Limits { qps: args.client.kube_api_qps, burst: args.client.kube_api_burst };
+    let client = clients.worker(limits, leadership.clone())?;
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        namespace = args.namespace,
+        feature_gates = %args.feature_gates,
+        "jobset-controller starts"
+    );
+
+    let stop = stop_on_signals()?;
+    let drained = CancellationToken::new();
+    let health = Health::default();
+    let settings = Settings { gates: args.feature_gates, force_delete_after: args.force_delete_unreachable_after };
+    let options = Options { namespace: args.namespace, settings };
+    let served =
+        shell::serve(args.health_listen, "health-listen", "health checks", health.clone().routes(), drained.clone());
+    let metrics = shell::serve_metrics(registry.clone())?;
+    let measured = shell::serve(args.metrics_listen, "metrics-listen", "metrics", metrics, drained.clone());
+    let elected = async {
+        if args.election.leader_elect {
+            elector.run(stop.clone(), drained.clone()).await
+        } else {
+            elector.unopposed(drained.clone()).await;
+            Ok(())
+        }
+    };
+    let reconciled = async {
+        shell::run(client, options, health, &registry, leadership, stop.clone()).await?;
+        drained.cancel();
+        Ok(())
+    };
+    tokio::try_join!(served, measured, elected, reconciled)?;
+    Ok(())
+}
+
+fn terms(args: &Args, config: &Config) -> Result<Terms, Error> {
+    let election = &args.election;
+    let namespace = election.leader_elect_resource_namespace.clone();
+    let terms = Terms {
+        namespace: namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        name: election.leader_elect_resource_name.clone(),
+        identity: identity(),
+        lease_duration: election.leader_elect_lease_duration,
+        renew_deadline: election.leader_elect_renew_deadline,
+        retry_period: election.leader_elect_retry_period,
+    };
+    terms.check().map_err(Error::ElectionTerms)?;
+    Ok(terms)
+}
+
+/// The name of the host, which in a Pod is the Pod's, and a number: the same Pod started again is another candidate.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), fastrand::u64(..))
+}
+
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        stopped.send_replace(true);
+        stopped.cancel();
     });
-    let stop = move || {
-        let mut stop = stop.clone();
-        // The sender lives until it has sent.
-        async move { drop(stop.wait_for(|stopped| *stopped).await) }
-    };
-    info!(version = env!("CARGO_PKG_VERSION"), namespace = args.namespace, "jobset-controller starts");
-    let health = Health::default();
-    let served = shell::serve_health(args.health_listen, health.clone(), stop());
-    let options = Options { namespace: args.namespace, settings: Settings::default() };
-    let reconciled = async {
-        shell::run(client, options, health, stop()).await;
-        Ok(())
-    };
-    tokio::try_join!(served, reconciled)?;
-    Ok(())
+    Ok(stop)
 }
 
 fn log(format: LogFormat) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(filter) => filter.parse().with_context(|| format!("{} is not a filter", EnvFilter::DEFAULT_ENV))?,
-        Err(_) => EnvFilter::new("info"),
+        Err(_) => EnvFilter::new(LOGGED),
     };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {

@@ -1,6 +1,6 @@
-//! A control plane with the CRD, and the controller's own program running against it.
+//! A control plane with the CRD, and the controller's own program running against it, with the rights that
+//! `deploy/kustomize` gives it and no others.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+
+use crate::program::{self, Program};
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
@@ -19,23 +20,21 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 pub(crate) struct Fixture {
     pub(crate) plane: ControlPlane,
     pub(crate) client: Client,
-    _controller: Child,
+    pub(crate) controller: Program,
 }
 
 impl Fixture {
     pub(crate) async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts the controller with these arguments.
+    pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start().await?;
         install::crd(&plane).await?;
-        let log = std::fs::File::create(plane.dir().join("logs/jobset-controller.log"))?;
-        let controller = Command::new(env!("CARGO_BIN_EXE_jobset-controller"))
-            .args(["--health-listen", "127.0.0.1:0"])
-            .env("KUBECONFIG", plane.kubeconfig())
-            .stdin(Stdio::null())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the controller")?;
-        Ok(Self { client: plane.client(), plane, _controller: controller })
+        program::grant(&plane).await?;
+        let controller = Program::start(&plane, "jobset-controller", arguments)?;
+        Ok(Self { client: plane.client(), plane, controller })
     }
 
     pub(crate) fn jobsets(&self) -> Api<JobSet> {
@@ -104,6 +103,8 @@ pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
                 "podReplacementPolicy": "Failed",
                 "template": {"spec": {
                     "restartPolicy": "Never",
+                    "initContainers": [{"name": "agent", "image": "none", "restartPolicy": "Always",
+                        "restartPolicyRules": [{"action": "RestartPod", "exitCodes": {"operator": "In", "values": [81]}}]}],
                     "containers": [{"name": "worker", "image": "none"}],
                 }},
             }}}],

@@ -3,6 +3,12 @@
 
 mod epochs;
 mod fixture;
+mod leader;
+mod metrics;
+mod pods;
+mod program;
 mod recreate;
 mod resume;
+mod shared;
 mod taken;
+mod weather;

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn errors_that_are_only_counted_are_said_to_be_there() {
         let errors = errors(50);
-        assert!(aggregate(&errors).ends_with(", and 10 more errors]"));
-        assert_eq!(causes(&errors).last().unwrap().message, "and 10 more errors");
+        assert!(aggregate(&errors).ends_with(", and 20 more errors]"));
+        assert_eq!(causes(&errors).last().unwrap().message, "and 20 more errors");
     }
 }

@@ -23,9 +23,11 @@ use serde::Serialize;
 /// Longest value and longest path that is shown, in characters. Objects are cut off here, so that one bad field cannot
 /// fill the answer.
 const SHOWN: usize = 256;
+/// Longest text of what is required, in characters: some texts name other values of the object.
+const TEXT: usize = 512;
 /// Most errors that are kept; of those after them, only the number. All of them together fit into the message of a
 /// condition (32,768 characters), and an object made of errors costs no more memory than any other.
-const KEPT: usize = 40;
+const KEPT: usize = 30;
 
 /// Path of a field, such as `spec.replicatedJobs[0].name`.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +194,7 @@ impl Errors {
         self.kept.is_empty() && self.omitted == 0
     }
 
-    /// The errors, in the order in which the rules found them; the first forty of very many.
+    /// The errors, in the order in which the rules found them; the first thirty of very many.
     pub fn iter(&self) -> std::slice::Iter<'_, Error> {
         self.kept.iter()
     }
@@ -211,24 +213,17 @@ impl Errors {
         self
     }
 
-    /// Adds the errors of `other`.
-    pub fn append(&mut self, other: Self) {
-        let room = KEPT.saturating_sub(self.kept.len());
-        self.omitted += other.omitted + other.kept.len().saturating_sub(room);
-        self.kept.extend(other.kept.into_iter().take(room));
-    }
-
     fn push(&mut self, field: &Path<'_>, reason: Reason, found: Option<&impl Serialize>, text: &dyn fmt::Display) {
         if self.kept.len() == KEPT {
             self.omitted += 1;
             return;
         }
-        let title = reason.title();
+        let (title, text) = (reason.title(), cut(text.to_string(), TEXT));
         let message = match found {
             Some(found) => format!("{title}: {}: {text}", shown(found)),
             None => format!("{title}: {text}"),
         };
-        self.kept.push(Error { field: cut(field.to_string()), reason, message });
+        self.kept.push(Error { field: cut(field.to_string(), SHOWN), reason, message });
     }
 }
 
@@ -257,11 +252,12 @@ impl fmt::Display for Errors {
 
 /// A value as JSON: text in quotes, numbers bare.
 pub(super) fn shown(value: &impl Serialize) -> String {
-    cut(serde_json::to_string(value).unwrap_or_else(|_| "(unprintable)".to_owned()))
+    cut(serde_json::to_string(value).unwrap_or_else(|_| "(unprintable)".to_owned()), SHOWN)
 }
 
-fn cut(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+/// At most this many characters.
+fn cut(mut text: String, most: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
         text.push('…');
     }
@@ -342,13 +338,18 @@ mod tests {
             (0..count).for_each(|index| errors.invalid(&path, index, "must not be"));
             errors
         };
-        assert!(errors(41).to_string().ends_with("Invalid value: 39: must not be; and 1 more"));
-        assert_eq!((errors(41).iter().count(), errors(41).omitted()), (40, 1));
-        let mut both = errors(39);
-        both.append(errors(3));
-        assert_eq!((both.iter().count(), both.omitted()), (40, 2));
+        assert!(errors(31).to_string().ends_with("Invalid value: 29: must not be; and 1 more"));
+        assert_eq!((errors(31).iter().count(), errors(31).omitted()), (30, 1));
         assert!(errors(50).without(&errors(50)).is_empty());
         assert!(!errors(50).without(&errors(45)).is_empty());
+    }
+
+    #[test]
+    fn the_longest_errors_fit_into_the_message_of_a_condition() {
+        let long = "ü".repeat(10_000);
+        let mut errors = Errors::default();
+        (0..100).for_each(|_| errors.not_supported(&Path::root(&long), &long, &long));
+        assert!(errors.to_string().chars().count() <= 32_768);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! those that Kubernetes allows to change in a suspended Job.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Takes these fields of `new` over into `expected`.
 pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
@@ -12,6 +13,9 @@ pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     };
     let metadata = expected.metadata.get_or_insert_default();
     (metadata.labels, metadata.annotations) = (labels, annotations);
+    if new.metadata.is_none() && *metadata == ObjectMeta::default() {
+        expected.metadata = None;
+    }
     let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
     expected.node_selector.clone_from(&new.node_selector);
     expected.tolerations.clone_from(&new.tolerations);
@@ -94,6 +98,7 @@ mod tests {
     #[rstest]
     #[case::renamed("/spec/containers", json!([{ "name": "other", "image": "main:1", "resources": resources() }]), 2)]
     #[case::added("/spec/containers", json!([{ "name": "main", "image": "main:1" }, { "name": "more" }]), 1)]
+    #[case::finalizers("/metadata", json!({ "labels": { "a": "b" }, "finalizers": ["example.com/x"] }), 1)]
     #[case::affinity("/spec/affinity", json!({ "nodeAffinity": {} }), 1)]
     fn what_pods_are_may_not_change_even_then(#[case] field: &str, #[case] value: Value, #[case] count: usize) {
         let old = jobset(&[("/spec/suspend", json!(true))]);

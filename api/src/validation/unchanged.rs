@@ -42,6 +42,10 @@ const ENTRY: &str = "[]";
 
 /// Refuses each field in which `new` differs from `old`. `reason` says for how long it must not, and what to do.
 pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, reason: &str, errors: &mut Errors) {
+    // Mostly so, and much cheaper to see.
+    if old == new {
+        return;
+    }
     let normal = |job: &ReplicatedJob| serde_json::to_value(job).ok().and_then(|job| normal("", job));
     compare(normal(old).as_ref(), normal(new).as_ref(), path, reason, errors);
 }

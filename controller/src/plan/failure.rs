@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, conditions};
+use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, conditions, message_pattern};
 use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 
@@ -222,7 +222,7 @@ fn matches(rule: &FailurePolicyRule, patterns: &[Option<Regex>], job: &FailedJob
 }
 
 fn compile(rule: &FailurePolicyRule) -> Vec<Option<Regex>> {
-    rule.on_job_failure_message_patterns.iter().map(|pattern| Regex::new(pattern).ok()).collect()
+    rule.on_job_failure_message_patterns.iter().map(|pattern| message_pattern::compile(pattern).ok()).collect()
 }
 
 fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Cause {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::client::NotLeading;
+use super::lease::{InvalidTerms, Lost};
 use crate::plan::Note;
 use crate::store::Key;
 
@@ -15,8 +17,16 @@ pub enum Error {
     JobTaken { job: Key, reason: String },
     #[error("cannot delete Job {0}")]
     DeleteJob(Key, #[source] kube::Error),
+    #[error("cannot read Job {0}")]
+    ReadJob(Key, #[source] kube::Error),
     #[error("cannot change Job {0}")]
     ChangeJob(Key, #[source] kube::Error),
+    #[error("Job {0} has not come to rest since it was suspended")]
+    JobNotAtRest(Key),
+    #[error("cannot read Pod {0}")]
+    ReadPod(Key, #[source] kube::Error),
+    #[error("cannot mark Pod {0} as disrupted")]
+    MarkPod(Key, #[source] kube::Error),
     #[error("cannot delete Pod {0}")]
     DeletePod(Key, #[source] kube::Error),
     #[error("cannot delete JobSet {0}")]
@@ -25,48 +35,103 @@ pub enum Error {
     AnnotateJobSet(Key, #[source] kube::Error),
     #[error("cannot create PersistentVolumeClaim {0}")]
     CreateClaim(Key, #[source] kube::Error),
+    #[error("PersistentVolumeClaim {claim} exists, {reason}: delete it, or rename the volume claim policy")]
+    ClaimTaken { claim: Key, reason: String },
+    #[error("cannot label PersistentVolumeClaim {0}")]
+    LabelClaim(Key, #[source] kube::Error),
     #[error("cannot create Service {0}")]
     CreateService(Key, #[source] kube::Error),
+    #[error("Service {service} exists, {reason}: delete it, or set another spec.network.subdomain")]
+    ServiceTaken { service: Key, reason: String },
+    #[error("cannot label Service {0}")]
+    LabelService(Key, #[source] kube::Error),
     #[error("cannot write the status of JobSet {0}")]
     WriteStatus(Key, #[source] kube::Error),
-    #[error("cannot listen on {0} for health checks: is the port taken? choose another with --health-listen")]
-    Listen(SocketAddr, #[source] std::io::Error),
-    #[error("the health server failed")]
-    Serve(#[source] std::io::Error),
+    #[error("lost the Lease {0}, nothing may be done without it")]
+    LeaseLost(String, #[source] Lost),
+    #[error("leader election cannot work with these durations")]
+    ElectionTerms(#[source] InvalidTerms),
+    #[error("the configuration of the API server's client is not valid")]
+    Client(#[source] kube::Error),
+    #[error("a metric cannot be registered")]
+    Metrics(#[source] prometheus::Error),
+    #[error("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")]
+    Listen { address: SocketAddr, what: &'static str, flag: &'static str, source: std::io::Error },
+    #[error("the server of {0} failed")]
+    Serve(&'static str, #[source] std::io::Error),
+    #[error("the work under way did not end in time; the Lease expires by itself")]
+    NotDrained,
+}
+
+/// What a failure means for the next pass, the least hindrance first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Failure {
+    /// The API server refuses the object itself, or its name is taken: trying again alone does not help.
+    Refused,
+    /// The view was outdated; the next event corrects it.
+    Outdated,
+    /// The API server could not be reached, or could not answer: ordinary weather.
+    Weather,
 }
 
 impl Error {
-    /// Whether the request was made on an outdated view, which the next event corrects: ordinary weather.
-    pub fn is_conflict(&self) -> bool {
-        self.request().and_then(code) == Some(409)
+    /// What it means for the next pass.
+    pub(super) fn failure(&self) -> Failure {
+        let Some(error) = self.request() else {
+            return if matches!(self, Self::JobNotAtRest(_)) { Failure::Outdated } else { Failure::Refused };
+        };
+        match code(error) {
+            Some(409) => Failure::Outdated,
+            Some(404) if matches!(self, Self::WriteStatus(..)) => Failure::Outdated,
+            Some(429 | 500..) => Failure::Weather,
+            Some(_) => Failure::Refused,
+            None if matches!(error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_)) => Failure::Refused,
+            None => Failure::Weather,
+        }
     }
 
-    /// What the user has to know, and do something about: the API server refused the object itself, or its name is taken.
-    pub fn note(&self) -> Option<Note> {
-        let warning = |reason, message| Some(Note { warning: true, reason, message });
-        if let Self::JobTaken { .. } = self {
-            return warning("JobNameTaken", self.to_string());
+    /// Whether the request was not sent, because this replica does not lead any more.
+    pub(super) fn is_not_leading(&self) -> bool {
+        match self.request() {
+            Some(kube::Error::Service(source)) => source.is::<NotLeading>(),
+            _ => false,
         }
-        match self.request()? {
-            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => {
-                warning("Refused", format!("{self}: {}", status.message))
-            }
-            _ => None,
-        }
+    }
+
+    /// What the user has to know, and do something about.
+    pub(super) fn note(&self) -> Option<Note> {
+        let reason = match self {
+            Self::JobTaken { .. } => "JobNameTaken",
+            Self::ServiceTaken { .. } => "ServiceNameTaken",
+            Self::ClaimTaken { .. } => "ClaimTaken",
+            _ if self.failure() == Failure::Refused => "Refused",
+            _ => return None,
+        };
+        let message = match self.request() {
+            Some(kube::Error::Api(status)) => format!("{self}: {}", status.message),
+            Some(error) => format!("{self}: {error}"),
+            None => self.to_string(),
+        };
+        Some(Note { warning: true, reason, message })
     }
 
     fn request(&self) -> Option<&kube::Error> {
         match self {
             Self::CreateJob(_, source)
             | Self::DeleteJob(_, source)
+            | Self::ReadJob(_, source)
             | Self::ChangeJob(_, source)
+            | Self::ReadPod(_, source)
+            | Self::MarkPod(_, source)
             | Self::DeletePod(_, source)
             | Self::DeleteJobSet(_, source)
             | Self::AnnotateJobSet(_, source)
             | Self::CreateClaim(_, source)
+            | Self::LabelClaim(_, source)
             | Self::CreateService(_, source)
+            | Self::LabelService(_, source)
             | Self::WriteStatus(_, source) => Some(source),
-            Self::JobTaken { .. } | Self::Listen(..) | Self::Serve(_) => None,
+            _ => None,
         }
     }
 }
@@ -76,5 +141,58 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
+    }
+}
+
+/// Whether the object with the UID that the request names is gone: there is none of this name, or another one. A patch
+/// that names the UID of another object is refused as an attempt to change it.
+pub(super) fn is_gone(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let changes_uid = || {
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.into_iter().any(|cause| cause.field == "metadata.uid")
+    };
+    status.code == 404 || status.code == 422 && changes_uid()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn answered(code: u16) -> Error {
+        let key = Key { namespace: "ml".to_owned(), name: "train-workers-0".to_owned() };
+        Error::ChangeJob(key, kube::Error::Api(Status::failure("too many chips", "").with_code(code).boxed()))
+    }
+
+    #[rstest]
+    #[case(409, Failure::Outdated)]
+    #[case(429, Failure::Weather)]
+    #[case(500, Failure::Weather)]
+    #[case(503, Failure::Weather)]
+    #[case(400, Failure::Refused)]
+    #[case(403, Failure::Refused)]
+    #[case(404, Failure::Refused)]
+    #[case(422, Failure::Refused)]
+    fn an_answer_tells_whether_to_try_again(#[case] code: u16, #[case] wanted: Failure) {
+        assert_eq!(answered(code).failure(), wanted);
+    }
+
+    #[test]
+    fn a_broken_connection_is_weather_and_not_leading_is_told_from_it() {
+        let key = Key { namespace: String::new(), name: String::new() };
+        let broken = Error::DeleteJob(key.clone(), kube::Error::Service("connection reset".into()));
+        assert_eq!((broken.failure(), broken.is_not_leading()), (Failure::Weather, false));
+        assert!(Error::DeleteJob(key, kube::Error::Service(Box::new(NotLeading))).is_not_leading());
+    }
+
+    #[test]
+    fn only_what_the_user_can_mend_is_told_to_the_user() {
+        let note = answered(422).note().unwrap();
+        assert_eq!((note.warning, note.reason), (true, "Refused"));
+        assert_eq!(note.message, "cannot change Job ml/train-workers-0: too many chips");
+        assert_eq!((answered(409).note(), answered(503).note()), (None, None));
     }
 }

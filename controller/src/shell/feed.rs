@@ -15,8 +15,9 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use super::weather::{Patience, Weather};
 use crate::store::pods::{PodView, PodWire};
 use crate::store::{Change, ClaimView, JobView, Key, NodeWire, Seen, ServiceView, version};
 
@@ -98,13 +99,17 @@ where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
     K::DynamicType: Default,
 {
+    let mut weather = Weather::default();
     watcher(api, config)
-        .default_backoff()
+        .backoff(Patience::default())
         .filter_map(move |event| {
-            let event = event.map(reduce).inspect_err(|error| {
-                warn!(kind, error = error as &dyn std::error::Error, "watch failed, trying again");
-            });
-            std::future::ready(event.ok())
+            match &event {
+                Ok(_) => weather.clears(kind),
+                // The watch was away for too long, and lists anew.
+                Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind, "listing again"),
+                Err(error) => weather.turns(kind, error),
+            }
+            std::future::ready(event.ok().map(reduce))
         })
         .boxed()
 }

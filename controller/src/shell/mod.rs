@@ -1,13 +1,19 @@
 //! The thin shell around the rules: watches in, requests out. No rule lives here.
 
 mod apply;
+pub mod client;
+mod coalesce;
 mod error;
 mod feed;
-mod health;
+pub mod lease;
+mod metrics;
 mod notes;
+mod postponed;
 mod queue;
 mod reconcile;
+mod serve;
+mod weather;
 
 pub use error::Error;
-pub use health::{Health, serve as serve_health};
 pub use reconcile::{Options, run};
+pub use serve::{Health, metrics as serve_metrics, serve};

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use tracing::{info, warn};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
 
 use crate::plan::Note;
 use crate::store::Key;
@@ -22,11 +23,12 @@ const LONGEST: usize = 1024;
 pub(super) struct Notes {
     client: Client,
     last: HashMap<Key, HashSet<Note>>,
+    sending: TaskTracker,
 }
 
 impl Notes {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, last: HashMap::new() }
+        Self { client, last: HashMap::new(), sending: TaskTracker::new() }
     }
 
     /// Reports the notes of a pass that the pass before did not have.
@@ -71,12 +73,18 @@ impl Notes {
             ..Event::default()
         };
         let (events, key) = (Api::<Event>::namespaced(self.client.clone(), &namespace), key.clone());
-        // Nobody waits for an Event, and none is worth a second pass.
-        tokio::spawn(async move {
+        // No pass waits for an Event, and none is worth a second one; the log has it in any case.
+        self.sending.spawn(async move {
             if let Err(error) = events.create(&PostParams::default(), &event).await {
-                warn!(jobset = %key, error = &error as &dyn std::error::Error, "event not recorded");
+                debug!(jobset = %key, error = &error as &dyn std::error::Error, "event not recorded");
             }
         });
+    }
+
+    /// Waits until the Events that are under way have been sent.
+    pub(super) async fn sent(&self) {
+        self.sending.close();
+        self.sending.wait().await;
     }
 }
 

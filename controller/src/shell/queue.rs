@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use crate::store::Key;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
+/// Longest delay after failures of which trying again may be the cure.
+pub(super) const LONGEST_IN_BAD_WEATHER: Duration = Duration::from_secs(5);
+/// Longest delay after failures that only the user can mend.
+pub(super) const LONGEST_WHEN_REFUSED: Duration = Duration::from_mins(1);
 
 /// JobSets that were marked, each once, handed out one pass at a time.
 #[derive(Debug, Default)]
@@ -53,15 +56,29 @@ impl Queue {
         self.by_time.first().map(|(due, _)| *due)
     }
 
-    /// The pass ended well.
-    pub(super) fn succeeded(&mut self, key: &Key) {
+    /// How many JobSets are due, and wait for their turn.
+    pub(super) fn depth(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The pass ended well: the JobSet is due when it is marked, or at that time.
+    pub(super) fn succeeded(&mut self, key: &Key, due: Option<Instant>) {
         self.failures.remove(key);
+        match due {
+            Some(due) => self.schedule(key, due),
+            None => self.unschedule(key),
+        }
         self.finish(key);
     }
 
-    /// The JobSet is due at that time, if nothing marks it before.
-    pub(super) fn mark_at(&mut self, key: &Key, due: Instant) {
-        self.schedule(key, due);
+    /// The JobSet is gone.
+    pub(super) fn forget(&mut self, key: &Key) {
+        if self.marked.remove(key) {
+            self.ready.retain(|ready| ready != key);
+        }
+        self.held.remove(key);
+        self.failures.remove(key);
+        self.unschedule(key);
     }
 
     /// There was no pass: the JobSet is due when it is marked, or at that time.
@@ -72,31 +89,36 @@ impl Queue {
 
     /// The pass worked on an outdated view: the JobSet is due when the newer one marks it, or after a delay.
     pub(super) fn outdated(&mut self, key: &Key, now: Instant) -> Duration {
-        let delay = self.next_delay(key);
+        let delay = self.next_delay(key, LONGEST_IN_BAD_WEATHER);
         self.postpone(key, now + delay);
         delay
     }
 
-    /// The pass failed: the JobSet is due after a delay that doubles with each failure, and not before.
-    pub(super) fn failed(&mut self, key: &Key, now: Instant) -> Duration {
-        let delay = self.next_delay(key);
+    /// The pass failed: the JobSet is due after a delay that doubles with each failure up to the longest, and not before.
+    pub(super) fn failed(&mut self, key: &Key, now: Instant, longest: Duration) -> Duration {
+        let delay = self.next_delay(key, longest);
         self.held.insert(key.clone());
         self.postpone(key, now + delay);
         delay
     }
 
-    fn next_delay(&mut self, key: &Key) -> Duration {
+    fn next_delay(&mut self, key: &Key, longest: Duration) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
-        let delay = FIRST_BACKOFF.saturating_mul(1 << (*failures).min(20)).min(LONGEST_BACKOFF);
+        let delay = FIRST_BACKOFF.saturating_mul(1 << (*failures).min(20)).min(longest);
         *failures += 1;
         delay
     }
 
     fn schedule(&mut self, key: &Key, due: Instant) {
-        if let Some(before) = self.due.insert(key.clone(), due) {
+        self.unschedule(key);
+        self.due.insert(key.clone(), due);
+        self.by_time.insert((due, key.clone()));
+    }
+
+    fn unschedule(&mut self, key: &Key) {
+        if let Some(before) = self.due.remove(key) {
             self.by_time.remove(&(before, key.clone()));
         }
-        self.by_time.insert((due, key.clone()));
     }
 
     fn finish(&mut self, key: &Key) {
@@ -130,7 +152,7 @@ mod tests {
         queue.pop(now);
         queue.mark(key("a"));
         assert_eq!(queue.pop(now), None);
-        queue.succeeded(&key("a"));
+        queue.succeeded(&key("a"), None);
         assert_eq!((queue.pop(now), queue.pop(now)), (Some(key("a")), None));
     }
 
@@ -141,16 +163,16 @@ mod tests {
         let mut delays = Vec::new();
         for _ in 0..3 {
             queue.pop(now).unwrap();
-            delays.push(queue.failed(&key("a"), now));
+            delays.push(queue.failed(&key("a"), now, LONGEST_IN_BAD_WEATHER));
             assert_eq!(queue.pop(now), None, "not before it is due");
             now = queue.next_due().unwrap();
         }
         assert_eq!(delays, [50, 100, 200].map(Duration::from_millis));
         queue.pop(now).unwrap();
-        queue.succeeded(&key("a"));
+        queue.succeeded(&key("a"), None);
         queue.mark(key("a"));
         queue.pop(now).unwrap();
-        assert_eq!(queue.failed(&key("a"), now), Duration::from_millis(50));
+        assert_eq!(queue.failed(&key("a"), now, LONGEST_IN_BAD_WEATHER), Duration::from_millis(50));
     }
 
     #[test]
@@ -161,7 +183,7 @@ mod tests {
             let due = queue.next_due().unwrap_or(now);
             queue.pop(due).unwrap();
             queue.mark(key("a"));
-            queue.failed(&key("a"), due);
+            queue.failed(&key("a"), due, LONGEST_IN_BAD_WEATHER);
             queue.mark(key("a"));
             assert_eq!(queue.pop(due), None, "left alone until its delay is over");
             assert_eq!(queue.by_time.len(), 1);
@@ -179,5 +201,54 @@ mod tests {
         assert_eq!(queue.pop(now), None);
         queue.mark(key("a"));
         assert_eq!(queue.pop(now), Some(key("a")));
+    }
+
+    #[test]
+    fn the_delay_ends_at_the_longest_that_the_failure_is_worth() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        queue.mark(key("a"));
+        for longest in [LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED] {
+            for _ in 0..30 {
+                queue.pop(now).unwrap();
+                queue.failed(&key("a"), now, longest);
+                now = queue.next_due().unwrap();
+            }
+            queue.pop(now).unwrap();
+            assert_eq!(queue.failed(&key("a"), now, longest), longest);
+            now = queue.next_due().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pass_that_asks_for_another_one_gets_it_at_its_time() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let due = now + Duration::from_secs(1);
+        queue.mark(key("a"));
+        queue.pop(now).unwrap();
+        queue.succeeded(&key("a"), Some(due));
+        assert_eq!((queue.pop(now), queue.next_due()), (None, Some(due)));
+        assert_eq!(queue.pop(due), Some(key("a")));
+        queue.succeeded(&key("a"), Some(due));
+        queue.mark(key("a"));
+        queue.pop(now).unwrap();
+        queue.succeeded(&key("a"), None);
+        assert_eq!(queue.next_due(), None, "the later pass needs no other one");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_jobset_that_is_gone() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.mark(key("a"));
+        queue.forget(&key("a"));
+        assert_eq!((queue.pop(now), queue.depth()), (None, 0));
+        queue.mark(key("a"));
+        queue.pop(now).unwrap();
+        queue.mark(key("a"));
+        queue.forget(&key("a"));
+        queue.failed(&key("a"), now, LONGEST_WHEN_REFUSED);
+        queue.forget(&key("a"));
+        assert_eq!((queue.pop(now + Duration::from_hours(1)), queue.next_due()), (None, None));
+        queue.mark(key("a"));
+        assert_eq!(queue.pop(now), Some(key("a")), "one of the same name begins anew");
     }
 }

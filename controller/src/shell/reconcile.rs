@@ -1,6 +1,7 @@
-//! The loop: whatever is seen goes into the store and marks its JobSet; whatever is due is planned and applied.
+//! The loop: whatever is seen goes into the store and marks its JobSet; whatever is due is planned and applied, while this
+//! replica leads. One that stands by does all of it but the last.
 //!
-//! One task owns store, queue and notes; only the requests run beside it.
+//! One task owns store, queue and the rest of [`State`]; only the requests run beside it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,25 +14,39 @@ use jobset_api::JobSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tracing::{debug, info, warn};
+use prometheus::Registry;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
 
-use super::apply::apply;
-use super::error::Error;
+use super::apply::{Applied, Applier};
+use super::coalesce::{Writes, urgent};
+use super::error::{Error, Failure};
 use super::feed::{self, Listed};
-use super::health::Health;
+use super::lease::Leadership;
+use super::metrics::{Ledger, PassResult, Passes};
 use super::notes::Notes;
-use super::queue::Queue;
+use super::postponed::Postponed;
+use super::queue::{LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED, Queue};
+use super::serve::Health;
+use super::weather::Weather;
 use crate::observe::Observed;
-use crate::plan::{Note, Settings, plan};
+use crate::plan::{Fact, Note, Plan, Settings, plan};
 use crate::store::{Key, Store, Versions};
 
 /// JobSets that are worked on at once.
 const CONCURRENT_JOBSETS: usize = 16;
+/// Events that are stored before the next pass is started, if so many are there: a burst of thousands costs few passes,
+/// and no pass waits for the end of the burst.
+const EVENTS_AT_ONCE: usize = 512;
 /// How long a JobSet waits for its own writes to be seen. They are seen at once; a watch that began anew after one of
 /// them was undone might never show it.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// How long the loop waits when nothing is delayed.
+/// How long the loop waits when nothing is delayed, and the longest time until a JobSet that asks for another pass gets it:
+/// the clock by which it asks may be set in between.
 const IDLE: Duration = Duration::from_hours(1);
+/// How long passes that are under way may take when the controller shall stop.
+const DRAIN: Duration = Duration::from_secs(20);
 
 /// What the loop works on.
 #[derive(Clone, Debug, Default)]
@@ -47,53 +62,70 @@ struct Pass {
     key: Key,
     jobset: Arc<JobSet>,
     notes: Vec<Note>,
-    written: Versions,
-    result: Result<(), Error>,
+    facts: Vec<Fact>,
+    /// When the JobSet is due again although nothing has changed.
+    due: Option<Instant>,
+    began: Instant,
+    applied: Applied,
 }
 
-/// Runs until `stop` is done; requests that are under way then are finished.
-pub async fn run(client: Client, options: Options, health: Health, stop: impl Future<Output = ()>) {
-    let mut feed = feed::feed(&client, options.namespace.as_deref());
+/// Runs until `stop`; requests that are under way then are finished.
+///
+/// # Errors
+/// If a metric is registered already, or the passes under way do not end in time.
+pub async fn run(
+    client: Client,
+    options: Options,
+    health: Health,
+    registry: &Registry,
+    mut leadership: watch::Receiver<Leadership>,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let mut feed = feed::feed(&client, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut listed = Listed::default();
     let mut running: FuturesUnordered<BoxFuture<'static, Pass>> = FuturesUnordered::new();
-    let mut state = State {
-        store: Store::default(),
-        queue: Queue::default(),
-        awaited: HashMap::new(),
-        notes: Notes::new(client.clone()),
-        settings: options.settings,
-    };
-    let mut stop = std::pin::pin!(stop);
+    let mut state = State::new(client, options.settings, registry)?;
     loop {
-        if listed.all() {
-            while running.len() < CONCURRENT_JOBSETS
-                && let Some(pass) = state.start_next(&client)
-            {
-                running.push(pass);
-            }
+        let leads = leadership.borrow_and_update().holds(Instant::now());
+        let works = leads && listed.all();
+        while works
+            && running.len() < CONCURRENT_JOBSETS
+            && let Some(pass) = state.start_next()
+        {
+            running.push(pass);
         }
+        // While another leads, nothing waits here.
+        state.passes.waiting(if leads { state.queue.depth() } else { 0 });
         // With all places taken, nothing that becomes due can be started.
-        let free = running.len() < CONCURRENT_JOBSETS;
+        let free = works && running.len() < CONCURRENT_JOBSETS;
         let due = state.queue.next_due().filter(|_| free).unwrap_or_else(|| Instant::now() + IDLE);
         tokio::select! {
-            seen = feed.next() => {
-                let Some(seen) = seen else { break };
-                listed.note(&seen);
+            events = feed.next() => {
+                let Some(events) = events else { break };
+                for seen in events {
+                    listed.note(&seen);
+                    let changed = state.store.see(seen);
+                    state.mark(changed);
+                }
                 if listed.all() {
                     health.set_ready();
                 }
-                let changed = state.store.see(seen);
-                state.mark(changed);
             }
             Some(pass) = running.next() => state.finish(pass),
+            // Without a sender the election is over, and so is this program.
+            Ok(()) = leadership.changed() => {}
             () = tokio::time::sleep_until(due.into()) => {}
-            () = &mut stop => break,
+            () = stop.cancelled() => break,
         }
     }
     info!(under_way = running.len(), "stopping");
-    while let Some(pass) = running.next().await {
-        state.finish(pass);
-    }
+    let drained = async {
+        while let Some(pass) = running.next().await {
+            state.finish(pass);
+        }
+        state.notes.sent().await;
+    };
+    tokio::time::timeout(DRAIN, drained).await.map_err(|_| Error::NotDrained)
 }
 
 struct State {
@@ -102,25 +134,64 @@ struct State {
     /// What the last pass wrote, and until when the next one waits for it: a pass that has not seen what the one before
     /// wrote would write it again.
     awaited: HashMap<Key, (Versions, Instant)>,
+    writes: Writes,
+    postponed: Postponed,
     notes: Notes,
+    ledger: Ledger,
+    passes: Passes,
+    weather: Weather,
+    applier: Applier,
     settings: Settings,
 }
 
 impl State {
+    fn new(client: Client, settings: Settings, registry: &Registry) -> Result<Self, Error> {
+        Ok(Self {
+            store: Store::default(),
+            queue: Queue::default(),
+            awaited: HashMap::new(),
+            writes: Writes::default(),
+            postponed: Postponed::default(),
+            notes: Notes::new(client.clone()),
+            ledger: Ledger::register(registry)?,
+            passes: Passes::register(registry)?,
+            weather: Weather::default(),
+            applier: Applier::new(client),
+            settings,
+        })
+    }
+
     fn mark(&mut self, keys: Vec<Key>) {
         for key in keys {
-            self.queue.mark(key);
+            if self.exists(&key) {
+                self.queue.mark(key);
+            } else {
+                self.forget(&key);
+            }
         }
     }
 
+    fn exists(&self, key: &Key) -> bool {
+        self.store.jobset(key).is_some()
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.queue.forget(key);
+        self.awaited.remove(key);
+        self.writes.forget(key);
+        self.postponed.forget(key);
+        self.notes.forget(key);
+        self.ledger.forget(key);
+    }
+
     /// Plans the next JobSet that is due; what comes back applies the plan.
-    fn start_next(&mut self, client: &Client) -> Option<BoxFuture<'static, Pass>> {
+    fn start_next(&mut self) -> Option<BoxFuture<'static, Pass>> {
         loop {
-            let now = Instant::now();
-            let key = self.queue.pop(now)?;
+            let began = Instant::now();
+            let key = self.queue.pop(began)?;
             if let Some((written, until)) = self.awaited.get(&key)
                 && !self.store.has_seen(*written)
-                && now < *until
+                && began < *until
             {
                 // Its own writes will mark it.
                 self.queue.postpone(&key, *until);
@@ -128,53 +199,147 @@ impl State {
             }
             self.awaited.remove(&key);
             let Some(seen) = Observed::of(&self.store, &key) else {
-                self.notes.forget(&key);
-                self.queue.succeeded(&key);
+                self.queue.succeeded(&key, None);
                 continue;
             };
-            let mut plan = plan(&seen, &self.settings, &Time(Timestamp::now()));
-            let notes = std::mem::take(&mut plan.notes);
-            debug!(jobset = %key, actions = plan.actions.len(), "planned");
-            let (client, jobset) = (client.clone(), seen.jobset.clone());
-            if let Some(at) = plan.requeue {
-                let wait = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
-                self.queue.mark_at(&key, now + wait);
-            }
+            let jobset = seen.jobset.clone();
+            self.ledger.see(&key, &jobset);
+            let now = Timestamp::now();
+            let mut plan = plan(&seen, &self.settings, &Time(now));
+            let due = self.withhold(&key, &jobset, &mut plan, began, now);
+            let (notes, facts) = (std::mem::take(&mut plan.notes), std::mem::take(&mut plan.facts));
+            debug!(jobset = %key, actions = plan.actions.len(), ?due, "planned");
+            let requests = self.applier.clone();
             return Some(Box::pin(async move {
-                let mut written = Versions::default();
-                let result = apply(&client, &key, &jobset, plan, &mut written).await;
-                Pass { key, jobset, notes, written, result }
+                let applied = requests.apply(&jobset, plan).await;
+                Pass { key, jobset, notes, facts, due, began, applied }
             }));
         }
     }
 
+    /// Takes out of the plan what shall wait; when the JobSet is due again.
+    fn withhold(
+        &mut self,
+        key: &Key,
+        jobset: &JobSet,
+        plan: &mut Plan,
+        now: Instant,
+        time: Timestamp,
+    ) -> Option<Instant> {
+        let asked = plan.requeue.map(|at| {
+            let wait = Duration::try_from(at.duration_since(time)).unwrap_or_default();
+            now + wait.min(IDLE)
+        });
+        let stored = jobset.status.clone().unwrap_or_default();
+        let paused = if plan.facts.is_empty() && !urgent(&stored, &plan.status) && plan.status != stored {
+            self.writes.pause(key, now)
+        } else {
+            None
+        };
+        if paused.is_some() {
+            plan.status = stored;
+        }
+        let postponed = self.postponed.withhold(key, jobset.metadata.generation, &mut plan.actions, now);
+        [asked, paused, postponed].into_iter().flatten().min()
+    }
+
     /// Reports, and lets the JobSet be due again.
     fn finish(&mut self, pass: Pass) {
-        let Pass { key, jobset, notes, written, result } = pass;
+        let key = pass.key.clone();
+        self.conclude(pass);
+        // It may have gone while it was worked on.
+        if !self.exists(&key) {
+            self.forget(&key);
+        }
+    }
+
+    fn conclude(&mut self, pass: Pass) {
+        let Pass { key, jobset, notes, facts, mut due, began, applied } = pass;
+        let now = Instant::now();
+        let generation = jobset.metadata.generation;
+        let Applied { written, failures, provided, status } = applied;
+        if matches!(status, Ok(true)) {
+            self.writes.written(&key, now);
+            self.ledger.written(&key, &facts, Timestamp::now());
+        }
         if !self.store.has_seen(written) {
-            self.awaited.insert(key.clone(), (written, Instant::now() + CATCH_UP));
+            self.awaited.insert(key.clone(), (written, now + CATCH_UP));
         }
-        match result {
-            Ok(()) => {
-                self.notes.report(&key, &jobset, notes);
-                self.queue.succeeded(&key);
+        let mut soonest = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
+        for request in provided {
+            soonest(self.postponed.provided(&key, generation, request, now));
+        }
+        let mut worst = Worst::default();
+        for (request, error) in failures {
+            if error.failure() == Failure::Refused {
+                soonest(self.postponed.refused(&key, generation, request, error.note(), now));
             }
+            worst.add(error);
+        }
+        let stored = match status {
+            Ok(_) => true,
             Err(error) => {
-                let now = Instant::now();
-                let outdated = error.is_conflict();
-                let delay = if outdated { self.queue.outdated(&key, now) } else { self.queue.failed(&key, now) };
-                let cause = &error as &dyn std::error::Error;
-                if outdated {
-                    debug!(jobset = %key, error = cause, ?delay, "outdated view, trying again");
-                    return;
-                }
-                warn!(jobset = %key, error = cause, ?delay, "pass failed, trying again");
-                // What was not stored has not happened.
-                let stored = !matches!(error, Error::WriteStatus(..));
-                let mut notes = if stored { notes } else { Vec::new() };
-                notes.extend(error.note());
-                self.notes.report(&key, &jobset, notes);
+                worst.status_refused = error.failure() == Failure::Refused;
+                worst.add(error);
+                false
             }
+        };
+        self.passes.ended(worst.result(), now.duration_since(began));
+        self.report(&key, &jobset, notes, stored, &worst);
+        match &worst.error {
+            Some((Failure::Weather, _)) => {
+                self.queue.failed(&key, now, LONGEST_IN_BAD_WEATHER);
+            }
+            _ if worst.status_refused => {
+                self.queue.failed(&key, now, LONGEST_WHEN_REFUSED);
+            }
+            Some((Failure::Outdated, _)) => {
+                self.queue.outdated(&key, now);
+            }
+            _ => self.queue.succeeded(&key, due),
         }
+    }
+
+    fn report(&mut self, key: &Key, jobset: &JobSet, mut notes: Vec<Note>, stored: bool, worst: &Worst) {
+        match &worst.error {
+            // This program is about to end, and says so.
+            Some((_, error)) if error.is_not_leading() => return,
+            Some((Failure::Weather, error)) => self.weather.turns("passes", error),
+            Some((_, error)) => {
+                self.weather.clears("passes");
+                debug!(jobset = %key, error = error as &dyn std::error::Error, "not everything was carried out");
+            }
+            None => self.weather.clears("passes"),
+        }
+        if !stored {
+            if !worst.status_refused {
+                // What was not stored has not happened; what was told before still holds.
+                return;
+            }
+            notes.clear();
+            notes.extend(worst.error.as_ref().and_then(|(_, error)| error.note()));
+        }
+        notes.extend(self.postponed.notes(key));
+        self.notes.report(key, jobset, notes);
+    }
+}
+
+/// The failure of a pass that decides when the next one comes; of several alike, the first.
+#[derive(Default)]
+struct Worst {
+    error: Option<(Failure, Error)>,
+    status_refused: bool,
+}
+
+impl Worst {
+    fn add(&mut self, error: Error) {
+        let failure = error.failure();
+        if self.error.as_ref().is_none_or(|(worst, _)| *worst < failure) {
+            self.error = Some((failure, error));
+        }
+    }
+
+    fn result(&self) -> PassResult {
+        self.error.as_ref().map_or(PassResult::Success, |(failure, _)| PassResult::Failure(*failure))
     }
 }

@@ -86,7 +86,9 @@ impl Group {
             let synced = self.status().await?.synced_epoch;
             let pods = self.live_pods().await?;
             let epochs: Vec<_> = pods.iter().map(|pod| pod.annotations().get(labels::EPOCH).cloned()).collect();
-            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+            // A container runs before its worker does.
+            let entries = self.journal()?;
+            let ready = pods.iter().filter(|pod| is_ready(pod) && starts(&entries, pod) > restarts(pod)).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
                 return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
             }
@@ -100,16 +102,12 @@ impl Group {
     /// The workers, as they are.
     pub(crate) async fn workers(&self) -> Result<Workers> {
         let entries = self.journal()?;
-        let worker = |pod: &Pod| {
-            let uid = pod.uid().unwrap_or_default();
-            let starts = entries.iter().filter(|entry| entry.event == "start" && entry.uid == uid).count();
-            Worker {
-                pod: pod.name_any(),
-                uid,
-                node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-                ip: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
-                starts,
-            }
+        let worker = |pod: &Pod| Worker {
+            pod: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            ip: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
+            starts: starts(&entries, pod),
         };
         let slot = |pod: &Pod| {
             let label = |key: &str| pod.annotations().get(key).cloned().unwrap_or_default();
@@ -172,6 +170,18 @@ impl Group {
         let environment = [("POD_NAME", worker.pod.as_str()), ("NAMESPACE", &self.namespace)];
         process::signal("jobset-agent", &environment, Signal::KILL)
     }
+}
+
+/// How often the worker of a Pod has written down that it starts.
+fn starts(entries: &[Entry], pod: &Pod) -> usize {
+    let uid = pod.uid().unwrap_or_default();
+    entries.iter().filter(|entry| entry.event == "start" && entry.uid == uid).count()
+}
+
+/// How often the kubelet has restarted the worker of a Pod.
+fn restarts(pod: &Pod) -> usize {
+    let workers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    workers.iter().map(|worker| usize::try_from(worker.restart_count).unwrap_or(0)).max().unwrap_or(0)
 }
 
 /// Asserts that every worker restarted in place, once.

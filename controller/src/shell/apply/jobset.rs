@@ -1,0 +1,46 @@
+//! Requests on the JobSet itself.
+
+use jobset_api::{JobSet, JobSetStatus, labels};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::json;
+
+use super::{Done, NOTHING, Of};
+use crate::shell::error::{Error, is_gone};
+use crate::store::{Versions, version};
+
+impl Of<'_> {
+    pub(super) async fn delete_jobset(&self) -> Result<Done, Error> {
+        let api: Api<JobSet> = self.api();
+        let uid = self.jobset.metadata.uid.clone();
+        let params = DeleteParams::foreground().preconditions(Preconditions { uid, ..Preconditions::default() });
+        match api.delete(&self.key.name, &params).await {
+            Ok(_) => Ok(NOTHING),
+            Err(error) if is_gone(&error) => Ok(NOTHING),
+            Err(error) => Err(Error::DeleteJobSet(self.key.clone(), error)),
+        }
+    }
+
+    pub(super) async fn disable_in_place_restart(&self) -> Result<Done, Error> {
+        let api: Api<JobSet> = self.api();
+        let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: "feature gate is off"});
+        let patch = json!({"metadata": {"uid": self.jobset.metadata.uid, "annotations": annotations}});
+        match api.patch_metadata(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(jobset) => Ok(Done::Written(Versions { jobsets: version(&jobset), ..Versions::default() })),
+            Err(error) if is_gone(&error) => Ok(NOTHING),
+            Err(error) => Err(Error::AnnotateJobSet(self.key.clone(), error)),
+        }
+    }
+
+    /// Writes the status against the version that the plan was made from: a plan made from an outdated view is refused
+    /// by the API server instead of counting something twice. The version that was written.
+    pub(super) async fn write_status(&self, status: JobSetStatus) -> Result<u64, Error> {
+        let api: Api<JobSet> = self.api();
+        let (metadata, spec) = (self.jobset.metadata.clone(), self.jobset.spec.clone());
+        let jobset = JobSet { metadata, spec, status: Some(status) };
+        match api.replace_status(&self.key.name, &PostParams::default(), &jobset).await {
+            Ok(jobset) => Ok(version(&jobset)),
+            Err(error) => Err(Error::WriteStatus(self.key.clone(), error)),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Counts requests: `jobset_api_requests_total{verb,resource,code}`.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response, Uri};
+use prometheus::{IntCounterVec, Opts, Registry};
+use tower::{Layer, Service};
+
+/// Counts what passes by its answer.
+#[derive(Clone, Debug)]
+pub(super) struct CountLayer(IntCounterVec);
+
+impl CountLayer {
+    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let requests = IntCounterVec::new(
+            Opts::new(
+                "jobset_api_requests_total",
+                "Requests to the API server by verb, resource and HTTP code; the code is \"none\" where no answer came.",
+            ),
+            &["verb", "resource", "code"],
+        )?;
+        registry.register(Box::new(requests.clone()))?;
+        Ok(Self(requests))
+    }
+}
+
+impl<S> Layer<S> for CountLayer {
+    type Service = Count<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Count { requests: self.0.clone(), inner }
+    }
+}
+
+/// The service that [`CountLayer`] makes.
+#[derive(Clone, Debug)]
+pub(super) struct Count<S> {
+    requests: IntCounterVec,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Count<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (verb, resource) = describe(request.method(), request.uri());
+        let requests = self.requests.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            let code = answer.as_ref().map_or("none".to_owned(), |answer| answer.status().as_str().to_owned());
+            requests.with_label_values(&[verb, &resource, &code]).inc();
+            answer
+        })
+    }
+}
+
+/// Whether the request is a watch.
+pub(super) fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch" | "watch=true" | "watch=1")))
+}
+
+/// Verb and resource, as Kubernetes' own metrics name them.
+fn describe(method: &Method, uri: &Uri) -> (&'static str, String) {
+    let (resource, named) = resource(uri.path());
+    let verb = match *method {
+        Method::GET if is_watch(uri) => "watch",
+        Method::GET if named => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "other",
+    };
+    (verb, resource)
+}
+
+/// The resource of a path, with its subresource, and whether the path names an object.
+fn resource(path: &str) -> (String, bool) {
+    let mut parts = path.split('/').skip_while(|part| *part != "api" && *part != "apis");
+    // /api/VERSION or /apis/GROUP/VERSION
+    let skipped = if parts.next() == Some("api") { 1 } else { 2 };
+    let parts: Vec<&str> = parts.skip(skipped).filter(|part| !part.is_empty()).collect();
+    let parts = match &parts[..] {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        all => all,
+    };
+    match parts {
+        [] => ("none".to_owned(), false),
+        [resource] => ((*resource).to_owned(), false),
+        [resource, _name] => ((*resource).to_owned(), true),
+        [resource, _name, subresource, ..] => (format!("{resource}/{subresource}"), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("GET", "/api/v1/pods?labelSelector=a&limit=500", "list", "pods")]
+    #[case("GET", "/api/v1/pods?&watch=true&resourceVersion=1", "watch", "pods")]
+    #[case("GET", "/api/v1/namespaces/default/pods/a", "get", "pods")]
+    #[case("PATCH", "/api/v1/namespaces/default/pods/a/status", "patch", "pods/status")]
+    #[case("POST", "/apis/batch/v1/namespaces/default/jobs?", "create", "jobs")]
+    #[case("PUT", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/a/jobsets/b/status", "update", "jobsets/status")]
+    #[case("DELETE", "/apis/batch/v1/namespaces/default/jobs/a", "delete", "jobs")]
+    #[case("DELETE", "/apis/batch/v1/namespaces/default/jobs", "deletecollection", "jobs")]
+    #[case("GET", "/api/v1/namespaces/default", "get", "namespaces")]
+    #[case("GET", "/clusters/one/apis/batch/v1/jobs", "list", "jobs")]
+    #[case("GET", "/version", "list", "none")]
+    fn a_request_is_described_as_kubernetes_does(
+        #[case] method: &str,
+        #[case] uri: &'static str,
+        #[case] verb: &str,
+        #[case] resource: &str,
+    ) {
+        let described = describe(&method.parse().unwrap(), &Uri::from_static(uri));
+        assert_eq!(described, (described.0, resource.to_owned()));
+        assert_eq!(described.0, verb);
+    }
+}

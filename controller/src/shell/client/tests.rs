@@ -1,0 +1,100 @@
+//! The layers together, over real connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use prometheus::TextEncoder;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::*;
+
+/// What answers the requests, and how many there were.
+struct Server {
+    registry: Registry,
+    clients: Clients,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Refuses the first requests for lack of capacity, and answers the others with an empty list.
+    async fn refusing(first: usize) -> Self {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
+        let routes = Router::new().fallback(move || {
+            let refuses = count.fetch_add(1, Ordering::SeqCst) < first;
+            std::future::ready(if refuses {
+                (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], "{}").into_response()
+            } else {
+                r#"{"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []}"#.into_response()
+            })
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let registry = Registry::new();
+        let clients = Clients::new(Config::new(url.parse().unwrap()), &registry).unwrap();
+        Self { registry, clients, requests }
+    }
+
+    fn worker(&self, leadership: &watch::Sender<Leadership>) -> Client {
+        let limits = Limits { qps: NonZeroU32::new(1000).unwrap(), burst: NonZeroU32::new(1000).unwrap() };
+        self.clients.worker(limits, leadership.subscribe()).unwrap()
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn counted(&self, code: &str) -> bool {
+        let text = TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap();
+        text.contains(&format!(r#"code="{code}""#))
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_is_repeated_and_each_try_is_counted() {
+    let server = Server::refusing(1).await;
+    let client = server.worker(&watch::Sender::default());
+    let pods: Api<Pod> = Api::all(client);
+    assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 0);
+    assert_eq!(server.requests(), 2);
+    assert!(server.counted("429") && server.counted("200"));
+}
+
+#[tokio::test]
+async fn a_write_that_waits_to_be_repeated_is_not_sent_after_the_leadership() {
+    let server = Server::refusing(usize::MAX).await;
+    let leadership = watch::Sender::new(Leadership::Leading { until: None });
+    let maps: Api<ConfigMap> = Api::namespaced(server.worker(&leadership), "default");
+    let write = tokio::spawn(async move { maps.create(&PostParams::default(), &ConfigMap::default()).await });
+    while server.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    leadership.send_replace(Leadership::Standby);
+    let answer = tokio::time::timeout(Duration::from_secs(10), write).await.unwrap().unwrap();
+    let Err(kube::Error::Service(source)) = answer else { unreachable!("{answer:?}") };
+    assert!(source.is::<NotLeading>(), "{source}");
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_replica_that_stands_by_reads_and_its_election_writes() {
+    let server = Server::refusing(0).await;
+    let client = server.worker(&watch::Sender::default());
+    Api::<Pod>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    let map = ConfigMap::default();
+    Api::<ConfigMap>::namespaced(client, "default").create(&PostParams::default(), &map).await.unwrap_err();
+    assert_eq!(server.requests(), 1);
+    let elector = Api::<ConfigMap>::namespaced(server.clients.elector().unwrap(), "default");
+    // What comes back is a list of Pods, which is not the point.
+    drop(elector.create(&PostParams::default(), &map).await);
+    assert_eq!(server.requests(), 2);
+}

@@ -1,0 +1,58 @@
+//! Values of labels: few, and fixed.
+
+use jobset_api::{FailurePolicyAction, RestartStrategy};
+
+use crate::plan::{ExitClass, Trigger};
+
+/// Rules beyond this one share a label.
+const LAST_RULE: usize = 31;
+
+pub(super) fn strategy(strategy: RestartStrategy) -> &'static str {
+    match strategy {
+        RestartStrategy::Recreate => "recreate",
+        RestartStrategy::BlockingRecreate => "blocking_recreate",
+        RestartStrategy::InPlaceRestart => "in_place",
+    }
+}
+
+pub(super) fn action(action: FailurePolicyAction) -> &'static str {
+    match action {
+        FailurePolicyAction::FailJobSet => "fail_jobset",
+        FailurePolicyAction::RestartJobSet => "restart_jobset",
+        FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts => "restart_jobset_and_ignore_max_restarts",
+        FailurePolicyAction::RestartJob => "restart_job",
+        FailurePolicyAction::RestartJobAndIgnoreMaxRestarts => "restart_job_and_ignore_max_restarts",
+        FailurePolicyAction::RecreateJob => "recreate_job",
+        FailurePolicyAction::RestartReplicatedJob => "restart_replicated_job",
+        FailurePolicyAction::FailJob => "fail_job",
+    }
+}
+
+/// Reason and class of the exit code; the class is `none` where there is no container that ended.
+pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
+    match trigger {
+        Trigger::ContainerExit(class) => ("container_exit", exit_class(class)),
+        Trigger::PodFailed(class) => ("pod_failed", exit_class(class)),
+        Trigger::NodeLost => ("node_lost", "none"),
+        Trigger::Eviction => ("eviction", "none"),
+        Trigger::JobFailed => ("job_failed", "none"),
+    }
+}
+
+fn exit_class(class: ExitClass) -> &'static str {
+    match class {
+        ExitClass::Success => "0",
+        ExitClass::Error => "1-127",
+        ExitClass::Signal => "signal",
+        ExitClass::OutOfMemory => "oom",
+        ExitClass::Unknown => "unknown",
+    }
+}
+
+pub(super) fn rule_index(rule: Option<usize>) -> String {
+    match rule {
+        None => "default".to_owned(),
+        Some(index @ ..=LAST_RULE) => index.to_string(),
+        Some(_) => format!("{}+", LAST_RULE + 1),
+    }
+}

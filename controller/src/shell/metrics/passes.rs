@@ -1,0 +1,55 @@
+//! Metrics of the loop: `jobset_reconcile_duration_seconds{result}` and `jobset_workqueue_depth`.
+
+use std::time::Duration;
+
+use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, exponential_buckets};
+
+use crate::shell::error::{Error, Failure};
+
+/// How a pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shell) enum Result {
+    Success,
+    Failure(Failure),
+}
+
+impl Result {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure(Failure::Outdated) => "outdated",
+            Self::Failure(Failure::Weather) => "unavailable",
+            Self::Failure(Failure::Refused) => "refused",
+        }
+    }
+}
+
+/// The owner's handles.
+pub(in crate::shell) struct Passes {
+    duration: HistogramVec,
+    depth: IntGauge,
+}
+
+impl Passes {
+    pub(in crate::shell) fn register(registry: &Registry) -> std::result::Result<Self, Error> {
+        let register = || {
+            let help = "Duration of passes over one JobSet, from the plan to the last answer, by how they ended: success, outdated (the view was), unavailable (the API server was), refused.";
+            let options = HistogramOpts::new("jobset_reconcile_duration_seconds", help)
+                .buckets(exponential_buckets(0.001, 2.0, 15)?);
+            let duration = HistogramVec::new(options, &["result"])?;
+            let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.")?;
+            registry.register(Box::new(duration.clone()))?;
+            registry.register(Box::new(depth.clone()))?;
+            Ok(Self { duration, depth })
+        };
+        register().map_err(Error::Metrics)
+    }
+
+    pub(in crate::shell) fn ended(&self, result: Result, after: Duration) {
+        self.duration.with_label_values(&[result.label()]).observe(after.as_secs_f64());
+    }
+
+    pub(in crate::shell) fn waiting(&self, depth: usize) {
+        self.depth.set(depth.try_into().unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,103 @@
+//! The metrics themselves.
+
+use prometheus::{
+    CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exponential_buckets,
+};
+
+/// The owner's handles.
+pub(super) struct Restarts {
+    pub(super) failed: IntCounterVec,
+    pub(super) completed: IntCounterVec,
+    pub(super) begun: IntCounterVec,
+    pub(super) triggers: IntCounterVec,
+    pub(super) duration: HistogramVec,
+    pub(super) phase: HistogramVec,
+    pub(super) undisturbed: Histogram,
+    pub(super) policy_actions: IntCounterVec,
+    pub(super) budget_exhausted: IntCounterVec,
+    pub(super) startup: Histogram,
+    pub(super) downtime: CounterVec,
+}
+
+impl Restarts {
+    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let counter = |name, help, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            prometheus::Result::Ok(counter)
+        };
+        let histograms = |name, help, labels: &[&str], buckets| {
+            let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?;
+            registry.register(Box::new(histogram.clone()))?;
+            prometheus::Result::Ok(histogram)
+        };
+        let histogram = |name, help, buckets| {
+            let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
+            registry.register(Box::new(histogram.clone()))?;
+            prometheus::Result::Ok(histogram)
+        };
+        let downtime = CounterVec::new(
+            Opts::new(
+                "jobset_downtime_seconds_total",
+                "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
+            ),
+            &["namespace"],
+        )?;
+        registry.register(Box::new(downtime.clone()))?;
+        Ok(Self {
+            failed: counter(
+                "jobset_failed_total",
+                "1 once the JobSet has failed. The series ends with the JobSet.",
+                &["jobset_name", "namespace"],
+            )?,
+            completed: counter(
+                "jobset_completed_total",
+                "1 once the JobSet has completed. The series ends with the JobSet.",
+                &["jobset_name", "namespace"],
+            )?,
+            begun: counter(
+                "jobset_restarts_total",
+                "Restarts that began, by how they are carried out, what they restart, and whether they count towards maxRestarts.",
+                &["namespace", "strategy", "action", "counted"],
+            )?,
+            triggers: counter(
+                "jobset_restart_triggers_total",
+                "What caused restarts; exit_class is 0, 1-127, signal (128 and above), oom, unknown (not seen), or none (no container ended).",
+                &["namespace", "reason", "exit_class"],
+            )?,
+            duration: histograms(
+                "jobset_restart_duration_seconds",
+                "Duration of restarts of whole groups: from the first failure, or from its detection where it was not seen, until all Jobs were ready (recovered), the JobSet failed, or the next restart began (superseded).",
+                &["strategy", "result"],
+                exponential_buckets(0.25, 2.0, 13)?,
+            )?,
+            phase: histograms(
+                "jobset_restart_phase_seconds",
+                "Phases of restarts of whole groups. detect: first failure to its detection. In place: register, from there until all Pods have reported and the barrier is lifted; lift, from there until all Jobs are ready. Otherwise: recreate, from detection until all Jobs are ready.",
+                &["strategy", "phase"],
+                exponential_buckets(0.0625, 2.0, 15)?,
+            )?,
+            undisturbed: histogram(
+                "jobset_time_between_restarts_seconds",
+                "For how long groups ran, from all Jobs ready to the next failure.",
+                exponential_buckets(60.0, 2.0, 17)?,
+            )?,
+            policy_actions: counter(
+                "jobset_failure_policy_actions_total",
+                "Actions of failure policies that were carried out; rule_index is default where no rule matched.",
+                &["action", "rule_index"],
+            )?,
+            budget_exhausted: counter(
+                "jobset_restart_budget_exhausted_total",
+                "JobSets that failed because maxRestarts was spent.",
+                &["namespace"],
+            )?,
+            startup: histogram(
+                "jobset_startup_duration_seconds",
+                "From the creation of a JobSet, or its resumption, until all Jobs were ready for the first time.",
+                exponential_buckets(0.25, 2.0, 15)?,
+            )?,
+            downtime,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! `/healthz` and `/readyz` on one port, `/metrics` on another.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::Error;
+
+/// Whether the controller has seen everything once. A replica that stands by has, too.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<AtomicBool>);
+
+impl Health {
+    /// From now on the controller is ready.
+    pub fn set_ready(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn readiness(&self) -> (StatusCode, &'static str) {
+        if self.0.load(Ordering::Relaxed) {
+            (StatusCode::OK, "ok\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "waiting for the first listings\n")
+        }
+    }
+
+    /// What is served of it.
+    pub fn routes(self) -> Router {
+        Router::new()
+            .route("/healthz", get(|| std::future::ready("ok\n")))
+            .route("/readyz", get(move || std::future::ready(self.readiness())))
+    }
+}
+
+/// What is served of the metrics; those of the process and of the build are added.
+///
+/// # Errors
+/// If these are registered already.
+pub fn metrics(registry: Registry) -> Result<Router, Error> {
+    let options = Opts::new("jobset_build_info", "1, with the version of this program as a label.");
+    let build =
+        IntGauge::with_opts(options.const_label("version", env!("CARGO_PKG_VERSION"))).map_err(Error::Metrics)?;
+    build.set(1);
+    registry.register(Box::new(build)).map_err(Error::Metrics)?;
+    registry.register(Box::new(ProcessCollector::for_self())).map_err(Error::Metrics)?;
+    Ok(Router::new().route("/metrics", get(move || std::future::ready(exposition(&registry)))))
+}
+
+fn exposition(registry: &Registry) -> Response {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Serves until `stop`. `flag` is the one that sets the address.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub async fn serve(
+    address: SocketAddr,
+    flag: &'static str,
+    what: &'static str,
+    routes: Router,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let taken = |source| Error::Listen { address, what, flag, source };
+    let listener = TcpListener::bind(address).await.map_err(taken)?;
+    info!(address = %listener.local_addr().map_err(taken)?, "serving {what}");
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+        .map_err(|source| Error::Serve(what, source))
+}
