@@ -64,7 +64,7 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
         // While its size changes, both the slots that it has and those that it is to have are waited for.
         let wanted = if job.finished.is_none() { group.template.spec.pods() } else { 0 };
         expected += i64::from(job.pods.max(wanted));
-        done += i64::from(if has_completed(job) { job.pods } else { job.completed_count() });
+        done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = pass.seen.pods_of(job).filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         let valid = 1..=synced.saturating_add(1);

@@ -93,7 +93,7 @@ fn resume(pass: &mut Pass<'_>, group: usize) -> ControlFlow<()> {
     if suspended.is_empty() {
         return ControlFlow::Continue(());
     }
-    let someone_is_done = |current: &Current<'_>| current.job.finished.is_some() || !current.job.completed.is_empty();
+    let someone_is_done = |current: &Current<'_>| current.job.finished.is_some() || current.job.done_count() > 0;
     if pass.in_place() && pass.status.synced_epoch > 0 && pass.current.iter().any(someone_is_done) {
         let message = "resumed, and some workers have succeeded: they cannot come back in place".to_owned();
         let reason = conditions::SUCCEEDED_WORKERS.to_owned();

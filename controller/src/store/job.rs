@@ -12,8 +12,6 @@ use kube::ResourceExt;
 use super::{Ranges, Versioned};
 
 /// A Job, reduced.
-// Each stands for a field of the Job.
-#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
     /// UID of the Job.
@@ -51,8 +49,8 @@ pub struct JobView {
     pub job_attempt: i32,
     /// Completion indexes that have succeeded.
     pub completed: Ranges,
-    /// Whether a completion index has failed for good.
-    pub has_failed_index: bool,
+    /// Completion indexes that have failed for good.
+    pub failed: Ranges,
     /// Whether the API server has kept the rules that restart all containers; one that does not know them drops them.
     pub restarts_in_place: bool,
 }
@@ -98,14 +96,14 @@ impl JobView {
             completions: spec.and_then(|spec| spec.completions),
             job_attempt: number(job.labels(), labels::JOB_RESTART_ATTEMPT).unwrap_or(0),
             completed: Ranges::parse(status.and_then(|it| it.completed_indexes.as_deref()).unwrap_or_default()),
-            has_failed_index: status.and_then(|it| it.failed_indexes.as_deref()).is_some_and(|it| !it.is_empty()),
+            failed: Ranges::parse(status.and_then(|it| it.failed_indexes.as_deref()).unwrap_or_default()),
             restarts_in_place: spec.and_then(|spec| spec.template.spec.as_ref()).is_some_and(restarts_in_place),
         }
     }
 
-    /// Number of completion indexes that have succeeded, of those that the Job runs.
-    pub fn completed_count(&self) -> i32 {
-        self.completed.count_below(self.pods)
+    /// Number of completion indexes that have succeeded or failed for good, of those that the Job runs.
+    pub fn done_count(&self) -> i32 {
+        self.completed.count_below(self.pods).saturating_add(self.failed.count_below(self.pods))
     }
 }
 
