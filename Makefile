@@ -54,6 +54,18 @@ test: tools lint crd-check deps ## Everything: lints, unit tests, and the tests 
 	@$(E2E) programs
 	cargo test --workspace
 
+.PHONY: bench-deps
+bench-deps: tools
+	cargo build --release -p jobset-e2e --bin bench --bin e2e-cluster
+
+.PHONY: bench
+bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.
+	@target/release/bench --recreate
+
+.PHONY: bench-large
+bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet.
+	@target/release/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
+
 .PHONY: lint
 lint: tools ## Format and clippy, warnings denied.
 	cargo fmt --all --check

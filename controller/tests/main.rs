@@ -1,6 +1,7 @@
 //! The controller on a real API server with the real Job controller, and no nodes: Pods stay Pending, and the tests
 //! write what agents would.
 
+mod bench;
 mod epochs;
 mod fixture;
 mod leader;

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::median::median;
+
 /// One recovery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Recovery {
@@ -32,14 +34,7 @@ impl Series {
     }
 
     fn median(&self) -> f64 {
-        let mut sorted = self.seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => f64::NAN,
-            length if length % 2 == 1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        }
+        median(self.seconds.iter().copied())
     }
 }
 

@@ -30,6 +30,16 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
     tokio::task::spawn_blocking(build_all).await.context("the build was aborted")?
 }
 
+/// Builds `jobset-controller` with the release profile for this machine, and gives its path.
+///
+/// # Errors
+/// As [`rust_binaries`].
+pub async fn release_controller() -> Result<PathBuf> {
+    let build = || cargo_build("release", &["-p", "jobset-controller", "--bin", "jobset-controller"], |cargo| cargo);
+    tokio::task::spawn_blocking(build).await.context("the build was aborted")??;
+    Ok(paths::target().join("release/jobset-controller"))
+}
+
 fn build_all() -> Result<RustBinaries> {
     let host = host_triple()?;
     build(&host, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
@@ -60,10 +70,20 @@ fn build_all() -> Result<RustBinaries> {
     })
 }
 
+/// Builds statically.
 fn build(host: &str, profile: &str, what: &[&str]) -> Result<()> {
+    // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
+    cargo_build(profile, what, |cargo| {
+        cargo
+            .args(["--target", host])
+            .env("RUSTFLAGS", "-C target-feature=+crt-static")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+    })
+}
+
+fn cargo_build(profile: &str, what: &[&str], with: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
     let start = Instant::now();
     progress(&format!("cargo build --profile {profile} {}", what.join(" ")));
-    // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // What cargo tells a test or a program that it runs would look like a change to build scripts, and rebuild the world.
     for (variable, _) in std::env::vars_os() {
@@ -72,11 +92,8 @@ fn build(host: &str, profile: &str, what: &[&str]) -> Result<()> {
             cargo.env_remove(&variable);
         }
     }
-    let status = cargo
-        .args(["build", "--quiet", "--target", host, "--profile", profile])
-        .args(what)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+    cargo.args(["build", "--quiet", "--profile", profile]).args(what);
+    let status = with(&mut cargo)
         .current_dir(paths::workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

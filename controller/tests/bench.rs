@@ -1,0 +1,58 @@
+//! The benchmark itself: that it still measures what it says, with a few agents. Its figures mean nothing here.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use jobset_e2e::bench::{self, Load, Options, WatchMode};
+use serde_json::Value;
+
+/// Pods of each JobSet.
+const AGENTS: usize = 6;
+
+#[tokio::test]
+async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
+    let results = tempfile::tempdir()?;
+    let options = Options {
+        agents: vec![AGENTS],
+        restarts: 2,
+        loads: vec![Load::Bare, Load::Full],
+        watches: vec![WatchMode::New, WatchMode::Kept],
+        recreate: true,
+        controller: Some(PathBuf::from(env!("CARGO_BIN_EXE_jobset-controller"))),
+        foreign_pods: 3,
+        pod_events: 50,
+        agents_per_connection: 4,
+        agent_seats: 5,
+        results: results.path().to_path_buf(),
+    };
+    bench::run(&options).await?;
+
+    for (case, reports, watches) in
+        [("", 1, 1), ("-kept", 1, 0), ("-full", 1, 1), ("-full-kept", 1, 0), ("-recreate", 0, 0)]
+    {
+        let file = results.path().join(format!("restart-{AGENTS}{case}.json"));
+        let text = std::fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
+        let report: Value = serde_json::from_str(&text)?;
+        assert_eq!(report["agents"], AGENTS, "{case}");
+        assert!(report["controller_peak_rss_kib"].as_u64().is_some_and(|kib| kib > 1000), "{case}: {report}");
+        let restarts = report["restarts"].as_array().context("no restarts")?;
+        assert_eq!(restarts.len(), 2, "{case}");
+        for restart in restarts {
+            let figure = |key: &str| restart[key].as_f64().unwrap_or_default();
+            let requests = |name: &str| restart["requests"][name].as_u64().unwrap_or_default();
+            let phases: f64 =
+                restart["phases"].as_object().into_iter().flatten().filter_map(|(_, took)| took.as_f64()).sum();
+            assert!(figure("seconds") > 0.0 && (phases - figure("seconds")).abs() < 0.01, "{case}: {restart}");
+            assert!(figure("jobset_writes") >= 2.0, "{case}: {restart}");
+            let all = AGENTS as u64;
+            assert!(requests("PATCH pods") >= reports * all, "each agent reports; {case}: {restart}");
+            assert!(requests("WATCH jobsets") >= watches * all, "each watch has ended; {case}: {restart}");
+            assert_eq!(restart["failed_reports"], 0, "{case}");
+        }
+    }
+    let full: Value = serde_json::from_str(&std::fs::read_to_string(results.path().join("restart-6-full.json"))?)?;
+    assert!(full["ratio_to_bare"]["api_requests"].as_f64().is_some_and(|ratio| ratio > 1.0), "{full}");
+    assert!(full["restarts"][0]["requests"]["PATCH pods/status"].as_u64() >= Some(4 * AGENTS as u64), "{full}");
+    assert!(results.path().join("restart.svg").exists());
+    Ok(())
+}
