@@ -27,9 +27,7 @@ async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
     };
     bench::run(&options).await?;
 
-    for (case, reports, watches) in
-        [("", 1, 1), ("-kept", 1, 0), ("-full", 1, 1), ("-full-kept", 1, 0), ("-recreate", 0, 0)]
-    {
+    for (case, reports, watches) in [("", 1, 1), ("-kept", 1, 0), ("-full", 1, 1), ("-recreate", 0, 0)] {
         let file = results.path().join(format!("restart-{AGENTS}{case}.json"));
         let text = std::fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
         let report: Value = serde_json::from_str(&text)?;

@@ -65,7 +65,7 @@ async fn one_restart_more_than_the_maximum_fails_the_jobset_and_deletes_its_jobs
     }
     // No report, and one that is out of range: both count as none.
     fixture.report(&pods[0], "many").await?;
-    fixture.report(&pods[1], "99").await?;
+    fixture.report(&pods[1], "0").await?;
     fixture.report(&pods[0], "3").await?;
     let failed = loop {
         let jobset = next(&mut history).await?;

@@ -12,7 +12,11 @@ use crate::fixture::{Fixture, in_place, next};
 async fn set_ready(fixture: &Fixture, pod: &Pod, ready: bool) -> Result<()> {
     let pods: Api<Pod> = Api::default_namespaced(fixture.client.clone());
     let (phase, status) = if ready { ("Running", "True") } else { ("Pending", "False") };
-    let patch = json!({"status": {"phase": phase, "conditions": [{"type": "Ready", "status": status}]}});
+    let state = if ready { json!({"running": {}}) } else { json!({"waiting": {"reason": "PodInitializing"}}) };
+    let worker = json!({"name": "worker", "image": "none", "imageID": "", "ready": ready, "restartCount": 0,
+        "containerID": if ready { "test://worker" } else { "" }, "state": state});
+    let patch = json!({"status": {
+        "phase": phase, "conditions": [{"type": "Ready", "status": status}], "containerStatuses": [worker]}});
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
     Ok(())
 }
@@ -30,14 +34,19 @@ async fn a_restart_in_place_is_measured_and_a_deleted_jobset_leaves_no_series() 
     program.has_metric(restarts, Some(0.0)).await?;
     for pod in &pods {
         fixture.report(pod, "1").await?;
+    }
+    // No worker runs before the barrier is lifted.
+    let mut history = fixture.history("train").await?;
+    while next(&mut history).await?.status.is_none_or(|status| status.synced_epoch < 1) {}
+    for pod in &pods {
         set_ready(&fixture, pod, true).await?;
     }
     program.has_metric("jobset_startup_duration_seconds_count", Some(1.0)).await?;
 
-    fixture.report(&pods[0], "2").await?;
     for pod in &pods {
         set_ready(&fixture, pod, false).await?;
     }
+    fixture.report(&pods[0], "2").await?;
     program.has_metric(restarts, Some(1.0)).await?;
     fixture.report(&pods[1], "2").await?;
     let register = r#"jobset_restart_phase_seconds_count{phase="register",strategy="in_place"}"#;

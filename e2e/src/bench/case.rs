@@ -124,7 +124,11 @@ impl Options {
         let in_place = self
             .loads
             .iter()
-            .flat_map(|load| self.watches.iter().map(move |watch| Strategy::InPlace { load: *load, watch: *watch }));
+            .flat_map(|load| self.watches.iter().map(move |watch| (*load, *watch)))
+            // Agents that keep their watch are supervisors, and these Pods have sidecars: with statuses, the controller
+            // would see workers that outlive their epoch, and wait for their end.
+            .filter(|case| *case != (Load::Full, WatchMode::Kept))
+            .map(|(load, watch)| Strategy::InPlace { load, watch });
         let strategies: Vec<Strategy> = in_place.chain(self.recreate.then_some(Strategy::Recreate)).collect();
         let of = |agents: usize| {
             strategies.iter().map(move |strategy| {
@@ -163,16 +167,14 @@ mod tests {
                 "restart-100.json",
                 "restart-100-kept.json",
                 "restart-100-full.json",
-                "restart-100-full-kept.json",
                 "restart-100-recreate.json",
                 "restart-5000.json",
                 "restart-5000-kept.json",
                 "restart-5000-full.json",
-                "restart-5000-full-kept.json",
                 "restart-5000-recreate.json",
             ]
         );
         let foreign: Vec<usize> = cases.iter().map(|case| case.foreign_pods).collect();
-        assert_eq!(foreign, [9, 0, 0, 0, 0, 9, 0, 0, 0, 0]);
+        assert_eq!(foreign, [9, 0, 0, 0, 9, 0, 0, 0]);
     }
 }
