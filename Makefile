@@ -66,6 +66,10 @@ bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place an
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet.
 	@target/release/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
 
+.PHONY: bench-micro
+bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
+	cargo bench -p jobset-controller --bench engine
+
 .PHONY: lint
 lint: tools ## Format and clippy, warnings denied.
 	cargo fmt --all --check

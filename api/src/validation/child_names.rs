@@ -5,11 +5,11 @@ use super::subject::Subject;
 use super::syntax;
 use crate::{JobTemplateSpec, ReplicatedJob};
 
-/// What the Job controller adds to the host name of a Pod: a hyphen and five characters.
-const POD_SUFFIX: &str = "-xxxxx";
-
-/// Refuses names with which Kubernetes would refuse a Job or the Service, or cut off the name of a Pod. Reckons with the
-/// highest indexes, and with the end that the API server adds to `generateName`.
+/// Refuses names with which Kubernetes would refuse a Job or the Service. Reckons with the highest indexes, and with the
+/// end that the API server adds to `generateName`.
+///
+/// What counts of a Pod is its host name, `<job>-<index>`. Its own name is that with a random end, which the Job
+/// controller cuts to fit, where the Go JobSet refuses it: KEP-467's own story 2 would have Pods named by 64 characters.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     if subject.spec.replicated_jobs.is_empty() {
         return;
@@ -26,10 +26,10 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         let length = subject.name.len() + 1 + replicated_job.name.len() + end.len();
         // A name that is malformed is refused as such.
         if length > syntax::LABEL_LENGTH && syntax::is_dns1123_label(&replicated_job.name) {
-            let what = if end.pod.is_some() { "Pods" } else { "Jobs" };
+            let what = if end.pod.is_some() { "Pods' host names" } else { "Jobs' names" };
             let name = format!("{}-{}{end}", subject.name, replicated_job.name);
             let required = format_args!(
-                "its {what} would be named up to \"{name}\", {length} characters of the 63 that Kubernetes allows: \
+                "its {what} would be up to \"{name}\", {length} characters of the 63 that Kubernetes allows: \
                  shorten this name or that of the JobSet"
             );
             errors.invalid(&path.index(index).child("name"), &replicated_job.name, required);
@@ -54,14 +54,14 @@ impl Longest {
 
     fn len(&self) -> usize {
         let digits = |index: i32| index.checked_ilog10().map_or(1, |digits| digits as usize + 1);
-        1 + digits(self.job) + self.pod.map_or(0, |pod| 1 + digits(pod) + POD_SUFFIX.len())
+        1 + digits(self.job) + self.pod.map_or(0, |pod| 1 + digits(pod))
     }
 }
 
 impl std::fmt::Display for Longest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pod {
-            Some(pod) => write!(f, "-{}-{pod}{POD_SUFFIX}", self.job),
+            Some(pod) => write!(f, "-{}-{pod}", self.job),
             None => write!(f, "-{}", self.job),
         }
     }
@@ -80,27 +80,27 @@ mod tests {
     const PARALLELISM: &str = "/spec/replicatedJobs/1/template/spec/parallelism";
     const MODE: &str = "/spec/replicatedJobs/1/template/spec/completionMode";
 
-    // `<name>-workers-1-3-xxxxx`: 18 characters after the name.
+    // `<name>-workers-1-3`: 12 characters after the name.
     #[rstest]
-    #[case::fits(&[(NAME, json!("a".repeat(45)))])]
-    #[case::generated_fits(&[(NAME, Value::Null), (GENERATE, json!("a".repeat(40)))])]
+    #[case::fits(&[(NAME, json!("a".repeat(51)))])]
+    #[case::generated_fits(&[(NAME, Value::Null), (GENERATE, json!("a".repeat(46)))])]
     #[case::generated_with_hyphen(&[(NAME, Value::Null), (GENERATE, json!("train-"))])]
-    #[case::pods_without_index(&[(NAME, json!("a".repeat(46))), (MODE, json!("NonIndexed"))])]
+    #[case::pods_without_index(&[(NAME, json!("a".repeat(52))), (MODE, json!("NonIndexed"))])]
     fn names_that_fit_are_accepted(#[case] changes: &[(&str, Value)]) {
         accepts(changes);
     }
 
     #[rstest]
     #[case::pods(
-        &[(NAME, json!("a".repeat(46)))],
-        r#"spec.replicatedJobs[1].name: Invalid value: "workers": its Pods would be named up to "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-workers-1-3-xxxxx", 64 characters of the 63"#
+        &[(NAME, json!("a".repeat(52)))],
+        r#"spec.replicatedJobs[1].name: Invalid value: "workers": its Pods' host names would be up to "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-workers-1-3", 64 characters of the 63"#
     )]
     #[case::more_pods(
-        &[(NAME, json!("a".repeat(45))), (COMPLETIONS, json!(11)), (PARALLELISM, json!(11))],
-        "spec.replicatedJobs[1].name: Invalid value: \"workers\": its Pods would"
+        &[(NAME, json!("a".repeat(51))), (COMPLETIONS, json!(11)), (PARALLELISM, json!(11))],
+        "spec.replicatedJobs[1].name: Invalid value: \"workers\": its Pods' host"
     )]
-    #[case::more_jobs(&[(NAME, json!("a".repeat(45))), ("/spec/replicatedJobs/1/replicas", json!(11))], "64 characters")]
-    #[case::generated(&[(NAME, Value::Null), (GENERATE, json!("a".repeat(41)))], "aaaxxxxx-workers-1-3-xxxxx\", 64 characters")]
+    #[case::more_jobs(&[(NAME, json!("a".repeat(51))), ("/spec/replicatedJobs/1/replicas", json!(11))], "64 characters")]
+    #[case::generated(&[(NAME, Value::Null), (GENERATE, json!("a".repeat(47)))], "aaaxxxxx-workers-1-3\", 64 characters")]
     #[case::upper_case(&[(NAME, json!("Train"))], r#"metadata.name: Invalid value: "Train": must consist of"#)]
     #[case::dot(&[(NAME, json!("train.er"))], r#"metadata.name: Invalid value: "train.er": must consist of"#)]
     #[case::digit(&[(NAME, Value::Null), (GENERATE, json!("1-"))], r#"metadata.name: Invalid value: "1-xxxxx": must consist"#)]
@@ -114,7 +114,7 @@ mod tests {
         let mut object = jobset(&[(NAME, json!("a".repeat(54))), (MODE, json!("NonIndexed"))]);
         object["spec"]["replicatedJobs"].as_array_mut().unwrap().remove(0);
         let errors = refusals(&object);
-        assert!(errors[0].contains("its Jobs would be named up to"), "{errors:?}");
+        assert!(errors[0].contains("its Jobs' names would be up to"), "{errors:?}");
         assert!(errors[0].contains("-workers-1\", 64 characters"), "{errors:?}");
     }
 }

@@ -1,0 +1,64 @@
+//! What a pass of the rules and an event of a Pod cost: `make bench-micro`.
+
+#![allow(missing_docs, reason = "criterion's macros make public functions without documentation")]
+
+mod world;
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use jobset_controller::store::Seen;
+use world::{World, view};
+
+/// A pass over a JobSet in which all is well, with 25 Pods in each Job.
+fn plan(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan/jobs");
+    for jobs in [1, 20, 200] {
+        let world = World::new(jobs, 25);
+        group.bench_function(BenchmarkId::from_parameter(jobs), |bencher| bencher.iter(|| black_box(world.plan())));
+    }
+    group.finish();
+}
+
+/// An agent reports the next epoch, and then this one again: each time a Pod changes its place in the histogram.
+fn store(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("store/pods");
+    for pods in [100, 1_000, 15_000] {
+        let mut world = World::new(pods / 100, 100);
+        let reports = ["2", "1"].map(|epoch| {
+            let report = |pod: &serde_json::Value| {
+                let mut pod = pod.clone();
+                pod["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"] = epoch.into();
+                (pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(), view(&pod.to_string()))
+            };
+            world.pods.iter().map(report).collect::<Vec<_>>()
+        });
+        // Every Pod once, then every Pod once more.
+        let mut order = (0..2 * pods).cycle();
+        group.bench_function(BenchmarkId::from_parameter(pods), |bencher| {
+            let event = || {
+                let next = order.next().unwrap_or_default();
+                let (name, view) = &reports[next / pods][next % pods];
+                (name.clone(), view.clone())
+            };
+            bencher.iter_batched(
+                event,
+                |(name, view)| {
+                    let change = world.change(&name, view);
+                    black_box(world.store.see(Seen::Pod(change)))
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// A Pod of some 6 kB from the wire to what the store keeps.
+fn read(criterion: &mut Criterion) {
+    let text = World::new(1, 1).pods[0].to_string();
+    criterion.bench_function(&format!("read/{}-bytes", text.len()), |bencher| bencher.iter(|| view(black_box(&text))));
+}
+
+criterion_group!(engine, plan, store, read);
+criterion_main!(engine);

@@ -1,0 +1,148 @@
+//! A JobSet whose workers all run in place, as the store has it: the objects are those that the controller builds and
+//! that agents and kubelets annotate, read as from the wire.
+
+use jobset_api::{JobSet, RestartStrategy, names};
+use jobset_controller::build::{self, Attempt, Place};
+use jobset_controller::observe::Observed;
+use jobset_controller::plan::{Plan, Settings, plan};
+use jobset_controller::store::pods::{PodView, PodWire};
+use jobset_controller::store::{Change, JobView, Key, PriorityClasses, Seen, ServiceView, Store};
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+const JOBSET: &str = "train";
+const NAMESPACE: &str = "ml";
+const GROUP: &str = "workers";
+
+/// A store with one JobSet in its first epoch.
+pub struct World {
+    pub store: Store,
+    /// The Pods as the API server sends them, in the order of Job and index.
+    pub pods: Vec<Value>,
+    key: Key,
+}
+
+impl World {
+    /// So many Jobs of so many Pods each.
+    pub fn new(jobs: usize, pods_of_each: usize) -> Self {
+        let jobset = jobset(jobs, pods_of_each);
+        let mut world = Self { store: Store::default(), pods: Vec::new(), key: Key::of(&jobset) };
+        let service = build::service(&jobset);
+        world.see(JOBSET, ServiceView::of(&service), Seen::Service);
+        for (index, _) in (0..).zip(0..jobs) {
+            let (place, classes) = (Place { group_index: 0, job_index: index }, PriorityClasses::default());
+            let mut job = build::job(&jobset, place, Attempt::default(), RestartStrategy::InPlaceRestart, &classes);
+            let name = names::job(JOBSET, GROUP, index);
+            job.metadata.uid = Some(format!("uid-of-{name}"));
+            let count = i32::try_from(pods_of_each).unwrap_or(i32::MAX);
+            job.status = Some(JobStatus { active: Some(count), ready: Some(count), ..JobStatus::default() });
+            world.see(&name, JobView::of(&job), Seen::Job);
+            world.pods.extend((0..pods_of_each).map(|index| pod(&job, &name, index)));
+        }
+        world.see(JOBSET, jobset.into(), Seen::JobSet);
+        for pod in world.pods.clone() {
+            world.see_pod(&pod);
+        }
+        world.settle();
+        world
+    }
+
+    /// One pass of the rules.
+    pub fn plan(&self) -> Option<Plan> {
+        let now = Time(Timestamp::UNIX_EPOCH);
+        Observed::of(&self.store, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))
+    }
+
+    /// Takes in an event of a Pod.
+    pub fn see_pod(&mut self, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        self.see(name, view(&pod.to_string()), Seen::Pod);
+    }
+
+    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> Seen) {
+        self.store.see(seen(self.change(name, view)));
+    }
+
+    /// An event about an object of the JobSet.
+    pub fn change<V>(&self, name: &str, view: V) -> Change<V> {
+        let object = Key { name: name.to_owned(), ..self.key.clone() };
+        Change::Put { object, owner: Some(self.key.clone()), view }
+    }
+
+    /// Stores what the rules decide until they have nothing more to say: the barrier is lifted.
+    fn settle(&mut self) {
+        while let (Some(plan), Some(jobset)) = (self.plan(), self.store.jobset(&self.key)) {
+            if jobset.status.as_ref() == Some(&plan.status) {
+                assert!(plan.actions.is_empty(), "a JobSet that runs needs nothing: {:?}", plan.actions);
+                assert_eq!(plan.status.synced_epoch, 1, "all workers run");
+                return;
+            }
+            let mut jobset = JobSet::clone(jobset);
+            jobset.status = Some(plan.status);
+            self.see(JOBSET, jobset.into(), Seen::JobSet);
+        }
+    }
+}
+
+/// A Pod from the wire, reduced to what the store keeps.
+pub fn view(pod: &str) -> PodView {
+    PodView::of(&serde_json::from_str::<PodWire>(pod).unwrap_or_default())
+}
+
+fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
+    let jobset = json!({
+        "metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": "uid-of-train", "generation": 1},
+        "spec": {
+            "failurePolicy": {"maxRestarts": 100, "restartStrategy": "InPlaceRestart"},
+            "replicatedJobs": [{"name": GROUP, "replicas": jobs, "template": {"spec": {
+                "parallelism": pods_of_each,
+                "completions": pods_of_each,
+                "completionMode": "Indexed",
+                "backoffLimit": i32::MAX,
+                "podReplacementPolicy": "Failed",
+                "template": {"spec": {
+                    "restartPolicy": "Never",
+                    "initContainers": [{"name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules":
+                        [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]}],
+                    "containers": [{"name": "worker", "image": "worker", "env": settings()}],
+                }},
+            }}}],
+        },
+    });
+    serde_json::from_value(jobset).unwrap_or_default()
+}
+
+/// Variables that make a Pod of the usual 6 kB.
+fn settings() -> Value {
+    (0..16).map(|index| json!({"name": format!("TRAINING_SETTING_{index}"), "value": "x".repeat(256)})).collect()
+}
+
+/// A Pod of the Job whose worker runs and whose agent has reported the first epoch.
+fn pod(job: &Job, job_name: &str, index: usize) -> Value {
+    let template = json!(job.spec.as_ref().map(|spec| &spec.template));
+    let mut metadata = template["metadata"].clone();
+    let name = format!("{job_name}-{index}-abcde");
+    metadata["name"] = json!(name);
+    metadata["namespace"] = json!(NAMESPACE);
+    metadata["uid"] = json!(format!("uid-of-{name}"));
+    metadata["resourceVersion"] = json!("1");
+    metadata["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    metadata["annotations"]["batch.kubernetes.io/job-completion-index"] = json!(index.to_string());
+    metadata["annotations"]["jobset.sigs.k8s.io/epoch"] = json!("1");
+    metadata["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job_name,
+        "uid": job.metadata.uid, "controller": true, "blockOwnerDeletion": true}]);
+    let status = |container: &str| {
+        json!({"name": container, "image": container, "imageID": "", "containerID": format!("containerd://{container}-{name}"),
+               "restartCount": 0, "ready": true, "started": true, "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}})
+    };
+    let mut spec = template["spec"].clone();
+    spec["nodeName"] = json!(format!("node-{index}"));
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "initContainerStatuses": [status("agent")],
+        "containerStatuses": [status("worker")],
+    }})
+}
