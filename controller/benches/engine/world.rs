@@ -17,16 +17,16 @@ const NAMESPACE: &str = "ml";
 const GROUP: &str = "workers";
 
 /// A store with one JobSet in its first epoch.
-pub struct World {
-    pub store: Store,
+pub(crate) struct World {
+    pub(crate) store: Store,
     /// The Pods as the API server sends them, in the order of Job and index.
-    pub pods: Vec<Value>,
+    pub(crate) pods: Vec<Value>,
     key: Key,
 }
 
 impl World {
     /// So many Jobs of so many Pods each.
-    pub fn new(jobs: usize, pods_of_each: usize) -> Self {
+    pub(crate) fn new(jobs: usize, pods_of_each: usize) -> Self {
         let jobset = jobset(jobs, pods_of_each);
         let mut world = Self { store: Store::default(), pods: Vec::new(), key: Key::of(&jobset) };
         let service = build::service(&jobset);
@@ -50,13 +50,13 @@ impl World {
     }
 
     /// One pass of the rules.
-    pub fn plan(&self) -> Option<Plan> {
+    pub(crate) fn plan(&self) -> Option<Plan> {
         let now = Time(Timestamp::UNIX_EPOCH);
         Observed::of(&self.store, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))
     }
 
     /// Takes in an event of a Pod.
-    pub fn see_pod(&mut self, pod: &Value) {
+    pub(crate) fn see_pod(&mut self, pod: &Value) {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         self.see(name, view(&pod.to_string()), Seen::Pod);
     }
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// An event about an object of the JobSet.
-    pub fn change<V>(&self, name: &str, view: V) -> Change<V> {
+    pub(crate) fn change<V>(&self, name: &str, view: V) -> Change<V> {
         let object = Key { name: name.to_owned(), ..self.key.clone() };
         Change::Put { object, owner: Some(self.key.clone()), view }
     }
@@ -87,7 +87,7 @@ impl World {
 }
 
 /// A Pod from the wire, reduced to what the store keeps.
-pub fn view(pod: &str) -> PodView {
+pub(crate) fn view(pod: &str) -> PodView {
     PodView::of(&serde_json::from_str::<PodWire>(pod).unwrap_or_default())
 }
 
