@@ -1,6 +1,7 @@
 //! What a pass of the rules and an event of a Pod cost: `make bench-micro`.
 
 #![allow(missing_docs, reason = "criterion's macros make public functions without documentation")]
+#![allow(clippy::expect_used, reason = "what is measured is of the schema, or nothing is measured")]
 
 mod world;
 

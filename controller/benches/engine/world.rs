@@ -76,7 +76,7 @@ impl World {
         while let (Some(plan), Some(jobset)) = (self.plan(), self.store.jobset(&self.key)) {
             if jobset.status.as_ref() == Some(&plan.status) {
                 assert!(plan.actions.is_empty(), "a JobSet that runs needs nothing: {:?}", plan.actions);
-                assert_eq!(plan.status.synced_epoch, 1, "all workers run");
+                assert_eq!(plan.status.synced_epoch, 1, "all workers run: {:?}", plan.status.conditions);
                 return;
             }
             let mut jobset = JobSet::clone(jobset);
@@ -88,11 +88,12 @@ impl World {
 
 /// A Pod from the wire, reduced to what the store keeps.
 pub(crate) fn view(pod: &str) -> PodView {
-    PodView::of(&serde_json::from_str::<PodWire>(pod).unwrap_or_default())
+    PodView::of(&serde_json::from_str::<PodWire>(pod).expect("a Pod of the schema"))
 }
 
 fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
     let jobset = json!({
+        "status": {"syncedEpoch": 1},
         "metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": "uid-of-train", "generation": 1},
         "spec": {
             "failurePolicy": {"maxRestarts": 100, "restartStrategy": "InPlaceRestart"},
@@ -111,7 +112,7 @@ fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
             }}}],
         },
     });
-    serde_json::from_value(jobset).unwrap_or_default()
+    serde_json::from_value(jobset).expect("a JobSet of the schema")
 }
 
 /// Variables that make a Pod of the usual 6 kB.
