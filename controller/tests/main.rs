@@ -4,6 +4,7 @@
 mod bench;
 mod epochs;
 mod fixture;
+mod kubelet;
 mod leader;
 mod metrics;
 mod pods;

@@ -4,33 +4,17 @@ use anyhow::{Context, Result};
 use futures::StreamExt;
 use jobset_e2e::wait;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, in_place};
-
-fn pods(fixture: &Fixture) -> Api<Pod> {
-    Api::default_namespaced(fixture.client.clone())
-}
-
-/// Creates a node and sends the Pod there, as a scheduler would.
-async fn place(fixture: &Fixture, pod: &Pod, node: Value) -> Result<()> {
-    let nodes: Api<Node> = Api::all(fixture.client.clone());
-    let node = nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
-    let target = json!({"apiVersion": "v1", "kind": "Node", "name": node.name_any()});
-    let binding =
-        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()}, "target": target});
-    let params = PostParams::default();
-    pods(fixture).create_subresource::<Value, Value>("binding", &pod.name_any(), &params, &binding).await?;
-    Ok(())
-}
 
 /// Waits until another Pod has taken the place of this one, and the others are as they were.
 async fn replaced(fixture: &Fixture, jobset: &str, before: &[Pod], pod: &Pod) -> Result<()> {
     wait::until(LIMIT, format!("another Pod than {}", pod.name_any()), || async {
         let labels = format!("jobset.sigs.k8s.io/jobset-name={jobset}");
-        let now = pods(fixture).list(&ListParams::default().labels(&labels)).await?.items;
+        let now = fixture.all_pods().list(&ListParams::default().labels(&labels)).await?.items;
         let kept = |pod: &Pod| now.iter().any(|other| other.uid() == pod.uid());
         let others_kept = before.iter().filter(|other| other.uid() != pod.uid()).all(kept);
         Ok((!kept(pod) && now.len() == before.len() && others_kept).then_some(()))
@@ -59,7 +43,7 @@ async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet()
     jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = json!("TerminatingOrFailed");
     fixture.create(jobset).await?;
     let before = fixture.pods("train", 2, "0").await?;
-    place(&fixture, &before[0], json!({"metadata": {"name": "lost"}})).await?;
+    fixture.bind(&before[0], json!({"metadata": {"name": "lost"}})).await?;
     // The node controller, which takes a silent kubelet for such a node, taints it.
     let nodes: Api<Node> = Api::all(fixture.client.clone());
     let silent = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
@@ -85,8 +69,9 @@ async fn a_misplaced_pod_is_marked_as_disrupted_before_it_goes() -> Result<()> {
     let follower = before.iter().find(|pod| !index(pod)).context("no follower")?;
 
     let params = WatchParams::default().fields(&format!("metadata.name={}", follower.name_any()));
-    let mut events = Box::pin(pods(&fixture).watch(&params, &follower.resource_version().unwrap_or_default()).await?);
-    place(&fixture, leader, json!({"metadata": {"name": "elsewhere", "labels": {"rack": "b"}}})).await?;
+    let mut events =
+        Box::pin(fixture.all_pods().watch(&params, &follower.resource_version().unwrap_or_default()).await?);
+    fixture.bind(leader, json!({"metadata": {"name": "elsewhere", "labels": {"rack": "b"}}})).await?;
     let mut reason = None;
     loop {
         let event = tokio::time::timeout(LIMIT, events.next()).await?.context("the watch has ended")??;

@@ -2,24 +2,9 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::jiff::Timestamp;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::fixture::{Fixture, in_place, next};
-
-/// Fails a Job, as the Job controller does.
-async fn fail(fixture: &Fixture, job: &str, reason: &str) -> Result<()> {
-    let jobs: Api<Job> = Api::default_namespaced(fixture.client.clone());
-    let now = Timestamp::now().to_string();
-    let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "as the test wants", "lastTransitionTime": now});
-    // The Job controller itself finishes what it finds marked for failure.
-    let patch = json!({"status": {"conditions": [condition("FailureTarget")]}});
-    jobs.patch_status(job, &PatchParams::default(), &Patch::Strategic(patch)).await?;
-    Ok(())
-}
 
 #[tokio::test]
 async fn a_failed_job_restarts_all_jobs_until_the_budget_is_spent() -> Result<()> {
@@ -30,7 +15,7 @@ async fn a_failed_job_restarts_all_jobs_until_the_budget_is_spent() -> Result<()
     fixture.create(jobset).await?;
     let first = fixture.pods("train", 2, "0").await?;
 
-    fail(&fixture, "train-workers-1", "BackoffLimitExceeded").await?;
+    fixture.fail_job("train-workers-1", "BackoffLimitExceeded").await?;
     let second = fixture.pods("train", 2, "1").await?;
     let uids = |pods: &[k8s_openapi::api::core::v1::Pod]| -> Vec<_> {
         pods.iter().map(|pod| pod.metadata.uid.clone()).collect()
@@ -40,7 +25,7 @@ async fn a_failed_job_restarts_all_jobs_until_the_budget_is_spent() -> Result<()
     assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (1, 1, 1));
 
     let mut history = fixture.history("train").await?;
-    fail(&fixture, "train-workers-0", "BackoffLimitExceeded").await?;
+    fixture.fail_job("train-workers-0", "BackoffLimitExceeded").await?;
     let status = loop {
         let status = next(&mut history).await?.status.context("no status")?;
         if status.terminal_state == "Failed" {
