@@ -51,6 +51,11 @@ impl Fixture {
         let space = Space::of(&plane, DEFAULT)?;
         Ok(Self { plane, controller, space })
     }
+
+    /// One more namespace.
+    pub(crate) async fn space(&self, namespace: &str) -> Result<Space> {
+        Space::create_in(&self.plane, namespace).await
+    }
 }
 
 /// A namespace of a test, and the requests that a user, or an agent, makes in it.
@@ -78,6 +83,10 @@ impl Space {
         let start = || async { start_shared().await.map_err(|error| format!("{error:#}")) };
         let plane = SHARED.get_or_init(start).await.as_ref();
         let plane = plane.map_err(|error| anyhow!("the shared control plane did not start: {error}"))?;
+        Self::create_in(plane, namespace).await
+    }
+
+    async fn create_in(plane: &ControlPlane, namespace: &str) -> Result<Self> {
         let space = Self::of(plane, namespace)?;
         let namespaces: Api<Namespace> = Api::all(space.client.clone());
         let object = serde_json::from_value(json!({"metadata": {"name": namespace}}))?;

@@ -33,6 +33,22 @@ impl Space {
         self.show(pod, "Failed", State::Ended { exit_code }).await
     }
 
+    /// All Pods of a Job run, once there are so many.
+    pub(crate) async fn run_job(&self, job: &str, pods: usize) -> Result<()> {
+        for pod in self.pods_of(job, pods).await? {
+            self.run(&pod).await?;
+        }
+        Ok(())
+    }
+
+    /// All Pods of a Job succeed, once there are so many.
+    pub(crate) async fn complete_job(&self, job: &str, pods: usize) -> Result<()> {
+        for pod in self.pods_of(job, pods).await? {
+            self.succeed(&pod).await?;
+        }
+        Ok(())
+    }
+
     /// Sends the Pod to a node, which is made for it. Bound, it does not go before its grace period is over.
     pub(crate) async fn bind(&self, pod: &Pod, node: Value) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
