@@ -44,12 +44,38 @@ impl Fixture {
 
     /// Starts the controller with these arguments.
     pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
+        Vacant::start().await?.start_controller(arguments)
+    }
+}
+
+/// A control plane that is ready for a controller, and has none yet.
+pub(crate) struct Vacant {
+    plane: ControlPlane,
+    space: Space,
+}
+
+impl Deref for Vacant {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.space
+    }
+}
+
+impl Vacant {
+    pub(crate) async fn start() -> Result<Self> {
         let plane = ControlPlane::start().await?;
         install::crd(&plane).await?;
         program::grant(&plane).await?;
-        let controller = Program::start(&plane, "jobset-controller", arguments)?;
         let space = Space::of(&plane, DEFAULT)?;
-        Ok(Self { plane, controller, space })
+        Ok(Self { plane, space })
+    }
+
+    /// Starts the controller with these arguments.
+    pub(crate) fn start_controller(self, arguments: &[&str]) -> Result<Fixture> {
+        let Self { plane, space } = self;
+        let controller = Program::start(&plane, "jobset-controller", arguments)?;
+        Ok(Fixture { plane, controller, space })
     }
 
     /// One more namespace.
@@ -136,7 +162,7 @@ impl Space {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Marks a Job for failure; the Job controller does the rest.
+    /// Marks a Job for failure; the Job controller does the rest. It says so in its status, with this reason.
     pub(crate) async fn fail_job(&self, job: &str, reason: &str) -> Result<()> {
         let target = json!({"type": "FailureTarget", "status": "True", "reason": reason,
                             "message": "as the test wants", "lastTransitionTime": Timestamp::now().to_string()});
