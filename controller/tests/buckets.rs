@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 use jobset_api::{JobSetStatus, ReplicatedJobStatus};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::fixture::{Space, next};
@@ -16,7 +18,10 @@ fn counted(status: &JobSetStatus) -> i32 {
 #[tokio::test]
 async fn from_its_creation_to_the_end_every_job_is_in_one_bucket_in_every_state_that_is_written() -> Result<()> {
     let space = Space::new("buckets").await?;
-    space.create(jobset("train", &[group("driver", 1, 1), group("workers", 2, 1)])).await?;
+    let policy = json!({"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["driver"]}}});
+    // A lost Pod is replaced, and fails nothing.
+    let workers = with(group("workers", 2, 1), &json!({"template": {"spec": {"backoffLimit": 6}}}));
+    space.create(with(jobset("train", &[group("driver", 1, 1), workers]), &policy)).await?;
     let mut history = space.history("train").await?;
     let jobs = ["train-driver-0", "train-workers-0", "train-workers-1"];
     for job in jobs {
@@ -28,8 +33,13 @@ async fn from_its_creation_to_the_end_every_job_is_in_one_bucket_in_every_state_
     space.suspend("train", false).await?;
     for job in jobs {
         space.run_job(job, 1).await?;
-        space.complete_job(job, 1).await?;
     }
+    space.counts("train", "workers", [2, 2, 0, 0, 0]).await?;
+    // The Job controller takes its time to replace it: so long the Job has no Pod at all.
+    let lost = space.pods_of("train-workers-1", 1).await?;
+    space.all_pods().delete(&lost[0].name_any(), &DeleteParams::default()).await?;
+    space.counts("train", "workers", [2, 1, 0, 0, 0]).await?;
+    space.complete_job("train-driver-0", 1).await?;
     let mut created = false;
     loop {
         let status = next(&mut history).await?.status.unwrap_or_default();

@@ -15,10 +15,6 @@ fn changed(name: &str, patch: &Value) -> Value {
     with(jobset(name, &[group("driver", 1, 1), group("workers", 2, 2)]), patch)
 }
 
-fn with_groups(name: &str, groups: &[Value]) -> Value {
-    jobset(name, groups)
-}
-
 /// JobSets of which one thing each is wrong, and what is said about it.
 fn bad() -> Vec<(Value, &'static str)> {
     let depends_on = |on: &str| json!({"dependsOn": [{"name": on, "status": "Ready"}]});
@@ -27,8 +23,7 @@ fn bad() -> Vec<(Value, &'static str)> {
     let claim = json!({"templates": [{"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]});
     let mut without_agent = in_place("without-agent", 2, 1);
-    let pod = "/spec/replicatedJobs/0/template/spec/template/spec/initContainers";
-    *without_agent.pointer_mut(pod).expect("init containers") = json!([]);
+    without_agent["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"] = json!([]);
     vec![
         (
             changed(
@@ -46,11 +41,11 @@ fn bad() -> Vec<(Value, &'static str)> {
             r#"spec.failurePolicy.rules[0].onJobFailureMessagePatterns[0]: Invalid value: "a(""#,
         ),
         (
-            with_groups("later", &[with(group("driver", 1, 1), &depends_on("workers")), group("workers", 1, 1)]),
+            jobset("later", &[with(group("driver", 1, 1), &depends_on("workers")), group("workers", 1, 1)]),
             r#"spec.replicatedJobs[0].dependsOn[0].name: Invalid value: "workers": must name an earlier entry"#,
         ),
         (
-            with_groups(
+            jobset(
                 "circle",
                 &[
                     with(group("driver", 1, 1), &depends_on("workers")),
@@ -60,7 +55,7 @@ fn bad() -> Vec<(Value, &'static str)> {
             r#"spec.replicatedJobs[0].dependsOn[0].name: Invalid value: "workers": must name an earlier entry"#,
         ),
         (
-            with_groups("itself", &[group("driver", 1, 1), with(group("workers", 1, 1), &depends_on("workers"))]),
+            jobset("itself", &[group("driver", 1, 1), with(group("workers", 1, 1), &depends_on("workers"))]),
             "a replicatedJob cannot wait for itself",
         ),
         (
@@ -75,10 +70,10 @@ fn bad() -> Vec<(Value, &'static str)> {
             changed("subdomain", &spec(json!({"network": {"subdomain": "Not_A_Name"}}))),
             r#"spec.network.subdomain: Invalid value: "Not_A_Name""#,
         ),
-        (with_groups("long-names", &[group(&"a".repeat(60), 1, 1)]), "characters of the 63 that Kubernetes allows"),
+        (jobset("long-names", &[group(&"a".repeat(60), 1, 1)]), "characters of the 63 that Kubernetes allows"),
         (
             with(
-                with_groups(
+                jobset(
                     "placed",
                     &[with(group("w", 1, 1), &json!({"template": {"spec": {"completionMode": "NonIndexed"}}}))],
                 ),

@@ -34,8 +34,8 @@ fn admitted_to(flavor: &str) -> Value {
         template["metadata"]["labels"]["kueue.x-k8s.io/podset"] = podset;
         template["metadata"]["annotations"][format!("flavor-{flavor}")] = json!("admitted");
         template["spec"]["nodeSelector"][format!("flavor-{flavor}")] = json!("admitted");
-        let toleration = json!({"key": format!("flavor-{flavor}"), "operator": "Exists"});
-        template["spec"]["tolerations"].as_array_mut().expect("a list").push(toleration);
+        let keys = ["mine", &*format!("flavor-{flavor}")];
+        template["spec"]["tolerations"] = keys.map(|key| json!({"key": key, "operator": "Exists"})).into();
         template["spec"]["schedulingGates"] = json!([{"name": format!("example.com/flavor-{flavor}")}]);
     }
     json!(groups)

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use jobset_e2e::wait::{self, Seen};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::fixture::{LIMIT, Space};
 use crate::jobsets::{feature, group, jobset, with};
+
+/// When the Job controller replaces a Pod that was deleted: at once, or when it has ended.
+const AT_ONCE: &str = "TerminatingOrFailed";
+const ENDED: &str = "Failed";
 
 /// Label of nodes that names their rack. Nodes are everybody's: each test has its own.
 fn rack(space: &Space) -> String {
@@ -19,12 +23,12 @@ fn rack(space: &Space) -> String {
 }
 
 /// A Job that is placed exclusively, of a leader and followers, each held back by a gate until it is told where to go.
-async fn train(space: &Space, pods: usize) -> Result<Vec<Pod>> {
+async fn train(space: &Space, pods: usize, replacement: &str) -> Result<Vec<Pod>> {
     let exclusive = json!({"metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": rack(space)}}});
-    let gates = json!([{"name": "example.com/gate"}]);
     // A Pod that is deleted counts as failed.
-    let gated = json!({"template": {"spec": {"backoffLimit": 6, "template": {"spec": {"schedulingGates": gates}}}}});
-    space.create(with(jobset("train", &[with(group("w", 1, pods), &gated)]), &exclusive)).await?;
+    let held_back = json!({"template": {"spec": {"backoffLimit": 6, "podReplacementPolicy": replacement,
+        "template": {"spec": {"schedulingGates": [{"name": "example.com/gate"}]}}}}});
+    space.create(with(jobset("train", &[with(group("w", 1, pods), &held_back)]), &exclusive)).await?;
     space.pods_of("train-w-0", pods).await
 }
 
@@ -72,8 +76,9 @@ impl Space {
 
     /// Waits until another Pod has come in the place of this one, which may still be there.
     async fn replacement(&self, old: &Pod) -> Result<Pod> {
+        let labels = ListParams::default().labels("batch.kubernetes.io/job-name=train-w-0");
         wait::until_seen(LIMIT, format!("another Pod in the place of {}", old.name_any()), || async {
-            let pods = self.all_pods().list(&kube::api::ListParams::default()).await?.items;
+            let pods = self.all_pods().list(&labels).await?.items;
             let index = |pod: &Pod| pod.annotations().get("batch.kubernetes.io/job-completion-index").cloned();
             let other = pods.iter().find(|pod| index(pod) == index(old) && pod.uid() != old.uid());
             Ok(other.cloned().map_or_else(|| Seen::NotYet(format!("{} Pods", pods.len())), Seen::Yes))
@@ -85,7 +90,7 @@ impl Space {
 #[tokio::test]
 async fn only_followers_that_were_sent_to_another_rack_than_their_leaders_go() -> Result<()> {
     let space = Space::new("only-mismatched").await?;
-    let pods = train(&space, 4).await?;
+    let pods = train(&space, 4, AT_ONCE).await?;
     let [leader, right, wrong, waiting] = &pods[..] else { unreachable!() };
     space.send(right, "r2").await?;
     space.send(wrong, "r1").await?;
@@ -104,18 +109,21 @@ async fn only_followers_that_were_sent_to_another_rack_than_their_leaders_go() -
 #[tokio::test]
 async fn a_leader_that_is_terminating_decides_nothing_and_its_successor_does() -> Result<()> {
     let space = Space::new("leader-terminates").await?;
-    let pods = train(&space, 2).await?;
+    let pods = train(&space, 2, ENDED).await?;
     let [leader, follower] = &pods[..] else { unreachable!() };
     space.send(follower, "r1").await?;
     space.place(leader, "terminates-1").await?;
-    // Bound, it stays for its grace period: no kubelet says that it is gone.
+    // Bound, it stays until a kubelet has ended it.
     space.all_pods().delete(&leader.name_any(), &DeleteParams::default()).await?;
-    let successor = space.replacement(leader).await?;
     space.in_rack("terminates-1", "r2").await?;
     space.settle().await?;
     assert!(space.all_pods().get_opt(&leader.name_any()).await?.is_some(), "the old leader is still there");
     assert!(space.stays(follower).await?);
 
+    space.fail(leader, 143).await?;
+    let successor = space.replacement(leader).await?;
+    space.settle().await?;
+    assert!(space.stays(follower).await?, "neither of the leaders decides");
     space.place(&successor, "terminates-2").await?;
     space.in_rack("terminates-2", "r3").await?;
     space.is_repaired(follower).await
@@ -124,7 +132,7 @@ async fn a_leader_that_is_terminating_decides_nothing_and_its_successor_does() -
 #[tokio::test]
 async fn a_leader_that_has_ended_decides_nothing() -> Result<()> {
     let space = Space::new("leader-ended").await?;
-    let pods = train(&space, 2).await?;
+    let pods = train(&space, 2, AT_ONCE).await?;
     let [leader, follower] = &pods[..] else { unreachable!() };
     space.send(follower, "r1").await?;
     space.place(leader, "ended-1").await?;
@@ -141,7 +149,7 @@ async fn a_leader_that_has_ended_decides_nothing() -> Result<()> {
 #[tokio::test]
 async fn a_leader_whose_node_is_unknown_decides_nothing_until_it_is_known() -> Result<()> {
     let space = Space::new("leaders-node").await?;
-    let pods = train(&space, 2).await?;
+    let pods = train(&space, 2, AT_ONCE).await?;
     let [leader, follower] = &pods[..] else { unreachable!() };
     space.send(follower, "r1").await?;
     space.place(leader, "unknown-1").await?;

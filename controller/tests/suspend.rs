@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use jobset_api::JobSetStatus;
+use kube::ResourceExt;
+use serde_json::json;
 
 use crate::expect::uids;
 use crate::fixture::{Space, in_place, next};
 use crate::jobsets::{feature, group, jobset, with};
-use serde_json::json;
 
 fn assert_nothing_failed(status: &JobSetStatus) {
     let counters = (status.restarts, status.restarts_count_towards_max, status.group_restarts);
@@ -24,9 +25,12 @@ async fn created_suspended_it_has_its_jobs_and_no_pods_until_it_is_resumed() -> 
     space.counts("suspended", "workers", [0, 0, 2, 0, 0]).await?;
     let names = ["suspended-driver-0", "suspended-workers-0", "suspended-workers-1"];
     let before = space.jobs_of("suspended", &names).await?;
-    space.only_run("suspended", &[]).await?;
-    // The Job controller has looked at another Job since.
     space.settle().await?;
+    for job in &before {
+        // They were made so, and not stopped afterwards.
+        assert_eq!(job.spec.as_ref().and_then(|spec| spec.suspend), Some(true));
+        assert_eq!(space.jobs().get(&job.name_any()).await?.metadata.generation, Some(1));
+    }
     space.pods("suspended", 0, "0").await?;
 
     space.suspend("suspended", false).await?;
