@@ -46,6 +46,11 @@ impl Fixture {
     pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
         Vacant::start().await?.start_controller(arguments)
     }
+
+    /// One more namespace.
+    pub(crate) async fn space(&self, namespace: &str) -> Result<Space> {
+        Space::create_in(&self.plane, namespace).await
+    }
 }
 
 /// A control plane that is ready for a controller, and has none yet.
@@ -76,11 +81,6 @@ impl Vacant {
         let Self { plane, space } = self;
         let controller = Program::start(&plane, "jobset-controller", arguments)?;
         Ok(Fixture { plane, controller, space })
-    }
-
-    /// One more namespace.
-    pub(crate) async fn space(&self, namespace: &str) -> Result<Space> {
-        Space::create_in(&self.plane, namespace).await
     }
 }
 
