@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, Space};
 use crate::kubelet::pod_of;
 use crate::outcome::condition;
+use crate::program::Program;
 use crate::workload::recreated;
 
 const BACKOFF: &str = "BackoffLimitExceeded";
@@ -245,7 +246,7 @@ async fn failed_at(space: &Space, job: &str, second: u32) -> Result<()> {
 #[tokio::test]
 async fn of_several_failed_jobs_the_first_rule_that_any_matches_decides_then_the_earliest_then_the_name() -> Result<()>
 {
-    let fixture = Fixture::start_with(&["--leader-elect=false"]).await?;
+    let mut fixture = Fixture::start_with(&["--leader-elect=false"]).await?;
     let rule = |action: &str, reason: &str| json!({"action": action, "onJobFailureReasons": [reason]});
     let cases = [
         // The rule decides before the time does.
@@ -258,8 +259,9 @@ async fn of_several_failed_jobs_the_first_rule_that_any_matches_decides_then_the
         fixture.create(recreated(name, &json!({"maxRestarts": 0, "rules": rules}), &[("w", 3)])).await?;
         fixture.pods(name, 3, "0").await?;
     }
-    // What fails while the controller stands still, it judges at once.
-    fixture.controller.signal(Signal::STOP)?;
+    // What failed before it started, the controller judges at once.
+    fixture.controller.signal(Signal::KILL)?;
+    fixture.controller.ended().await?;
     for (name, seconds) in [("rules", [1, 2, 3]), ("times", [2, 1, 3]), ("names", [2, 1, 1])] {
         for (index, (second, reason)) in seconds.into_iter().zip([BACKOFF, BACKOFF, "FailedIndexes"]).enumerate() {
             let job = format!("{name}-w-{index}");
@@ -267,7 +269,7 @@ async fn of_several_failed_jobs_the_first_rule_that_any_matches_decides_then_the
             failed_at(&fixture, &job, second).await?;
         }
     }
-    fixture.controller.signal(Signal::CONT)?;
+    fixture.controller = Program::start(&fixture.plane, "successor", &["--leader-elect=false"])?;
     for (name, _, named) in &cases {
         let (end, _) = fixture.ended(name).await?;
         assert!(end.message.contains(named), "{name}: {}", end.message);
