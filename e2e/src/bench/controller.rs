@@ -23,7 +23,7 @@ impl Controller {
     pub(super) fn start(program: &Path, plane: &ControlPlane) -> Result<Self> {
         let log = File::create(plane.dir().join("logs/jobset-controller.log")).context("cannot create the log")?;
         let child = Command::new(program)
-            .args(["--health-listen", "127.0.0.1:0"])
+            .args(["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
             .env("KUBECONFIG", plane.kubeconfig())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
