@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use jobset_e2e::wait::{self, Seen};
+use jobset_e2e::wait;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -73,18 +73,6 @@ impl Space {
         assert!(note.contains("its leader is in"), "{note}");
         Ok(())
     }
-
-    /// Waits until another Pod has come in the place of this one, which may still be there.
-    async fn replacement(&self, old: &Pod) -> Result<Pod> {
-        let labels = ListParams::default().labels("batch.kubernetes.io/job-name=train-w-0");
-        wait::until_seen(LIMIT, format!("another Pod in the place of {}", old.name_any()), || async {
-            let pods = self.all_pods().list(&labels).await?.items;
-            let index = |pod: &Pod| pod.annotations().get("batch.kubernetes.io/job-completion-index").cloned();
-            let other = pods.iter().find(|pod| index(pod) == index(old) && pod.uid() != old.uid());
-            Ok(other.cloned().map_or_else(|| Seen::NotYet(format!("{} Pods", pods.len())), Seen::Yes))
-        })
-        .await
-    }
 }
 
 #[tokio::test]
@@ -101,7 +89,7 @@ async fn only_followers_that_were_sent_to_another_rack_than_their_leaders_go() -
     for pod in [leader, right, waiting] {
         assert!(space.stays(pod).await?, "{}", pod.name_any());
     }
-    let status = space.status_once("train", "any status", |_| true).await?;
+    let status = space.status("train").await?;
     assert_eq!((status.restarts, &*status.terminal_state), (0, ""), "it is nobody's failure");
     Ok(())
 }
@@ -121,7 +109,7 @@ async fn a_leader_that_is_terminating_decides_nothing_and_its_successor_does() -
     assert!(space.stays(follower).await?);
 
     space.fail(leader, 143).await?;
-    let successor = space.replacement(leader).await?;
+    let successor = space.successor("train", leader).await?;
     space.settle().await?;
     assert!(space.stays(follower).await?, "neither of the leaders decides");
     space.place(&successor, "terminates-2").await?;

@@ -2,17 +2,12 @@
 //! shall run them so; but for a moment, a leader that lost its Lease and its successor may.
 
 use anyhow::{Context, Result};
-use jobset_api::{JobSet, JobSetStatus};
 use serde_json::json;
 
 use crate::fixture::{Fixture, in_place, next};
 use crate::jobsets::{group, jobset, with};
+use crate::outcome::{epochs, restarts};
 use crate::program::Program;
-
-/// `(restarts, restartsCountTowardsMax, groupRestarts)`.
-fn counters(status: &JobSetStatus) -> (i32, i32, i32) {
-    (status.restarts, status.restarts_count_towards_max, status.group_restarts)
-}
 
 async fn two() -> Result<(Fixture, Program)> {
     let fixture = Fixture::start_with(&["--leader-elect=false"]).await?;
@@ -56,7 +51,7 @@ async fn two_controllers_at_once_create_nothing_twice_and_count_each_recreation_
     let mut seen = (0, 0, 0);
     while seen != (3, 3, 3) {
         let status = next(&mut history).await?.status.unwrap_or_default();
-        let now = counters(&status);
+        let now = restarts(&status);
         assert!(now == seen || now == (seen.0 + 1, seen.1 + 1, seen.2 + 1), "{now:?} after {seen:?}");
         seen = now;
     }
@@ -65,18 +60,13 @@ async fn two_controllers_at_once_create_nothing_twice_and_count_each_recreation_
     for job in fixture.jobs_of("train", &names).await? {
         assert_eq!(job.status.context("no status")?.active, Some(1));
     }
-    let now = fixture.jobsets().get("train").await?.status.unwrap_or_default();
-    assert_eq!(counters(&now), (3, 3, 3));
+    assert_eq!(restarts(&fixture.status("train").await?), (3, 3, 3));
     assert_both_worked(&fixture, &rival).await?;
     fixture.plane.stop().await
 }
 
 #[tokio::test]
 async fn two_controllers_at_once_count_each_restart_in_place_once() -> Result<()> {
-    fn epochs(jobset: &JobSet) -> (i32, i32, i32, i32) {
-        let status = jobset.status.clone().unwrap_or_default();
-        (status.synced_epoch, status.deprecated_epoch, status.restarts_count_towards_max, status.group_restarts)
-    }
     let (fixture, rival) = two().await?;
     fixture.create(in_place("train", 4, 9)).await?;
     let pods = fixture.pods("train", 4, "0").await?;
@@ -84,22 +74,22 @@ async fn two_controllers_at_once_count_each_restart_in_place_once() -> Result<()
     for pod in &pods {
         fixture.report(pod, "1").await?;
     }
-    while epochs(&next(&mut history).await?) != (1, 0, 0, 0) {}
-    for restarts in 1..=3 {
+    while epochs(&next(&mut history).await?.status.unwrap_or_default()) != (1, 0, 0, 0) {}
+    for count in 1..=3 {
         for pod in &pods {
-            fixture.report(pod, &(restarts + 1).to_string()).await?;
+            fixture.report(pod, &(count + 1).to_string()).await?;
         }
-        let lifted = (restarts + 1, restarts, restarts, restarts);
+        let lifted = (count + 1, count, count, count);
         loop {
-            let seen = epochs(&next(&mut history).await?);
-            assert!(seen <= lifted && seen.3 <= restarts && seen.2 == seen.3, "{seen:?} is more than {lifted:?}");
+            let seen = epochs(&next(&mut history).await?.status.unwrap_or_default());
+            assert!(seen <= lifted && seen.3 <= count && seen.2 == seen.3, "{seen:?} is more than {lifted:?}");
             if seen == lifted {
                 break;
             }
         }
     }
     fixture.settle().await?;
-    assert_eq!(epochs(&fixture.jobsets().get("train").await?), (4, 3, 3, 3));
+    assert_eq!(epochs(&fixture.status("train").await?), (4, 3, 3, 3));
     assert_both_worked(&fixture, &rival).await?;
     fixture.plane.stop().await
 }

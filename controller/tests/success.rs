@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::fixture::Space;
 use crate::jobsets::{feature, group, jobset, with};
+use crate::outcome::restarts;
 
 impl Space {
     /// Asserts that the JobSet completes, and waits until of its Jobs only these are left.
@@ -16,7 +17,7 @@ impl Space {
         let status = self.status_once(jobset, "a terminal state", |status| !status.terminal_state.is_empty()).await?;
         assert_eq!(status.terminal_state, "Completed");
         assert!(!conditions::is_true(&status.conditions, conditions::FAILED));
-        assert_eq!((status.restarts, status.group_restarts), (0, 0));
+        assert_eq!(restarts(&status), (0, 0, 0));
         self.jobs_of(jobset, jobs).await?;
         Ok(())
     }

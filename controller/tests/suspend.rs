@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::expect::uids;
 use crate::fixture::{Space, in_place, next};
 use crate::jobsets::{feature, group, jobset, with};
+use crate::outcome::restarts;
 
 fn assert_nothing_failed(status: &JobSetStatus) {
-    let counters = (status.restarts, status.restarts_count_towards_max, status.group_restarts);
-    assert_eq!(counters, (0, 0, 0));
+    assert_eq!(restarts(status), (0, 0, 0));
     assert_eq!(status.terminal_state, "");
 }
 
