@@ -56,8 +56,7 @@ pub struct JobSetStatus {
     pub free_epoch: i32,
 }
 
-/// The Jobs of one replicatedJob, each in exactly one of succeeded, failed, suspended and active (or in none, before it
-/// has a Pod); ready is an overlay.
+/// The Jobs of one replicatedJob, each in exactly one of succeeded, failed, suspended and active; ready is an overlay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobStatus {
@@ -72,10 +71,10 @@ pub struct ReplicatedJobStatus {
     /// failed is the number of failed Jobs.
     #[serde(default)]
     pub failed: i32,
-    /// active is the number of Jobs with a pending or running Pod.
+    /// active is the number of Jobs that run or will, also of those that have no Pod just now.
     #[serde(default)]
     pub active: i32,
-    /// suspended is the number of suspended Jobs.
+    /// suspended is the number of suspended Jobs whose Pods have gone. Until then they are active.
     #[serde(default)]
     pub suspended: i32,
     /// jobRestarts\[i\] is how often the Job with index i was recreated alone.

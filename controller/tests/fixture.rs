@@ -1,26 +1,40 @@
 //! A control plane with the CRD, and the controller's own program running against it, with the rights that
 //! `deploy/kustomize` gives it and no others.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use futures::{Stream, StreamExt};
 use jobset_api::JobSet;
 use jobset_e2e::{ControlPlane, install, wait};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::program::{self, Program};
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// A running control plane and controller. Both end with it.
+const DEFAULT: &str = "default";
+
+/// A control plane and a controller of the test's own, to be stopped, killed or told otherwise. Both end with it.
 pub(crate) struct Fixture {
     pub(crate) plane: ControlPlane,
-    pub(crate) client: Client,
     pub(crate) controller: Program,
+    space: Space,
+}
+
+impl Deref for Fixture {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.space
+    }
 }
 
 impl Fixture {
@@ -30,11 +44,89 @@ impl Fixture {
 
     /// Starts the controller with these arguments.
     pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
+        Vacant::start().await?.start_controller(arguments)
+    }
+
+    /// One more namespace.
+    pub(crate) async fn space(&self, namespace: &str) -> Result<Space> {
+        Space::create_in(&self.plane, namespace).await
+    }
+}
+
+/// A control plane that is ready for a controller, and has none yet.
+pub(crate) struct Vacant {
+    plane: ControlPlane,
+    space: Space,
+}
+
+impl Deref for Vacant {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.space
+    }
+}
+
+impl Vacant {
+    pub(crate) async fn start() -> Result<Self> {
         let plane = ControlPlane::start().await?;
         install::crd(&plane).await?;
         program::grant(&plane).await?;
+        let space = Space::of(&plane, DEFAULT)?;
+        Ok(Self { plane, space })
+    }
+
+    /// Starts the controller with these arguments.
+    pub(crate) fn start_controller(self, arguments: &[&str]) -> Result<Fixture> {
+        let Self { plane, space } = self;
         let controller = Program::start(&plane, "jobset-controller", arguments)?;
-        Ok(Self { client: plane.client(), plane, controller })
+        Ok(Fixture { plane, controller, space })
+    }
+}
+
+/// A namespace of a test, and the requests that a user, or an agent, makes in it.
+pub(crate) struct Space {
+    /// Its default namespace is this one.
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+/// The control plane, with a controller, that the tests of this process share; `Err` for all of them if it did not start.
+static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+
+async fn start_shared() -> Result<ControlPlane> {
+    let plane = ControlPlane::start().await?;
+    install::crd(&plane).await?;
+    program::grant(&plane).await?;
+    program::start_beside(&plane, "jobset-controller", &[]).await?;
+    Ok(plane)
+}
+
+impl Space {
+    /// A new namespace of the shared control plane. A test that restarts the API server, reads metrics, or wants flags
+    /// takes a [`Fixture`].
+    pub(crate) async fn new(namespace: &str) -> Result<Self> {
+        let start = || async { start_shared().await.map_err(|error| format!("{error:#}")) };
+        let plane = SHARED.get_or_init(start).await.as_ref();
+        let plane = plane.map_err(|error| anyhow!("the shared control plane did not start: {error}"))?;
+        Self::create_in(plane, namespace).await
+    }
+
+    async fn create_in(plane: &ControlPlane, namespace: &str) -> Result<Self> {
+        let space = Self::of(plane, namespace)?;
+        let namespaces: Api<Namespace> = Api::all(space.client.clone());
+        let object = serde_json::from_value(json!({"metadata": {"name": namespace}}))?;
+        namespaces.create(&PostParams::default(), &object).await?;
+        // A Pod that comes before its namespace's ServiceAccount is refused, and tried again ever later.
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(space.client.clone());
+        wait::until(LIMIT, "the ServiceAccount default", || async { Ok(accounts.get_opt(DEFAULT).await?) }).await?;
+        Ok(space)
+    }
+
+    fn of(plane: &ControlPlane, namespace: &str) -> Result<Self> {
+        let mut config = plane.client_config();
+        namespace.clone_into(&mut config.default_namespace);
+        Ok(Self { client: Client::try_from(config)?, namespace: namespace.to_owned() })
     }
 
     pub(crate) fn jobsets(&self) -> Api<JobSet> {
@@ -49,7 +141,7 @@ impl Fixture {
     /// The Pods of a JobSet, by name, once there are as many of them, all of this attempt.
     pub(crate) async fn pods(&self, jobset: &str, count: usize, attempt: &str) -> Result<Vec<Pod>> {
         let labels = format!("jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/restart-attempt={attempt}");
-        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        let pods = self.all_pods();
         wait::until(LIMIT, format!("{count} Pods of {jobset}"), || async {
             let mut found = pods.list(&ListParams::default().labels(&labels)).await?.items;
             found.retain(|pod| pod.metadata.deletion_timestamp.is_none());
@@ -61,9 +153,21 @@ impl Fixture {
 
     /// Reports an epoch, as the agent of the Pod would.
     pub(crate) async fn report(&self, pod: &Pod, epoch: &str) -> Result<()> {
-        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
         let patch = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/epoch": epoch}}});
-        pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        self.all_pods().patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    pub(crate) fn jobs(&self) -> Api<Job> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// Marks a Job for failure; the Job controller does the rest. It says so in its status, with this reason.
+    pub(crate) async fn fail_job(&self, job: &str, reason: &str) -> Result<()> {
+        let target = json!({"type": "FailureTarget", "status": "True", "reason": reason,
+                            "message": "as the test wants", "lastTransitionTime": Timestamp::now().to_string()});
+        let patch = json!({"status": {"conditions": [target]}});
+        self.jobs().patch_status(job, &PatchParams::default(), &Patch::Strategic(patch)).await?;
         Ok(())
     }
 
@@ -92,7 +196,7 @@ pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name},
         "spec": {
             "failurePolicy": {"maxRestarts": max_restarts, "restartStrategy": "InPlaceRestart"},
             "replicatedJobs": [{"name": "workers", "template": {"spec": {

@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jobset_api::JobSet;
 use jobset_e2e::wait::{self, Seen};
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, in_place, next};
+use crate::outcome::{self, restarts};
 use crate::program::{NAMESPACE, Program};
+use crate::workload::recreated;
 
 /// A leader that is silent is replaced in seconds.
 const IMPATIENT: [&str; 3] =
@@ -135,13 +138,24 @@ async fn durations_that_do_not_fit_are_refused_at_the_start() -> Result<()> {
     fixture.plane.stop().await
 }
 
-/// `(syncedEpoch, deprecatedEpoch, restartsCountTowardsMax, groupRestarts)`.
 fn counters(jobset: &JobSet) -> (i32, i32, i32, i32) {
-    let status = jobset.status.clone().unwrap_or_default();
-    (status.synced_epoch, status.deprecated_epoch, status.restarts_count_towards_max, status.group_restarts)
+    outcome::epochs(&jobset.status.clone().unwrap_or_default())
 }
 
-/// What has just happened when the leader is killed.
+impl Pair {
+    /// Kills the leader. The other one leads once the Lease has expired, and a third stands by.
+    async fn leader_dies(&mut self, third: &str) -> Result<()> {
+        let before = lease(&self.fixture).await?;
+        self.fixture.controller.signal(Signal::KILL)?;
+        changed_hands(&self.fixture, &before).await?;
+        let third = Program::start(&self.fixture.plane, third, &IMPATIENT)?;
+        self.fixture.controller = std::mem::replace(&mut self.standby, third);
+        self.standby.logged("standing by").await?;
+        Ok(())
+    }
+}
+
+/// What has just happened when the leader is killed, in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// A worker has failed: the leader is killed before, while or after it writes that.
@@ -154,28 +168,26 @@ enum Moment {
 
 #[tokio::test]
 async fn a_restart_is_counted_once_whenever_the_leader_is_killed() -> Result<()> {
-    let Pair { mut fixture, mut standby } = Pair::start(&IMPATIENT).await?;
-    fixture.create(in_place("train", 2, 9)).await?;
-    let pods = fixture.pods("train", 2, "0").await?;
-    let mut history = fixture.history("train").await?;
+    let mut pair = Pair::start(&IMPATIENT).await?;
+    pair.fixture.create(in_place("train", 2, 9)).await?;
+    let pods = pair.fixture.pods("train", 2, "0").await?;
+    let mut history = pair.fixture.history("train").await?;
     for pod in &pods {
-        fixture.report(pod, "1").await?;
+        pair.fixture.report(pod, "1").await?;
     }
     while counters(&next(&mut history).await?) != (1, 0, 0, 0) {}
 
     for (restarts, moment) in (1..).zip([Moment::Failure, Moment::Count, Moment::Reports]) {
-        let before = lease(&fixture).await?;
         let epoch = (restarts + 1).to_string();
-        fixture.report(&pods[0], &epoch).await?;
+        pair.fixture.report(&pods[0], &epoch).await?;
         if moment != Moment::Failure {
             while counters(&next(&mut history).await?) != (restarts, restarts, restarts, restarts) {}
         }
         if moment == Moment::Reports {
-            fixture.report(&pods[1], &epoch).await?;
+            pair.fixture.report(&pods[1], &epoch).await?;
         }
-        fixture.controller.signal(Signal::KILL)?;
-        changed_hands(&fixture, &before).await?;
-        fixture.report(&pods[1], &epoch).await?;
+        pair.leader_dies(&format!("standby-{restarts}")).await?;
+        pair.fixture.report(&pods[1], &epoch).await?;
         let lifted = (restarts + 1, restarts, restarts, restarts);
         loop {
             let seen = counters(&next(&mut history).await?);
@@ -184,13 +196,61 @@ async fn a_restart_is_counted_once_whenever_the_leader_is_killed() -> Result<()>
                 break;
             }
         }
-        // The successor leads; another stands by.
-        fixture.controller = std::mem::replace(
-            &mut standby,
-            Program::start(&fixture.plane, &format!("standby-{restarts}"), &IMPATIENT)?,
-        );
-        standby.logged("standing by").await?;
     }
-    assert!(!fixture.controller.log()?.contains("ERROR"));
-    fixture.plane.stop().await
+    assert!(!pair.fixture.controller.log()?.contains("ERROR"));
+    pair.fixture.plane.stop().await
+}
+
+/// What has just happened when the leader is killed, by recreation.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A Job has failed: the leader is killed before, while or after it writes that.
+    Failure,
+    /// The leader has written that all Jobs are recreated: it is killed before, while or after it deletes them.
+    Count,
+    /// It has deleted one.
+    Deletion,
+    /// It has created one.
+    Creation,
+}
+
+#[tokio::test]
+async fn a_recreation_is_counted_once_and_carried_out_whenever_the_leader_is_killed() -> Result<()> {
+    let mut pair = Pair::start(&IMPATIENT).await?;
+    pair.fixture.create(recreated("train", &json!({"maxRestarts": 9}), &[("w", 2)])).await?;
+    for (restart, step) in (1..).zip([Step::Failure, Step::Count, Step::Deletion, Step::Creation]) {
+        let space = &pair.fixture;
+        space.pods("train", 2, &(restart - 1).to_string()).await?;
+        let (failed, other) = (space.job("train-w-0").await?, space.job("train-w-1").await?);
+        space.fail_job("train-w-0", "BackoffLimitExceeded").await?;
+        match step {
+            Step::Failure => {
+                let has_failed = |job: &Job| job.status.iter().any(|it| it.conditions.iter().flatten().any(is_failed));
+                space.job_where("train-w-0", "to fail", has_failed).await?;
+            }
+            Step::Count => {
+                space.restarted("train", (restart, restart, restart)).await?;
+            }
+            Step::Deletion => {
+                wait::until(LIMIT, "a Job to go", || async {
+                    let job = space.jobs().get_opt("train-w-1").await?.filter(|job| job.uid() == other.uid());
+                    Ok(job.is_none_or(|job| job.metadata.deletion_timestamp.is_some()).then_some(()))
+                })
+                .await?;
+            }
+            Step::Creation => {
+                space.job_after(&failed).await?;
+            }
+        }
+        pair.leader_dies(&format!("standby-{restart}")).await?;
+        pair.fixture.pods("train", 2, &restart.to_string()).await?;
+        let status = pair.fixture.status("train").await?;
+        assert_eq!(restarts(&status), (restart, restart, restart), "{step:?}");
+    }
+    assert!(!pair.fixture.controller.log()?.contains("ERROR"));
+    pair.fixture.plane.stop().await
+}
+
+fn is_failed(condition: &JobCondition) -> bool {
+    condition.type_ == "Failed" && condition.status == "True"
 }

@@ -2,38 +2,43 @@
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
-use jobset_e2e::wait;
+use jobset_api::conditions;
+use jobset_e2e::wait::{self, Seen};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::fixture::{Fixture, LIMIT, in_place};
-
-fn pods(fixture: &Fixture) -> Api<Pod> {
-    Api::default_namespaced(fixture.client.clone())
-}
-
-/// Creates a node and sends the Pod there, as a scheduler would.
-async fn place(fixture: &Fixture, pod: &Pod, node: Value) -> Result<()> {
-    let nodes: Api<Node> = Api::all(fixture.client.clone());
-    let node = nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
-    let target = json!({"apiVersion": "v1", "kind": "Node", "name": node.name_any()});
-    let binding =
-        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()}, "target": target});
-    let params = PostParams::default();
-    pods(fixture).create_subresource::<Value, Value>("binding", &pod.name_any(), &params, &binding).await?;
-    Ok(())
-}
+use crate::fixture::{Fixture, LIMIT, Space, in_place};
 
 /// Waits until another Pod has taken the place of this one, and the others are as they were.
-async fn replaced(fixture: &Fixture, jobset: &str, before: &[Pod], pod: &Pod) -> Result<()> {
+async fn replaced(space: &Space, jobset: &str, before: &[Pod], pod: &Pod) -> Result<()> {
     wait::until(LIMIT, format!("another Pod than {}", pod.name_any()), || async {
         let labels = format!("jobset.sigs.k8s.io/jobset-name={jobset}");
-        let now = pods(fixture).list(&ListParams::default().labels(&labels)).await?.items;
+        let now = space.all_pods().list(&ListParams::default().labels(&labels)).await?.items;
         let kept = |pod: &Pod| now.iter().any(|other| other.uid() == pod.uid());
         let others_kept = before.iter().filter(|other| other.uid() != pod.uid()).all(kept);
         Ok((!kept(pod) && now.len() == before.len() && others_kept).then_some(()))
+    })
+    .await
+}
+
+fn nodes(space: &Space) -> Api<Node> {
+    Api::all(space.client.clone())
+}
+
+/// Gives a node this status of readiness, and waits for the taint that the node controller puts on it for that.
+async fn tainted(space: &Space, node: &str, ready: &str) -> Result<()> {
+    let now = Timestamp::now().to_string();
+    let status = json!({"conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": now, "lastTransitionTime": now}]});
+    let patch = Patch::Strategic(json!({"status": status}));
+    nodes(space).patch_status(node, &PatchParams::default(), &patch).await?;
+    let wanted = if ready == "Unknown" { "node.kubernetes.io/unreachable" } else { "node.kubernetes.io/not-ready" };
+    wait::until_seen(LIMIT, format!("node {node} with the taint {wanted}"), || async {
+        let taints = nodes(space).get(node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let found = taints.iter().any(|taint| taint.key == wanted);
+        Ok(if found { Seen::Yes(()) } else { Seen::NotYet(format!("{taints:?}")) })
     })
     .await
 }
@@ -59,18 +64,36 @@ async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet()
     jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = json!("TerminatingOrFailed");
     fixture.create(jobset).await?;
     let before = fixture.pods("train", 2, "0").await?;
-    place(&fixture, &before[0], json!({"metadata": {"name": "lost"}})).await?;
-    // The node controller, which takes a silent kubelet for such a node, taints it.
-    let nodes: Api<Node> = Api::all(fixture.client.clone());
-    let silent = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-    nodes.patch_status("lost", &PatchParams::default(), &Patch::Strategic(silent)).await?;
+    fixture.bind(&before[0], json!({"metadata": {"name": "lost"}})).await?;
+    // One whose kubelet says that it is not ready is left alone, however long that lasts.
+    fixture.bind(&before[1], json!({"metadata": {"name": "unready"}})).await?;
+    tainted(&fixture, "unready", "False").await?;
+    tainted(&fixture, "lost", "Unknown").await?;
     replaced(&fixture, "train", &before, &before[0]).await?;
+    let left = fixture.all_pods().get(&before[1].name_any()).await?;
+    assert!(left.uid() == before[1].uid() && left.metadata.deletion_timestamp.is_none());
     fixture.plane.stop().await
 }
 
 #[tokio::test]
+async fn without_being_asked_for_no_pod_goes_without_its_kubelet() -> Result<()> {
+    let space = Space::new("not-forced").await?;
+    space.create(in_place("train", 1, 1)).await?;
+    let pods = space.pods("train", 1, "0").await?;
+    space.bind(&pods[0], json!({"metadata": {"name": "node-that-is-silent"}})).await?;
+    space.all_pods().delete(&pods[0].name_any(), &DeleteParams::default()).await?;
+    tainted(&space, "node-that-is-silent", "Unknown").await?;
+    // What the controller says of the same node shows that it has seen the taint before.
+    let features = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.0"}}});
+    nodes(&space).patch_status("node-that-is-silent", &PatchParams::default(), &Patch::Strategic(features)).await?;
+    space.condition("train", conditions::IN_PLACE_UNSUPPORTED, "True").await?;
+    assert_eq!(space.all_pods().get(&pods[0].name_any()).await?.uid(), pods[0].uid(), "it is still there");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_misplaced_pod_is_marked_as_disrupted_before_it_goes() -> Result<()> {
-    let fixture = Fixture::start().await?;
+    let space = Space::new("misplaced").await?;
     let mut jobset = in_place("train", 2, 1);
     jobset["metadata"]["annotations"] = json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
     jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1});
@@ -78,15 +101,15 @@ async fn a_misplaced_pod_is_marked_as_disrupted_before_it_goes() -> Result<()> {
     template["metadata"]["annotations"] = json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
     // As admission would send the follower.
     template["spec"]["nodeSelector"] = json!({"rack": "a"});
-    fixture.create(jobset).await?;
-    let before = fixture.pods("train", 2, "0").await?;
+    space.create(jobset).await?;
+    let before = space.pods("train", 2, "0").await?;
     let index = |pod: &&Pod| pod.annotations()["batch.kubernetes.io/job-completion-index"] == "0";
     let leader = before.iter().find(index).context("no leader")?;
     let follower = before.iter().find(|pod| !index(pod)).context("no follower")?;
 
     let params = WatchParams::default().fields(&format!("metadata.name={}", follower.name_any()));
-    let mut events = Box::pin(pods(&fixture).watch(&params, &follower.resource_version().unwrap_or_default()).await?);
-    place(&fixture, leader, json!({"metadata": {"name": "elsewhere", "labels": {"rack": "b"}}})).await?;
+    let mut events = Box::pin(space.all_pods().watch(&params, &follower.resource_version().unwrap_or_default()).await?);
+    space.bind(leader, json!({"metadata": {"name": "elsewhere", "labels": {"rack": "b"}}})).await?;
     let mut reason = None;
     loop {
         let event = tokio::time::timeout(LIMIT, events.next()).await?.context("the watch has ended")??;
@@ -99,5 +122,5 @@ async fn a_misplaced_pod_is_marked_as_disrupted_before_it_goes() -> Result<()> {
         }
     }
     assert_eq!(reason.as_deref(), Some("ExclusivePlacementViolation"));
-    fixture.plane.stop().await
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The controller's own program, as a process, and as the ServiceAccount that it has where it is installed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
@@ -34,6 +34,17 @@ fn kubeconfig(plane: &ControlPlane) -> PathBuf {
     plane.dir().join("jobset-controller.kubeconfig")
 }
 
+/// Runs a controller that ends with the control plane.
+pub(crate) async fn start_beside(plane: &ControlPlane, name: &str, arguments: &[&str]) -> Result<()> {
+    let program = Path::new(env!("CARGO_BIN_EXE_jobset-controller"));
+    let config = kubeconfig(plane);
+    let env = [("KUBECONFIG", &*config.to_string_lossy()), ("POD_NAMESPACE", NAMESPACE)];
+    plane.start_program(name, program, &[&LISTEN[..], arguments].concat(), &env).await
+}
+
+/// Any free ports.
+const LISTEN: [&str; 4] = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+
 /// A running controller. It ends with this value.
 pub(crate) struct Program {
     child: Child,
@@ -45,7 +56,7 @@ impl Program {
     pub(crate) fn start(plane: &ControlPlane, name: &str, arguments: &[&str]) -> Result<Self> {
         let log = plane.dir().join(format!("logs/{name}.log"));
         let child = Command::new(env!("CARGO_BIN_EXE_jobset-controller"))
-            .args(["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .args(LISTEN)
             .args(arguments)
             .env("KUBECONFIG", kubeconfig(plane))
             .env("POD_NAMESPACE", NAMESPACE)

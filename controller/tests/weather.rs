@@ -9,6 +9,12 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, in_place, next};
+use crate::outcome::restarts;
+use crate::workload::recreated;
+
+/// As the leader it outlives an API server that is away for longer than this machine needs.
+const PATIENT: [&str; 3] =
+    ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=500ms"];
 
 fn epochs(jobset: &JobSet) -> (i32, i32, i32) {
     let status = jobset.status.clone().unwrap_or_default();
@@ -17,10 +23,7 @@ fn epochs(jobset: &JobSet) -> (i32, i32, i32) {
 
 #[tokio::test]
 async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_and_no_count() -> Result<()> {
-    // As the leader it outlives an API server that is away for longer than this machine needs.
-    let patience =
-        ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=500ms"];
-    let fixture = Fixture::start_with(&patience).await?;
+    let fixture = Fixture::start_with(&PATIENT).await?;
     fixture.create(in_place("train", 2, 9)).await?;
     let pods = fixture.pods("train", 2, "0").await?;
     let mut history = fixture.history("train").await?;
@@ -47,6 +50,30 @@ async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_
     // One for each of seven watches, for the Lease, and for what was to be written.
     let warnings = log.lines().filter(|line| line.contains("WARN")).count();
     assert!(warnings <= 9, "{warnings} warnings: {log}");
+    fixture.plane.stop().await
+}
+
+#[tokio::test]
+async fn an_api_server_that_restarts_in_the_middle_of_a_recreation_costs_no_count() -> Result<()> {
+    let fixture = Fixture::start_with(&PATIENT).await?;
+    fixture.create(recreated("train", &json!({"maxRestarts": 9}), &[("w", 2)])).await?;
+    let pods = fixture.pods("train", 2, "0").await?;
+    // It takes its time to go, and its Job with it.
+    fixture.bind(&pods[0], json!({"metadata": {"name": "slow"}})).await?;
+    let other = fixture.job("train-w-1").await?;
+    fixture.fail_job("train-w-1", "BackoffLimitExceeded").await?;
+    fixture.job_after(&other).await?;
+
+    fixture.plane.stop_api_server().await?;
+    fixture.controller.logged("requests fail, trying again").await?;
+    fixture.plane.start_api_server().await?;
+    fixture.release(&pods[0]).await?;
+    fixture.pods("train", 2, "1").await?;
+    assert_eq!(restarts(&fixture.status("train").await?), (1, 1, 1));
+    let counted =
+        r#"jobset_restarts_total{action="restart_jobset",counted="true",namespace="default",strategy="recreate"}"#;
+    assert_eq!(fixture.controller.metric(counted).await?, Some(1.0));
+    assert!(!fixture.controller.log()?.contains("ERROR"));
     fixture.plane.stop().await
 }
 

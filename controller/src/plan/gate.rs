@@ -19,16 +19,21 @@ pub(super) fn strategy(jobset: &JobSet, settings: &Settings) -> RestartStrategy 
 pub(super) fn disable_in_place_restart(pass: &mut Pass<'_>) {
     let jobset = pass.seen.jobset;
     let wanted = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
-    if wanted && !pass.settings.gates.in_place_restart && !agents_are_told(jobset) {
-        pass.actions.push(Action::DisableInPlaceRestart);
-        pass.warn(
-            "InPlaceRestartDisabled",
-            format!(
-                "the feature gate InPlaceRestart is off: restarted by recreation; remove the annotation {} when it is on",
-                labels::DISABLE_IN_PLACE_RESTART
-            ),
-        );
+    if !wanted || pass.settings.gates.in_place_restart {
+        return;
     }
+    if !agents_are_told(jobset) {
+        pass.actions.push(Action::DisableInPlaceRestart);
+    }
+    // Not only when they are told: that changes the JobSet under this pass, whose notes are then those of a status that
+    // was not stored.
+    pass.warn(
+        "InPlaceRestartDisabled",
+        format!(
+            "the feature gate InPlaceRestart is off: restarted by recreation; remove the annotation {} when it is on",
+            labels::DISABLE_IN_PLACE_RESTART
+        ),
+    );
 }
 
 fn agents_are_told(jobset: &JobSet) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, RestartStrategy, conditions};
+use jobset_api::{FailurePolicyAction, RestartStrategy, conditions, labels};
 use k8s_openapi::jiff::Timestamp;
 
 use super::pass::{Pass, is_current};
@@ -33,15 +33,23 @@ pub(super) struct Cause {
 }
 
 /// Deletes the Jobs of earlier attempts. Their names become free, and the Jobs of this attempt take them.
+///
+/// One whose label does not say its attempt may be of this one, with work of days in it: whoever took the label away
+/// decides.
 pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
     for (name, job) in pass.seen.jobs() {
         if job.deleting || is_current(&pass.status, job) {
             continue;
         }
-        if job.attempt.is_none() {
-            pass.warn("AttemptUnknown", format!("Job {name} is recreated: its restart-attempt label is not a number"));
+        if job.attempt.is_some() {
+            pass.delete_job(name, &job.uid);
+        } else {
+            let label = labels::RESTART_ATTEMPT;
+            pass.warn(
+                "JobMislabelled",
+                format!("Job {name} is left alone: delete it or mend its label {label}, which is not a number"),
+            );
         }
-        pass.delete_job(name, &job.uid);
     }
 }
 

@@ -30,11 +30,12 @@ fn count(job: &JobView, status: &mut ReplicatedJobStatus) {
     match &job.finished {
         Some(Finished::Completed) => status.succeeded += 1,
         Some(Finished::Failed { .. }) => status.failed += 1,
-        None if job.suspended => status.suspended += 1,
+        // Until its Pods have gone, a queue must not give their quota to somebody else.
+        None if job.suspended && job.active == 0 => status.suspended += 1,
         None => {
             // Between two Pods, or before the first, a Job is no less active: each is counted somewhere.
             status.active += 1;
-            status.ready += i32::from(job.ready + job.succeeded >= job.pods);
+            status.ready += i32::from(!job.suspended && job.ready + job.succeeded >= job.pods);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
 use super::readiness;
 use super::storage;
-use super::supervisor::{Request, ask};
+use super::supervisor::{Process, Request, ask};
 
 /// How long a node's process may take to end after SIGTERM.
 const STOP_GRACE: Duration = Duration::from_secs(15);
@@ -297,6 +297,22 @@ impl Handle {
             .output()
             .await
             .context("cannot run kubectl")
+    }
+
+    /// Runs a program beside the cluster's own, in the cluster's namespaces: it ends with the cluster, whatever becomes
+    /// of who started it. Its output is `logs/<name>.log`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start_program(&self, name: &str, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+        let process = Process {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            args: args.iter().copied().map(str::to_owned).collect(),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            log: self.dir().join(format!("logs/{name}.log")),
+        };
+        ask(&supervisor_socket(self.dir()), &Request::Start(process)).await.map(|_| ())
     }
 
     /// Stops the API server, starts it again and waits until it serves.

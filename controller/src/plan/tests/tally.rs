@@ -13,6 +13,7 @@ use crate::store::{Finished, JobView};
 #[case::a_pod_of_two_is_not_enough(JobView { active: 2, ready: 1, pods: 2, ..job(0, None) }, "0/0/0/1/0")]
 #[case::ready_and_succeeded_pods_together(JobView { active: 1, ready: 1, succeeded: 1, pods: 2, ..job(0, None) }, "1/0/0/1/0")]
 #[case::suspended(JobView { suspended: true, ..job(0, None) }, "0/0/0/0/1")]
+#[case::suspended_with_a_pod(JobView { suspended: true, active: 1, ready: 1, ..job(0, None) }, "0/0/0/1/0")]
 #[case::succeeded(job(0, Some(Finished::Completed)), "0/1/0/0/0")]
 #[case::failed(job(0, Some(failed(1, "A", ""))), "0/0/1/0/0")]
 #[case::being_deleted(JobView { deleting: true, active: 1, ..job(0, None) }, "0/0/0/0/0")]

@@ -1,0 +1,86 @@
+//! How a JobSet counts its Jobs: each in exactly one bucket, in every state that is written.
+
+use anyhow::Result;
+use jobset_api::{JobSetStatus, ReplicatedJobStatus};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::fixture::{Space, next};
+use crate::jobsets::{group, jobset, with};
+
+/// Jobs that are counted, in whatever bucket.
+fn counted(status: &JobSetStatus) -> i32 {
+    let buckets = |it: &ReplicatedJobStatus| it.active + it.suspended + it.succeeded + it.failed;
+    status.replicated_jobs_status.iter().map(buckets).sum()
+}
+
+#[tokio::test]
+async fn from_its_creation_to_the_end_every_job_is_in_one_bucket_in_every_state_that_is_written() -> Result<()> {
+    let space = Space::new("buckets").await?;
+    let policy = json!({"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["driver"]}}});
+    // A lost Pod is replaced, and fails nothing.
+    let workers = with(group("workers", 2, 1), &json!({"template": {"spec": {"backoffLimit": 6}}}));
+    space.create(with(jobset("train", &[group("driver", 1, 1), workers]), &policy)).await?;
+    let mut history = space.history("train").await?;
+    let jobs = ["train-driver-0", "train-workers-0", "train-workers-1"];
+    for job in jobs {
+        space.run_job(job, 1).await?;
+    }
+    space.counts("train", "workers", [2, 2, 0, 0, 0]).await?;
+    space.suspend("train", true).await?;
+    space.counts("train", "workers", [0, 0, 2, 0, 0]).await?;
+    space.suspend("train", false).await?;
+    for job in jobs {
+        space.run_job(job, 1).await?;
+    }
+    space.counts("train", "workers", [2, 2, 0, 0, 0]).await?;
+    // The Job controller takes its time to replace it: so long the Job has no Pod at all.
+    let lost = space.pods_of("train-workers-1", 1).await?;
+    space.all_pods().delete(&lost[0].name_any(), &DeleteParams::default()).await?;
+    space.counts("train", "workers", [2, 1, 0, 0, 0]).await?;
+    space.complete_job("train-driver-0", 1).await?;
+    let mut created = false;
+    loop {
+        let status = next(&mut history).await?.status.unwrap_or_default();
+        let all = counted(&status);
+        created |= all == 3;
+        assert!(all == 3 || !created && all < 3, "{all} of 3 Jobs: {status:?}");
+        assert!(status.replicated_jobs_status.iter().all(|it| it.ready <= it.active), "{status:?}");
+        if status.terminal_state == "Completed" {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_about_to_fail_or_to_complete_is_active_until_it_has() -> Result<()> {
+    let space = Space::new("about-to-end").await?;
+    let first = json!({"template": {"spec": {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}});
+    space.create(jobset("succeeds", &[with(group("w", 1, 2), &first)])).await?;
+    space.create(jobset("fails", &[group("w", 1, 1)])).await?;
+    let succeeding = space.pods_of("succeeds-w-0", 2).await?;
+    let failing = space.pods_of("fails-w-0", 1).await?;
+    // Bound, they stay until a kubelet has ended them: so long the Job has not ended either.
+    space.bind(&succeeding[1], json!({"metadata": {"name": "about-to-end-1"}})).await?;
+    space.bind(&failing[0], json!({"metadata": {"name": "about-to-end-2"}})).await?;
+    space.succeed(&succeeding[0]).await?;
+    space.fail_job("fails-w-0", "BackoffLimitExceeded").await?;
+    for (jobset, condition, ended) in [("succeeds", "SuccessCriteriaMet", 1), ("fails", "FailureTarget", 0)] {
+        let job = format!("{jobset}-w-0");
+        space.pods_of(&job, ended).await?;
+        space.settle().await?;
+        let status = space.jobs().get(&job).await?.status.unwrap_or_default();
+        let conditions: Vec<String> = status.conditions.into_iter().flatten().map(|it| it.type_).collect();
+        assert_eq!(conditions, [condition], "{jobset}");
+        let status = space.counts(jobset, "w", [1, 0, 0, 0, 0]).await?;
+        assert_eq!(status.terminal_state, "", "{jobset}");
+    }
+    space.succeed(&succeeding[1]).await?;
+    space.fail(&failing[0], 1).await?;
+    space.condition("succeeds", "Completed", "True").await?;
+    space.counts("succeeds", "w", [0, 0, 0, 1, 0]).await?;
+    space.condition("fails", "Failed", "True").await?;
+    space.counts("fails", "w", [0, 0, 0, 0, 1]).await?;
+    Ok(())
+}

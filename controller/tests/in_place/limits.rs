@@ -1,0 +1,108 @@
+//! Where restart in place ends: before the barrier, where it is switched off, and with the JobSet.
+
+use anyhow::{Context, Result};
+use jobset_api::conditions;
+use jobset_e2e::wait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::fixture::{Fixture, LIMIT, Space};
+use crate::outcome::{epochs, restarts};
+use crate::workload::restarting;
+
+const DISABLED: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
+
+#[tokio::test]
+async fn failures_before_the_barrier_are_named_until_it_is_lifted() -> Result<()> {
+    let space = Space::new("barrier-blocked").await?;
+    space.create(restarting("train", 2, 2)).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    space.report(&pods[0], "1").await?;
+    space.reset(&pods[1]).await?;
+    let blocked = space.condition("train", conditions::BARRIER_BLOCKED, "True").await?;
+    let wanted = format!("Pod {} failed once before its worker could start (maxRestarts 2): ", pods[1].name_any());
+    assert!(blocked.message.starts_with(&wanted), "{}", blocked.message);
+    space.lift("train", &pods, 1).await?;
+    space.condition("train", conditions::BARRIER_BLOCKED, "False").await?;
+    assert_eq!(epochs(&space.status("train").await?), (1, 0, 0, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn failures_before_the_barrier_fail_the_jobset_when_they_are_more_than_it_may_restart() -> Result<()> {
+    let space = Space::new("barrier-never-reached").await?;
+    space.create(restarting("train", 2, 1)).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    for _ in 0..2 {
+        space.reset(&pods[1]).await?;
+    }
+    let (end, status) = space.ended("train").await?;
+    assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
+    assert!(end.message.contains("failed 2 times before its worker could start"), "{}", end.message);
+    assert_eq!(epochs(&status), (0, 0, 0, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_jobset_whose_agents_were_told_to_let_workers_run_is_restarted_by_recreation() -> Result<()> {
+    let space = Space::new("disabled-by-annotation").await?;
+    let mut jobset = restarting("train", 2, 1);
+    jobset["metadata"]["annotations"] = json!({DISABLED: "true"});
+    space.create(jobset).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    // Reports are of no interest, were there any.
+    for pod in &pods {
+        space.report(pod, "1").await?;
+    }
+    space.fail_job("train-workers-0", "BackoffLimitExceeded").await?;
+    let status = space.restarted("train", (1, 1, 1)).await?;
+    assert_eq!(epochs(&status), (0, 0, 1, 1));
+    space.pods("train", 2, "1").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_feature_gate_off_agents_are_told_and_the_jobset_is_restarted_by_recreation() -> Result<()> {
+    let fixture = Fixture::start_with(&["--feature-gates", "InPlaceRestart=false"]).await?;
+    fixture.create(restarting("train", 2, 1)).await?;
+    fixture.pods("train", 2, "0").await?;
+    wait::until(LIMIT, "the annotation", || async {
+        Ok(fixture.jobsets().get("train").await?.annotations().contains_key(DISABLED).then_some(()))
+    })
+    .await?;
+    fixture.note("InPlaceRestartDisabled", "the feature gate InPlaceRestart is off").await?;
+    fixture.fail_job("train-workers-0", "BackoffLimitExceeded").await?;
+    fixture.restarted("train", (1, 1, 1)).await?;
+    fixture.pods("train", 2, "1").await?;
+    fixture.plane.stop().await
+}
+
+#[tokio::test]
+async fn a_jobset_of_the_same_name_shares_nothing_with_the_pods_of_its_predecessor() -> Result<()> {
+    let space = Space::new("same-name").await?;
+    space.create(restarting("train", 2, 0)).await?;
+    let old = space.pods("train", 2, "0").await?;
+    // Bound, it outlives its Job.
+    space.bind(&old[0], json!({"metadata": {"name": "node-of-the-predecessor"}})).await?;
+    space.lift("train", &old, 1).await?;
+    let job = space.job("train-workers-0").await?;
+    space.jobsets().delete("train", &DeleteParams::background()).await?;
+    space.create(restarting("train", 2, 0)).await?;
+    let job = space.job_after(&job).await?;
+    let is_new = |pod: &Pod| pod.labels().get("batch.kubernetes.io/controller-uid") == job.uid().as_ref();
+    let new = space.pods_where("train", "all new", |pods| pods.len() == 2 && pods.iter().all(is_new)).await?;
+    assert_eq!(space.all_pods().get(&old[0].name_any()).await?.uid(), old[0].uid(), "it takes its time to go");
+    // Its agent reports, and its worker fails: of this JobSet, nothing has.
+    space.report(&old[0], "2").await?;
+    space.crash(&old[0], 1).await?;
+    space.lift("train", &new, 1).await?;
+    space.settle().await?;
+    let status = space.status("train").await?;
+    assert_eq!((epochs(&status), restarts(&status)), ((1, 0, 0, 0), (0, 0, 0)));
+    assert_eq!(status.terminal_state, "");
+    let uid = space.jobsets().get("train").await?.uid().context("no UID")?;
+    assert!(new.iter().all(|pod| pod.labels()["jobset.sigs.k8s.io/jobset-uid"] == uid));
+    Ok(())
+}

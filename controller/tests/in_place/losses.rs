@@ -1,0 +1,153 @@
+//! Pods that are lost: the Job controller replaces each alone, and the others restart in place. What cannot come back in
+//! place is recreated.
+
+use anyhow::{Context, Result};
+use jobset_api::conditions;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, EvictParams};
+use serde_json::json;
+
+use crate::fixture::Space;
+use crate::outcome::{condition, epochs, restarts};
+use crate::workload::restarting;
+
+#[tokio::test]
+async fn a_deleted_pod_is_replaced_alone_and_the_others_restart_in_place() -> Result<()> {
+    let space = Space::new("lost-pod").await?;
+    let pods = space.start_in_place(restarting("train", 3, 9), 3).await?;
+    space.lose(&pods[1]).await?;
+    let successor = space.successor("train", &pods[1]).await?;
+    space.settle().await?;
+    assert_eq!(epochs(&space.status("train").await?), (1, 0, 0, 0), "the others run on until it is there");
+    space.report(&successor, "2").await?;
+    space.in_epoch("train", (1, 1, 1, 1)).await?;
+    let others = [pods[0].clone(), pods[2].clone()];
+    space.restart(&others, 2).await?;
+    space.lift("train", &[&others[..], &[successor]].concat(), 2).await?;
+    let status = space.in_epoch("train", (2, 1, 1, 1)).await?;
+    assert_eq!(status.restarts, 0);
+    let now = space.pods("train", 3, "0").await?;
+    assert!(others.iter().all(|pod| now.iter().any(|other| other.uid() == pod.uid())), "they are the same");
+    Ok(())
+}
+
+#[tokio::test]
+async fn many_lost_pods_are_replaced_without_a_delay_that_grows_with_their_number() -> Result<()> {
+    let space = Space::new("lost-pods").await?;
+    let pods = space.start_in_place(restarting("train", 5, 9), 5).await?;
+    let spec = space.job("train-workers-0").await?.spec.context("no spec")?;
+    assert_eq!((spec.backoff_limit, spec.backoff_limit_per_index), (Some(i32::MAX), Some(i32::MAX)));
+    for pod in &pods {
+        space.fail(pod, 42).await?;
+    }
+    // Counted for the whole Job, the fifth failure would cost 160 s, which is more than this waits.
+    let is_new = |pod: &Pod| pods.iter().all(|before| before.uid() != pod.uid());
+    space.pods_where("train", "all new", |now| now.len() == 5 && now.iter().all(is_new)).await?;
+    assert_eq!(restarts(&space.status("train").await?), (0, 1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failure_after_a_worker_has_succeeded_recreates_all_counted_once() -> Result<()> {
+    let space = Space::new("late-failure").await?;
+    let pods = space.start_in_place(restarting("train", 2, 1), 2).await?;
+    space.succeed(&pods[0]).await?;
+    let done = |job: &k8s_openapi::api::batch::v1::Job| job.status.as_ref().is_some_and(|it| it.succeeded == Some(1));
+    space.job_where("train-workers-0", "with one index done", done).await?;
+    space.crash(&pods[1], 1).await?;
+    let status = space.restarted("train", (1, 1, 1)).await?;
+    let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
+    assert_eq!(restarting.reason, conditions::SUCCEEDED_WORKERS);
+    assert!(restarting.message.contains("exited with code 1 (Error)"), "{}", restarting.message);
+    let pods = space.pods("train", 2, "1").await?;
+    space.lift("train", &pods, 2).await?;
+    let status = space.in_epoch("train", (2, 1, 1, 1)).await?;
+    assert_eq!(&*status.terminal_state, "");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_that_exits_0_because_its_pod_was_deleted_is_a_loss_and_recreates() -> Result<()> {
+    let space = Space::new("lost-success").await?;
+    space.create(restarting("train", 2, 1)).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    space.bind(&pods[0], json!({"metadata": {"name": "node-of-the-drained"}})).await?;
+    space.lift("train", &pods, 1).await?;
+    space.all_pods().delete(&pods[0].name_any(), &DeleteParams::default()).await?;
+    space.succeed(&pods[0]).await?;
+    let status = space.restarted("train", (1, 1, 1)).await?;
+    let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
+    let wanted = format!(
+        "the worker of Pod {} on node node-of-the-drained exited 0 because the Pod was deleted: its work is lost",
+        pods[0].name_any()
+    );
+    assert!(restarting.message.ends_with(&wanted), "{}", restarting.message);
+    space.release(&pods[0]).await?;
+    space.pods("train", 2, "1").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_fails_its_job_by_the_podfailurepolicy_recreates_all_counted_once() -> Result<()> {
+    let space = Space::new("lost-job").await?;
+    let mut jobset = restarting("train", 2, 1);
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailJob",
+        "onExitCodes": {"containerName": "worker", "operator": "In", "values": [42]}}]});
+    let pods = space.start_in_place(jobset, 2).await?;
+    space.fail(&pods[1], 42).await?;
+    let status = space.restarted("train", (1, 1, 1)).await?;
+    let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
+    assert_eq!(restarting.reason, conditions::DEFAULT_FAILURE_POLICY);
+    let pods = space.pods("train", 2, "1").await?;
+    space.lift("train", &pods, 2).await?;
+    space.in_epoch("train", (2, 1, 1, 1)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_eviction_is_not_counted_where_a_rule_says_so_and_a_bug_is() -> Result<()> {
+    let space = Space::new("evicted").await?;
+    let mut jobset = restarting("train", 2, 1);
+    // Of what happens in place, it is for disruptions alone.
+    jobset["spec"]["failurePolicy"]["rules"] =
+        json!([{"action": "RestartJobSetAndIgnoreMaxRestarts", "name": "maintenance"}]);
+    let pods = space.start_in_place(jobset, 2).await?;
+    space.all_pods().evict(&pods[0].name_any(), &EvictParams::default()).await?;
+    space.fail(&pods[0], 143).await?;
+    space.in_epoch("train", (1, 1, 0, 1)).await?;
+    let note = space.note("Restarting", "in place, from epoch 1 to 2: ").await?;
+    assert!(note.contains(&format!("Pod {} ", pods[0].name_any())), "{note}");
+    assert!(note.contains("disrupted (EvictionByEvictionAPI: Eviction API: evicting)"), "{note}");
+    assert!(note.contains("exited with code 143") && note.ends_with("; not counted by rule maintenance"), "{note}");
+
+    let pods = [space.successor("train", &pods[0]).await?, pods[1].clone()];
+    space.restart(&pods[1..], 2).await?;
+    space.lift("train", &pods, 2).await?;
+    space.crash(&pods[1], 1).await?;
+    space.in_epoch("train", (2, 2, 1, 2)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_whose_agent_restarted_alone_is_deleted() -> Result<()> {
+    let space = Space::new("lonely-agent").await?;
+    let pods = space.start_in_place(restarting("train", 2, 9), 2).await?;
+    // The worker has been running for a minute, and the agent for half of it.
+    let ago = |seconds: i64| (Timestamp::now() - SignedDuration::from_secs(seconds)).to_string();
+    let running = |name: &str, id: &str, since: i64| {
+        json!({"name": name, "image": "none", "imageID": "none", "restartCount": 0, "containerID": id, "ready": true,
+               "started": true, "state": {"running": {"startedAt": ago(since)}}})
+    };
+    let status = json!({
+        "initContainerStatuses": [running("agent", "containerd://another", 30)],
+        "containerStatuses": [running("worker", "containerd://the-same", 60)],
+    });
+    space.patch_pod_status(&pods[0], status).await?;
+    space.report(&pods[0], "2").await?;
+    space.note("AgentRestartedAlone", &format!("Pod {} is deleted", pods[0].name_any())).await?;
+    let kept = |now: &[Pod]| now.len() == 1 && now[0].uid() == pods[1].uid();
+    space.pods_where("train", "without the deleted one", kept).await?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Two controllers that work at once, without a Lease: what each writes is refused where the other was faster. Nobody
+//! shall run them so; but for a moment, a leader that lost its Lease and its successor may.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::fixture::{Fixture, in_place, next};
+use crate::jobsets::{group, jobset, with};
+use crate::outcome::{epochs, restarts};
+use crate::program::Program;
+
+async fn two() -> Result<(Fixture, Program)> {
+    let fixture = Fixture::start_with(&["--leader-elect=false"]).await?;
+    let rival = Program::start(&fixture.plane, "rival", &["--leader-elect=false"])?;
+    // Both have everything listed.
+    for program in [&fixture.controller, &rival] {
+        jobset_e2e::wait::until(crate::fixture::LIMIT, "a controller to be ready", || async {
+            Ok(program.get("health checks", "/readyz").await?.starts_with("HTTP/1.0 200").then_some(()))
+        })
+        .await?;
+    }
+    Ok((fixture, rival))
+}
+
+/// Both have written something, or tried to, and neither has failed.
+async fn assert_both_worked(fixture: &Fixture, rival: &Program) -> Result<()> {
+    for program in [&fixture.controller, rival] {
+        let metrics = program.get("metrics", "/metrics").await?;
+        let requests = metrics.lines().filter(|line| line.starts_with("jobset_api_requests_total"));
+        let is_write = |line: &&str| ["create", "update", "delete"].iter().any(|verb| line.contains(verb));
+        assert!(requests.filter(is_write).count() > 0, "{metrics}");
+        let log = program.log()?;
+        assert!(!log.contains("ERROR"), "{log}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_controllers_at_once_create_nothing_twice_and_count_each_recreation_once() -> Result<()> {
+    let (fixture, rival) = two().await?;
+    let policy = json!({"spec": {"failurePolicy": {"maxRestarts": 3}}});
+    fixture.create(with(jobset("train", &[group("w", 4, 1)]), &policy)).await?;
+    let mut history = fixture.history("train").await?;
+    for attempt in 0..3 {
+        let attempt = attempt.to_string();
+        fixture.pods("train", 4, &attempt).await?;
+        fixture.fail_job("train-w-2", "BackoffLimitExceeded").await?;
+    }
+    fixture.pods("train", 4, "3").await?;
+    fixture.settle().await?;
+    let mut seen = (0, 0, 0);
+    while seen != (3, 3, 3) {
+        let status = next(&mut history).await?.status.unwrap_or_default();
+        let now = restarts(&status);
+        assert!(now == seen || now == (seen.0 + 1, seen.1 + 1, seen.2 + 1), "{now:?} after {seen:?}");
+        seen = now;
+    }
+    // Pods of an attempt that is over would still be there, or those of a Job that was created twice.
+    let names = ["train-w-0", "train-w-1", "train-w-2", "train-w-3"];
+    for job in fixture.jobs_of("train", &names).await? {
+        assert_eq!(job.status.context("no status")?.active, Some(1));
+    }
+    assert_eq!(restarts(&fixture.status("train").await?), (3, 3, 3));
+    assert_both_worked(&fixture, &rival).await?;
+    fixture.plane.stop().await
+}
+
+#[tokio::test]
+async fn two_controllers_at_once_count_each_restart_in_place_once() -> Result<()> {
+    let (fixture, rival) = two().await?;
+    fixture.create(in_place("train", 4, 9)).await?;
+    let pods = fixture.pods("train", 4, "0").await?;
+    let mut history = fixture.history("train").await?;
+    for pod in &pods {
+        fixture.report(pod, "1").await?;
+    }
+    while epochs(&next(&mut history).await?.status.unwrap_or_default()) != (1, 0, 0, 0) {}
+    for count in 1..=3 {
+        for pod in &pods {
+            fixture.report(pod, &(count + 1).to_string()).await?;
+        }
+        let lifted = (count + 1, count, count, count);
+        loop {
+            let seen = epochs(&next(&mut history).await?.status.unwrap_or_default());
+            assert!(seen <= lifted && seen.3 <= count && seen.2 == seen.3, "{seen:?} is more than {lifted:?}");
+            if seen == lifted {
+                break;
+            }
+        }
+    }
+    fixture.settle().await?;
+    assert_eq!(epochs(&fixture.status("train").await?), (4, 3, 3, 3));
+    assert_both_worked(&fixture, &rival).await?;
+    fixture.plane.stop().await
+}
