@@ -99,9 +99,14 @@ pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, u
     })
 }
 
-/// Workers that exited 0 only because their Pod was deleted, and the index of their replicatedJob.
+/// Workers that exited 0 only because their Pod was deleted, and the index of their replicatedJob. A Job that is failing
+/// deletes its Pods itself: what that leads to is the failure policy's to decide.
 pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
-    running_jobs(pass).flat_map(|(pods, group)| pods.lost().map(move |lost| (lost, group)))
+    let seen = pass.seen;
+    let running: Vec<_> =
+        pass.current.iter().filter(|it| it.job.finished.is_none() && !it.job.failing).copied().collect();
+    let pods = running.into_iter().filter_map(move |current| Some((seen.pods_of(current.job)?, current.group)));
+    pods.flat_map(|(pods, group)| pods.lost().map(move |lost| (lost, group)))
 }
 
 /// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
