@@ -23,9 +23,10 @@ pub(super) type Checked = Result<(), Violation>;
 const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
 const ROUNDS: usize = 150;
-/// Longest simulated life, in steps of chance.
-const STEPS: usize = 220;
-const FAULTS: usize = 7;
+/// Most chapters of a life, and their most steps and faults.
+const CHAPTERS: usize = 4;
+const STEPS: usize = 260;
+const FAULTS: usize = 8;
 
 pub(super) struct Cluster {
     pub rng: Rng,
@@ -77,14 +78,12 @@ impl Cluster {
             self.calm()?;
             self.trace(|| "it has started".to_owned());
         }
-        let tempo = Tempo::draw(&mut self.rng);
-        let (steps, mut faults) = (self.rng.usize(20..STEPS), self.rng.usize(1..=FAULTS));
-        for step in 0..steps {
-            if faults > 0 && self.rng.usize(..steps - step) < faults {
-                faults -= 1;
-                self.disturb();
+        for _ in 0..self.rng.usize(1..=CHAPTERS) {
+            self.be_disturbed()?;
+            if self.rng.bool() {
+                self.trace(|| "a calm".to_owned());
+                self.calm()?;
             }
-            self.step(&tempo)?;
         }
         self.trace(|| "nothing is disturbed any more".to_owned());
         if self.rng.bool() && self.api.jobset.spec.is_suspended() {
@@ -92,6 +91,20 @@ impl Cluster {
         }
         self.calm()?;
         self.check_store()
+    }
+
+    /// Things happen in an order and at a pace that chance has, and some of them go wrong.
+    fn be_disturbed(&mut self) -> Checked {
+        let tempo = Tempo::draw(&mut self.rng);
+        let (steps, mut faults) = (self.rng.usize(20..STEPS), self.rng.usize(1..=FAULTS));
+        for step in 0..steps {
+            if faults > 0 && self.rng.usize(..steps - step) < faults {
+                faults -= 1;
+                self.disturb()?;
+            }
+            self.step(&tempo)?;
+        }
+        Ok(())
     }
 
     /// Something happens to somebody.

@@ -1,13 +1,13 @@
 //! The controller: the real store and the real rules, driven as `shell::reconcile` and `shell::apply` drive them, one
 //! request at a time, so that it can crash between any two.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::broken::{Broken, edit_plan, edit_seen};
@@ -22,6 +22,8 @@ use crate::store::{Store, Versions};
 
 /// How long a pass waits to see what the one before wrote, in milliseconds.
 const CATCH_UP: i64 = 5_000;
+/// How long a request that was refused is not made again.
+const POSTPONED: SignedDuration = SignedDuration::from_secs(2);
 /// Passes in which the controller has to come to rest while nothing else moves.
 const PASSES_TO_REST: usize = 12;
 
@@ -34,6 +36,8 @@ pub(super) struct Controller {
     dirty: bool,
     due: Option<Timestamp>,
     awaited: Option<(Versions, i64)>,
+    /// Jobs whose resumption was refused, and until when it is not asked for again.
+    postponed: BTreeMap<String, i64>,
     pub pass: Option<PassUnderWay>,
 }
 
@@ -102,6 +106,15 @@ impl Cluster {
         let seen = Observed::of(&self.controller.store, key())?;
         let mut decided = plan(&seen, &Settings::default(), now);
         edit_plan(self.broken, &seen, &mut decided);
+        let until = |action: &Action| match action {
+            Action::ResumeJob { desired, .. } => self.controller.postponed.get(&desired.name_any()).copied(),
+            _ => None,
+        };
+        let waits = |action: &Action| until(action).is_some_and(|until| self.clock < until);
+        if decided.actions.iter().any(waits) {
+            decided.actions.retain(|action| !waits(action));
+            decided.requeue = now.0.checked_add(POSTPONED).ok();
+        }
         Some((seen.jobset.clone(), decided))
     }
 
@@ -178,6 +191,9 @@ impl Cluster {
         let Some(found) = self.api.jobs.get(&name) else { return 0 };
         let rests = found.job.status.as_ref().is_none_or(|status| status.active.unwrap_or(0) == 0);
         if !rests && template(&found.job) != template(desired) {
+            self.trace(|| format!("{name} is not at rest"));
+            let until = self.clock + i64::try_from(POSTPONED.as_millis()).unwrap_or(i64::MAX);
+            self.controller.postponed.insert(name, until);
             self.controller.dirty = true;
             return 0;
         }
@@ -197,9 +213,11 @@ impl Cluster {
     }
 
     /// It crashes, and requests that it has sent arrive after its successor has begun.
-    pub(super) fn race(&mut self) {
+    pub(super) fn race(&mut self) -> Checked {
+        self.start_pass()?;
         self.late = self.controller.pass.take().or(self.late.take());
         self.crash();
+        Ok(())
     }
 
     /// A request of the former controller arrives.

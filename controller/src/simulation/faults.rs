@@ -1,6 +1,6 @@
 //! What goes wrong, and what people do: the alphabet that the module's documentation lists.
 
-use super::cluster::Cluster;
+use super::cluster::{Checked, Cluster};
 use super::machine::{Machine, Worker};
 use super::scenario::FATAL;
 use super::watches::KINDS;
@@ -10,7 +10,7 @@ const CODES: [i32; 4] = [1, 3, 137, 139];
 
 impl Cluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
-    pub(super) fn disturb(&mut self) {
+    pub(super) fn disturb(&mut self) -> Checked {
         match self.rng.u8(..32) {
             0..=5 => self.workers_fail(1),
             6..=7 => {
@@ -28,13 +28,14 @@ impl Cluster {
             19..=20 => self.resize(),
             21 => self.fail_job(),
             22..=24 => self.crash(),
-            25..=26 => self.race(),
+            25..=26 => return self.race(),
             _ => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
                 self.trace(|| format!("the watch of {kind:?} begins anew"));
                 self.api.list(kind);
             }
         }
+        Ok(())
     }
 
     fn pick(&mut self, which: impl Fn(&Machine) -> bool) -> Option<String> {

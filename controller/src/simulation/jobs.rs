@@ -129,6 +129,9 @@ impl Cluster {
         let before = found.job.status.clone().unwrap_or_default();
         let mut conditions = before.conditions.clone().unwrap_or_default();
         set(&mut conditions, "Suspended", wanted.suspended, "JobSuspended", "", &now);
+        if let Some((reason, message)) = &failing {
+            set(&mut conditions, "FailureTarget", true, reason, message, &now);
+        }
         let ends_as = match &failing {
             Some((reason, message)) if is_quiet => Some(("Failed", reason.clone(), message.clone())),
             None if done >= wanted.pods && is_quiet => Some(("Complete", String::new(), String::new())),

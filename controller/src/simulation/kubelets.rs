@@ -4,7 +4,7 @@
 use super::agents::AgentProcess;
 use super::api::PodObject;
 use super::cluster::{Checked, Cluster};
-use super::machine::{Machine, Worker, condition, has_ended, is_going};
+use super::machine::{DISRUPTION_TARGET, Machine, Worker, condition, has_ended, is_going};
 use super::properties::{Property, Violation};
 use super::scenario::FATAL;
 
@@ -36,6 +36,9 @@ impl Cluster {
         let now = self.now();
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.must_reset {
+            // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
+            let slot = (machine.job_uid.clone(), machine.index);
+            self.truth.taken_along(slot, machine.agent.as_ref().and_then(|agent| agent.entered), false);
             machine.reset();
             self.worked = true;
             self.trace(|| format!("{name}: all containers restart"));
@@ -88,6 +91,14 @@ impl Cluster {
         let now = self.now();
         let code = if self.scenario.ends_well_when_asked { 0 } else { TERMINATED };
         let Some(machine) = self.machines.get_mut(uid) else { return };
+        let (slot, entered) =
+            ((machine.job_uid.clone(), machine.index), machine.agent.as_ref().and_then(|it| it.entered));
+        let disrupted = |pod: &PodObject| pod.wire.status.conditions.iter().any(|it| it.type_ == DISRUPTION_TARGET);
+        if self.api.pods.get(&machine.pod).is_some_and(disrupted) {
+            self.truth.taken_along(slot, entered, true);
+        } else {
+            self.truth.asked_to_go(entered);
+        }
         machine.end_worker(code, &now);
         let well = matches!(machine.worker, Worker::Ended { code: 0, .. });
         machine.end(well);
@@ -136,7 +147,7 @@ impl Cluster {
 
     pub(super) fn disrupt(&mut self, pod: &str, reason: &str) {
         self.api.change_pod(pod, |wire| {
-            let disruption = condition(super::machine::DISRUPTION_TARGET, "True", reason, "");
+            let disruption = condition(DISRUPTION_TARGET, "True", reason, "");
             wire.status.conditions.retain(|it| it.type_ != disruption.type_);
             wire.status.conditions.push(disruption);
         });

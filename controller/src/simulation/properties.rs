@@ -124,7 +124,7 @@ impl Cluster {
 
     /// Something has struck a worker of this epoch.
     fn check_incident(&self, epoch: i32, counted: bool) -> Checked {
-        if self.truth.faults_in(epoch).next().is_none() {
+        if !self.truth.was_struck_in(epoch) {
             let property = match self.truth.was_asked_in(epoch) {
                 true => Property::OwnDeletionsAreNoFailures,
                 false => Property::OneEpochPerIncident,
@@ -134,7 +134,7 @@ impl Cluster {
                 format!("a restart is counted in epoch {epoch}, in which nothing failed"),
             ));
         }
-        let disrupted = self.truth.faults_in(epoch).any(|fault| fault.disruption);
+        let disrupted = self.truth.was_disrupted_in(epoch);
         let rules = self.api.jobset.spec.failure_policy.iter().flat_map(|policy| &policy.rules);
         let can_ignore = rules.filter(|rule| rule.on_job_failure_reasons.is_empty()).any(|rule| {
             matches!(rule.action, Do::RestartJobSetAndIgnoreMaxRestarts | Do::RestartJobAndIgnoreMaxRestarts)

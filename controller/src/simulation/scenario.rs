@@ -75,7 +75,7 @@ impl Scenario {
 }
 
 fn failure_policy(rng: &mut Rng, strategy: RestartStrategy) -> Value {
-    let max_restarts = match rng.i32(0..6) {
+    let max_restarts = match rng.i32(0..8) {
         few @ 0..=3 => few,
         _ => 100,
     };

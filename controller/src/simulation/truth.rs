@@ -14,9 +14,9 @@ pub(super) type Slot = (String, i32);
 pub(super) struct Fault {
     slot: Slot,
     /// The epoch that its agent had entered.
-    pub epoch: i32,
+    epoch: i32,
     /// Whether it was a disruption: a failure policy can leave those uncounted.
-    pub disruption: bool,
+    disruption: bool,
 }
 
 /// A Job that failed.
@@ -41,6 +41,11 @@ impl Truth {
     /// A Pod was struck. One that has entered no epoch takes none along.
     pub(super) fn struck(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
         *self.strikes.entry(slot.clone()).or_default() += 1;
+        self.taken_along(slot, epoch, disruption);
+    }
+
+    /// What has struck a Pod before takes its agent along, in the epoch that that has entered since.
+    pub(super) fn taken_along(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
         if let Some(epoch) = epoch {
             self.faults.push(Fault { slot, epoch, disruption });
         }
@@ -67,9 +72,14 @@ impl Truth {
         self.strikes.clear();
     }
 
-    /// What struck workers of this epoch.
-    pub(super) fn faults_in(&self, epoch: i32) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.epoch == epoch)
+    /// Whether a disruption struck in this epoch, or where an agent had just entered the next one and not reported it.
+    pub(super) fn was_disrupted_in(&self, epoch: i32) -> bool {
+        self.faults.iter().any(|fault| fault.disruption && fault.epoch >= epoch)
+    }
+
+    /// Whether anything struck workers of this epoch.
+    pub(super) fn was_struck_in(&self, epoch: i32) -> bool {
+        self.faults.iter().any(|fault| fault.epoch == epoch)
     }
 
     pub(super) fn was_asked_in(&self, epoch: i32) -> bool {
