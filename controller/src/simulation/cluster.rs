@@ -243,11 +243,12 @@ impl Cluster {
 
 impl Tempo {
     fn draw(rng: &mut Rng) -> Self {
-        Self(std::array::from_fn(|_| rng.u32(1..=12)))
+        let pace = [0, 1, 1, 2, 4, 8, 16];
+        Self(std::array::from_fn(|_| pace[rng.usize(..pace.len())]))
     }
 
     fn next(&self, rng: &mut Rng) -> usize {
-        let mut left = rng.u32(..self.0.iter().sum::<u32>());
+        let mut left = rng.u32(..=self.0.iter().sum::<u32>());
         self.0
             .iter()
             .position(|turns| {

@@ -95,6 +95,7 @@ impl Cluster {
         (controller.awaited, controller.dirty, controller.due) = (None, false, None);
         let Some((base, decided)) = self.decide(&now) else { return Ok(()) };
         self.check_buckets(&base, &decided.status)?;
+        self.check_announcement(&base, &decided.status)?;
         let Plan { status, actions, requeue, .. } = decided;
         let actions = actions.into();
         self.controller.pass = Some(PassUnderWay { base, actions, status, due: requeue, written: Versions::default() });

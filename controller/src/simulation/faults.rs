@@ -1,5 +1,7 @@
 //! What goes wrong, and what people do: the alphabet that the module's documentation lists.
 
+use kube::ResourceExt;
+
 use super::cluster::{Checked, Cluster};
 use super::machine::{Machine, Worker};
 use super::scenario::FATAL;
@@ -27,7 +29,8 @@ impl Cluster {
             17..=18 => self.suspend_or_resume(),
             19..=20 => self.resize(),
             21 => self.fail_job(),
-            22..=24 => self.crash(),
+            22..=23 => self.crash(),
+            24 => self.delete_job(),
             25..=26 => return self.race(),
             _ => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
@@ -174,6 +177,20 @@ impl Cluster {
             let message = "Job was active longer than specified deadline".to_owned();
             found.failing = Some(("DeadlineExceeded".to_owned(), message));
         }
+    }
+
+    fn delete_job(&mut self) {
+        let running = self.api.jobs.iter().filter(|(_, it)| it.job.metadata.deletion_timestamp.is_none());
+        let names: Vec<(String, String)> =
+            running.map(|(name, it)| (name.clone(), it.job.uid().unwrap_or_default())).collect();
+        if names.is_empty() {
+            return;
+        }
+        let (name, uid) = &names[self.rng.usize(..names.len())];
+        self.trace(|| format!("somebody deletes Job {name}"));
+        self.truth.job_was_deleted_by_hand = true;
+        let now = self.now();
+        self.api.delete_job(name, uid, &now);
     }
 
     /// Takes down that something happens to this Pod.

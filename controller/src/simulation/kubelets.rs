@@ -71,19 +71,21 @@ impl Cluster {
             },
             None => None,
         };
+        let again = epoch.is_some() && machine.last_run >= epoch;
+        machine.last_run = epoch;
         let container = machine.next_container();
         machine.worker = Worker::Runs { epoch, container, since: now };
         machine.unsaid = true;
         let pod = machine.pod.clone();
         self.worked = true;
         self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
-        match epoch {
-            Some(epoch) if epoch > synced => {
-                let message = format!("the worker of {pod} starts in epoch {epoch}, and the synced epoch is {synced}");
-                Err(Violation::new(Property::Barrier, message))
-            }
-            _ => Ok(()),
+        if again || epoch.is_some_and(|epoch| epoch > synced) {
+            let again = if again { "again " } else { "" };
+            let message =
+                format!("the worker of {pod} starts {again}in epoch {epoch:?}, and the synced epoch is {synced}");
+            return Err(Violation::new(Property::Barrier, message));
         }
+        Ok(())
     }
 
     /// The Pod was asked to go.

@@ -29,6 +29,8 @@ pub(super) struct Machine {
     pub ended: Option<bool>,
     pub agent_restarts: i32,
     pub worker_restarts: i32,
+    /// Newest epoch in which its worker was started.
+    pub last_run: Option<i32>,
     /// Newest epoch that its agent has entered.
     pub epoch: Option<i32>,
     /// Containers that were started.
@@ -61,6 +63,7 @@ impl Machine {
             ended: None,
             agent_restarts: 0,
             worker_restarts: 0,
+            last_run: None,
             epoch: None,
             started: 0,
             unsaid: true,

@@ -56,6 +56,7 @@ mod api;
 mod broken;
 mod cluster;
 mod controller;
+mod coverage;
 mod faults;
 mod jobs;
 mod kubelets;

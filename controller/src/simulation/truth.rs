@@ -35,6 +35,7 @@ pub(super) struct Truth {
     /// How often each slot was struck since the last lift.
     strikes: BTreeMap<Slot, i32>,
     pub failed_jobs: Vec<FailedJob>,
+    pub job_was_deleted_by_hand: bool,
 }
 
 impl Truth {
