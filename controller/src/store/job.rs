@@ -15,6 +15,8 @@ use super::{Ranges, Versioned};
 const FAILURE_TARGET: &str = "FailureTarget";
 
 /// A Job, reduced.
+// Each is said by itself, and read by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
     /// UID of the Job.
