@@ -20,8 +20,8 @@ pub(super) struct AgentProcess {
     reporting: Option<i32>,
     /// When its timer is over, in milliseconds.
     timer: Option<i64>,
-    /// The epoch for which it has lifted the barrier.
-    pub lifted: Option<Option<i32>>,
+    /// Whether it has lifted the barrier.
+    pub lifted: bool,
     /// The epoch that it has entered.
     pub entered: Option<i32>,
 }
@@ -38,7 +38,7 @@ enum Fate {
 impl AgentProcess {
     pub(super) fn new(container: u32, started: Time) -> Self {
         let agent = Agent::new(Some(UID.to_owned()));
-        Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: None, entered: None }
+        Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: false, entered: None }
     }
 }
 
@@ -67,7 +67,8 @@ impl Cluster {
             process.seen = Some(next);
             Input::JobSet(self.api.states[next].clone())
         };
-        self.tell_agent(uid, input)
+        self.tell_agent(uid, input);
+        Ok(())
     }
 
     fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> Checked {
@@ -78,7 +79,7 @@ impl Cluster {
         };
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         let (pod, slot) = (machine.pod.clone(), (machine.job_uid.clone(), machine.index));
-        let is_there = self.api.pods.get(&pod).is_some();
+        let is_there = self.api.pods.contains_key(&pod);
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}"));
         if fate != Fate::Lost && is_there {
             if epoch > self.api.synced() + 1 {
@@ -92,16 +93,15 @@ impl Cluster {
             self.truth.reported(slot, epoch);
         }
         let answered = fate == Fate::Stored && is_there;
-        self.tell_agent(
-            uid,
-            if answered { Input::Reported { epoch } } else { Input::ReportFailed { epoch, retry_after: None } },
-        )
+        let failed = Input::ReportFailed { epoch, retry_after: None };
+        self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed });
+        Ok(())
     }
 
-    fn tell_agent(&mut self, uid: &str, input: Input) -> Checked {
+    fn tell_agent(&mut self, uid: &str, input: Input) {
         let clock = self.clock;
-        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
-        let Some(process) = &mut machine.agent else { return Ok(()) };
+        let Some(machine) = self.machines.get_mut(uid) else { return };
+        let Some(process) = &mut machine.agent else { return };
         for output in process.agent.step(input) {
             match output {
                 Output::Report { epoch } => {
@@ -110,9 +110,9 @@ impl Cluster {
                     machine.epoch = Some(epoch);
                 }
                 Output::SetTimer(wait) => {
-                    process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+                    process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
                 }
-                Output::Lift { epoch } => process.lifted = Some(epoch),
+                Output::Lift { .. } => process.lifted = true,
                 Output::Restart { .. } => {
                     machine.agent = None;
                     machine.must_reset = true;
@@ -126,6 +126,5 @@ impl Cluster {
             }
         }
         self.worked = true;
-        Ok(())
     }
 }

@@ -65,7 +65,9 @@ impl ApiServer {
             watches: Watches::default(),
         };
         api.put_jobset(jobset);
-        KINDS.iter().for_each(|kind| api.list(*kind));
+        for kind in KINDS {
+            api.list(kind);
+        }
         api
     }
 

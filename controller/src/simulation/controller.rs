@@ -210,7 +210,9 @@ impl Cluster {
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
         self.controller = Controller::default();
-        KINDS.iter().for_each(|kind| self.api.list(*kind));
+        for kind in KINDS {
+            self.api.list(kind);
+        }
     }
 
     /// It crashes, and requests that it has sent arrive after its successor has begun.

@@ -43,7 +43,7 @@ impl Cluster {
             self.delete_pods(name, |pod| pod.index >= wanted.pods);
             self.create_pods(name, &wanted);
         }
-        self.write_job_status(name, &wanted, done, failing);
+        self.write_job_status(name, &wanted, done, failing.as_ref());
     }
 
     /// Ends are counted, and the finalizers that wait for that come off.
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    fn write_job_status(&mut self, name: &str, wanted: &Wanted, done: i32, failing: Option<(String, String)>) {
+    fn write_job_status(&mut self, name: &str, wanted: &Wanted, done: i32, failing: Option<&(String, String)>) {
         let now = self.now();
         let open = || self.api.pods.values().filter(|pod| pod.job == name && !has_ended(pod));
         let active = count(open().filter(|pod| !is_going(pod)));
@@ -129,10 +129,10 @@ impl Cluster {
         let before = found.job.status.clone().unwrap_or_default();
         let mut conditions = before.conditions.clone().unwrap_or_default();
         set(&mut conditions, "Suspended", wanted.suspended, "JobSuspended", "", &now);
-        if let Some((reason, message)) = &failing {
+        if let Some((reason, message)) = failing {
             set(&mut conditions, "FailureTarget", true, reason, message, &now);
         }
-        let ends_as = match &failing {
+        let ends_as = match failing {
             Some((reason, message)) if is_quiet => Some(("Failed", reason.clone(), message.clone())),
             None if done >= wanted.pods && is_quiet => Some(("Complete", String::new(), String::new())),
             _ => None,

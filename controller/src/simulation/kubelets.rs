@@ -64,13 +64,10 @@ impl Cluster {
     fn start_worker(&mut self, uid: &str) -> Checked {
         let (now, synced) = (self.now(), self.api.synced());
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
-        let epoch = match &machine.agent {
-            Some(agent) => match agent.lifted {
-                Some(epoch) => epoch,
-                None => return Ok(()),
-            },
-            None => None,
-        };
+        if machine.agent.as_ref().is_some_and(|agent| !agent.lifted) {
+            return Ok(());
+        }
+        let epoch = machine.agent.as_ref().and_then(|agent| agent.entered);
         let again = epoch.is_some() && machine.last_run >= epoch;
         machine.last_run = epoch;
         let container = machine.next_container();
@@ -164,7 +161,7 @@ impl Cluster {
 
 fn brief(status: &crate::store::pods::wire::Status) -> String {
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses);
-    let states: Vec<String> = containers
+    let each: Vec<String> = containers
         .map(|it| match (&it.state.running, &it.state.terminated) {
             (Some(_), _) => format!("{} runs, {} restarts", it.container_id, it.restart_count),
             (_, Some(end)) => format!("{} exited {}", it.container_id, end.exit_code),
@@ -172,5 +169,5 @@ fn brief(status: &crate::store::pods::wire::Status) -> String {
         })
         .collect();
     let conditions = status.conditions.iter().filter(|it| it.status == "True").map(|it| it.type_.as_str());
-    states.into_iter().chain(conditions.map(str::to_owned)).collect::<Vec<_>>().join(", ")
+    each.into_iter().chain(conditions.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }

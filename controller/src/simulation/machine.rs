@@ -10,6 +10,8 @@ use crate::store::pods::wire::{Condition, Container, ContainerStatus, Running, S
 pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The containers of a Pod. Of a Pod that does not restart in place, the worker alone.
+// Each is true or not whatever the others are.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
 pub(super) struct Machine {
     pub pod: String,

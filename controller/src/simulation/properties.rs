@@ -148,10 +148,8 @@ impl Cluster {
     /// Something has struck a worker of this epoch.
     fn check_incident(&self, epoch: i32, counted: bool) -> Checked {
         if !self.truth.was_struck_in(epoch) {
-            let property = match self.truth.was_asked_in(epoch) {
-                true => Property::OwnDeletionsAreNoFailures,
-                false => Property::OneEpochPerIncident,
-            };
+            let asked = self.truth.was_asked_in(epoch);
+            let property = if asked { Property::OwnDeletionsAreNoFailures } else { Property::OneEpochPerIncident };
             return Err(Violation::new(
                 property,
                 format!("a restart is counted in epoch {epoch}, in which nothing failed"),
@@ -246,19 +244,15 @@ impl Cluster {
                 failed_with(Some(Do::RestartJob)) || failed_with(Some(Do::RecreateJob))
             }
             _ if end.message.contains("restarts of replicatedJob") => failed_with(Some(Do::RestartReplicatedJob)),
+            _ if failed_with(Some(Do::RestartJobSet)) => spent == max_restarts,
             _ => {
-                let by_job = failed_with(Some(Do::RestartJobSet));
-                return match spent == max_restarts {
-                    true if by_job => Ok(()),
-                    true => self.check_incident(before.synced_epoch, true),
-                    false => Err(Violation::new(
-                        Property::ExactBudget,
-                        format!("{spent} of {max_restarts}: {}", end.message),
-                    )),
-                };
+                self.check_incident(before.synced_epoch, true)?;
+                spent == max_restarts
             }
         };
-        ensure(holds, Property::NoHang, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
+        let of_budget = end.reason == conditions::REACHED_MAX_RESTARTS;
+        let property = if of_budget { Property::ExactBudget } else { Property::NoHang };
+        ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
     }
 
     /// Every open slot has reported the epoch whose workers may now run.
