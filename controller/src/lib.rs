@@ -8,4 +8,6 @@ pub mod observe;
 pub mod plan;
 pub mod run;
 pub mod shell;
+#[cfg(test)]
+mod simulation;
 pub mod store;

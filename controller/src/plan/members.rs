@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pass::{Pass, has_completed, has_failed};
+use super::pass::{Current, Pass, has_completed, has_failed};
 use super::placement;
 use crate::store::pods::{Broken, JobPods};
 
@@ -100,8 +100,25 @@ pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, u
 }
 
 /// Workers that exited 0 only because their Pod was deleted, and the index of their replicatedJob.
+///
+/// A Job that is failing deletes its Pods itself: what that leads to is the failure policy's to decide. A Job may complete
+/// by being suspended, too; there only a disruption is known to be a loss.
 pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
-    running_jobs(pass).flat_map(|(pods, group)| pods.lost().map(move |lost| (lost, group)))
+    let seen = pass.seen;
+    let open = |it: &&Current<'_>| !it.job.failing && !has_failed(it.job);
+    let jobs: Vec<Current<'a>> = pass.current.iter().filter(open).copied().collect();
+    let pods = jobs.into_iter().filter_map(move |it| Some((it, seen.pods_of(it.job)?)));
+    pods.flat_map(|(current, pods)| {
+        let is_certain = move |lost: &&Broken| !has_completed(current.job) || lost.failure.disruption.is_some();
+        pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
+    })
+}
+
+/// Whether the Job is complete only because a worker exited 0 when it was evicted. In place, the group restarts then.
+pub(super) fn is_hollow(pass: &Pass<'_>, current: &Current<'_>) -> bool {
+    let evicted = |lost: &Broken| lost.failure.disruption.is_some();
+    let has_lost = || pass.seen.pods_of(current.job).is_some_and(|pods| pods.lost().any(evicted));
+    pass.in_place() && pass.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }
 
 /// The Pods of the Jobs that have not finished, with the index of their replicatedJob.

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use jobset_api::{DependsOn, DependsOnStatus, Operator, ReplicatedJob, SuccessPolicy, conditions};
 
-use super::Fact;
 use super::pass::{Pass, has_completed, has_failed};
+use super::{Fact, members};
 
 /// Jobs that a message names; there may be thousands.
 const NAMED: usize = 10;
@@ -20,7 +20,10 @@ pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let expected = spec.replicated_jobs.iter().filter(|group| targeted(&group.name));
     let expected: i64 = expected.map(|group| i64::from(group.replicas())).sum();
     let statuses = pass.status.replicated_jobs_status.iter().filter(|status| targeted(&status.name));
-    let completed: i64 = statuses.map(|status| i64::from(status.succeeded)).sum();
+    let hollow =
+        pass.current.iter().filter(|it| targeted(&pass.groups()[it.group].name) && members::is_hollow(pass, it));
+    let hollow = i64::try_from(hollow.count()).unwrap_or(i64::MAX);
+    let completed = statuses.map(|status| i64::from(status.succeeded)).sum::<i64>() - hollow;
     let met = match policy.operator {
         // Of no Jobs at all, all have completed: that is a slip in the policy, not a success.
         Operator::All => expected > 0 && completed >= expected,

@@ -11,7 +11,12 @@ use kube::ResourceExt;
 
 use super::{Ranges, Versioned};
 
+/// Condition of a Job whose failure is decided, while its Pods end.
+const FAILURE_TARGET: &str = "FailureTarget";
+
 /// A Job, reduced.
+// Each is said by itself, and read by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
     /// UID of the Job.
@@ -32,6 +37,8 @@ pub struct JobView {
     pub suspended: bool,
     /// How it ended, if it did.
     pub finished: Option<Finished>,
+    /// Whether the Job controller is about to fail it: it has given up, and deletes the Pods that are left.
+    pub failing: bool,
     /// Pods pending or running.
     pub active: i32,
     /// Pods ready.
@@ -76,6 +83,7 @@ impl JobView {
     pub fn of(job: &Job) -> Self {
         let spec = job.spec.as_ref();
         let status = job.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let parallelism = spec.and_then(|spec| spec.parallelism).unwrap_or(1);
         let completions = spec.and_then(|spec| spec.completions).unwrap_or(parallelism);
         Self {
@@ -87,7 +95,8 @@ impl JobView {
             attempt: number(job.labels(), labels::RESTART_ATTEMPT),
             deleting: job.metadata.deletion_timestamp.is_some(),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
-            finished: finished(status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()),
+            finished: finished(conditions),
+            failing: conditions.iter().any(|condition| condition.type_ == FAILURE_TARGET && condition.status == "True"),
             active: status.and_then(|status| status.active).unwrap_or(0),
             ready: status.and_then(|status| status.ready).unwrap_or(0),
             succeeded: status.and_then(|status| status.succeeded).unwrap_or(0),

@@ -212,6 +212,18 @@ impl JobPods {
         domains.map(|(domain, indexes)| (&**domain, self.standing(indexes)))
     }
 
+    /// How the counts differ from those of the slots as they are, if they do.
+    #[cfg(test)]
+    pub(crate) fn miscounted(&self) -> Option<String> {
+        let mut anew = Counts::default();
+        for (index, slot) in &self.slots {
+            anew.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
+        }
+        // Who was first is not in the slots.
+        anew.first_to_report = self.counts.first_to_report;
+        (anew != self.counts).then(|| format!("{:?}, and the slots say {anew:?}", self.counts))
+    }
+
     /// The Pod of this name.
     pub(super) fn find(&self, name: &str, index: Option<i32>) -> Option<&PodView> {
         match index {

@@ -1,0 +1,130 @@
+//! The agents: the real state machine, with a watch on the JobSet that lags, and reports that get lost.
+
+use jobset_agent::decide::{Agent, Input, Output};
+use jobset_api::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::cluster::{Checked, Cluster};
+use super::properties::{Property, Violation};
+use super::scenario::UID;
+
+/// An agent's process, from its start to its end.
+#[derive(Debug)]
+pub(super) struct AgentProcess {
+    pub container: u32,
+    pub started: Time,
+    agent: Agent,
+    /// The newest state of the JobSet that it has seen, of those that there were.
+    seen: Option<usize>,
+    /// The report that is on its way.
+    reporting: Option<i32>,
+    /// When its timer is over, in milliseconds.
+    timer: Option<i64>,
+    /// Whether it has lifted the barrier.
+    pub lifted: bool,
+    /// The epoch that it has entered.
+    pub entered: Option<i32>,
+}
+
+/// What becomes of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stored,
+    /// It was stored, and the answer got lost.
+    StoredUnanswered,
+    Lost,
+}
+
+impl AgentProcess {
+    pub(super) fn new(container: u32, started: Time) -> Self {
+        let agent = Agent::new(Some(UID.to_owned()));
+        Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: false, entered: None }
+    }
+}
+
+impl Cluster {
+    /// One thing happens to the agent of this Pod, if there is one to happen. In fair weather nothing gets lost.
+    pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> Checked {
+        let newest = self.api.states.len() - 1;
+        let clock = self.clock;
+        let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(()) };
+        let Some(process) = &mut machine.agent else { return Ok(()) };
+        let input = if let Some(epoch) = process.reporting
+            && (fair || self.rng.u8(..3) != 0)
+        {
+            process.reporting = None;
+            return self.answer_report(uid, epoch, fair);
+        } else if process.timer.is_some_and(|timer| timer <= clock) {
+            process.timer = None;
+            Input::Timer
+        } else {
+            let next = match process.seen {
+                // The first one comes from a consistent read.
+                None => newest,
+                Some(seen) if seen < newest => self.rng.usize(seen + 1..=newest),
+                Some(_) => return Ok(()),
+            };
+            process.seen = Some(next);
+            Input::JobSet(self.api.states[next].clone())
+        };
+        self.tell_agent(uid, input);
+        Ok(())
+    }
+
+    fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> Checked {
+        let fate = match self.rng.u8(..8) {
+            0 if !fair => Fate::Lost,
+            1 if !fair => Fate::StoredUnanswered,
+            _ => Fate::Stored,
+        };
+        let Some(machine) = self.machines.get(uid) else { return Ok(()) };
+        let (pod, slot) = (machine.pod.clone(), (machine.job_uid.clone(), machine.index));
+        let is_there = self.api.pods.contains_key(&pod);
+        self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}"));
+        if fate != Fate::Lost && is_there {
+            if epoch > self.api.synced() + 1 {
+                let message = format!("{pod} reports {epoch}, and the synced epoch is {}", self.api.synced());
+                return Err(Violation::new(Property::Barrier, message));
+            }
+            self.api.change_pod(&pod, |wire| {
+                let annotations = wire.metadata.annotations.get_or_insert_default();
+                annotations.insert(labels::EPOCH.to_owned(), epoch.to_string());
+            });
+            self.truth.reported(slot, epoch);
+        }
+        let answered = fate == Fate::Stored && is_there;
+        let failed = Input::ReportFailed { epoch, retry_after: None };
+        self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed });
+        Ok(())
+    }
+
+    fn tell_agent(&mut self, uid: &str, input: Input) {
+        let clock = self.clock;
+        let Some(machine) = self.machines.get_mut(uid) else { return };
+        let Some(process) = &mut machine.agent else { return };
+        for output in process.agent.step(input) {
+            match output {
+                Output::Report { epoch } => {
+                    process.reporting = Some(epoch);
+                    process.entered = Some(epoch);
+                    machine.epoch = Some(epoch);
+                }
+                Output::SetTimer(wait) => {
+                    process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+                }
+                Output::Lift { .. } => process.lifted = true,
+                Output::Restart { .. } => {
+                    machine.agent = None;
+                    machine.must_reset = true;
+                    machine.unsaid = true;
+                    break;
+                }
+                Output::Exit => {
+                    machine.agent = None;
+                    break;
+                }
+            }
+        }
+        self.worked = true;
+    }
+}

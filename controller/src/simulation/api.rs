@@ -1,0 +1,276 @@
+//! The API server: objects, their versions and UIDs, and the events that it sends to the controller's watches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jobset_agent::decide::JobSetState;
+use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+use super::scenario::{NAMESPACE, UID, key};
+use super::watches::{KINDS, Kind, Watches};
+use crate::store::pods::{PodView, PodWire};
+use crate::store::{Change, JobView, Key, Seen, ServiceView};
+
+/// How long a Pod that is asked to go may take, in seconds.
+const GRACE: i64 = 30;
+
+/// A Job, and what the Job controller keeps of it beside its status.
+#[derive(Debug)]
+pub(super) struct JobObject {
+    pub job: Job,
+    /// Reason and message of the failure that is under way: the Pods have to end first.
+    pub failing: Option<(String, String)>,
+    pub completed: BTreeSet<i32>,
+    pub failures: i32,
+}
+
+/// A Pod.
+#[derive(Debug)]
+pub(super) struct PodObject {
+    pub wire: PodWire,
+    pub job: String,
+    pub index: i32,
+    /// Whether the Job controller has counted its end, and taken its finalizer off.
+    pub counted: bool,
+}
+
+/// The status was not written: another version of the JobSet is stored than the one it was made from.
+pub(super) struct Conflict;
+
+#[derive(Debug)]
+pub(super) struct ApiServer {
+    version: u64,
+    pub jobset: Arc<JobSet>,
+    /// What the agents' watches show, from the beginning.
+    pub states: Vec<JobSetState>,
+    pub jobs: BTreeMap<String, JobObject>,
+    pub pods: BTreeMap<String, PodObject>,
+    service: Option<u64>,
+    pub watches: Watches,
+}
+
+impl ApiServer {
+    pub(super) fn new(jobset: JobSet) -> Self {
+        let mut api = Self {
+            version: 0,
+            jobset: Arc::default(),
+            states: Vec::new(),
+            jobs: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            service: None,
+            watches: Watches::default(),
+        };
+        api.put_jobset(jobset);
+        for kind in KINDS {
+            api.list(kind);
+        }
+        api
+    }
+
+    pub(super) fn status(&self) -> JobSetStatus {
+        self.jobset.status.clone().unwrap_or_default()
+    }
+
+    pub(super) fn synced(&self) -> i32 {
+        self.jobset.status.as_ref().map_or(0, |status| status.synced_epoch)
+    }
+
+    /// The user changes the specification.
+    pub(super) fn edit(&mut self, edit: impl FnOnce(&mut JobSet)) {
+        let mut jobset = JobSet::clone(&self.jobset);
+        edit(&mut jobset);
+        jobset.metadata.generation = jobset.metadata.generation.map(|generation| generation + 1);
+        self.put_jobset(jobset);
+    }
+
+    /// The controller writes the status against the version that it has seen.
+    pub(super) fn write_status(&mut self, base: &JobSet, status: JobSetStatus) -> Result<u64, Conflict> {
+        if base.metadata.resource_version != self.jobset.metadata.resource_version {
+            return Err(Conflict);
+        }
+        self.put_jobset(JobSet { status: Some(status), ..JobSet::clone(&self.jobset) });
+        Ok(self.version)
+    }
+
+    fn put_jobset(&mut self, mut jobset: JobSet) {
+        jobset.metadata.resource_version = Some(self.next_version());
+        let status = jobset.status.clone().unwrap_or_default();
+        let state = JobSetState {
+            uid: UID.to_owned(),
+            synced: status.synced_epoch,
+            deprecated: status.deprecated_epoch,
+            bypass: jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart,
+        };
+        self.states.push(state);
+        self.jobset = Arc::new(jobset);
+        self.watches.send(Kind::JobSets, shown_jobset(&self.jobset));
+    }
+
+    /// Creates a Job; one of its name that is there stays. The version of what is there then.
+    pub(super) fn create_job(&mut self, mut job: Job, now: &Time) -> u64 {
+        let name = job.name_any();
+        if let Some(found) = self.jobs.get(&name) {
+            return crate::store::version(&found.job);
+        }
+        job.metadata.uid = Some(format!("{name}-{}", self.version + 1));
+        job.metadata.creation_timestamp = Some(now.clone());
+        let (completed, failing) = (BTreeSet::new(), None);
+        self.jobs.insert(name.clone(), JobObject { job, failing, completed, failures: 0 });
+        self.show_job(&name)
+    }
+
+    /// Writes this Job anew, if it is the one of that UID. Its version then; 0 if it is gone.
+    pub(super) fn change_job(&mut self, name: &str, uid: &str, change: impl FnOnce(&mut Job)) -> u64 {
+        let Some(found) = self.jobs.get_mut(name).filter(|it| it.job.metadata.uid.as_deref() == Some(uid)) else {
+            return 0;
+        };
+        change(&mut found.job);
+        self.show_job(name)
+    }
+
+    /// The Job goes, its Pods before it.
+    pub(super) fn delete_job(&mut self, name: &str, uid: &str, now: &Time) -> u64 {
+        self.change_job(name, uid, |job| {
+            job.metadata.deletion_timestamp.get_or_insert_with(|| now.clone());
+        })
+    }
+
+    pub(super) fn remove_job(&mut self, name: &str) {
+        self.jobs.remove(name);
+        let version = self.bump();
+        self.watches.send(Kind::Jobs, Seen::Job(Change::Gone(child(name), version)));
+    }
+
+    fn show_job(&mut self, name: &str) -> u64 {
+        let version = self.next_version();
+        let Some(found) = self.jobs.get_mut(name) else { return 0 };
+        found.job.metadata.resource_version = Some(version);
+        self.watches.send(Kind::Jobs, shown_job(&found.job));
+        self.version
+    }
+
+    /// The Job controller creates a Pod.
+    pub(super) fn create_pod(&mut self, job: &Job, index: i32, node: &str, now: &Time) -> String {
+        let job_name = job.name_any();
+        let name = format!("{job_name}-{index}-{:05}", self.version + 1);
+        let annotations = [(labels::COMPLETION_INDEX.to_owned(), index.to_string())];
+        let owner = OwnerReference {
+            api_version: "batch/v1".to_owned(),
+            kind: "Job".to_owned(),
+            name: job_name.clone(),
+            uid: job.uid().unwrap_or_default(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        let mut wire = PodWire {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(NAMESPACE.to_owned()),
+                uid: Some(format!("uid-of-{name}")),
+                annotations: Some(annotations.into()),
+                owner_references: Some(vec![owner]),
+                creation_timestamp: Some(now.clone()),
+                ..ObjectMeta::default()
+            },
+            ..PodWire::default()
+        };
+        super::machine::specify(&mut wire.spec, job);
+        wire.spec.node_name = Some(node.to_owned());
+        self.pods.insert(name.clone(), PodObject { wire, job: job_name, index, counted: false });
+        self.change_pod(&name, |_| {});
+        name
+    }
+
+    pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PodWire)) {
+        let version = self.next_version();
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        change(&mut pod.wire);
+        pod.wire.metadata.resource_version = Some(version);
+        self.watches.send(Kind::Pods, shown_pod(&pod.wire));
+    }
+
+    /// Somebody asks the Pod to go.
+    pub(super) fn delete_pod(&mut self, name: &str, now: &Time) {
+        let end = now.0.checked_add(SignedDuration::from_secs(GRACE)).unwrap_or(now.0);
+        self.change_pod(name, |pod| {
+            pod.metadata.deletion_timestamp.get_or_insert(Time(end));
+            pod.metadata.deletion_grace_period_seconds.get_or_insert(GRACE);
+        });
+    }
+
+    pub(super) fn remove_pod(&mut self, name: &str) {
+        self.pods.remove(name);
+        let version = self.bump();
+        self.watches.send(Kind::Pods, Seen::Pod(Change::Gone(child(name), version)));
+    }
+
+    pub(super) fn create_service(&mut self) -> u64 {
+        let version = self.bump();
+        self.service = Some(version);
+        self.watches.send(Kind::Services, shown_service(version));
+        version
+    }
+
+    /// A watch of the controller begins anew.
+    pub(super) fn list(&mut self, kind: Kind) {
+        let (begins, ended) = (Change::ListingBegins, Change::ListingEnded);
+        let listing: Vec<Seen> = match kind {
+            Kind::JobSets => vec![Seen::JobSet(begins), shown_jobset(&self.jobset), Seen::JobSet(Change::ListingEnded)],
+            Kind::Jobs => {
+                let jobs = self.jobs.values().map(|it| shown_job(&it.job));
+                std::iter::once(Seen::Job(Change::ListingBegins))
+                    .chain(jobs)
+                    .chain([Seen::Job(Change::ListingEnded)])
+                    .collect()
+            }
+            Kind::Pods => {
+                let pods = self.pods.values().map(|it| shown_pod(&it.wire));
+                std::iter::once(Seen::Pod(Change::ListingBegins))
+                    .chain(pods)
+                    .chain([Seen::Pod(Change::ListingEnded)])
+                    .collect()
+            }
+            Kind::Services => {
+                let service = self.service.map(shown_service);
+                std::iter::once(Seen::Service(Change::ListingBegins))
+                    .chain(service)
+                    .chain([Seen::Service(ended)])
+                    .collect()
+            }
+        };
+        self.watches.begin_anew(kind, listing);
+    }
+
+    fn bump(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn next_version(&mut self) -> String {
+        self.bump().to_string()
+    }
+}
+
+pub(super) fn child(name: &str) -> Key {
+    Key { name: name.to_owned(), ..key().clone() }
+}
+
+fn shown_jobset(jobset: &Arc<JobSet>) -> Seen {
+    Seen::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: jobset.clone() })
+}
+
+fn shown_job(job: &Job) -> Seen {
+    Seen::Job(Change::Put { object: Key::of(job), owner: Some(key().clone()), view: JobView::of(job) })
+}
+
+fn shown_pod(pod: &PodWire) -> Seen {
+    Seen::Pod(Change::Put { object: Key::of(pod), owner: Some(key().clone()), view: PodView::of(pod) })
+}
+
+fn shown_service(version: u64) -> Seen {
+    Seen::Service(Change::Put { object: key().clone(), owner: Some(key().clone()), view: ServiceView { version } })
+}

@@ -1,0 +1,281 @@
+//! The whole: one cluster with one JobSet, moved by chance, and then by everybody doing what there is to do.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::api::ApiServer;
+use super::broken::Broken;
+use super::controller::{Controller, PassUnderWay};
+use super::machine::{Machine, has_ended, is_going};
+use super::properties::{Property, Violation};
+use super::scenario::Scenario;
+use super::truth::Truth;
+use super::watches::KINDS;
+
+pub(super) type Checked = Result<(), Violation>;
+
+/// When a simulation begins, in seconds.
+const BEGINNING: i64 = 1_800_000_000;
+/// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
+const ROUNDS: usize = 150;
+/// Most chapters of a life, and their most steps and faults.
+const CHAPTERS: usize = 4;
+const STEPS: usize = 260;
+const FAULTS: usize = 8;
+
+pub(super) struct Cluster {
+    pub rng: Rng,
+    pub scenario: Scenario,
+    pub api: ApiServer,
+    /// What runs, by UID of its Pod.
+    pub machines: BTreeMap<String, Machine>,
+    pub controller: Controller,
+    /// Requests of a former controller that have not arrived.
+    pub late: Option<PassUnderWay>,
+    pub truth: Truth,
+    pub broken: Option<Broken>,
+    /// In milliseconds.
+    pub clock: i64,
+    pub lost_nodes: u8,
+    /// Whether anything happened in the present round.
+    pub worked: bool,
+    trace: Option<RefCell<Vec<String>>>,
+}
+
+/// How often each of those who move the cluster has its turn.
+struct Tempo([u32; 7]);
+
+impl Cluster {
+    fn new(seed: u64, broken: Option<Broken>, traced: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let scenario = Scenario::draw(&mut rng);
+        Self {
+            api: ApiServer::new(scenario.jobset.clone()),
+            scenario,
+            rng,
+            machines: BTreeMap::new(),
+            controller: Controller::default(),
+            late: None,
+            truth: Truth::default(),
+            broken,
+            clock: 0,
+            lost_nodes: 0,
+            worked: false,
+            trace: traced.then(RefCell::default),
+        }
+    }
+
+    /// One life.
+    fn live(&mut self) -> Checked {
+        let spec = serde_json::to_string(&self.scenario.jobset.spec).unwrap_or_default();
+        self.trace(|| spec);
+        if self.rng.u8(..4) != 0 {
+            self.calm()?;
+            self.trace(|| "it has started".to_owned());
+        }
+        for _ in 0..self.rng.usize(1..=CHAPTERS) {
+            self.be_disturbed()?;
+            if self.rng.bool() {
+                self.trace(|| "a calm".to_owned());
+                self.calm()?;
+            }
+        }
+        self.trace(|| "nothing is disturbed any more".to_owned());
+        if self.rng.bool() && self.api.jobset.spec.is_suspended() {
+            self.api.edit(|jobset| jobset.spec.suspend = Some(false));
+        }
+        self.calm()?;
+        self.check_store()
+    }
+
+    /// Things happen in an order and at a pace that chance has, and some of them go wrong.
+    fn be_disturbed(&mut self) -> Checked {
+        let tempo = Tempo::draw(&mut self.rng);
+        let (steps, mut faults) = (self.rng.usize(20..STEPS), self.rng.usize(1..=FAULTS));
+        for step in 0..steps {
+            if faults > 0 && self.rng.usize(..steps - step) < faults {
+                faults -= 1;
+                self.disturb()?;
+            }
+            self.step(&tempo)?;
+        }
+        Ok(())
+    }
+
+    /// Something happens to somebody.
+    fn step(&mut self, tempo: &Tempo) -> Checked {
+        self.clock += self.rng.i64(0..900);
+        match tempo.next(&mut self.rng) {
+            0 => {
+                let kind = KINDS[self.rng.usize(..KINDS.len())];
+                let events = self.rng.usize(1..=4);
+                (0..events).try_for_each(|_| self.deliver(kind))
+            }
+            1 => self.start_pass(),
+            2 => self.continue_pass(),
+            3 => {
+                if let Some(name) = pick(&mut self.rng, self.api.jobs.keys()) {
+                    self.sync_job(&name);
+                }
+                Ok(())
+            }
+            4 => self.one_machine().map_or(Ok(()), |uid| {
+                self.give_up_on(&uid);
+                self.step_kubelet(&uid)
+            }),
+            5 => {
+                if let Some(uid) = self.one_machine() {
+                    self.write_pod_status(&uid);
+                }
+                if self.rng.u8(..24) == 0 { self.check_rest() } else { self.arrive_late() }
+            }
+            _ => self.one_machine().map_or(Ok(()), |uid| self.step_agent(&uid, false)),
+        }
+    }
+
+    fn one_machine(&mut self) -> Option<String> {
+        pick(&mut self.rng, self.machines.keys())
+    }
+
+    /// Nothing goes wrong, and everybody does what there is to do, until there is nothing.
+    fn calm(&mut self) -> Checked {
+        let mut why = String::new();
+        for _ in 0..ROUNDS {
+            self.worked = false;
+            self.round()?;
+            self.clock += 1_000;
+            if self.worked {
+                continue;
+            }
+            match self.settled() {
+                Ok(()) => return self.check_rest(),
+                // Somebody waits for a time: the controller for a lonely agent, an agent to report again.
+                Err(reason) => why = reason,
+            }
+            self.clock += 20_000;
+        }
+        Err(Violation::new(Property::NoHang, format!("{why}; {}", super::controller::brief(&self.api.status()))))
+    }
+
+    fn round(&mut self) -> Checked {
+        self.arrive_late()?;
+        self.deliver_all()?;
+        self.start_pass()?;
+        while self.controller.pass.is_some() {
+            self.continue_pass()?;
+        }
+        for name in self.api.jobs.keys().cloned().collect::<Vec<_>>() {
+            self.sync_job(&name);
+        }
+        for uid in self.machines.keys().cloned().collect::<Vec<_>>() {
+            self.give_up_on(&uid);
+            self.step_kubelet(&uid)?;
+            self.write_pod_status(&uid);
+            self.step_agent(&uid, true)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the JobSet is as it was asked for, or why not.
+    fn settled(&self) -> Result<(), String> {
+        let status = self.api.status();
+        if !status.terminal_state.is_empty() {
+            let left = self.api.jobs.values().find(|it| super::jobs::finished(&it.job).is_none());
+            return left.map_or(Ok(()), |it| Err(format!("it has ended, and {} is left", it.job.name_any())));
+        }
+        if self.api.jobset.spec.is_suspended() {
+            let runs = self.machines.values().find(|machine| machine.runs());
+            return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));
+        }
+        if jobset_api::conditions::is_true(&status.conditions, jobset_api::conditions::RESTARTING) {
+            return Err("it is still restarting".to_owned());
+        }
+        for job in self.wanted_jobs(&status) {
+            let Some(found) = job else { return Err("a Job is missing".to_owned()) };
+            match super::jobs::finished(&found.job) {
+                Some(true) => {}
+                Some(false) if self.is_left_failed(found) => {}
+                Some(false) => return Err(format!("{} has failed, and nothing follows", found.job.name_any())),
+                None => self.all_run(found, status.synced_epoch)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_left_failed(&self, found: &super::api::JobObject) -> bool {
+        let uid = found.job.uid();
+        let failed = self.truth.failed_jobs.iter().find(|it| Some(&it.view.uid) == uid.as_ref());
+        let action = failed.and_then(|it| self.scenario.action(&it.view.replicated_job, &it.reason));
+        action == Some(jobset_api::FailurePolicyAction::FailJob)
+    }
+
+    /// Each slot that is not done has one Pod, whose worker runs in the synced epoch.
+    fn all_run(&self, found: &super::api::JobObject, synced: i32) -> Result<(), String> {
+        let (name, uid) = (found.job.name_any(), found.job.uid().unwrap_or_default());
+        let pods = found.job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
+        for index in (0..pods).filter(|index| !found.completed.contains(index)) {
+            let of_slot = self.machines.values().filter(|it| it.job_uid == uid && it.index == index && it.runs());
+            let epochs: Vec<Option<i32>> = of_slot.map(Machine::runs_in).collect();
+            let wanted = self.scenario.in_place().then_some(synced);
+            if epochs != [wanted] {
+                return Err(format!("{name}-{index} runs in {epochs:?}, and the synced epoch is {synced}"));
+            }
+        }
+        let others = self.api.pods.values().find(|pod| pod.job == name && is_going(pod) && !has_ended(pod));
+        others.map_or(Ok(()), |pod| Err(format!("{} is still going", pod.wire.name_any())))
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time(Timestamp::from_second(BEGINNING + self.clock / 1_000).unwrap_or_default())
+    }
+
+    pub(super) fn trace(&self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().push(format!("{:>8} {}", self.clock, line()));
+        }
+    }
+}
+
+impl Tempo {
+    fn draw(rng: &mut Rng) -> Self {
+        let pace = [0, 1, 1, 2, 4, 8, 16];
+        Self(std::array::from_fn(|_| pace[rng.usize(..pace.len())]))
+    }
+
+    fn next(&self, rng: &mut Rng) -> usize {
+        let mut left = rng.u32(..=self.0.iter().sum::<u32>());
+        self.0
+            .iter()
+            .position(|turns| {
+                let is_it = left < *turns;
+                left = left.saturating_sub(*turns);
+                is_it
+            })
+            .unwrap_or(0)
+    }
+}
+
+fn pick<'a>(rng: &mut Rng, mut keys: impl ExactSizeIterator<Item = &'a String>) -> Option<String> {
+    let count = keys.len();
+    if count == 0 { None } else { keys.nth(rng.usize(..count)).cloned() }
+}
+
+/// Lives the life that the seed says. A violation comes with the events before it.
+pub(super) fn run(seed: u64, broken: Option<Broken>) -> Result<(), (Violation, Vec<String>)> {
+    let Err(violation) = Cluster::new(seed, broken, false).live() else { return Ok(()) };
+    Err((violation, trace(seed, broken)))
+}
+
+/// The events of a life.
+pub(super) fn trace(seed: u64, broken: Option<Broken>) -> Vec<String> {
+    let mut cluster = Cluster::new(seed, broken, true);
+    let ended = cluster.live();
+    let mut lines = cluster.trace.take().map(RefCell::into_inner).unwrap_or_default();
+    lines.extend(ended.err().map(|violation| violation.to_string()));
+    lines
+}

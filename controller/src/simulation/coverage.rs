@@ -1,0 +1,49 @@
+//! What some lives go through: properties of what never happens prove nothing.
+
+use super::cluster::trace;
+
+/// Seeds within which everything has to happen.
+const SEEDS: u64 = 2_000;
+
+/// What has to happen, as the trace says it.
+const EVENTS: [&str; 26] = [
+    "in place, from epoch",
+    "recreating all Jobs, attempt",
+    "cannot come back in place",
+    "its work is lost",
+    "AgentAlone",
+    "not counted by rule",
+    "before its worker could start",
+    "reached the maximum number of restarts,",
+    "maximum number of restarts of Job",
+    "maximum number of restarts of replicatedJob",
+    "jobset completed successfully",
+    "all Jobs have finished",
+    "is Failed DeadlineExceeded",
+    "is Failed BackoffLimitExceeded",
+    "is Failed PodFailurePolicy",
+    "request: suspend",
+    "request: resume",
+    "is not at rest",
+    "request: resize",
+    "the status conflicts",
+    "of the former controller",
+    ": Lost",
+    ": StoredUnanswered",
+    "what is left of",
+    "failed by the Pod garbage collector",
+    "status: S 6",
+];
+
+#[test]
+fn everything_happens() {
+    let mut missing = EVENTS.to_vec();
+    for seed in 0..SEEDS {
+        let lines = trace(seed, None);
+        missing.retain(|what| !lines.iter().any(|line| line.contains(what)));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("not within {SEEDS} seeds: {missing:?}");
+}

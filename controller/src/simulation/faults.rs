@@ -1,0 +1,203 @@
+//! What goes wrong, and what people do: the alphabet that the module's documentation lists.
+
+use kube::ResourceExt;
+
+use super::cluster::{Checked, Cluster};
+use super::machine::{Machine, Worker};
+use super::scenario::FATAL;
+use super::watches::KINDS;
+
+/// Exit codes of workers that fail, as the Pods' own rules restart them for.
+const CODES: [i32; 4] = [1, 3, 137, 139];
+
+impl Cluster {
+    /// One event of the alphabet; what does not apply now, happens to nobody.
+    pub(super) fn disturb(&mut self) -> Checked {
+        match self.rng.u8(..32) {
+            0..=5 => self.workers_fail(1),
+            6..=7 => {
+                let several = self.rng.usize(2..=5);
+                self.workers_fail(several);
+            }
+            8 => self.worker_exits(FATAL),
+            9 => self.worker_exits(0),
+            10 => self.agent_restarts_alone(),
+            11 => self.fails_at_the_barrier(),
+            12..=13 => self.evict(),
+            14..=15 => self.vanish(),
+            16 => self.lose_node(),
+            17..=18 => self.suspend_or_resume(),
+            19..=20 => self.resize(),
+            21 => self.fail_job(),
+            22..=23 => self.crash(),
+            24 => self.delete_job(),
+            25..=26 => return self.race(),
+            _ => {
+                let kind = KINDS[self.rng.usize(..KINDS.len())];
+                self.trace(|| format!("the watch of {kind:?} begins anew"));
+                self.api.list(kind);
+            }
+        }
+        Ok(())
+    }
+
+    fn pick(&mut self, which: impl Fn(&Machine) -> bool) -> Option<String> {
+        let standing = self.standing_pods();
+        let is_standing = |machine: &Machine| standing.binary_search(&machine.pod).is_ok();
+        let machines = self.machines.iter().filter(|(_, it)| !it.lost && it.ended.is_none() && is_standing(it));
+        let uids: Vec<&String> = machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid).collect();
+        (!uids.is_empty()).then(|| uids[self.rng.usize(..uids.len())].clone())
+    }
+
+    fn workers_fail(&mut self, how_many: usize) {
+        for _ in 0..how_many {
+            let code = CODES[self.rng.usize(..CODES.len())];
+            self.worker_exits(code);
+        }
+    }
+
+    fn worker_exits(&mut self, code: i32) {
+        let Some(uid) = self.pick(Machine::runs) else { return };
+        if code == 0 {
+            self.trace(|| format!("{uid}: its worker has done its work"));
+        } else {
+            self.strike(&uid, false, &format!("its worker exits with {code}"));
+        }
+        let now = self.now();
+        if let Some(machine) = self.machines.get_mut(&uid) {
+            machine.end_worker(code, &now);
+        }
+    }
+
+    /// The kubelet needs longer than a second to notice that a container has ended, and to start it again.
+    fn agent_restarts_alone(&mut self) {
+        let Some(uid) = self.pick(|machine| machine.agent.is_some() && !matches!(machine.worker, Worker::Ended { .. }))
+        else {
+            return;
+        };
+        self.strike(&uid, false, "its agent restarts alone");
+        self.clock += 2_000;
+        let now = self.now();
+        if let Some(machine) = self.machines.get_mut(&uid) {
+            let container = machine.next_container();
+            machine.agent = Some(super::agents::AgentProcess::new(container, now));
+            machine.agent_restarts += 1;
+            machine.unsaid = true;
+        }
+    }
+
+    /// The agent, or an init container, fails before the worker could start.
+    fn fails_at_the_barrier(&mut self) {
+        let waits = |machine: &Machine| machine.agent.is_some() && matches!(machine.worker, Worker::NotYet);
+        let Some(uid) = self.pick(waits) else { return };
+        self.strike(&uid, false, "it fails at the barrier");
+        if let Some(machine) = self.machines.get_mut(&uid) {
+            machine.agent = None;
+            machine.must_reset = true;
+            machine.unsaid = true;
+        }
+    }
+
+    fn evict(&mut self) {
+        let Some(uid) = self.pick(|_| true) else { return };
+        let reasons = ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager"];
+        let reason = reasons[self.rng.usize(..reasons.len())];
+        self.strike(&uid, true, reason);
+        let (pod, now) = (self.machines[&uid].pod.clone(), self.now());
+        self.disrupt(&pod, reason);
+        self.api.delete_pod(&pod, &now);
+    }
+
+    /// By force: the object is gone at once, and its containers go when the kubelet sees that.
+    fn vanish(&mut self) {
+        let Some(uid) = self.pick(|_| true) else { return };
+        self.strike(&uid, false, "it is deleted by force");
+        let pod = self.machines[&uid].pod.clone();
+        self.api.remove_pod(&pod);
+    }
+
+    fn lose_node(&mut self) {
+        let Some(uid) = self.pick(|_| true) else { return };
+        let node = self.machines[&uid].node.clone();
+        self.lost_nodes += 1;
+        let there: Vec<String> =
+            self.machines.iter().filter(|(_, it)| it.node == node && !it.lost).map(|(uid, _)| uid.clone()).collect();
+        for uid in there {
+            self.strike(&uid, true, "its node is lost");
+            if let Some(machine) = self.machines.get_mut(&uid) {
+                machine.lost = true;
+                machine.agent = None;
+                machine.worker = Worker::NotYet;
+            }
+        }
+    }
+
+    fn suspend_or_resume(&mut self) {
+        let suspend = !self.api.jobset.spec.is_suspended();
+        self.trace(|| format!("the user sets suspend to {suspend}"));
+        self.api.edit(|jobset| jobset.spec.suspend = Some(suspend));
+    }
+
+    fn resize(&mut self) {
+        if !self.api.status().terminal_state.is_empty() {
+            return;
+        }
+        let group = self.rng.usize(..self.api.jobset.spec.replicated_jobs.len());
+        let (of_jobs, size) = (self.rng.bool(), self.rng.i32(1..=3));
+        let now = &self.api.jobset.spec.replicated_jobs[group];
+        if size == if of_jobs { now.replicas() } else { now.template.spec.pods() } {
+            return;
+        }
+        self.trace(|| {
+            format!("the user sets {} of group {group} to {size}", if of_jobs { "replicas" } else { "Pods" })
+        });
+        self.api.edit(|jobset| {
+            let group = &mut jobset.spec.replicated_jobs[group];
+            if of_jobs {
+                group.replicas = Some(size);
+            } else {
+                (group.template.spec.parallelism, group.template.spec.completions) = (Some(size), Some(size));
+            }
+        });
+    }
+
+    fn fail_job(&mut self) {
+        let running = self.api.jobs.iter().filter(|(_, it)| {
+            super::jobs::finished(&it.job).is_none()
+                && it.job.metadata.deletion_timestamp.is_none()
+                && it.failing.is_none()
+        });
+        let names: Vec<String> = running.map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let name = &names[self.rng.usize(..names.len())];
+        self.trace(|| format!("Job {name} is past its deadline"));
+        if let Some(found) = self.api.jobs.get_mut(name) {
+            let message = "Job was active longer than specified deadline".to_owned();
+            found.failing = Some(("DeadlineExceeded".to_owned(), message));
+        }
+    }
+
+    fn delete_job(&mut self) {
+        let running = self.api.jobs.iter().filter(|(_, it)| it.job.metadata.deletion_timestamp.is_none());
+        let names: Vec<(String, String)> =
+            running.map(|(name, it)| (name.clone(), it.job.uid().unwrap_or_default())).collect();
+        if names.is_empty() {
+            return;
+        }
+        let (name, uid) = &names[self.rng.usize(..names.len())];
+        self.trace(|| format!("somebody deletes Job {name}"));
+        self.truth.job_was_deleted_by_hand = true;
+        let now = self.now();
+        self.api.delete_job(name, uid, &now);
+    }
+
+    /// Takes down that something happens to this Pod.
+    fn strike(&mut self, uid: &str, disruption: bool, what: &str) {
+        let Some(machine) = self.machines.get(uid) else { return };
+        self.trace(|| format!("{}: {what}", machine.pod));
+        let slot = (machine.job_uid.clone(), machine.index);
+        self.truth.struck(slot, machine.epoch, disruption);
+    }
+}

@@ -1,0 +1,247 @@
+//! The Job controller of Kubernetes, as far as JobSets see it: Pods by completion index, their ends counted, the Job
+//! failed, completed or suspended, and what is deleted removed.
+
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::api::PodObject;
+use super::cluster::Cluster;
+use super::machine::{Machine, has_ended, is_going};
+use super::scenario::{FATAL, NAMESPACE};
+
+/// What a pass of the Job controller reads of a Job's specification.
+struct Wanted {
+    uid: String,
+    pods: i32,
+    suspended: bool,
+    backoff_limit: i32,
+    fatal: bool,
+    only_replaces_failed: bool,
+}
+
+impl Cluster {
+    /// One pass of the Job controller over one Job.
+    pub(super) fn sync_job(&mut self, name: &str) {
+        let Some(found) = self.api.jobs.get(name) else { return };
+        let wanted = Wanted::of(&found.job);
+        if found.job.metadata.deletion_timestamp.is_some() {
+            self.collect_garbage(name);
+            return;
+        }
+        if finished(&found.job).is_some() {
+            self.count_ended(name, &wanted);
+            return;
+        }
+        self.count_ended(name, &wanted);
+        let Some(found) = self.api.jobs.get(name) else { return };
+        let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
+        let failing = found.failing.clone();
+        if failing.is_some() || done >= wanted.pods || wanted.suspended {
+            self.delete_pods(name, |_| true);
+        } else {
+            self.delete_pods(name, |pod| pod.index >= wanted.pods);
+            self.create_pods(name, &wanted);
+        }
+        self.write_job_status(name, &wanted, done, failing.as_ref());
+    }
+
+    /// Ends are counted, and the finalizers that wait for that come off.
+    fn count_ended(&mut self, name: &str, wanted: &Wanted) {
+        let pods = self.api.pods.iter().filter(|(_, pod)| pod.job == name && !pod.counted);
+        let gives_up = |pod: &PodObject| !wanted.only_replaces_failed && is_going(pod);
+        let ended: Vec<String> =
+            pods.filter(|(_, pod)| has_ended(pod) || gives_up(pod)).map(|(name, _)| name.clone()).collect();
+        for pod_name in ended {
+            let Some(pod) = self.api.pods.get_mut(&pod_name) else { continue };
+            pod.counted = true;
+            let (index, fatal) = (pod.index, wanted.fatal && exit_code(pod) == Some(FATAL));
+            let succeeded = pod.wire.status.phase == "Succeeded";
+            let asked = is_going(pod) && pod.wire.status.conditions.is_empty();
+            let Some(found) = self.api.jobs.get_mut(name) else { continue };
+            if succeeded {
+                found.completed.insert(index);
+            } else if fatal && found.failing.is_none() {
+                let message = format!(
+                    "Container worker for pod {NAMESPACE}/{pod_name} failed with exit code {FATAL} matching FailJob rule \
+                     at index 0"
+                );
+                found.failing = Some(("PodFailurePolicy".to_owned(), message));
+            } else if !wanted.suspended && !asked {
+                found.failures += 1;
+                if found.failures > wanted.backoff_limit && found.failing.is_none() {
+                    let message = "Job has reached the specified backoff limit".to_owned();
+                    found.failing = Some(("BackoffLimitExceeded".to_owned(), message));
+                }
+            }
+            self.worked = true;
+            self.reap(&pod_name);
+        }
+    }
+
+    fn delete_pods(&mut self, name: &str, which: impl Fn(&PodObject) -> bool) {
+        let pods = self.api.pods.iter().filter(|(_, pod)| pod.job == name && !is_going(pod) && !has_ended(pod));
+        let doomed: Vec<String> = pods.filter(|(_, pod)| which(pod)).map(|(name, _)| name.clone()).collect();
+        for pod in doomed {
+            self.delete_own_pod(&pod);
+        }
+    }
+
+    /// A deletion that nobody shall take for a failure.
+    pub(super) fn delete_own_pod(&mut self, pod: &str) {
+        self.trace(|| format!("{pod} is asked to go"));
+        self.truth.asked_to_go(self.machine_of(pod).and_then(|machine| machine.epoch));
+        let now = self.now();
+        self.api.delete_pod(pod, &now);
+        self.worked = true;
+    }
+
+    fn create_pods(&mut self, name: &str, wanted: &Wanted) {
+        for index in 0..wanted.pods {
+            let Some(found) = self.api.jobs.get(name) else { return };
+            if found.completed.contains(&index) {
+                continue;
+            }
+            let mut pods = self.api.pods.values().filter(|pod| pod.job == name && pod.index == index);
+            let holds = |pod: &PodObject| {
+                !has_ended(pod) && (wanted.only_replaces_failed || !is_going(pod)) || !pod.counted && has_ended(pod)
+            };
+            if pods.any(holds) {
+                continue;
+            }
+            let (job, now) = (found.job.clone(), self.now());
+            let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
+            let pod = self.api.create_pod(&job, index, &node, &now);
+            self.trace(|| format!("{pod} is created on {node}"));
+            let machine = Machine::new(&pod, &self.api.pods[&pod], &wanted.uid);
+            self.machines.insert(format!("uid-of-{pod}"), machine);
+            self.worked = true;
+        }
+    }
+
+    fn write_job_status(&mut self, name: &str, wanted: &Wanted, done: i32, failing: Option<&(String, String)>) {
+        let now = self.now();
+        let open = || self.api.pods.values().filter(|pod| pod.job == name && !has_ended(pod));
+        let active = count(open().filter(|pod| !is_going(pod)));
+        let ready = count(open().filter(|pod| !is_going(pod) && is_ready(pod)));
+        let is_quiet = open().next().is_none();
+        let Some(found) = self.api.jobs.get(name) else { return };
+        let before = found.job.status.clone().unwrap_or_default();
+        let mut conditions = before.conditions.clone().unwrap_or_default();
+        set(&mut conditions, "Suspended", wanted.suspended, "JobSuspended", "", &now);
+        if let Some((reason, message)) = failing {
+            set(&mut conditions, "FailureTarget", true, reason, message, &now);
+        }
+        let ends_as = match failing {
+            Some((reason, message)) if is_quiet => Some(("Failed", reason.clone(), message.clone())),
+            None if done >= wanted.pods && is_quiet => Some(("Complete", String::new(), String::new())),
+            _ => None,
+        };
+        if let Some((type_, reason, message)) = &ends_as {
+            set(&mut conditions, type_, true, reason, message, &now);
+        }
+        let indexes: Vec<String> = found.completed.range(..wanted.pods).map(ToString::to_string).collect();
+        let status = JobStatus {
+            active: Some(active),
+            ready: Some(ready),
+            succeeded: Some(done),
+            failed: Some(found.failures),
+            completed_indexes: Some(indexes.join(",")),
+            conditions: Some(conditions),
+            ..JobStatus::default()
+        };
+        if status == before {
+            return;
+        }
+        if let Some((type_, reason, _)) = &ends_as {
+            self.trace(|| format!("Job {name} is {type_} {reason}"));
+            if *type_ == "Failed" {
+                self.truth.job_failed(&found.job, reason);
+            }
+        }
+        self.api.change_job(name, &wanted.uid, |job| job.status = Some(status));
+        self.worked = true;
+    }
+
+    /// Foreground deletion: the Pods go first, then the Job.
+    fn collect_garbage(&mut self, name: &str) {
+        let pods: Vec<String> =
+            self.api.pods.iter().filter(|(_, pod)| pod.job == name).map(|(name, _)| name.clone()).collect();
+        for pod in &pods {
+            if !is_going(&self.api.pods[pod]) {
+                self.delete_own_pod(pod);
+            }
+            if let Some(pod) = self.api.pods.get_mut(pod) {
+                pod.counted = true;
+            }
+            self.reap(pod);
+        }
+        if !self.api.pods.values().any(|pod| pod.job == name) {
+            self.trace(|| format!("Job {name} is gone"));
+            self.api.remove_job(name);
+            self.worked = true;
+        }
+    }
+
+    /// A Pod that was asked to go, has ended and was counted is removed.
+    pub(super) fn reap(&mut self, name: &str) {
+        if self.api.pods.get(name).is_some_and(|pod| is_going(pod) && has_ended(pod) && pod.counted) {
+            self.trace(|| format!("{name} is gone"));
+            self.api.remove_pod(name);
+            self.worked = true;
+        }
+    }
+}
+
+impl Wanted {
+    fn of(job: &Job) -> Self {
+        let spec = job.spec.as_ref();
+        Self {
+            uid: job.uid().unwrap_or_default(),
+            pods: spec.and_then(|spec| spec.completions).unwrap_or(1),
+            suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
+            backoff_limit: spec.and_then(|spec| spec.backoff_limit).unwrap_or(6),
+            fatal: spec.is_some_and(|spec| spec.pod_failure_policy.is_some()),
+            only_replaces_failed: spec.and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed"),
+        }
+    }
+}
+
+/// How the Job has ended: whether well.
+pub(super) fn finished(job: &Job) -> Option<bool> {
+    let conditions = job.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().filter(|it| it.status == "True").find_map(|it| match it.type_.as_str() {
+        "Complete" => Some(true),
+        "Failed" => Some(false),
+        _ => None,
+    })
+}
+
+fn set(conditions: &mut Vec<JobCondition>, type_: &str, is: bool, reason: &str, message: &str, now: &Time) {
+    let status = if is { "True" } else { "False" };
+    match conditions.iter_mut().find(|it| it.type_ == type_) {
+        Some(known) if known.status == status => {}
+        Some(known) => (known.status, known.last_transition_time) = (status.to_owned(), Some(now.clone())),
+        None if is => conditions.push(JobCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(now.clone()),
+            ..JobCondition::default()
+        }),
+        None => {}
+    }
+}
+
+fn exit_code(pod: &PodObject) -> Option<i32> {
+    Some(pod.wire.status.container_statuses.first()?.state.terminated.as_ref()?.exit_code)
+}
+
+fn is_ready(pod: &PodObject) -> bool {
+    pod.wire.status.container_statuses.iter().any(|it| it.state.running.is_some())
+}
+
+fn count<'a>(pods: impl Iterator<Item = &'a PodObject>) -> i32 {
+    i32::try_from(pods.count()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,173 @@
+//! The kubelets: what they do to containers, and when they say so. A status that is not written before the next change is
+//! never seen.
+
+use super::agents::AgentProcess;
+use super::api::PodObject;
+use super::cluster::{Checked, Cluster};
+use super::machine::{DISRUPTION_TARGET, Machine, Worker, condition, has_ended, is_going};
+use super::properties::{Property, Violation};
+use super::scenario::FATAL;
+
+/// Exit code of a worker that is ended by SIGTERM.
+const TERMINATED: i32 = 143;
+
+impl Cluster {
+    pub(super) fn machine_of(&self, pod: &str) -> Option<&Machine> {
+        self.machines.get(&format!("uid-of-{pod}"))
+    }
+
+    /// One thing that a kubelet does to the containers of a Pod, if there is one to do.
+    pub(super) fn step_kubelet(&mut self, uid: &str) -> Checked {
+        let Some(machine) = self.machines.get(uid).filter(|machine| !machine.lost && machine.ended.is_none()) else {
+            self.machines.retain(|other, machine| other != uid || self.api.pods.contains_key(&machine.pod));
+            return Ok(());
+        };
+        let name = machine.pod.clone();
+        let Some(pod) = self.api.pods.get(&name) else {
+            self.trace(|| format!("what is left of {name} is stopped"));
+            self.machines.remove(uid);
+            self.worked = true;
+            return Ok(());
+        };
+        if is_going(pod) {
+            self.stop(uid);
+            return Ok(());
+        }
+        let now = self.now();
+        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        if machine.must_reset {
+            // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
+            let slot = (machine.job_uid.clone(), machine.index);
+            self.truth.taken_along(slot, machine.agent.as_ref().and_then(|agent| agent.entered), false);
+            machine.reset();
+            self.worked = true;
+            self.trace(|| format!("{name}: all containers restart"));
+        } else if let Worker::Ended { code, .. } = machine.worker {
+            if machine.has_agent && code != 0 && !(code == FATAL && self.scenario.has_fatal_code) {
+                machine.must_reset = true;
+            } else {
+                machine.end(code == 0);
+            }
+            self.worked = true;
+        } else if machine.has_agent && machine.agent.is_none() {
+            let container = machine.next_container();
+            machine.agent = Some(AgentProcess::new(container, now));
+            machine.resetting = false;
+            machine.unsaid = true;
+            self.worked = true;
+        } else if !machine.runs() {
+            return self.start_worker(uid);
+        }
+        Ok(())
+    }
+
+    fn start_worker(&mut self, uid: &str) -> Checked {
+        let (now, synced) = (self.now(), self.api.synced());
+        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        if machine.agent.as_ref().is_some_and(|agent| !agent.lifted) {
+            return Ok(());
+        }
+        let epoch = machine.agent.as_ref().and_then(|agent| agent.entered);
+        let again = epoch.is_some() && machine.last_run >= epoch;
+        machine.last_run = epoch;
+        let container = machine.next_container();
+        machine.worker = Worker::Runs { epoch, container, since: now };
+        machine.unsaid = true;
+        let pod = machine.pod.clone();
+        self.worked = true;
+        self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
+        if again || epoch.is_some_and(|epoch| epoch > synced) {
+            let again = if again { "again " } else { "" };
+            let message =
+                format!("the worker of {pod} starts {again}in epoch {epoch:?}, and the synced epoch is {synced}");
+            return Err(Violation::new(Property::Barrier, message));
+        }
+        Ok(())
+    }
+
+    /// The Pod was asked to go.
+    fn stop(&mut self, uid: &str) {
+        let now = self.now();
+        let code = if self.scenario.ends_well_when_asked { 0 } else { TERMINATED };
+        let Some(machine) = self.machines.get_mut(uid) else { return };
+        let (slot, entered) =
+            ((machine.job_uid.clone(), machine.index), machine.agent.as_ref().and_then(|it| it.entered));
+        let disrupted = |pod: &PodObject| pod.wire.status.conditions.iter().any(|it| it.type_ == DISRUPTION_TARGET);
+        if self.api.pods.get(&machine.pod).is_some_and(disrupted) {
+            self.truth.taken_along(slot, entered, true);
+        } else {
+            self.truth.asked_to_go(entered);
+        }
+        machine.end_worker(code, &now);
+        let well = matches!(machine.worker, Worker::Ended { code: 0, .. });
+        machine.end(well);
+        let name = machine.pod.clone();
+        self.worked = true;
+        self.trace(|| format!("{name} is stopped{}", if well { ", its worker exits 0" } else { "" }));
+    }
+
+    /// The kubelet writes the status of a Pod as it is now.
+    pub(super) fn write_pod_status(&mut self, uid: &str) {
+        let Some(machine) = self.machines.get_mut(uid).filter(|machine| machine.unsaid && !machine.lost) else {
+            return;
+        };
+        machine.unsaid = false;
+        let name = machine.pod.clone();
+        let Some(pod) = self.api.pods.get(&name) else { return };
+        let status = machine.status(&pod.wire.status);
+        self.trace(|| format!("status of {name}: {} {}", status.phase, brief(&status)));
+        self.api.change_pod(&name, |wire| wire.status = status);
+        self.worked = true;
+        self.reap(&name);
+    }
+
+    /// What the control plane does about a Pod whose node is dead: first it is asked to go, then it is failed.
+    pub(super) fn give_up_on(&mut self, uid: &str) {
+        let Some(machine) = self.machines.get(uid).filter(|machine| machine.lost) else { return };
+        let name = machine.pod.clone();
+        let Some(pod) = self.api.pods.get(&name) else {
+            self.machines.remove(uid);
+            return;
+        };
+        if has_ended(pod) {
+            return self.reap(&name);
+        }
+        let (going, now) = (is_going(pod), self.now());
+        self.trace(|| format!("{name} is {}", if going { "failed by the Pod garbage collector" } else { "tainted" }));
+        if going {
+            self.api.change_pod(&name, |wire| "Failed".clone_into(&mut wire.status.phase));
+            self.reap(&name);
+        } else {
+            self.disrupt(&name, "DeletionByTaintManager");
+            self.api.delete_pod(&name, &now);
+        }
+        self.worked = true;
+    }
+
+    pub(super) fn disrupt(&mut self, pod: &str, reason: &str) {
+        self.api.change_pod(pod, |wire| {
+            let disruption = condition(DISRUPTION_TARGET, "True", reason, "");
+            wire.status.conditions.retain(|it| it.type_ != disruption.type_);
+            wire.status.conditions.push(disruption);
+        });
+    }
+
+    /// Pods on which a fault can strike: they neither go nor have ended.
+    pub(super) fn standing_pods(&self) -> Vec<String> {
+        let stands = |pod: &PodObject| !is_going(pod) && !has_ended(pod);
+        self.api.pods.iter().filter(|(_, pod)| stands(pod)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+fn brief(status: &crate::store::pods::wire::Status) -> String {
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let each: Vec<String> = containers
+        .map(|it| match (&it.state.running, &it.state.terminated) {
+            (Some(_), _) => format!("{} runs, {} restarts", it.container_id, it.restart_count),
+            (_, Some(end)) => format!("{} exited {}", it.container_id, end.exit_code),
+            _ => format!("{} waits, {} restarts", it.name, it.restart_count),
+        })
+        .collect();
+    let conditions = status.conditions.iter().filter(|it| it.status == "True").map(|it| it.type_.as_str());
+    each.into_iter().chain(conditions.map(str::to_owned)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,207 @@
+//! What truly runs of a Pod on its node, and the status that its kubelet would write of it.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::agents::AgentProcess;
+use super::api::PodObject;
+use crate::store::pods::wire::{Condition, Container, ContainerStatus, Running, Spec, State, Status, Terminated};
+
+pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// The containers of a Pod. Of a Pod that does not restart in place, the worker alone.
+// Each is true or not whatever the others are.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub pod: String,
+    pub job_uid: String,
+    pub index: i32,
+    pub node: String,
+    pub has_agent: bool,
+    /// Its node is dead: nothing runs, and nobody says so.
+    pub lost: bool,
+    pub agent: Option<AgentProcess>,
+    pub worker: Worker,
+    /// A container has ended in a way that restarts them all.
+    pub must_reset: bool,
+    /// They are being restarted.
+    pub resetting: bool,
+    /// All is over; whether well.
+    pub ended: Option<bool>,
+    pub agent_restarts: i32,
+    pub worker_restarts: i32,
+    /// Newest epoch in which its worker was started.
+    pub last_run: Option<i32>,
+    /// Newest epoch that its agent has entered.
+    pub epoch: Option<i32>,
+    /// Containers that were started.
+    started: u32,
+    /// The status in the API server is not this one.
+    pub unsaid: bool,
+}
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub(super) enum Worker {
+    NotYet,
+    Runs { epoch: Option<i32>, container: u32, since: Time },
+    Ended { code: i32, container: u32, at: Time },
+}
+
+impl Machine {
+    pub(super) fn new(name: &str, pod: &PodObject, job_uid: &str) -> Self {
+        Self {
+            pod: name.to_owned(),
+            job_uid: job_uid.to_owned(),
+            index: pod.index,
+            node: pod.wire.spec.node_name.clone().unwrap_or_default(),
+            has_agent: !pod.wire.spec.init_containers.is_empty(),
+            lost: false,
+            agent: None,
+            worker: Worker::NotYet,
+            must_reset: false,
+            resetting: false,
+            ended: None,
+            agent_restarts: 0,
+            worker_restarts: 0,
+            last_run: None,
+            epoch: None,
+            started: 0,
+            unsaid: true,
+        }
+    }
+
+    /// Number of the next container.
+    pub(super) fn next_container(&mut self) -> u32 {
+        self.started += 1;
+        self.started
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.worker, Worker::Runs { .. })
+    }
+
+    /// The epoch of the worker that runs.
+    pub(super) fn runs_in(&self) -> Option<i32> {
+        match self.worker {
+            Worker::Runs { epoch, .. } => epoch,
+            _ => None,
+        }
+    }
+
+    /// Ends the worker, if it runs.
+    pub(super) fn end_worker(&mut self, code: i32, now: &Time) {
+        if let Worker::Runs { container, .. } = self.worker {
+            self.worker = Worker::Ended { code, container, at: now.clone() };
+            self.unsaid = true;
+        }
+    }
+
+    /// All containers go, to be started again.
+    pub(super) fn reset(&mut self) {
+        self.agent = None;
+        self.worker = Worker::NotYet;
+        self.must_reset = false;
+        self.resetting = true;
+        self.agent_restarts += 1;
+        self.worker_restarts += 1;
+        self.unsaid = true;
+    }
+
+    pub(super) fn end(&mut self, well: bool) {
+        self.agent = None;
+        self.must_reset = false;
+        self.resetting = false;
+        self.ended = Some(well);
+        self.unsaid = true;
+    }
+
+    /// The status as the kubelet sees it. The condition of a disruption is the control plane's, and stays.
+    pub(super) fn status(&self, stored: &Status) -> Status {
+        let mut conditions: Vec<Condition> =
+            stored.conditions.iter().filter(|it| it.type_ == DISRUPTION_TARGET).cloned().collect();
+        if self.has_agent && self.agent_restarts > 0 {
+            let status = if self.resetting { "True" } else { "False" };
+            conditions.push(condition("AllContainersRestarting", status, "", ""));
+        }
+        let phase = match (self.ended, &self.worker) {
+            (Some(true), _) => "Succeeded",
+            (Some(false), _) => "Failed",
+            (None, Worker::NotYet) => "Pending",
+            (None, _) => "Running",
+        };
+        Status {
+            phase: phase.to_owned(),
+            conditions,
+            init_container_statuses: self.has_agent.then(|| self.agent_status()).into_iter().collect(),
+            container_statuses: vec![self.worker_status()],
+        }
+    }
+
+    fn agent_status(&self) -> ContainerStatus {
+        let running = self.agent.as_ref().map(|agent| Running { started_at: Some(agent.started.clone()) });
+        let container = self.agent.as_ref().map_or(0, |agent| agent.container);
+        ContainerStatus {
+            name: "agent".to_owned(),
+            container_id: format!("agent-{container}"),
+            restart_count: self.agent_restarts,
+            state: State { running, terminated: None },
+        }
+    }
+
+    fn worker_status(&self) -> ContainerStatus {
+        let (container, state) = match &self.worker {
+            Worker::NotYet => (0, State::default()),
+            Worker::Runs { container, since, .. } => {
+                (*container, State { running: Some(Running { started_at: Some(since.clone()) }), terminated: None })
+            }
+            Worker::Ended { code, container, at } => {
+                let reason = if *code == 0 { "Completed" } else { "Error" };
+                let end = Terminated {
+                    exit_code: *code,
+                    reason: reason.to_owned(),
+                    message: String::new(),
+                    finished_at: Some(at.clone()),
+                };
+                (*container, State { running: None, terminated: Some(end) })
+            }
+        };
+        ContainerStatus {
+            name: "worker".to_owned(),
+            container_id: format!("worker-{container}"),
+            restart_count: self.worker_restarts,
+            state,
+        }
+    }
+}
+
+pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// The specification of a Job's Pods.
+pub(super) fn specify(spec: &mut Spec, job: &Job) {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let container = |it: &k8s_openapi::api::core::v1::Container| Container {
+        name: it.name.clone(),
+        restart_policy: it.restart_policy.clone(),
+        restart_policy_rules: it.restart_policy_rules.clone().unwrap_or_default(),
+    };
+    spec.containers = pod.iter().flat_map(|pod| &pod.containers).map(container).collect();
+    spec.init_containers = pod.iter().flat_map(|pod| pod.init_containers.iter().flatten()).map(container).collect();
+}
+
+/// Whether the API server shows the end of this Pod.
+pub(super) fn has_ended(pod: &PodObject) -> bool {
+    matches!(pod.wire.status.phase.as_str(), "Succeeded" | "Failed")
+}
+
+pub(super) fn is_going(pod: &PodObject) -> bool {
+    pod.wire.metadata.deletion_timestamp.is_some()
+}

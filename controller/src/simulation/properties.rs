@@ -1,0 +1,333 @@
+//! What has to hold of every status that is written, against what has truly happened.
+
+use std::fmt;
+
+use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, conditions};
+use kube::ResourceExt;
+
+use super::api::JobObject;
+use super::cluster::{Checked, Cluster};
+use super::jobs::finished;
+use super::machine::is_going;
+use super::scenario::key;
+use super::truth::{FailedJob, Slot};
+use crate::observe::Observed;
+use crate::store::JobView;
+
+/// What the simulation proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Property {
+    NoHang = 1,
+    OneEpochPerIncident,
+    ExactBudget,
+    OneBucketPerJob,
+    OwnDeletionsAreNoFailures,
+    Rest,
+    Barrier,
+    Counts,
+}
+
+/// A property that does not hold.
+#[derive(Clone, Debug)]
+pub(super) struct Violation {
+    pub property: Property,
+    message: String,
+}
+
+impl Violation {
+    pub(super) fn new(property: Property, message: impl Into<String>) -> Self {
+        Self { property, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "property {} ({:?}): {}", self.property as u8, self.property, self.message)
+    }
+}
+
+fn ensure(holds: bool, property: Property, message: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(Violation::new(property, message())) }
+}
+
+impl Cluster {
+    /// Each Job of the current attempt that was seen is in one bucket.
+    pub(super) fn check_buckets(&self, base: &JobSet, decided: &JobSetStatus) -> Checked {
+        let Some(seen) = Observed::of(&self.controller.store, key()) else { return Ok(()) };
+        let status = base.status.clone().unwrap_or_default();
+        for group in &base.spec.replicated_jobs {
+            let places = 0..group.replicas();
+            let is_its =
+                |job: &JobView| job.replicated_job == group.name && job.index.is_some_and(|it| places.contains(&it));
+            let jobs = seen.jobs().filter(|(_, job)| !job.deleting && is_its(job) && is_current(&status, job)).count();
+            let counted = decided.replicated_job(&group.name);
+            let sum = counted.map_or(0, |it| it.active + it.succeeded + it.failed + it.suspended);
+            let ready_are_active = counted.is_none_or(|it| it.ready <= it.active);
+            ensure(
+                i32::try_from(jobs).is_ok_and(|jobs| jobs == sum) && ready_are_active,
+                Property::OneBucketPerJob,
+                || format!("replicatedJob {} has {jobs} Jobs, counted as {counted:?}", group.name),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// An advance is announced as the controller's own only where, as far as it sees, it has something to do that causes
+    /// one.
+    pub(super) fn check_announcement(&self, base: &JobSet, decided: &JobSetStatus) -> Checked {
+        let Some(seen) = Observed::of(&self.controller.store, key()) else { return Ok(()) };
+        let before = base.status.clone().unwrap_or_default();
+        let announced = decided.free_epoch != before.free_epoch && decided.free_epoch != 0;
+        let recreates = decided.restarts > before.restarts || partial_restarts(&before) != partial_restarts(decided);
+        let groups = &base.spec.replicated_jobs;
+        let is_in_order = |job: &JobView| {
+            groups.iter().any(|group| {
+                let is_its =
+                    group.name == job.replicated_job && job.index.is_some_and(|index| index < group.replicas());
+                is_its && (job.finished.is_some() || !job.suspended && group.template.spec.pods() == job.pods)
+            })
+        };
+        let jobs = || seen.jobs().filter(|(_, job)| !job.deleting && is_current(&before, job));
+        let all_are_there = i64::try_from(jobs().count()).is_ok_and(|jobs| jobs >= base.spec.global_replicas());
+        let idle = all_are_there && jobs().all(|(_, job)| is_in_order(job));
+        ensure(!announced || recreates || !idle, Property::OneEpochPerIncident, || {
+            format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
+        })
+    }
+
+    /// The status that has just been written over another one.
+    pub(super) fn check_write(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
+        check_growth(before, after)?;
+        self.check_restart(before, after)?;
+        self.check_partial_restarts(before, after)?;
+        self.check_end(before, after)?;
+        let epoch = after.synced_epoch;
+        if epoch > before.synced_epoch {
+            self.check_lift(after)?;
+            let machines = &self.machines;
+            let pods = &self.api.pods;
+            let goes_on = |slot: &Slot| {
+                machines.values().any(|it| {
+                    let is_there = pods.get(&it.pod).is_some_and(|pod| !is_going(pod));
+                    let entered = it.agent.as_ref().and_then(|agent| agent.entered);
+                    (&it.job_uid, it.index) == (&slot.0, slot.1) && is_there && entered == Some(epoch)
+                })
+            };
+            self.truth.lifted(epoch, goes_on);
+        }
+        Ok(())
+    }
+
+    /// A restart has a cause, is counted once, and no epoch ends without a count but those that the controller ends.
+    fn check_restart(&self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
+        let recreated = after.restarts - before.restarts;
+        let group = after.group_restarts - before.group_restarts;
+        let counted = after.restarts_count_towards_max - before.restarts_count_towards_max;
+        let once = [recreated, group, counted].iter().all(|by| (0..=1).contains(by));
+        ensure(once && counted <= group, Property::ExactBudget, || {
+            format!("recreations rise by {recreated}, restarts by {group}, counted ones by {counted}")
+        })?;
+        if recreated > 0 {
+            return self.check_recreation(before, group > 0, counted > 0);
+        }
+        let epoch = before.synced_epoch;
+        let ends = epoch > 0 && before.deprecated_epoch < epoch && after.deprecated_epoch >= epoch;
+        let is_free = before.free_epoch == epoch + 1 || after.free_epoch == epoch + 1;
+        let partial = partial_restarts(before) != partial_restarts(after);
+        if group == 0 {
+            return ensure(!ends || is_free, Property::ExactBudget, || {
+                format!("epoch {epoch} ends, and nobody counts it")
+            });
+        }
+        ensure(ends, Property::OneEpochPerIncident, || {
+            format!("a restart of the group that does not end epoch {epoch}")
+        })?;
+        if partial && counted == 0 { Ok(()) } else { self.check_incident(epoch, counted > 0) }
+    }
+
+    /// Something has struck a worker of this epoch.
+    fn check_incident(&self, epoch: i32, counted: bool) -> Checked {
+        if !self.truth.was_struck_in(epoch) {
+            let asked = self.truth.was_asked_in(epoch);
+            let property = if asked { Property::OwnDeletionsAreNoFailures } else { Property::OneEpochPerIncident };
+            return Err(Violation::new(
+                property,
+                format!("a restart is counted in epoch {epoch}, in which nothing failed"),
+            ));
+        }
+        let disrupted = self.truth.was_disrupted_in(epoch);
+        let rules = self.api.jobset.spec.failure_policy.iter().flat_map(|policy| &policy.rules);
+        let can_ignore = rules.filter(|rule| rule.on_job_failure_reasons.is_empty()).any(|rule| {
+            matches!(rule.action, Do::RestartJobSetAndIgnoreMaxRestarts | Do::RestartJobAndIgnoreMaxRestarts)
+        });
+        ensure(counted || disrupted && can_ignore, Property::ExactBudget, || {
+            format!("the restart from epoch {epoch} is not counted, and no rule says so")
+        })
+    }
+
+    fn check_recreation(&self, before: &JobSetStatus, restarts: bool, counted: bool) -> Checked {
+        let epoch = before.synced_epoch;
+        let in_place = self.scenario.in_place() && epoch > 0;
+        if !restarts {
+            return ensure(in_place && before.deprecated_epoch == epoch, Property::ExactBudget, || {
+                "all Jobs are recreated, and nobody counts it".to_owned()
+            });
+        }
+        let actions: Vec<Option<Do>> = self.failed_jobs(before).map(|job| self.action(job)).collect();
+        let by_policy = |action| actions.contains(&Some(action));
+        let expected = if counted { Do::RestartJobSet } else { Do::RestartJobSetAndIgnoreMaxRestarts };
+        if by_policy(expected) {
+            return Ok(());
+        }
+        ensure(in_place && self.someone_is_done(), Property::OneEpochPerIncident, || {
+            "all Jobs are recreated, and none of them failed".to_owned()
+        })?;
+        // Uncounted, it may be the end of a suspension.
+        if counted { self.check_incident(epoch, true) } else { Ok(()) }
+    }
+
+    fn check_partial_restarts(&self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
+        let max_restarts = self.api.jobset.spec.max_restarts();
+        for group in &after.replicated_jobs_status {
+            let known = before.replicated_job(&group.name);
+            let failed = |action: Do, index: Option<i32>| {
+                self.failed_jobs(before).any(|job| {
+                    let of_index = index.is_none_or(|index| job.view.index == Some(index));
+                    job.view.replicated_job == group.name && of_index && self.action(job) == Some(action)
+                })
+            };
+            let more = group.restarts - known.map_or(0, |it| it.restarts);
+            let justified = more == 0 || more == 1 && failed(Do::RestartReplicatedJob, None);
+            let spent = group.restarts_count_towards_max <= max_restarts;
+            ensure(justified && spent, Property::ExactBudget, || format!("restarts of {}: {group:?}", group.name))?;
+            for (index, restarts) in (0..).zip(&group.job_restarts) {
+                let of = |counters: &Vec<i32>| {
+                    usize::try_from(index).ok().and_then(|it| counters.get(it)).copied().unwrap_or(0)
+                };
+                let more = restarts - known.map_or(0, |it| of(&it.job_restarts));
+                let counted = of(&group.job_restarts_count_towards_max);
+                let counts = counted - known.map_or(0, |it| of(&it.job_restarts_count_towards_max));
+                let justified = match (more, counts) {
+                    (0, 0) => true,
+                    (1, 0) => failed(Do::RestartJobAndIgnoreMaxRestarts, Some(index)),
+                    (1, 1) => failed(Do::RestartJob, Some(index)) || failed(Do::RecreateJob, Some(index)),
+                    _ => false,
+                };
+                ensure(justified && counted <= max_restarts, Property::ExactBudget, || {
+                    format!("restarts of Job {index} of {}: {group:?}", group.name)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The JobSet ends as it must.
+    fn check_end(&self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
+        let spec = &self.api.jobset.spec;
+        let (max_restarts, spent) = (spec.max_restarts(), after.restarts_count_towards_max);
+        ensure(spent <= max_restarts, Property::ExactBudget, || {
+            format!("{spent} restarts are counted of {max_restarts}")
+        })?;
+        let Some(end) = conditions::terminal(&after.conditions).filter(|_| before.terminal_state.is_empty()) else {
+            let stays = before.terminal_state == after.terminal_state;
+            return ensure(stays, Property::ExactBudget, || "it has ended and goes on".to_owned());
+        };
+        let jobs: Vec<Option<bool>> = self.wanted_jobs(after).map(|job| finished(&job?.job)).collect();
+        let failed_with = |action| self.failed_jobs(before).any(|job| self.action(job) == action);
+        let holds = match end.reason.as_str() {
+            conditions::ALL_JOBS_COMPLETED => jobs.iter().all(|ended| *ended == Some(true)),
+            conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
+            conditions::FAILED_JOBS => failed_with(None),
+            conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
+            _ if end.message.contains("before its worker could start") => self.truth.most_strikes() > max_restarts,
+            _ if end.message.contains("restarts of Job") => {
+                failed_with(Some(Do::RestartJob)) || failed_with(Some(Do::RecreateJob))
+            }
+            _ if end.message.contains("restarts of replicatedJob") => failed_with(Some(Do::RestartReplicatedJob)),
+            _ if failed_with(Some(Do::RestartJobSet)) => spent == max_restarts,
+            _ => {
+                self.check_incident(before.synced_epoch, true)?;
+                spent == max_restarts
+            }
+        };
+        let of_budget = end.reason == conditions::REACHED_MAX_RESTARTS;
+        let property = if of_budget { Property::ExactBudget } else { Property::NoHang };
+        ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
+    }
+
+    /// Every open slot has reported the epoch whose workers may now run.
+    fn check_lift(&self, after: &JobSetStatus) -> Checked {
+        let epoch = after.synced_epoch;
+        for group in &self.api.jobset.spec.replicated_jobs {
+            let wanted = group.template.spec.pods();
+            for job in self.wanted_jobs(after).flatten() {
+                let view = JobView::of(&job.job);
+                if view.replicated_job != group.name || finished(&job.job).is_some() {
+                    continue;
+                }
+                for index in 0..view.pods.max(wanted) {
+                    let slot = (view.uid.clone(), index);
+                    let waits = !self.is_done(job, &slot) && !self.truth.has_reported(&slot, epoch);
+                    ensure(!waits, Property::Barrier, || {
+                        format!("epoch {epoch} begins, and slot {index} of {} has not reported it", job.job.name_any())
+                    })?;
+                }
+            }
+        }
+        // Of a Job that somebody has just deleted, nobody may know yet. Its slots had reported.
+        let is_there = self.wanted_jobs(after).all(|job| job.is_some()) || self.truth.job_was_deleted_by_hand;
+        ensure(is_there, Property::Barrier, || format!("epoch {epoch} begins, and a Job is missing"))
+    }
+
+    /// The Job of each place of the current attempt, if it is there.
+    pub(super) fn wanted_jobs<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = Option<&'a JobObject>> {
+        self.api.jobset.spec.replicated_jobs.iter().flat_map(move |group| {
+            (0..group.replicas()).map(move |index| {
+                let name = jobset_api::names::job(super::scenario::JOBSET, &group.name, index);
+                let found = self.api.jobs.get(&name).filter(|found| found.job.metadata.deletion_timestamp.is_none());
+                found.filter(|found| is_current(status, &JobView::of(&found.job)))
+            })
+        })
+    }
+
+    /// Jobs of the current attempt that have failed.
+    fn failed_jobs<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = &'a FailedJob> {
+        self.truth.failed_jobs.iter().filter(|job| is_current(status, &job.view))
+    }
+
+    fn action(&self, job: &FailedJob) -> Option<Do> {
+        self.scenario.action(&job.view.replicated_job, &job.reason)
+    }
+
+    fn is_done(&self, job: &JobObject, slot: &Slot) -> bool {
+        let ended_well =
+            |it: &super::machine::Machine| (&it.job_uid, it.index) == (&slot.0, slot.1) && it.ended == Some(true);
+        job.completed.contains(&slot.1) || self.machines.values().any(ended_well)
+    }
+
+    fn someone_is_done(&self) -> bool {
+        self.api.jobs.values().any(|job| !job.completed.is_empty() || finished(&job.job).is_some())
+            || self.machines.values().any(|machine| machine.ended == Some(true))
+    }
+}
+
+fn partial_restarts(status: &JobSetStatus) -> Vec<(i32, Vec<i32>)> {
+    let restarted = status.replicated_jobs_status.iter().filter(|it| it.restarts > 0 || !it.job_restarts.is_empty());
+    restarted.map(|it| (it.restarts, it.job_restarts.clone())).collect()
+}
+
+/// Said again here: the rule that is proved does not prove itself.
+pub(super) fn is_current(status: &JobSetStatus, job: &JobView) -> bool {
+    let attempt = status.job_attempt(&job.replicated_job, job.index.unwrap_or(-1));
+    job.attempt.is_some_and(|of_set| of_set >= status.restarts) && job.job_attempt >= attempt
+}
+
+fn check_growth(before: &JobSetStatus, after: &JobSetStatus) -> Checked {
+    let epochs = |status: &JobSetStatus| (status.deprecated_epoch, status.synced_epoch);
+    let ((d, s), (later_d, later_s)) = (epochs(before), epochs(after));
+    let advances = d <= later_d && s <= later_s && later_s <= s + 1 && later_d <= later_s;
+    ensure(advances, Property::OneEpochPerIncident, || format!("epochs {:?} after {:?}", (later_d, later_s), (d, s)))?;
+    let counters = |it: &JobSetStatus| [it.restarts, it.group_restarts, it.restarts_count_towards_max];
+    let grow = counters(before).iter().zip(counters(after)).all(|(before, after)| *before <= after);
+    ensure(grow, Property::ExactBudget, || format!("counters {:?} after {:?}", counters(after), counters(before)))
+}

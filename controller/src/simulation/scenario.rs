@@ -1,0 +1,167 @@
+//! What a seed says about the JobSet itself: its strategy, size and policies.
+
+use std::sync::LazyLock;
+
+use fastrand::Rng;
+use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy};
+use serde_json::{Value, json};
+
+use crate::store::Key;
+
+pub(super) const JOBSET: &str = "train";
+pub(super) const NAMESPACE: &str = "ml";
+pub(super) const UID: &str = "uid-of-train";
+
+/// Exit code that the Pods' own rules leave to their podFailurePolicy, where they have one.
+pub(super) const FATAL: i32 = 42;
+/// Exit code by which the agent restarts its Pod.
+const RESTART: i32 = 81;
+/// Most Pods that a scenario has at first.
+const MOST_PODS: i32 = 9;
+
+/// A JobSet, and how its workers behave.
+pub(super) struct Scenario {
+    pub jobset: JobSet,
+    pub strategy: RestartStrategy,
+    /// Whether the Jobs have a podFailurePolicy that fails them on the exit code [`FATAL`].
+    pub has_fatal_code: bool,
+    /// Whether a worker exits 0 when it is asked to go, as if it had done its work.
+    pub ends_well_when_asked: bool,
+}
+
+static KEY: LazyLock<Key> = LazyLock::new(|| Key { namespace: NAMESPACE.to_owned(), name: JOBSET.to_owned() });
+
+pub(super) fn key() -> &'static Key {
+    &KEY
+}
+
+impl Scenario {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let strategy = match rng.u8(..8) {
+            0 => RestartStrategy::Recreate,
+            1 => RestartStrategy::BlockingRecreate,
+            _ => RestartStrategy::InPlaceRestart,
+        };
+        let has_fatal_code = rng.bool();
+        let ends_well_when_asked = rng.u8(..4) == 0;
+        let mut spec = json!({"replicatedJobs": groups(rng, strategy, has_fatal_code)});
+        if strategy == RestartStrategy::InPlaceRestart || rng.u8(..4) != 0 {
+            spec["failurePolicy"] = failure_policy(rng, strategy);
+        }
+        if strategy != RestartStrategy::InPlaceRestart {
+            put_in_order(rng, &mut spec);
+        }
+        if rng.u8(..8) == 0 {
+            spec["suspend"] = json!(true);
+        }
+        let metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
+        let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        Self { jobset, strategy, has_fatal_code, ends_well_when_asked }
+    }
+
+    pub(super) fn in_place(&self) -> bool {
+        self.strategy == RestartStrategy::InPlaceRestart
+    }
+
+    /// The action of the failure policy for a failed Job: that of the first rule that it matches. `None` where there is
+    /// no policy.
+    pub(super) fn action(&self, replicated_job: &str, reason: &str) -> Option<FailurePolicyAction> {
+        let policy = self.jobset.spec.failure_policy.as_ref()?;
+        let reasons = |reasons: &[String]| reasons.is_empty() || reasons.iter().any(|it| it == reason);
+        let rule =
+            policy.rules.iter().find(|rule| rule.targets(replicated_job) && reasons(&rule.on_job_failure_reasons));
+        Some(rule.map_or(FailurePolicyAction::RestartJobSet, |rule| rule.action))
+    }
+}
+
+fn failure_policy(rng: &mut Rng, strategy: RestartStrategy) -> Value {
+    let max_restarts = match rng.i32(0..8) {
+        few @ 0..=3 => few,
+        _ => 100,
+    };
+    let rules: Vec<Value> = (0..rng.u8(..3)).map(|_| rule(rng)).collect();
+    let named = rules.into_iter().enumerate().map(|(index, mut rule)| {
+        rule["name"] = json!(format!("rule{index}"));
+        rule
+    });
+    let rules: Vec<Value> = named.collect();
+    json!({"maxRestarts": max_restarts, "restartStrategy": strategy, "rules": rules})
+}
+
+fn rule(rng: &mut Rng) -> Value {
+    let actions = [
+        "FailJobSet",
+        "RestartJobSet",
+        "RestartJobSetAndIgnoreMaxRestarts",
+        "RestartJob",
+        "RestartJobAndIgnoreMaxRestarts",
+        "RecreateJob",
+        "RestartReplicatedJob",
+        "FailJob",
+    ];
+    let mut rule = json!({"action": actions[rng.usize(..actions.len())]});
+    if rng.u8(..3) == 0 {
+        rule["targetReplicatedJobs"] = json!(["a"]);
+    }
+    if rng.u8(..3) == 0 {
+        let reasons = ["PodFailurePolicy", "BackoffLimitExceeded", "DeadlineExceeded"];
+        rule["onJobFailureReasons"] = json!([reasons[rng.usize(..reasons.len())]]);
+    }
+    rule
+}
+
+/// The replicatedJobs `a`, `b` and `c`, or fewer.
+fn groups(rng: &mut Rng, strategy: RestartStrategy, has_fatal_code: bool) -> Value {
+    let mut left = MOST_PODS;
+    let mut groups = Vec::new();
+    for name in &["a", "b", "c"][..rng.usize(1..=3)] {
+        let (replicas, pods) = (rng.i32(1..=3), rng.i32(1..=3));
+        if replicas * pods > left {
+            break;
+        }
+        left -= replicas * pods;
+        groups.push(json!({"name": name, "replicas": replicas, "template": job(rng, pods, strategy, has_fatal_code)}));
+    }
+    json!(groups)
+}
+
+fn job(rng: &mut Rng, pods: i32, strategy: RestartStrategy, has_fatal_code: bool) -> Value {
+    let in_place = strategy == RestartStrategy::InPlaceRestart;
+    let mut worker = json!({"name": "worker", "image": "worker"});
+    let mut pod = json!({"restartPolicy": "Never"});
+    let mut spec = json!({"completionMode": "Indexed", "parallelism": pods, "completions": pods});
+    if in_place {
+        spec["backoffLimit"] = json!(i32::MAX);
+        spec["podReplacementPolicy"] = json!("Failed");
+        let rules = |operator: &str, values: &[i32]| json!([{"action": "RestartAllContainers", "exitCodes": {"operator": operator, "values": values}}]);
+        let left_alone: &[i32] = if has_fatal_code { &[0, FATAL] } else { &[0] };
+        worker["restartPolicy"] = json!("Never");
+        worker["restartPolicyRules"] = rules("NotIn", left_alone);
+        let agent = json!({
+            "name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": rules("In", &[RESTART])});
+        pod["initContainers"] = json!([agent]);
+    } else {
+        spec["backoffLimit"] = json!(rng.i32(0..2));
+    }
+    if has_fatal_code {
+        let codes = json!({"containerName": "worker", "operator": "In", "values": [FATAL]});
+        spec["podFailurePolicy"] = json!({"rules": [{"action": "FailJob", "onExitCodes": codes}]});
+        if !in_place {
+            spec["podReplacementPolicy"] = json!("Failed");
+        }
+    }
+    pod["containers"] = json!([worker]);
+    spec["template"] = json!({"spec": pod});
+    json!({"spec": spec})
+}
+
+/// In order by the startup policy, or by dependencies, or neither.
+fn put_in_order(rng: &mut Rng, spec: &mut Value) {
+    match rng.u8(..6) {
+        0 => spec["startupPolicy"] = json!({"startupPolicyOrder": "InOrder"}),
+        1 if spec["replicatedJobs"].as_array().is_some_and(|groups| groups.len() > 1) => {
+            spec["replicatedJobs"][1]["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,98 @@
+//! What has truly happened, which no controller sees as a whole: the properties are held against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::batch::v1::Job;
+
+use crate::store::JobView;
+
+/// UID of a Job and a completion index.
+pub(super) type Slot = (String, i32);
+
+/// Something struck a Pod.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    slot: Slot,
+    /// The epoch that its agent had entered.
+    epoch: i32,
+    /// Whether it was a disruption: a failure policy can leave those uncounted.
+    disruption: bool,
+}
+
+/// A Job that failed.
+#[derive(Clone, Debug)]
+pub(super) struct FailedJob {
+    pub view: JobView,
+    pub reason: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    faults: Vec<Fault>,
+    /// Epochs of Pods that were asked to go, and not disrupted.
+    asked: BTreeSet<i32>,
+    reports: BTreeMap<Slot, BTreeSet<i32>>,
+    /// How often each slot was struck since the last lift.
+    strikes: BTreeMap<Slot, i32>,
+    pub failed_jobs: Vec<FailedJob>,
+    pub job_was_deleted_by_hand: bool,
+}
+
+impl Truth {
+    /// A Pod was struck. One that has entered no epoch takes none along.
+    pub(super) fn struck(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
+        *self.strikes.entry(slot.clone()).or_default() += 1;
+        self.taken_along(slot, epoch, disruption);
+    }
+
+    /// What has struck a Pod before takes its agent along, in the epoch that that has entered since.
+    pub(super) fn taken_along(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
+        if let Some(epoch) = epoch {
+            self.faults.push(Fault { slot, epoch, disruption });
+        }
+    }
+
+    /// A Pod was asked to go by its Job or by the controller.
+    pub(super) fn asked_to_go(&mut self, epoch: Option<i32>) {
+        self.asked.extend(epoch);
+    }
+
+    pub(super) fn reported(&mut self, slot: Slot, epoch: i32) {
+        self.reports.entry(slot).or_default().insert(epoch);
+    }
+
+    pub(super) fn job_failed(&mut self, job: &Job, reason: &str) {
+        self.failed_jobs.push(FailedJob { view: JobView::of(job), reason: reason.to_owned() });
+    }
+
+    /// The barrier of this epoch was lifted. What struck before it is over, unless the slot has nobody who goes on in it:
+    /// whoever comes next reports the epoch after it.
+    pub(super) fn lifted(&mut self, epoch: i32, goes_on: impl Fn(&Slot) -> bool) {
+        self.faults.retain(|fault| fault.epoch >= epoch && !(fault.epoch == epoch && goes_on(&fault.slot)));
+        self.asked.retain(|asked| *asked >= epoch);
+        self.strikes.clear();
+    }
+
+    /// Whether a disruption struck in this epoch, or where an agent had just entered the next one and not reported it.
+    pub(super) fn was_disrupted_in(&self, epoch: i32) -> bool {
+        self.faults.iter().any(|fault| fault.disruption && fault.epoch >= epoch)
+    }
+
+    /// Whether anything struck workers of this epoch.
+    pub(super) fn was_struck_in(&self, epoch: i32) -> bool {
+        self.faults.iter().any(|fault| fault.epoch == epoch)
+    }
+
+    pub(super) fn was_asked_in(&self, epoch: i32) -> bool {
+        self.asked.contains(&epoch)
+    }
+
+    pub(super) fn has_reported(&self, slot: &Slot, epoch: i32) -> bool {
+        self.reports.get(slot).is_some_and(|reports| reports.contains(&epoch))
+    }
+
+    /// The most that any slot was struck since the last lift.
+    pub(super) fn most_strikes(&self) -> i32 {
+        self.strikes.values().copied().max().unwrap_or(0)
+    }
+}
