@@ -84,7 +84,7 @@ impl<'a> Observed<'a> {
         &self.store.classes
     }
 
-    /// Nodes that are unreachable, since when, and the JobSet's Pods on them.
+    /// Nodes that are unreachable, since when, and the Pods of the JobSet's own Jobs on them.
     pub fn unreachable(
         &self,
     ) -> impl Iterator<Item = (k8s_openapi::jiff::Timestamp, impl Iterator<Item = &'a PodView> + use<'a>)> + use<'a>
@@ -106,7 +106,11 @@ impl<'a> Observed<'a> {
     fn on_node(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a> {
         let seen = *self;
         let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == seen.key);
-        pods.filter_map(move |(pod, _)| seen.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
+        let own = move |(pod, _): &(&Key, &Key)| {
+            let uid = seen.pods().and_then(|pods| pods.job_of(&pod.name));
+            uid.is_some_and(|uid| seen.jobs().any(|(_, job)| job.uid == uid))
+        };
+        pods.filter(own).filter_map(move |(pod, _)| seen.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
     }
 
     fn sibling(&self, name: &str) -> Key {

@@ -71,6 +71,8 @@ pub fn job(
 
     let mut spec = group.template.spec.to_job_spec();
     spec.suspend = Some(jobset.spec.is_suspended());
+    // A Job that went by itself when it had finished would be missed, and created and run again.
+    spec.ttl_seconds_after_finished = None;
     let pod_metadata = spec.template.metadata.get_or_insert_default();
     mark(pod_metadata, &keys, &placement);
     let pod = spec.template.spec.get_or_insert_default();

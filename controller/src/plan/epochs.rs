@@ -27,6 +27,13 @@ pub struct Epochs {
     pub free: i32,
 }
 
+impl Epochs {
+    /// The epoch that agents report next.
+    fn next(self) -> i32 {
+        self.synced.saturating_add(1)
+    }
+}
+
 /// What follows from the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -52,13 +59,13 @@ pub enum Decision {
 pub fn decide(current: Epochs, slots: &Slots) -> Decision {
     let reported = slots.newest();
     // A worker that was seen to fail is going to report the next epoch: nobody has to wait until it does.
-    let failing = slots.broken.then_some(current.synced.saturating_add(1));
+    let failing = slots.broken.then_some(current.next());
     let Some(newest) = reported.max(failing) else { return Decision::Nothing };
     let at_newest = slots.reports.get(&newest).copied().unwrap_or(0);
     if slots.done > 0 && current.synced > 0 && newest > current.synced {
         return Decision::Recreate { counted: current.deprecated == current.synced };
     }
-    let expected = current.free == current.synced.saturating_add(1);
+    let expected = current.free == current.next();
     let epochs = if at_newest > 0 && at_newest == slots.open {
         // All failed at once, or the controller was away: what was never deprecated is deprecated now.
         let synced = current.synced.max(newest);
@@ -95,7 +102,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         && let Some((lost, group)) = members::lost(pass).next()
     {
         let (cause, counting) = incident::loss(pass, lost, group);
-        let free = current.free == current.synced + 1;
+        let free = current.free == current.next();
         let counting = match free {
             // What makes the group advance may have made the controller delete it.
             true if lost.failure.disruption.is_none() => Counting::Ignored,
@@ -112,7 +119,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
             let (counting, what) = match counted {
                 true => (Counting::Already, format!("{}; {told}", cause.message)),
                 // Nothing has failed.
-                false if current.free == current.synced + 1 && !slots.broken => {
+                false if current.free == current.next() && !slots.broken => {
                     (Counting::Ignored, "the controller makes the group advance; not counted".to_owned())
                 }
                 false => (counting, format!("{}; {told}", cause.message)),
@@ -130,7 +137,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
                 restart::count(pass, counting, &cause)?;
                 // Nobody shall take it for the one that was announced.
                 pass.status.free_epoch = 0;
-                let (synced, next) = (current.synced, current.synced + 1);
+                let (synced, next) = (current.synced, current.next());
                 let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
                 restart::begin(pass, pass.strategy, counting, &cause, &message);
             }
@@ -146,7 +153,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
 
 /// A report that is no valid epoch counts as none. One that is too high can never become valid: the agent is beyond help.
 fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) -> ControlFlow<()> {
-    let newest = current.synced.saturating_add(1);
+    let newest = current.next();
     let pods = members::running_jobs(pass).flat_map(|(pods, _)| pods.invalid_reports(newest));
     let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
     let is_above = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epoch > newest) && pod.deleted_at.is_none();
@@ -265,7 +272,7 @@ mod tests {
                 Decision::Nothing => {
                     // The next agent that must restart does.
                     let Some(behind) = reports.iter_mut().find(|epoch| **epoch <= current.deprecated) else { break };
-                    *behind = current.synced + 1;
+                    *behind = current.next();
                 }
                 Decision::Recreate { .. } => panic!("no slot is done"),
             }

@@ -117,15 +117,17 @@ fn restart_job(
         return restart_replicated_job(pass, job, &cause);
     }
     let max_restarts = pass.seen.jobset.spec.max_restarts();
+    let ahead = ahead(pass, |current| current.name == job.name);
     let status = &mut pass.status.replicated_jobs_status[job.group];
     if counted {
         let spent = counter(&mut status.job_restarts_count_towards_max, index);
         if *spent >= max_restarts {
             return fail_for_budget(pass, &format!("restarts of Job {}", job.name), &cause);
         }
-        *spent += 1;
+        *spent = spent.saturating_add(1);
     }
-    *counter(&mut status.job_restarts, index) += 1;
+    let attempts = counter(&mut status.job_restarts, index);
+    *attempts = attempts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(pass, &cause);
     let reason =
         if counted { "RestartJobFailurePolicyAction" } else { "RestartJobAndIgnoreMaxRestartsFailurePolicyAction" };
@@ -139,12 +141,13 @@ fn restart_job(
 /// Recreates the Jobs of one replicatedJob: the pass that reads its counter back deletes them.
 fn restart_replicated_job(pass: &mut Pass<'_>, job: &FailedJob<'_>, cause: &Cause) -> ControlFlow<()> {
     let max_restarts = pass.seen.jobset.spec.max_restarts();
+    let ahead = ahead(pass, |current| current.group == job.group);
     let status = &mut pass.status.replicated_jobs_status[job.group];
     if status.restarts_count_towards_max >= max_restarts {
         return fail_for_budget(pass, &format!("restarts of replicatedJob {}", job.replicated_job), cause);
     }
-    status.restarts_count_towards_max += 1;
-    status.restarts += 1;
+    status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
+    status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(pass, cause);
     let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
     pass.warn("RestartReplicatedJobFailurePolicyAction", message);
@@ -168,6 +171,16 @@ fn push_fact(pass: &mut Pass<'_>, action: FailurePolicyAction, counted: bool, ca
     pass.facts.push(Fact::RestartBegan { strategy: pass.recreation(), action, counted, trigger, failed_at });
 }
 
+/// By how many attempts these Jobs are ahead of what the status knows. A restart goes above them, or it would leave them
+/// as they are, and be made again and again.
+fn ahead(pass: &Pass<'_>, is_one: impl Fn(&Current<'_>) -> bool) -> i32 {
+    let ahead = |current: &Current<'_>| {
+        let known = pass.status.job_attempt(&current.job.replicated_job, current.job.index.unwrap_or(-1));
+        current.job.job_attempt.saturating_sub(known)
+    };
+    pass.current.iter().filter(|current| is_one(current)).map(ahead).max().unwrap_or(0).max(0)
+}
+
 /// The counter with this index; those before it are made.
 fn counter(counters: &mut Vec<i32>, index: usize) -> &mut i32 {
     if counters.len() <= index {
@@ -181,9 +194,10 @@ fn counter(counters: &mut Vec<i32>, index: usize) -> &mut i32 {
 fn already_counted(pass: &Pass<'_>, job: &FailedJob<'_>) -> bool {
     let status = &pass.status;
     let (synced, free) = (status.synced_epoch, status.free_epoch);
-    let under_way = pass.in_place() && synced > 0 && status.deprecated_epoch == synced && free != synced + 1;
+    let under_way =
+        pass.in_place() && synced > 0 && status.deprecated_epoch == synced && free != synced.saturating_add(1);
     let current = pass.current.iter().find(|current| current.name == job.name);
-    let pods = current.and_then(|current| pass.seen.pods_of(current.job));
+    let pods = current.and_then(|current| current.pods);
     under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|broken| job.message.contains(&broken.pod)))
 }
 
@@ -191,7 +205,7 @@ fn already_counted(pass: &Pass<'_>, job: &FailedJob<'_>) -> bool {
 fn failed_jobs<'a>(pass: &Pass<'a>) -> Vec<FailedJob<'a>> {
     let groups = pass.groups();
     let failed = pass.current.iter().filter_map(|current| {
-        let Current { name, job, group } = *current;
+        let Current { name, job, group, .. } = *current;
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
         let reason = users_reason(&groups[group], reason, message).unwrap_or(reason);

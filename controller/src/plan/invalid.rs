@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use jobset_api::conditions;
 
 use super::pass::Pass;
+use super::success;
 
 /// Longest message of a condition, in bytes: the API's limit is 32 kB, a reader's is less.
 const LONGEST: usize = 2048;
@@ -18,5 +19,7 @@ pub(super) fn leave_alone(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let message = format!("left alone, because admission would refuse it: {}", &what[..end]);
     pass.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
     pass.warn("InvalidSpecification", message);
+    // It may have been admitted by others, and have run: what it has come to is true all the same.
+    success::complete_if_met(pass)?;
     ControlFlow::Break(())
 }

@@ -65,7 +65,7 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
         let wanted = if job.finished.is_none() { group.template.spec.pods() } else { 0 };
         expected += i64::from(job.pods.max(wanted));
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
-        let Some(pods) = pass.seen.pods_of(job).filter(|_| job.finished.is_none()) else { continue };
+        let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         let valid = 1..=synced.saturating_add(1);
         for (epoch, count) in pods.reports().range(valid.clone()) {
@@ -104,10 +104,9 @@ pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, u
 /// A Job that is failing deletes its Pods itself: what that leads to is the failure policy's to decide. A Job may complete
 /// by being suspended, too; there only a disruption is known to be a loss.
 pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
-    let seen = pass.seen;
     let open = |it: &&Current<'_>| !it.job.failing && !has_failed(it.job);
     let jobs: Vec<Current<'a>> = pass.current.iter().filter(open).copied().collect();
-    let pods = jobs.into_iter().filter_map(move |it| Some((it, seen.pods_of(it.job)?)));
+    let pods = jobs.into_iter().filter_map(|it| Some((it, it.pods?)));
     pods.flat_map(|(current, pods)| {
         let is_certain = move |lost: &&Broken| !has_completed(current.job) || lost.failure.disruption.is_some();
         pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
@@ -117,13 +116,12 @@ pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usi
 /// Whether the Job is complete only because a worker exited 0 when it was evicted. In place, the group restarts then.
 pub(super) fn is_hollow(pass: &Pass<'_>, current: &Current<'_>) -> bool {
     let evicted = |lost: &Broken| lost.failure.disruption.is_some();
-    let has_lost = || pass.seen.pods_of(current.job).is_some_and(|pods| pods.lost().any(evicted));
+    let has_lost = || current.pods.is_some_and(|pods| pods.lost().any(evicted));
     pass.in_place() && pass.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }
 
 /// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
 pub(super) fn running_jobs<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
-    let seen = pass.seen;
-    let running: Vec<_> = pass.current.iter().filter(|current| current.job.finished.is_none()).copied().collect();
-    running.into_iter().filter_map(move |current| Some((seen.pods_of(current.job)?, current.group)))
+    let running = pass.current.iter().filter(|current| current.job.finished.is_none());
+    running.filter_map(|current| Some((current.pods?, current.group))).collect::<Vec<_>>().into_iter()
 }

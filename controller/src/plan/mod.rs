@@ -18,6 +18,7 @@ mod placement;
 mod recovery;
 mod resize;
 mod restart;
+mod restore;
 mod service;
 mod skip;
 mod start;
@@ -60,6 +61,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     resize::resize(pass)?;
     start::in_order(pass)?;
     support::name_what_cannot_restart_in_place(pass);
+    restore::epochs(pass)?;
     barrier::watch(pass)?;
     epochs::advance(pass)?;
     recovery::note(pass);

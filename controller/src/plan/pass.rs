@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Action, Fact, Note, Plan, Settings, gate};
 use crate::build;
 use crate::observe::Observed;
+use crate::store::pods::JobPods;
 use crate::store::{Finished, JobView};
 
 /// A Job of the current attempt that is not being deleted.
@@ -19,6 +20,8 @@ pub(super) struct Current<'a> {
     pub job: &'a JobView,
     /// Index of its replicatedJob in the specification.
     pub group: usize,
+    /// Its Pods, if it has any.
+    pub pods: Option<&'a JobPods>,
 }
 
 /// One pass.
@@ -48,7 +51,9 @@ impl<'a> Pass<'a> {
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
         // One whose labels say no place is left alone.
         let placed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
-        let current = placed.filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)? }));
+        let current = placed
+            .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: seen.pods_of(job) }));
+
         let is_wanted = |current: &Current<'_>| {
             let replicas = spec.replicated_jobs[current.group].replicas();
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))
@@ -101,10 +106,11 @@ impl<'a> Pass<'a> {
         let (synced, deprecated) = (self.status.synced_epoch, self.status.deprecated_epoch);
         // Before the first lift there is nothing that an advance could be counted for; and while the group restarts, it
         // has been counted, or was free.
-        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == synced + 1 {
+        let next = synced.saturating_add(1);
+        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == next {
             return ControlFlow::Continue(());
         }
-        self.status.free_epoch = synced + 1;
+        self.status.free_epoch = next;
         ControlFlow::Break(())
     }
 
@@ -146,7 +152,8 @@ impl<'a> Pass<'a> {
 }
 
 /// Whether the Job is of the current attempt: neither the whole set, nor its replicatedJob, nor itself was restarted
-/// since it was created.
+/// since it was created. One of a later attempt than the status knows is current, too: the status was lost, or written by
+/// a controller that does not know all of it. The next restart goes above it.
 pub(super) fn is_current(status: &JobSetStatus, job: &JobView) -> bool {
     let of_set = job.attempt.is_some_and(|attempt| attempt >= status.restarts);
     of_set && job.job_attempt >= status.job_attempt(&job.replicated_job, job.index.unwrap_or(-1))

@@ -20,7 +20,7 @@ pub(super) fn is_repair(failure: &Failure) -> bool {
 
 pub(super) fn repair(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let running = pass.current.iter().filter(|current| current.job.finished.is_none());
-    let jobs = running.filter_map(|current| pass.seen.pods_of(current.job));
+    let jobs = running.filter_map(|current| current.pods);
     let misplaced: Vec<(PodView, String)> = jobs
         .filter_map(|pods| Some((pods, leaders_domain(pass, pods.leader()?)?)))
         .flat_map(|(pods, domain)| {

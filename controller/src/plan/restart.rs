@@ -47,7 +47,7 @@ pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
             let label = labels::RESTART_ATTEMPT;
             pass.warn(
                 "JobMislabelled",
-                format!("Job {name} is left alone: delete it or mend its label {label}, which is not a number"),
+                format!("Job {name} is left alone: delete it or mend its label {label}, which is not the number of an attempt"),
             );
         }
     }
@@ -58,7 +58,8 @@ pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
 /// Only the counters are raised: the pass that reads them back deletes the Jobs.
 pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
     count(pass, counting, cause)?;
-    pass.status.restarts = pass.status.restarts.saturating_add(1);
+    let newest = pass.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
+    pass.status.restarts = pass.status.restarts.max(newest).saturating_add(1);
     // The new Pods report the next epoch because they are new. This restart is already counted.
     let _ = pass.announce_free_epoch();
     let message = format!("recreating all Jobs, attempt {}: {}", pass.status.restarts, cause.message);
@@ -77,7 +78,7 @@ pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> C
         if pass.status.restarts_count_towards_max >= max_restarts {
             return fail_for_budget(pass, "restarts", cause);
         }
-        pass.status.restarts_count_towards_max += 1;
+        pass.status.restarts_count_towards_max = pass.status.restarts_count_towards_max.saturating_add(1);
     }
     pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
     ControlFlow::Continue(())

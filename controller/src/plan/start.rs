@@ -34,6 +34,7 @@ pub(super) fn in_order(pass: &mut Pass<'_>) -> ControlFlow<()> {
         if in_order {
             let message = "in order startup policy is in progress";
             set_exclusively(pass, conditions::STARTUP_POLICY_IN_PROGRESS, conditions::IN_ORDER_IN_PROGRESS, message);
+            note_resumption(pass);
             return ControlFlow::Continue(());
         }
     }
@@ -41,10 +42,20 @@ pub(super) fn in_order(pass: &mut Pass<'_>) -> ControlFlow<()> {
         let message = "in order startup policy has completed";
         set_exclusively(pass, conditions::STARTUP_POLICY_COMPLETED, conditions::IN_ORDER_COMPLETED, message);
     }
-    if !suspended && pass.clear_condition(conditions::SUSPENDED, conditions::RESUMED_JOBS, "jobset is resumed") {
+    note_resumption(pass);
+    ControlFlow::Continue(())
+}
+
+/// Not before the Jobs whose turn it is were seen to be resumed: the API server may refuse what a queue wrote into their
+/// template, and queues read this condition.
+fn note_resumption(pass: &mut Pass<'_>) {
+    let is_under_way = pass.actions.iter().any(|action| matches!(action, Action::ResumeJob { .. }));
+    if !pass.seen.jobset.spec.is_suspended()
+        && !is_under_way
+        && pass.clear_condition(conditions::SUSPENDED, conditions::RESUMED_JOBS, "jobset is resumed")
+    {
         pass.tell(conditions::RESUMED_JOBS, "jobset is resumed".to_owned());
     }
-    ControlFlow::Continue(())
 }
 
 /// BlockingRecreate: no Job of the new attempt while a Job or Pod of the old one is left. Jobs are deleted in the

@@ -11,6 +11,12 @@ use super::{Fact, members};
 const NAMED: usize = 10;
 
 pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    complete_if_met(pass)?;
+    fail_if_all_have_finished(pass)
+}
+
+/// Breaks if the success policy is met: the JobSet has completed.
+pub(super) fn complete_if_met(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let spec = &pass.seen.jobset.spec;
     let all = SuccessPolicy { operator: Operator::All, target_replicated_jobs: Vec::new() };
     let policy = spec.success_policy.as_ref().unwrap_or(&all);
@@ -30,7 +36,7 @@ pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
         Operator::Any => completed > 0,
     };
     if !met {
-        return fail_if_all_have_finished(pass);
+        return ControlFlow::Continue(());
     }
     let message = "jobset completed successfully";
     conditions::COMPLETED.clone_into(&mut pass.status.terminal_state);

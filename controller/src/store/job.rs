@@ -14,6 +14,9 @@ use super::{Ranges, Versioned};
 /// Condition of a Job whose failure is decided, while its Pods end.
 const FAILURE_TARGET: &str = "FailureTarget";
 
+/// More restarts than any JobSet lives to see.
+const HIGHEST_ATTEMPT: i32 = 1_000_000_000;
+
 /// A Job, reduced.
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
@@ -92,7 +95,7 @@ impl JobView {
             controller: controller(job),
             replicated_job: job.labels().get(labels::REPLICATED_JOB_NAME).cloned().unwrap_or_default(),
             index: number(job.labels(), labels::JOB_INDEX),
-            attempt: number(job.labels(), labels::RESTART_ATTEMPT),
+            attempt: attempt(job.labels(), labels::RESTART_ATTEMPT),
             deleting: job.metadata.deletion_timestamp.is_some(),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
             finished: finished(conditions),
@@ -103,7 +106,7 @@ impl JobView {
             pods: parallelism.min(completions),
             parallelism,
             completions: spec.and_then(|spec| spec.completions),
-            job_attempt: number(job.labels(), labels::JOB_RESTART_ATTEMPT).unwrap_or(0),
+            job_attempt: attempt(job.labels(), labels::JOB_RESTART_ATTEMPT).unwrap_or(0),
             completed: Ranges::parse(status.and_then(|it| it.completed_indexes.as_deref()).unwrap_or_default()),
             failed: Ranges::parse(status.and_then(|it| it.failed_indexes.as_deref()).unwrap_or_default()),
             restarts_in_place: spec.and_then(|spec| spec.template.spec.as_ref()).is_some_and(restarts_in_place),
@@ -149,6 +152,11 @@ pub(crate) fn controller(object: &impl ResourceExt) -> Option<Controller> {
 /// A label or annotation that is a number.
 pub(super) fn number(values: &BTreeMap<String, String>, key: &str) -> Option<i32> {
     values.get(key)?.parse().ok()
+}
+
+/// A label that counts attempts. One that nobody counted up to is as good as none: a restart could not go above it.
+fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
+    number(labels, key).filter(|attempt| (0..=HIGHEST_ATTEMPT).contains(attempt))
 }
 
 fn restarts_in_place(pod: &PodSpec) -> bool {

@@ -118,8 +118,11 @@ impl Store {
 
     fn see_pod(&mut self, change: Change<PodView>) -> Vec<Key> {
         match change {
-            Change::Put { object, owner: Some(owner), view } => self.pods.apply(object, owner, view),
-            Change::Put { object, owner: None, .. } | Change::Gone(object, _) => self.pods.delete(&object),
+            Change::Put { object, owner: Some(owner), view } if view.job_uid.is_some() => {
+                self.pods.apply(object, owner, view)
+            }
+            // Also one that carries the label, and is no Job's: somebody made it by hand.
+            Change::Put { object, .. } | Change::Gone(object, _) => self.pods.delete(&object),
             Change::ListingBegins => {
                 self.pods.begin_listing();
                 Vec::new()

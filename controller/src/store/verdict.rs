@@ -1,5 +1,7 @@
 //! What admission would say of a JobSet.
 
+use std::collections::BTreeMap;
+
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, validation};
 
@@ -8,6 +10,8 @@ use jobset_api::{JobSet, validation};
 pub(super) struct Verdict {
     uid: Option<String>,
     generation: Option<i64>,
+    /// Two of them belong to what is judged, and an edit of annotations makes no new generation.
+    annotations: Option<BTreeMap<String, String>>,
     refused: Option<Box<str>>,
 }
 
@@ -16,12 +20,22 @@ impl Verdict {
     pub(super) fn of(jobset: &JobSet) -> Self {
         let errors = validation::validate(jobset, Gates::default());
         let refused = (!errors.is_empty()).then(|| errors.to_string().into());
-        Self { uid: jobset.metadata.uid.clone(), generation: jobset.metadata.generation, refused }
+        let metadata = &jobset.metadata;
+        Self {
+            uid: metadata.uid.clone(),
+            generation: metadata.generation,
+            annotations: metadata.annotations.clone(),
+            refused,
+        }
     }
 
     /// Whether the verdict is on this specification.
     pub(super) fn is_on(&self, jobset: &JobSet) -> bool {
-        self.generation.is_some() && self.generation == jobset.metadata.generation && self.uid == jobset.metadata.uid
+        let metadata = &jobset.metadata;
+        self.generation.is_some()
+            && self.generation == metadata.generation
+            && self.uid == metadata.uid
+            && self.annotations == metadata.annotations
     }
 
     /// What is refused, if anything.

@@ -66,6 +66,11 @@ impl GroupPods {
         self.jobs.get(&place.job)?.find(name, place.index)
     }
 
+    /// The UID of the Job of the Pod of this name.
+    pub fn job_of(&self, name: &str) -> Option<&str> {
+        self.places.get(name).map(|place| &*place.job)
+    }
+
     fn is_forgettable(&self) -> bool {
         self.places.is_empty() && self.jobs.values().all(JobPods::is_forgettable)
     }

@@ -116,7 +116,7 @@ impl PodView {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
             version: version(pod),
-            job_uid: controller(pod).map(|job| job.uid),
+            job_uid: controller(pod).filter(|owner| owner.kind == "Job").map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
             epoch: Epoch::of(pod.annotations().get(labels::EPOCH)),
             phase,
