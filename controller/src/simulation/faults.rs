@@ -179,8 +179,12 @@ impl Cluster {
         }
     }
 
+    /// Not one that has ended: what it was stays true for who has not seen yet that it is gone.
     fn delete_job(&mut self) {
-        let running = self.api.jobs.iter().filter(|(_, it)| it.job.metadata.deletion_timestamp.is_none());
+        let running =
+            self.api.jobs.iter().filter(|(_, it)| {
+                super::jobs::finished(&it.job).is_none() && it.job.metadata.deletion_timestamp.is_none()
+            });
         let names: Vec<(String, String)> =
             running.map(|(name, it)| (name.clone(), it.job.uid().unwrap_or_default())).collect();
         if names.is_empty() {
