@@ -24,7 +24,7 @@ const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
 const ROUNDS: usize = 150;
 /// Most chapters of a life, and their most steps and faults.
-const CHAPTERS: usize = 4;
+const CHAPTERS: usize = 6;
 const STEPS: usize = 260;
 const FAULTS: usize = 8;
 

@@ -49,6 +49,8 @@ pub(super) struct PassUnderWay {
     status: JobSetStatus,
     due: Option<Timestamp>,
     written: Versions,
+    /// What is wrong with it, if it is not refused as outdated.
+    doubt: Option<Violation>,
 }
 
 impl Controller {
@@ -95,10 +97,11 @@ impl Cluster {
         (controller.awaited, controller.dirty, controller.due) = (None, false, None);
         let Some((base, decided)) = self.decide(&now) else { return Ok(()) };
         self.check_buckets(&base, &decided.status)?;
-        self.check_announcement(&base, &decided.status)?;
+        let doubt = self.check_announcement(&base, &decided.status).err();
         let Plan { status, actions, requeue, .. } = decided;
         let actions = actions.into();
-        self.controller.pass = Some(PassUnderWay { base, actions, status, due: requeue, written: Versions::default() });
+        self.controller.pass =
+            Some(PassUnderWay { base, actions, status, due: requeue, written: Versions::default(), doubt });
         self.worked = true;
         Ok(())
     }
@@ -155,7 +158,7 @@ impl Cluster {
         let status = &pass.status;
         self.trace(|| format!("status: {}", brief(status)));
         self.check_write(&before, &pass.status)?;
-        Ok(true)
+        pass.doubt.take().map_or(Ok(true), Err)
     }
 
     fn carry_out(&mut self, action: Action, written: &mut Versions) {

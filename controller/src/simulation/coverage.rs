@@ -32,7 +32,7 @@ const EVENTS: [&str; 26] = [
     ": StoredUnanswered",
     "what is left of",
     "failed by the Pod garbage collector",
-    "status: S 6",
+    "status: S 5",
 ];
 
 #[test]

@@ -20,7 +20,7 @@
 //! - Each watch of the controller lags by itself, or is lost and begins anew with a listing.
 //! - The controller crashes between any two of its requests; requests that it had sent arrive after its successor has
 //!   begun, its status write among them.
-//! - The user suspends, resumes and resizes while all this goes on, so that status writes conflict.
+//! - The user suspends, resumes, resizes and deletes single Jobs while all this goes on, so that status writes conflict.
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //!
 //! # What has to hold

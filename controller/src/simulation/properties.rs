@@ -265,7 +265,9 @@ impl Cluster {
                 if view.replicated_job != group.name || finished(&job.job).is_some() {
                     continue;
                 }
-                for index in 0..view.pods.max(wanted) {
+                // The slots that are expected (protocol.md): one that goes when its Job is resized is waited for only where
+                // it is seen.
+                for index in 0..wanted {
                     let slot = (view.uid.clone(), index);
                     let waits = !self.is_done(job, &slot) && !self.truth.has_reported(&slot, epoch);
                     ensure(!waits, Property::Barrier, || {

@@ -70,7 +70,7 @@ impl Truth {
     pub(super) fn lifted(&mut self, epoch: i32, goes_on: impl Fn(&Slot) -> bool) {
         self.faults.retain(|fault| fault.epoch >= epoch && !(fault.epoch == epoch && goes_on(&fault.slot)));
         self.asked.retain(|asked| *asked >= epoch);
-        self.strikes.clear();
+        self.strikes.retain(|slot, _| !goes_on(slot));
     }
 
     /// Whether a disruption struck in this epoch, or where an agent had just entered the next one and not reported it.
