@@ -3,6 +3,7 @@
 mod detection;
 mod limits;
 mod losses;
+mod partial;
 mod resize;
 
 use anyhow::Result;
