@@ -8,21 +8,33 @@ use super::field::{Errors, Path};
 use crate::{JobTemplateSpec, ReplicatedJob};
 
 const FINISHED: &str = "must stay as it is: the JobSet has finished. Create another";
+const NOT_LAST: &str = "can change only in the last replicatedJob: the Jobs of those after it are numbered on from its \
+                        Jobs (label jobset.sigs.k8s.io/job-global-index). Create another JobSet instead";
 const NOT_ELASTIC: &str = "can change only in Indexed Jobs whose completions equal parallelism, before and after: create \
                            another JobSet instead";
 const TOGETHER: &str = "must equal parallelism: completions and parallelism of Indexed Jobs change together";
 const NOT_ZERO: &str = "must be at least 1: set spec.suspend to stop all Pods, or replicas to 0";
 
+/// Which replicatedJob is resized.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Its JobSet has finished.
+    pub finished: bool,
+    /// It is the last of its JobSet.
+    pub last: bool,
+}
+
 /// Takes the numbers of `new` over into `expected`, and refuses those that may not change so.
 pub(super) fn take_over(
     expected: &mut ReplicatedJob,
     new: &ReplicatedJob,
-    finished: bool,
+    standing: Standing,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    if finished && expected.replicas() != new.replicas() {
-        errors.invalid(&path.child("replicas"), new.replicas(), FINISHED);
+    let Standing { finished, last } = standing;
+    if expected.replicas() != new.replicas() && (finished || !last) {
+        errors.invalid(&path.child("replicas"), new.replicas(), if finished { FINISHED } else { NOT_LAST });
     }
     expected.replicas = new.replicas;
     let (before, after) = (&mut expected.template.spec, &new.template.spec);
@@ -134,6 +146,15 @@ mod tests {
         #[case] expected: &str,
     ) {
         assert_one(&errors(&jobset(old), changes), expected);
+    }
+
+    #[test]
+    fn the_jobs_of_the_last_replicated_job_alone_come_and_go() {
+        let errors = errors(&jobset(&[]), &[("/spec/replicatedJobs/0/replicas", json!(3))]);
+        assert_one(
+            &errors,
+            "spec.replicatedJobs[0].replicas: Invalid value: 3: can change only in the last replicatedJob",
+        );
     }
 
     #[test]

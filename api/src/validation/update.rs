@@ -35,7 +35,8 @@ pub(super) fn check(old: &JobSet, new: &JobSet, spec: &Path<'_>, errors: &mut Er
         }
         let path = path.index(index);
         let mut resized = before.clone();
-        resize::take_over(&mut resized, after, finished, &path, errors);
+        let standing = resize::Standing { finished, last: index + 1 == new.spec.replicated_jobs.len() };
+        resize::take_over(&mut resized, after, standing, &path, errors);
         let mut moved = resized.clone();
         suspended::take_over(&mut moved.template.spec.template, &after.template.spec.template);
         if !is_suspended {

@@ -158,6 +158,16 @@ impl Store {
     }
 
     fn see_node(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
+        let outdated = self.nodes.all_outdated();
+        let mut marked = self.see_node_of_pods(change);
+        // What is said of a cluster in which no node can restart in place concerns also those that have no Pod yet.
+        if self.nodes.all_outdated() != outdated {
+            marked = self.jobsets.all().map(|(key, _)| key.clone()).collect();
+        }
+        marked
+    }
+
+    fn see_node_of_pods(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
         let changed: Vec<Arc<str>> = match change {
             Change::Put { object, view, .. } => {
                 let changed = self.nodes.apply(&view);
