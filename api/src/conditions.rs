@@ -20,6 +20,8 @@ pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
 /// Admission would refuse the JobSet. It is left alone.
 pub const INVALID: &str = "Invalid";
+/// The API server refuses something that the JobSet needs, or the name of a child is taken. It is tried again for ever.
+pub const CHILD_REFUSED: &str = "ChildRefused";
 
 /// Reason of [`COMPLETED`].
 pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";

@@ -54,6 +54,11 @@ impl<'a> Observed<'a> {
         self.store.invalid(self.key)
     }
 
+    /// What is refused to it at present, each with its reason; `None` while that is not known.
+    pub fn refused(&self) -> Option<&'a [String]> {
+        self.store.refused(self.key)
+    }
+
     /// The JobSet's Pods.
     pub fn pods(&self) -> Option<&'a GroupPods> {
         self.store.pods.of(self.key)

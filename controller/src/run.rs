@@ -57,7 +57,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         }
     };
     let reconciled = async {
-        shell::run(client, options, health, &registry, leadership, stop.clone()).await?;
+        // It owns all that was seen: too much for the stack.
+        Box::pin(shell::run(client, options, health, &registry, leadership, stop.clone())).await?;
         drained.cancel();
         Ok(())
     };

@@ -25,6 +25,7 @@ mod placement;
 mod pods;
 mod policy;
 mod program;
+mod refused;
 mod resume;
 mod rivals;
 mod seeds;

@@ -1,6 +1,7 @@
 //! A Job's name that something else has taken: named in an Event, and no obstacle to others.
 
 use anyhow::Result;
+use jobset_api::conditions::CHILD_REFUSED;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -26,8 +27,10 @@ async fn a_job_of_somebody_else_is_named_and_left_alone() -> Result<()> {
     let note = space.note("JobNameTaken", "train-workers-0").await?;
     assert_eq!(note, "Job taken/train-workers-0 exists, controlled by nobody: delete it, or rename the JobSet");
     assert_eq!(jobs.get("train-workers-0").await?.uid(), mine.uid(), "it is left alone");
+    assert_eq!(space.condition("train", CHILD_REFUSED, "True").await?.message, note);
 
     jobs.delete("train-workers-0", &DeleteParams::background()).await?;
     space.pods("train", 1, "0").await?;
+    space.condition("train", CHILD_REFUSED, "False").await?;
     Ok(())
 }

@@ -16,6 +16,7 @@ mod members;
 mod pass;
 mod placement;
 mod recovery;
+mod refused;
 mod resize;
 mod restart;
 mod restore;
@@ -47,6 +48,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ttl::delete_when_due(pass)?;
     skip::if_managed_by_another(pass)?;
     tally::jobs(pass);
+    refused::name(pass);
     finished::delete_what_still_runs(pass)?;
     invalid::leave_alone(pass)?;
     gate::disable_in_place_restart(pass);

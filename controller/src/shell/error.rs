@@ -90,6 +90,11 @@ impl Error {
         }
     }
 
+    /// Whether the API server refuses to create a Job, and with it all Jobs of its replicatedJob.
+    pub(super) fn refuses_jobs(&self) -> bool {
+        matches!(self, Self::CreateJob(..)) && self.failure() == Failure::Refused
+    }
+
     /// Whether the request was not sent, because this replica does not lead any more.
     pub(super) fn is_not_leading(&self) -> bool {
         match self.request() {
@@ -178,6 +183,16 @@ mod tests {
     #[case(422, Failure::Refused)]
     fn an_answer_tells_whether_to_try_again(#[case] code: u16, #[case] wanted: Failure) {
         assert_eq!(answered(code).failure(), wanted);
+    }
+
+    #[test]
+    fn a_job_that_is_refused_speaks_for_its_replicated_job_and_a_taken_name_does_not() {
+        let job = Key { namespace: "ml".to_owned(), name: "train-workers-0".to_owned() };
+        let answered = |code: u16| kube::Error::Api(Status::failure("", "").with_code(code).boxed());
+        let created = |code: u16| Error::CreateJob(job.clone(), answered(code)).refuses_jobs();
+        assert_eq!([403, 422, 409, 429, 503].map(created), [true, true, false, false, false]);
+        assert!(!Error::ChangeJob(job.clone(), answered(422)).refuses_jobs());
+        assert!(!Error::JobTaken { job: job.clone(), reason: String::new() }.refuses_jobs());
     }
 
     #[test]

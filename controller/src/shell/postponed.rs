@@ -1,9 +1,11 @@
 //! Requests that are not made again with every pass: the API server refused them for good, or what they would create is
 //! there, and somebody else's. The rest of the JobSet goes on without them. Pure: the clock is an argument.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, Instant};
+
+use jobset_api::labels;
 
 use crate::plan::{Action, Note};
 use crate::store::Key;
@@ -15,9 +17,12 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Names one request of a JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Request {
-    kind: Discriminant<Action>,
-    name: String,
+pub(super) enum Request {
+    /// One action, by its kind and what it is on.
+    One(Discriminant<Action>, String),
+    /// The creation of all Jobs of this replicatedJob. They have one template, and whatever is wrong with it is wrong
+    /// with each of them: a thousand Jobs are not refused one by one.
+    Jobs(String),
 }
 
 impl Request {
@@ -33,7 +38,13 @@ impl Request {
             Action::CreateClaim(claim) => claim.metadata.name.as_deref(),
             Action::DeleteJobSet | Action::DisableInPlaceRestart => None,
         };
-        Self { kind: discriminant(action), name: name.unwrap_or_default().to_owned() }
+        Self::One(discriminant(action), name.unwrap_or_default().to_owned())
+    }
+
+    /// The request that an action shares with others of its kind.
+    pub(super) fn shared(action: &Action) -> Option<Self> {
+        let Action::CreateJob(job) = action else { return None };
+        Some(Self::Jobs(job.metadata.labels.as_ref()?.get(labels::REPLICATED_JOB_NAME)?.clone()))
     }
 }
 
@@ -56,26 +67,36 @@ struct OfJobSet {
 pub(super) struct Postponed(HashMap<Key, OfJobSet>);
 
 impl Postponed {
-    /// Takes the requests out that are not due yet; when the first of them is. An edited JobSet has none: the edit may be
-    /// what mends them.
+    /// Takes the requests out that are not due yet; when the first of them is. Those of an edited JobSet are due at once:
+    /// the edit may be what mends them. One that many actions share is made again by the first of them alone: if that is
+    /// accepted, the others follow in the next pass.
+    ///
+    /// `settled` says that the pass has nothing to write before it goes on. Then it has planned all that there is to do,
+    /// and what is not planned any more needs no memory.
     pub(super) fn withhold(
         &mut self,
         key: &Key,
         generation: Option<i64>,
         actions: &mut Vec<Action>,
+        settled: bool,
         now: Instant,
     ) -> Option<Instant> {
         let of_jobset = self.0.get_mut(key)?;
         if of_jobset.generation != generation {
-            self.0.remove(key);
-            return None;
+            of_jobset.generation = generation;
+            for entry in of_jobset.entries.values_mut() {
+                (entry.until, entry.refusals) = (now, 0);
+            }
         }
-        // What is not planned any more needs no memory.
-        let planned: std::collections::HashSet<Request> = actions.iter().map(Request::of).collect();
-        of_jobset.entries.retain(|request, _| planned.contains(request));
+        let planned: HashSet<Request> = actions.iter().flat_map(requests).collect();
+        of_jobset.entries.retain(|request, _| !settled || planned.contains(request));
         let entries = &of_jobset.entries;
-        actions.retain(|action| entries.get(&Request::of(action)).is_none_or(|entry| entry.until <= now));
-        let next = entries.values().map(|entry| entry.until).filter(|until| now < *until).min();
+        let is_due = |request: Request| entries.get(&request).is_none_or(|entry| entry.until <= now);
+        let mut tried = HashSet::new();
+        let mut is_first = |shared: Request| !entries.contains_key(&shared) || tried.insert(shared);
+        actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut is_first));
+        let awaited = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
+        let next = awaited.map(|(_, entry)| entry.until).min();
         if entries.is_empty() {
             self.0.remove(key);
         }
@@ -93,9 +114,18 @@ impl Postponed {
     ) -> Instant {
         let of_jobset = self.0.entry(key.clone()).or_default();
         of_jobset.generation = generation;
-        let refusals = of_jobset.entries.get(&request).map_or(0, |entry| entry.refusals);
-        let until = now + FIRST.saturating_mul(1 << refusals.min(20)).min(LONGEST);
-        of_jobset.entries.insert(request, Entry { until, refusals: refusals + 1, note });
+        let before = of_jobset.entries.remove(&request);
+        let entry = match before {
+            // Not due, and yet made: of a request that several actions share, this is another refusal in the same pass.
+            Some(before) if now < before.until => before,
+            before => {
+                let (refusals, told) = before.map_or((0, None), |before| (before.refusals, before.note));
+                let until = now + FIRST.saturating_mul(1 << refusals.min(20)).min(LONGEST);
+                Entry { until, refusals: refusals + 1, note: still_true(told, note) }
+            }
+        };
+        let until = entry.until;
+        of_jobset.entries.insert(request, entry);
         until
     }
 
@@ -108,9 +138,20 @@ impl Postponed {
         until
     }
 
-    /// What still holds of what the user was told.
-    pub(super) fn notes(&self, key: &Key) -> impl Iterator<Item = Note> {
-        self.0.get(key).into_iter().flat_map(|of_jobset| of_jobset.entries.values()).filter_map(|e| e.note.clone())
+    /// The request was made, and not refused, unless another that shares it was in the same pass.
+    pub(super) fn accepted(&mut self, key: &Key, request: &Request, now: Instant) {
+        let Some(of_jobset) = self.0.get_mut(key) else { return };
+        if of_jobset.entries.get(request).is_some_and(|entry| entry.until <= now) {
+            of_jobset.entries.remove(request);
+        }
+    }
+
+    /// What still holds of what the user was told, in the order of the texts.
+    pub(super) fn notes(&self, key: &Key) -> Vec<Note> {
+        let entries = self.0.get(key).into_iter().flat_map(|of_jobset| of_jobset.entries.values());
+        let mut notes: Vec<Note> = entries.filter_map(|entry| entry.note.clone()).collect();
+        notes.sort_unstable_by(|a, b| a.message.cmp(&b.message));
+        notes
     }
 
     /// The JobSet is gone.
@@ -119,8 +160,32 @@ impl Postponed {
     }
 }
 
+/// The requests that an action is: its own, and the one that it shares with others.
+fn requests(action: &Action) -> impl Iterator<Item = Request> {
+    Request::shared(action).into_iter().chain([Request::of(action)])
+}
+
+/// What the user was told, if the same is refused for the same reason, or else what there is to tell now. Numbers make no
+/// other reason: the use of a quota changes with whatever else uses it, and nobody wants to hear of each change.
+fn still_true(told: Option<Note>, now: Option<Note>) -> Option<Note> {
+    let without_numbers = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
+    let same = |told: &Note, now: &Note| {
+        // What is refused, with the numbers in its name, stands before the reason.
+        let split =
+            |note: &Note| note.message.split_once(": ").map(|(what, why)| (what.to_owned(), without_numbers(why)));
+        told == now || told.reason == now.reason && split(told).is_some_and(|told| split(now) == Some(told))
+    };
+    match (told, now) {
+        (Some(told), Some(now)) if same(&told, &now) => Some(told),
+        (_, now) => now,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::batch::v1::Job;
+    use rstest::rstest;
+
     use super::*;
 
     fn key() -> Key {
@@ -131,15 +196,22 @@ mod tests {
         Action::DeleteJob { name: name.to_owned(), uid: String::new() }
     }
 
-    fn note() -> Note {
-        Note { warning: true, reason: "Refused", message: String::new() }
+    fn create(group: &str, name: &str) -> Action {
+        let mut job = Job::default();
+        job.metadata.name = Some(name.to_owned());
+        job.metadata.labels = Some([(labels::REPLICATED_JOB_NAME.to_owned(), group.to_owned())].into());
+        Action::CreateJob(Box::new(job))
+    }
+
+    fn note(message: &str) -> Note {
+        Note { warning: true, reason: "Refused", message: message.to_owned() }
     }
 
     /// What is left of a plan of two requests, and when the withheld ones are due, in seconds.
     fn left(postponed: &mut Postponed, generation: i64, start: Instant, second: u64) -> (usize, Option<u64>) {
         let mut actions = vec![delete("a"), delete("b")];
         let now = start + Duration::from_secs(second);
-        let due = postponed.withhold(&key(), Some(generation), &mut actions, now);
+        let due = postponed.withhold(&key(), Some(generation), &mut actions, true, now);
         (actions.len(), due.map(|due| due.duration_since(start).as_secs()))
     }
 
@@ -147,24 +219,106 @@ mod tests {
     fn a_refused_request_waits_ever_longer_while_others_are_made() {
         let (mut postponed, now) = (Postponed::default(), Instant::now());
         assert_eq!(left(&mut postponed, 1, now, 0), (2, None));
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note()), now);
+        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), now);
         assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(1)));
-        assert_eq!(postponed.notes(&key()).collect::<Vec<_>>(), [note()]);
+        assert_eq!(postponed.notes(&key()), [note("refused")]);
         assert_eq!(left(&mut postponed, 1, now, 1), (2, None));
         let later = now + Duration::from_secs(1);
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note()), later);
+        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), later);
         assert_eq!(left(&mut postponed, 1, now, 1), (1, Some(3)));
-        for _ in 0..40 {
-            postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now);
+        for minute in 1..40 {
+            postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now + Duration::from_mins(minute));
         }
-        assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(60)));
+        assert_eq!(left(&mut postponed, 1, now, 39 * 60), (1, Some(40 * 60)));
     }
 
     #[test]
     fn an_edited_jobset_is_tried_at_once() {
         let (mut postponed, now) = (Postponed::default(), Instant::now());
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now);
-        assert_eq!(left(&mut postponed, 2, now, 0), (2, None));
+        for second in [0, 1, 3] {
+            let now = now + Duration::from_secs(second);
+            postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), now);
+        }
+        assert_eq!(left(&mut postponed, 1, now, 4), (1, Some(7)));
+        assert_eq!(left(&mut postponed, 2, now, 4), (2, None));
+        // Nobody knows better before that.
+        assert_eq!(postponed.notes(&key()), [note("refused")]);
+        postponed.refused(&key(), Some(2), Request::of(&delete("a")), None, now + Duration::from_secs(4));
+        assert_eq!(left(&mut postponed, 2, now, 4), (1, Some(5)));
+    }
+
+    /// Names of the Jobs that are left to create, and when the withheld ones are due, in seconds.
+    fn created(postponed: &mut Postponed, start: Instant, second: u64) -> (Vec<String>, Option<u64>) {
+        let mut actions = vec![create("w", "w-0"), create("w", "w-1"), create("driver", "driver-0")];
+        let due = postponed.withhold(&key(), Some(1), &mut actions, true, start + Duration::from_secs(second));
+        let name = |action: &Action| match action {
+            Action::CreateJob(job) => job.metadata.name.clone().unwrap(),
+            _ => unreachable!("only Jobs are created"),
+        };
+        (actions.iter().map(name).collect(), due.map(|due| due.duration_since(start).as_secs()))
+    }
+
+    #[test]
+    fn the_jobs_of_a_replicated_job_are_refused_as_one() {
+        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let jobs = Request::shared(&create("w", "w-0")).unwrap();
+        assert_eq!(Request::shared(&create("w", "w-1")).as_ref(), Some(&jobs));
+        assert_eq!(Request::shared(&delete("w-0")), None);
+        for (second, until) in [(0, 1), (1, 3), (3, 7)] {
+            let at = now + Duration::from_secs(second);
+            for message in ["w-0", "w-1", "w-2"] {
+                let due = postponed.refused(&key(), Some(1), jobs.clone(), Some(note(message)), at);
+                assert_eq!(due.duration_since(now).as_secs(), until, "{message}");
+            }
+            assert_eq!(postponed.notes(&key()), [note("w-0")]);
+            assert_eq!(created(&mut postponed, now, until - 1), (vec!["driver-0".to_owned()], Some(until)));
+            let tried = ["w-0", "driver-0"].map(ToOwned::to_owned).to_vec();
+            assert_eq!(created(&mut postponed, now, until), (tried, None), "one is enough to see");
+        }
+        postponed.accepted(&key(), &jobs, now + Duration::from_secs(7));
+        assert_eq!(created(&mut postponed, now, 7).0.len(), 3);
+    }
+
+    #[test]
+    fn a_job_whose_name_is_taken_holds_up_no_other() {
+        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        postponed.refused(&key(), Some(1), Request::of(&create("w", "w-0")), None, now);
+        assert_eq!(created(&mut postponed, now, 0), (vec!["w-1".to_owned(), "driver-0".to_owned()], Some(1)));
+    }
+
+    #[test]
+    fn what_is_accepted_is_forgotten_unless_it_was_refused_in_the_same_pass() {
+        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let jobs = Request::Jobs("w".to_owned());
+        postponed.refused(&key(), Some(1), jobs.clone(), Some(note("refused")), now);
+        postponed.accepted(&key(), &jobs, now);
+        assert_eq!(postponed.notes(&key()), [note("refused")]);
+        postponed.accepted(&key(), &jobs, now + Duration::from_secs(1));
+        assert_eq!(postponed.notes(&key()), []);
+    }
+
+    #[rstest]
+    #[case::the_same("Job w-0: no containers", "Job w-0: no containers", true)]
+    #[case::another_use_of_the_quota(
+        "Job w-0: quota: used: 3, limited: 3",
+        "Job w-0: quota: used: 12, limited: 3",
+        true
+    )]
+    #[case::another_job("Job w-0: quota", "Job w-1: quota", false)]
+    #[case::another_reason("Job w-0: quota", "Job w-0: forbidden", false)]
+    #[case::no_reason("Job w-0", "Job w-1", false)]
+    fn only_what_is_new_is_told(#[case] told: &str, #[case] now: &str, #[case] same: bool) {
+        let wanted = if same { told } else { now };
+        assert_eq!(still_true(Some(note(told)), Some(note(now))), Some(note(wanted)));
+    }
+
+    #[test]
+    fn the_notes_are_in_a_stable_order() {
+        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        for name in ["c", "a", "d", "b"] {
+            postponed.refused(&key(), Some(1), Request::of(&delete(name)), Some(note(name)), now);
+        }
+        assert_eq!(postponed.notes(&key()), ["a", "b", "c", "d"].map(note));
     }
 
     #[test]
@@ -179,7 +333,10 @@ mod tests {
     fn what_is_not_planned_any_more_begins_anew() {
         let (mut postponed, now) = (Postponed::default(), Instant::now());
         postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now);
-        postponed.withhold(&key(), Some(1), &mut vec![delete("b")], now);
+        // A restart may have to be written first.
+        assert_eq!(postponed.withhold(&key(), Some(1), &mut vec![delete("b")], false, now), None);
+        assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(1)));
+        postponed.withhold(&key(), Some(1), &mut vec![delete("b")], true, now);
         assert_eq!(left(&mut postponed, 1, now, 0), (2, None));
         assert!(postponed.0.is_empty());
     }

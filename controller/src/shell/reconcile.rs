@@ -236,10 +236,11 @@ impl State {
         } else {
             None
         };
+        let settled = paused.is_some() || plan.status == stored;
         if paused.is_some() {
             plan.status = stored;
         }
-        let postponed = self.postponed.withhold(key, jobset.metadata.generation, &mut plan.actions, now);
+        let postponed = self.postponed.withhold(key, jobset.metadata.generation, &mut plan.actions, settled, now);
         [asked, paused, postponed].into_iter().flatten().min()
     }
 
@@ -257,7 +258,7 @@ impl State {
         let Pass { key, jobset, notes, facts, mut due, began, applied } = pass;
         let now = Instant::now();
         let generation = jobset.metadata.generation;
-        let Applied { written, failures, provided, status } = applied;
+        let Applied { written, failures, provided, accepted, status } = applied;
         if matches!(status, Ok(true)) {
             self.writes.written(&key, now);
             self.ledger.written(&key, &facts, Timestamp::now());
@@ -276,6 +277,10 @@ impl State {
             }
             worst.add(error);
         }
+        for request in accepted {
+            self.postponed.accepted(&key, &request, now);
+        }
+        self.keep_refused(&key, &worst);
         let stored = match status {
             Ok(_) => true,
             Err(error) => {
@@ -297,6 +302,15 @@ impl State {
                 self.queue.outdated(&key, now);
             }
             _ => self.queue.succeeded(&key, due),
+        }
+    }
+
+    /// Lets the rules see what is refused at present. In bad weather nobody knows that nothing is.
+    fn keep_refused(&mut self, key: &Key, worst: &Worst) {
+        let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|note| note.message).collect();
+        let unknown = refused.is_empty() && matches!(worst.error, Some((Failure::Weather, _)));
+        if !unknown && self.store.set_refused(key, refused) {
+            self.queue.mark(key.clone());
         }
     }
 

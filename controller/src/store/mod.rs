@@ -12,6 +12,7 @@ mod nodes;
 pub mod pods;
 mod priority;
 mod ranges;
+mod refused;
 mod seen;
 mod service;
 mod verdict;
@@ -74,6 +75,8 @@ pub struct Store {
     pub classes: PriorityClasses,
     /// What admission would refuse, of JobSets for which it would.
     verdicts: HashMap<Key, Verdict>,
+    /// What the API server, or whoever has taken a name, refuses to JobSets at present: `set_refused`.
+    refused: HashMap<Key, Vec<String>>,
     /// PriorityClasses of a listing that has not ended.
     listed_classes: Option<PriorityClasses>,
 }

@@ -66,6 +66,7 @@ impl Store {
             let Some(jobset) = self.jobsets.map_of(key).and_then(|jobsets| jobsets.values().next()) else {
                 self.pods.forget(key);
                 self.verdicts.remove(key);
+                self.refused.remove(key);
                 continue;
             };
             let status = jobset.status.as_ref();

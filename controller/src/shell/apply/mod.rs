@@ -4,7 +4,9 @@ mod job;
 mod jobset;
 mod named;
 mod pod;
+mod refusals;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
@@ -16,6 +18,7 @@ use super::error::Error;
 use super::postponed::Request;
 use crate::plan::{Action, Plan};
 use crate::store::{Key, Versions};
+use refusals::Refusals;
 
 /// Requests under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
@@ -31,6 +34,8 @@ pub(super) struct Applied {
     pub(super) failures: Vec<(Request, Error)>,
     /// What need not be created: something else provides it.
     pub(super) provided: Vec<Request>,
+    /// What was not refused, or not in every case.
+    pub(super) accepted: HashSet<Request>,
     /// Whether the status was written; `false` if it is as it was.
     pub(super) status: Result<bool, Error>,
 }
@@ -41,6 +46,8 @@ enum Done {
     Written(Versions),
     /// What should be created is there, and somebody else's.
     Provided,
+    /// It was not sent: another that shares the request has just been refused.
+    Unsent,
 }
 
 /// Nothing was left to do.
@@ -62,23 +69,35 @@ impl Applier {
     pub(super) async fn apply(&self, jobset: &JobSet, plan: Plan) -> Applied {
         let of = Of { client: &self.client, key: &Key::of(jobset), jobset };
         let mut written = Versions::default();
-        let (mut failures, mut provided) = (Vec::new(), Vec::new());
+        let (mut failures, mut provided, mut accepted) = (Vec::new(), Vec::new(), HashSet::new());
+        let refusals = Refusals::default();
         let mut answers = stream::iter(plan.actions.into_iter().map(|action| async {
             // Nobody closes it.
             let _connection = self.connections.acquire().await;
-            (Request::of(&action), of.carry_out(action).await)
+            let (own, shared) = (Request::of(&action), Request::shared(&action));
+            let answer = refusals.unless_refused(shared.as_ref(), || of.carry_out(action)).await;
+            (own, shared, answer)
         }))
         .buffered(CONCURRENCY);
-        while let Some((request, answer)) = answers.next().await {
+        while let Some((own, shared, answer)) = answers.next().await {
             match answer {
+                Ok(Done::Unsent) => {}
                 Ok(Done::Written(versions)) => {
                     written.jobsets = written.jobsets.max(versions.jobsets);
                     written.jobs = written.jobs.max(versions.jobs);
                     written.services = written.services.max(versions.services);
                     written.claims = written.claims.max(versions.claims);
+                    accepted.insert(own);
+                    accepted.extend(shared);
                 }
-                Ok(Done::Provided) => provided.push(request),
-                Err(error) => failures.push((request, error)),
+                Ok(Done::Provided) => provided.push(own),
+                Err(error) if error.refuses_jobs() => failures.push((shared.unwrap_or(own), error)),
+                Err(error) => {
+                    if matches!(error, Error::JobTaken { .. }) {
+                        accepted.extend(shared);
+                    }
+                    failures.push((own, error));
+                }
             }
         }
         drop(answers);
@@ -91,7 +110,7 @@ impl Applier {
                 true
             })
         };
-        Applied { written, failures, provided, status }
+        Applied { written, failures, provided, accepted, status }
     }
 }
 

@@ -73,6 +73,9 @@ impl Cluster {
         self.change_all(Kind::Claim, step.claims);
         self.change_all(Kind::Job, step.jobs);
         self.change_all(Kind::Pod, step.pods);
+        if let Some(refused) = step.refused {
+            self.store.set_refused(&key(defaults::JOBSET), refused);
+        }
     }
 
     pub(super) fn plan(&self) -> Plan {

@@ -25,6 +25,8 @@ struct Step {
     /// Default: a minute after the step before.
     now: Option<Timestamp>,
     settings: Option<Settings>,
+    /// What the shell was refused since the step before.
+    refused: Option<Vec<String>>,
     jobset: Value,
     nodes: Objects,
     services: Option<Objects>,
