@@ -1,6 +1,6 @@
 //! One JobSet and what belongs to it, as the store holds it, for one pass of the rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus};
@@ -35,6 +35,18 @@ impl<'a> Observed<'a> {
         let seen = *self;
         let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
         jobs.iter().filter(move |(_, job)| seen.owns(job)).map(|(name, job)| (name.as_str(), job))
+    }
+
+    /// Jobs that carry the JobSet's label and are not its own, by name.
+    pub fn foreign_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
+        let seen = *self;
+        let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
+        jobs.iter().filter(move |(_, job)| !seen.owns(job)).map(|(name, job)| (name.as_str(), job))
+    }
+
+    /// Pods that carry the JobSet's label and that no Job controls.
+    pub fn stray_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.store.strays(self.key)
     }
 
     /// The Job of this name, if it carries the JobSet's label: its own, or one that is controlled by something else, such
@@ -98,8 +110,8 @@ impl<'a> Observed<'a> {
         nodes.map(move |(node, since)| (since, seen.on_node(node)))
     }
 
-    /// Number of nodes, if none of them can restart Pods in place.
-    pub fn all_nodes_outdated(&self) -> Option<usize> {
+    /// Whether there are nodes, and none of them can restart Pods in place.
+    pub fn all_nodes_outdated(&self) -> bool {
         self.store.nodes.all_outdated()
     }
 
@@ -111,9 +123,10 @@ impl<'a> Observed<'a> {
     fn on_node(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a> {
         let seen = *self;
         let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == seen.key);
+        let jobs: HashSet<&str> = seen.jobs().map(|(_, job)| job.uid.as_str()).collect();
         let own = move |(pod, _): &(&Key, &Key)| {
             let uid = seen.pods().and_then(|pods| pods.job_of(&pod.name));
-            uid.is_some_and(|uid| seen.jobs().any(|(_, job)| job.uid == uid))
+            uid.is_some_and(|uid| jobs.contains(uid))
         };
         pods.filter(own).filter_map(move |(pod, _)| seen.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
     }

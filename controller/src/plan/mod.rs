@@ -23,6 +23,7 @@ mod restore;
 mod service;
 mod skip;
 mod start;
+mod strays;
 mod success;
 mod support;
 mod suspend;
@@ -51,6 +52,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     refused::name(pass);
     finished::delete_what_still_runs(pass)?;
     invalid::leave_alone(pass)?;
+    strays::name(pass);
     gate::disable_in_place_restart(pass);
     restart::delete_previous_attempts(pass);
     failure::apply_policy(pass)?;

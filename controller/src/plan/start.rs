@@ -1,5 +1,6 @@
 //! Creates the Jobs that are missing and resumes those that are suspended, in the order that the JobSet asks for.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use jobset_api::{DependsOnStatus, ReplicatedJob, ReplicatedJobStatus, RestartStrategy, StartupPolicyOrder};
@@ -65,9 +66,17 @@ fn previous_attempt_is_in_the_way(pass: &Pass<'_>) -> bool {
     if seen.jobset.spec.restart_strategy() != RestartStrategy::BlockingRecreate {
         return false;
     }
+    // Nothing is in the way of a JobSet that has all its Jobs.
+    let wanted: i64 = pass.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    if i64::try_from(pass.current.len()).is_ok_and(|current| current >= wanted) {
+        return false;
+    }
     let previous_jobs = seen.jobs().any(|(_, job)| !is_current(&pass.status, job));
-    let is_job = |uid: &str| pass.current.iter().any(|current| current.job.uid == uid);
-    previous_jobs || seen.pods().is_some_and(|pods| pods.has_others_than(is_job))
+    // Those of Jobs that are not the JobSet's own have nothing to do with it, whatever their labels say.
+    let others: HashSet<&str> = seen.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
+    let ours: HashSet<&str> = pass.current.iter().map(|current| current.job.uid.as_str()).collect();
+    let is_known = |uid: &str| ours.contains(uid) || others.contains(uid);
+    previous_jobs || seen.pods().is_some_and(|pods| pods.has_others_than(is_known))
 }
 
 fn dependencies_are_met(pass: &Pass<'_>, group: &ReplicatedJob) -> bool {

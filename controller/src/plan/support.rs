@@ -32,8 +32,8 @@ fn missing(pass: &Pass<'_>) -> Option<String> {
     if let Some(current) = dropped {
         return Some(format!("the API server dropped the restart rules of Job {}", current.name));
     }
-    if let Some(nodes) = pass.seen.all_nodes_outdated() {
-        return Some(format!("none of the {nodes} nodes can restart Pods in place"));
+    if pass.seen.all_nodes_outdated() {
+        return Some("no node can restart Pods in place".to_owned());
     }
     let node = pass.seen.outdated_node()?;
     Some(format!("node {node} cannot restart Pods in place"))

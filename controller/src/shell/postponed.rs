@@ -68,7 +68,7 @@ pub(super) struct Postponed(HashMap<Key, OfJobSet>);
 
 impl Postponed {
     /// Takes the requests out that are not due yet; when the first of them is. Those of an edited JobSet are due at once:
-    /// the edit may be what mends them. One that many actions share is made again by the first of them alone: if that is
+    /// the edit may be what mends them. One that many actions share is made again by one of them alone: if that is
     /// accepted, the others follow in the next pass.
     ///
     /// `settled` says that the pass has nothing to write before it goes on. Then it has planned all that there is to do,
@@ -92,9 +92,19 @@ impl Postponed {
         of_jobset.entries.retain(|request, _| !settled || planned.contains(request));
         let entries = &of_jobset.entries;
         let is_due = |request: Request| entries.get(&request).is_none_or(|entry| entry.until <= now);
-        let mut tried = HashSet::new();
-        let mut is_first = |shared: Request| !entries.contains_key(&shared) || tried.insert(shared);
-        actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut is_first));
+        let mut left = representatives(entries, actions);
+        let mut speaks = |shared: Request| match left.get_mut(&shared) {
+            Some(0) => {
+                left.remove(&shared);
+                true
+            }
+            Some(before) => {
+                *before -= 1;
+                false
+            }
+            None => !entries.contains_key(&shared),
+        };
+        actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut speaks));
         let awaited = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
         let next = awaited.map(|(_, entry)| entry.until).min();
         if entries.is_empty() {
@@ -158,6 +168,20 @@ impl Postponed {
     pub(super) fn forget(&mut self, key: &Key) {
         self.0.remove(key);
     }
+}
+
+/// Of each request that is to be made again and that several actions share: the index of the one that makes it. Each time
+/// it is another, in case that there is something about one of them alone.
+fn representatives(entries: &HashMap<Request, Entry>, actions: &[Action]) -> HashMap<Request, u32> {
+    let mut sharers: HashMap<Request, u32> = HashMap::new();
+    for shared in actions.iter().filter_map(Request::shared).filter(|shared| entries.contains_key(shared)) {
+        *sharers.entry(shared).or_default() += 1;
+    }
+    let index = |(shared, count): (Request, u32)| {
+        let refusals = entries.get(&shared).map_or(0, |entry| entry.refusals);
+        (shared, refusals.saturating_sub(1) % count)
+    };
+    sharers.into_iter().map(index).collect()
 }
 
 /// The requests that an action is: its own, and the one that it shares with others.
@@ -264,7 +288,7 @@ mod tests {
         let jobs = Request::shared(&create("w", "w-0")).unwrap();
         assert_eq!(Request::shared(&create("w", "w-1")).as_ref(), Some(&jobs));
         assert_eq!(Request::shared(&delete("w-0")), None);
-        for (second, until) in [(0, 1), (1, 3), (3, 7)] {
+        for (second, until, next) in [(0, 1, "w-0"), (1, 3, "w-1"), (3, 7, "w-0")] {
             let at = now + Duration::from_secs(second);
             for message in ["w-0", "w-1", "w-2"] {
                 let due = postponed.refused(&key(), Some(1), jobs.clone(), Some(note(message)), at);
@@ -272,7 +296,7 @@ mod tests {
             }
             assert_eq!(postponed.notes(&key()), [note("w-0")]);
             assert_eq!(created(&mut postponed, now, until - 1), (vec!["driver-0".to_owned()], Some(until)));
-            let tried = ["w-0", "driver-0"].map(ToOwned::to_owned).to_vec();
+            let tried = [next, "driver-0"].map(ToOwned::to_owned).to_vec();
             assert_eq!(created(&mut postponed, now, until), (tried, None), "one is enough to see");
         }
         postponed.accepted(&key(), &jobs, now + Duration::from_secs(7));

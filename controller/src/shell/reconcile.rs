@@ -63,6 +63,8 @@ struct Pass {
     jobset: Arc<JobSet>,
     notes: Vec<Note>,
     facts: Vec<Fact>,
+    /// Whether it had nothing to write before it goes on.
+    settled: bool,
     /// When the JobSet is due again although nothing has changed.
     due: Option<Instant>,
     began: Instant,
@@ -207,12 +209,13 @@ impl State {
             let now = Timestamp::now();
             let mut plan = plan(&seen, &self.settings, &Time(now));
             let due = self.withhold(&key, &jobset, &mut plan, began, now);
+            let settled = jobset.status.clone().unwrap_or_default() == plan.status;
             let (notes, facts) = (std::mem::take(&mut plan.notes), std::mem::take(&mut plan.facts));
             debug!(jobset = %key, actions = plan.actions.len(), ?due, "planned");
             let requests = self.applier.clone();
             return Some(Box::pin(async move {
                 let applied = requests.apply(&jobset, plan).await;
-                Pass { key, jobset, notes, facts, due, began, applied }
+                Pass { key, jobset, notes, facts, settled, due, began, applied }
             }));
         }
     }
@@ -255,7 +258,7 @@ impl State {
     }
 
     fn conclude(&mut self, pass: Pass) {
-        let Pass { key, jobset, notes, facts, mut due, began, applied } = pass;
+        let Pass { key, jobset, notes, facts, settled, mut due, began, applied } = pass;
         let now = Instant::now();
         let generation = jobset.metadata.generation;
         let Applied { written, failures, provided, accepted, status } = applied;
@@ -280,7 +283,7 @@ impl State {
         for request in accepted {
             self.postponed.accepted(&key, &request, now);
         }
-        self.keep_refused(&key, &worst);
+        self.keep_refused(&key, &worst, settled);
         let stored = match status {
             Ok(_) => true,
             Err(error) => {
@@ -305,10 +308,11 @@ impl State {
         }
     }
 
-    /// Lets the rules see what is refused at present. In bad weather nobody knows that nothing is.
-    fn keep_refused(&mut self, key: &Key, worst: &Worst) {
+    /// Lets the rules see what is refused at present. In bad weather nobody knows that nothing is, nor after a pass that had
+    /// something to write before it could go on.
+    fn keep_refused(&mut self, key: &Key, worst: &Worst, settled: bool) {
         let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|note| note.message).collect();
-        let unknown = refused.is_empty() && matches!(worst.error, Some((Failure::Weather, _)));
+        let unknown = refused.is_empty() && (!settled || matches!(worst.error, Some((Failure::Weather, _))));
         if !unknown && self.store.set_refused(key, refused) {
             self.queue.mark(key.clone());
         }

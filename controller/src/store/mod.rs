@@ -17,7 +17,7 @@ mod seen;
 mod service;
 mod verdict;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jobset_api::JobSet;
@@ -73,6 +73,8 @@ pub struct Store {
     pub nodes: Nodes,
     /// PriorityClasses.
     pub classes: PriorityClasses,
+    /// Names of Pods that carry the label of a JobSet and that no Job controls: somebody made them by hand.
+    strays: HashMap<Key, BTreeSet<String>>,
     /// What admission would refuse, of JobSets for which it would.
     verdicts: HashMap<Key, Verdict>,
     /// What the API server, or whoever has taken a name, refuses to JobSets at present: `set_refused`.
@@ -106,6 +108,11 @@ impl Store {
     /// What admission would refuse of the JobSet, if anything.
     pub fn invalid(&self, key: &Key) -> Option<&str> {
         self.verdicts.get(key)?.refused()
+    }
+
+    /// Names of Pods that carry the JobSet's label and that no Job controls.
+    pub fn strays(&self, key: &Key) -> impl Iterator<Item = &str> {
+        self.strays.get(key).into_iter().flatten().map(String::as_str)
     }
 
     /// The JobSet.

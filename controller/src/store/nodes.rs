@@ -146,10 +146,9 @@ impl Nodes {
         self.outdated.iter().map(|name| &**name)
     }
 
-    /// Number of nodes, if none of them can restart Pods in place.
-    pub fn all_outdated(&self) -> Option<usize> {
-        let all = self.by_name.len();
-        (all > 0 && self.outdated.len() == all).then_some(all)
+    /// Whether there are nodes, and none of them can restart Pods in place.
+    pub fn all_outdated(&self) -> bool {
+        !self.by_name.is_empty() && self.outdated.len() == self.by_name.len()
     }
 
     fn reduce(&mut self, node: &NodeWire) -> NodeView {

@@ -122,14 +122,39 @@ impl Store {
             Change::Put { object, owner: Some(owner), view } if view.job_uid.is_some() => {
                 self.pods.apply(object, owner, view)
             }
-            // Also one that carries the label, and is no Job's: somebody made it by hand.
-            Change::Put { object, .. } | Change::Gone(object, _) => self.pods.delete(&object),
+            Change::Put { object, owner, .. } => {
+                let mut marked = self.forget_stray(&object);
+                marked.extend(self.pods.delete(&object));
+                if let Some(owner) = owner {
+                    self.strays.entry(owner.clone()).or_default().insert(object.name);
+                    marked.push(owner);
+                }
+                marked
+            }
+            Change::Gone(object, _) => {
+                let mut marked = self.forget_stray(&object);
+                marked.extend(self.pods.delete(&object));
+                marked
+            }
             Change::ListingBegins => {
+                self.strays.clear();
                 self.pods.begin_listing();
                 Vec::new()
             }
             Change::ListingEnded => self.pods.end_listing(),
         }
+    }
+
+    /// Strays are few: the Pods of JobSets are their Jobs'.
+    fn forget_stray(&mut self, pod: &Key) -> Vec<Key> {
+        let mut marked = Vec::new();
+        self.strays.retain(|owner, names| {
+            if owner.namespace == pod.namespace && names.remove(&pod.name) {
+                marked.push(owner.clone());
+            }
+            !names.is_empty()
+        });
+        marked
     }
 
     fn see_service(&mut self, change: Change<ServiceView>) -> Vec<Key> {

@@ -1,9 +1,7 @@
 //! What admission would say of a JobSet.
 
-use std::collections::BTreeMap;
-
 use jobset_api::gates::Gates;
-use jobset_api::{JobSet, validation};
+use jobset_api::{JobSet, labels, validation};
 
 /// The verdict on one specification. Judging it costs more than a pass of the rules, and it seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +9,7 @@ pub(super) struct Verdict {
     uid: Option<String>,
     generation: Option<i64>,
     /// Two of them belong to what is judged, and an edit of annotations makes no new generation.
-    annotations: Option<BTreeMap<String, String>>,
+    annotations: [Option<String>; 2],
     refused: Option<Box<str>>,
 }
 
@@ -21,12 +19,7 @@ impl Verdict {
         let errors = validation::validate(jobset, Gates::default());
         let refused = (!errors.is_empty()).then(|| errors.to_string().into());
         let metadata = &jobset.metadata;
-        Self {
-            uid: metadata.uid.clone(),
-            generation: metadata.generation,
-            annotations: metadata.annotations.clone(),
-            refused,
-        }
+        Self { uid: metadata.uid.clone(), generation: metadata.generation, annotations: judged(jobset), refused }
     }
 
     /// Whether the verdict is on this specification.
@@ -35,11 +28,17 @@ impl Verdict {
         self.generation.is_some()
             && self.generation == metadata.generation
             && self.uid == metadata.uid
-            && self.annotations == metadata.annotations
+            && self.annotations == judged(jobset)
     }
 
     /// What is refused, if anything.
     pub(super) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
+}
+
+/// The annotations that validation reads: those of exclusive placement.
+fn judged(jobset: &JobSet) -> [Option<String>; 2] {
+    let annotations = jobset.metadata.annotations.as_ref();
+    [labels::EXCLUSIVE_TOPOLOGY, labels::NODE_SELECTOR_STRATEGY].map(|key| annotations?.get(key).cloned())
 }
