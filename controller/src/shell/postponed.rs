@@ -190,15 +190,11 @@ fn requests(action: &Action) -> impl Iterator<Item = Request> {
 }
 
 /// What the user was told, if the same is refused for the same reason, or else what there is to tell now. Numbers make no
-/// other reason: the use of a quota changes with whatever else uses it, and nobody wants to hear of each change.
+/// other reason: the use of a quota changes with whatever else uses it, Jobs that are refused as one differ by their
+/// index, and nobody wants to hear of each change.
 fn still_true(told: Option<Note>, now: Option<Note>) -> Option<Note> {
-    let without_numbers = |reason: &str| reason.replace(|c: char| c.is_ascii_digit(), "");
-    let same = |told: &Note, now: &Note| {
-        // What is refused, with the numbers in its name, stands before the reason.
-        let split =
-            |note: &Note| note.message.split_once(": ").map(|(what, why)| (what.to_owned(), without_numbers(why)));
-        told == now || told.reason == now.reason && split(told).is_some_and(|told| split(now) == Some(told))
-    };
+    let without_numbers = |note: &Note| note.message.replace(|c: char| c.is_ascii_digit(), "");
+    let same = |told: &Note, now: &Note| told.reason == now.reason && without_numbers(told) == without_numbers(now);
     match (told, now) {
         (Some(told), Some(now)) if same(&told, &now) => Some(told),
         (_, now) => now,
@@ -328,9 +324,9 @@ mod tests {
         "Job w-0: quota: used: 12, limited: 3",
         true
     )]
-    #[case::another_job("Job w-0: quota", "Job w-1: quota", false)]
+    #[case::another_job_of_those_refused_as_one("Job w-0: quota", "Job w-1: quota", true)]
+    #[case::another_replicated_job("Job w-0: quota", "Job x-0: quota", false)]
     #[case::another_reason("Job w-0: quota", "Job w-0: forbidden", false)]
-    #[case::no_reason("Job w-0", "Job w-1", false)]
     fn only_what_is_new_is_told(#[case] told: &str, #[case] now: &str, #[case] same: bool) {
         let wanted = if same { told } else { now };
         assert_eq!(still_true(Some(note(told)), Some(note(now))), Some(note(wanted)));
