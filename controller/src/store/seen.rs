@@ -119,15 +119,16 @@ impl Store {
 
     fn see_pod(&mut self, change: Change<PodView>) -> Vec<Key> {
         match change {
-            Change::Put { object, owner: Some(owner), view } if view.job_uid.is_some() => {
-                self.pods.apply(object, owner, view)
-            }
-            Change::Put { object, owner, .. } => {
+            Change::Put { object, owner, view } => {
                 let mut marked = self.forget_stray(&object);
-                marked.extend(self.pods.delete(&object));
-                if let Some(owner) = owner {
-                    self.strays.entry(owner.clone()).or_default().insert(object.name);
-                    marked.push(owner);
+                match owner {
+                    Some(owner) if view.job_uid.is_some() => marked.extend(self.pods.apply(object, owner, view)),
+                    Some(owner) => {
+                        marked.extend(self.pods.delete(&object));
+                        self.strays.entry(owner.clone()).or_default().insert(object.name);
+                        marked.push(owner);
+                    }
+                    None => marked.extend(self.pods.delete(&object)),
                 }
                 marked
             }
@@ -145,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Strays are few: the Pods of JobSets are their Jobs'.
+    /// The Pod may be a Job's by now: the Job controller adopts. Strays are few, mostly none.
     fn forget_stray(&mut self, pod: &Key) -> Vec<Key> {
         let mut marked = Vec::new();
         self.strays.retain(|owner, names| {
