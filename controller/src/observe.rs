@@ -33,15 +33,18 @@ impl<'a> Observed<'a> {
     /// The JobSet's own Jobs, of whatever attempt, by name.
     pub fn jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
         let seen = *self;
-        let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
-        jobs.iter().filter(move |(_, job)| seen.owns(job)).map(|(name, job)| (name.as_str(), job))
+        self.labelled_jobs().filter(move |(_, job)| seen.owns(job))
     }
 
     /// Jobs that carry the JobSet's label and are not its own, by name.
     pub fn foreign_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
         let seen = *self;
+        self.labelled_jobs().filter(move |(_, job)| !seen.owns(job))
+    }
+
+    fn labelled_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
         let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
-        jobs.iter().filter(move |(_, job)| !seen.owns(job)).map(|(name, job)| (name.as_str(), job))
+        jobs.iter().map(|(name, job)| (name.as_str(), job))
     }
 
     /// Pods that carry the JobSet's label and that no Job controls.

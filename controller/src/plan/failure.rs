@@ -194,8 +194,7 @@ fn counter(counters: &mut Vec<i32>, index: usize) -> &mut i32 {
 fn already_counted(pass: &Pass<'_>, job: &FailedJob<'_>) -> bool {
     let status = &pass.status;
     let (synced, free) = (status.synced_epoch, status.free_epoch);
-    let under_way =
-        pass.in_place() && synced > 0 && status.deprecated_epoch == synced && free != synced.saturating_add(1);
+    let under_way = pass.in_place() && synced > 0 && status.deprecated_epoch == synced && free != pass.next_epoch();
     let current = pass.current.iter().find(|current| current.name == job.name);
     let pods = current.and_then(|current| current.pods);
     under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|broken| job.message.contains(&broken.pod)))

@@ -63,7 +63,7 @@ pub(super) fn describe(broken: &Broken) -> String {
 }
 
 fn unseen(pass: &Pass<'_>) -> Cause {
-    let next = pass.status.synced_epoch.saturating_add(1);
+    let next = pass.next_epoch();
     let pod = running_jobs(pass).find_map(|(pods, _)| pods.first_to_report(next));
     let message = match pod {
         Some(pod) => {

@@ -67,7 +67,7 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
-        let valid = 1..=synced.saturating_add(1);
+        let valid = 1..=pass.next_epoch();
         for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }

@@ -1,5 +1,6 @@
 //! One pass of the rules: what they read, and what they have decided so far.
 
+use std::borrow::Borrow;
 use std::ops::ControlFlow;
 
 use jobset_api::{JobSetStatus, ReplicatedJob, RestartStrategy, conditions};
@@ -100,17 +101,21 @@ impl<'a> Pass<'a> {
         if self.in_place() { RestartStrategy::Recreate } else { self.strategy }
     }
 
+    /// The epoch that agents report next.
+    pub(super) fn next_epoch(&self) -> i32 {
+        self.status.synced_epoch.saturating_add(1)
+    }
+
     /// Makes the advance to the next epoch free: the controller is about to cause it itself. Breaks if that had to be
     /// written first; the pass that reads it back goes on.
     pub(super) fn announce_free_epoch(&mut self) -> ControlFlow<()> {
         let (synced, deprecated) = (self.status.synced_epoch, self.status.deprecated_epoch);
         // Before the first lift there is nothing that an advance could be counted for; and while the group restarts, it
         // has been counted, or was free.
-        let next = synced.saturating_add(1);
-        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == next {
+        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == self.next_epoch() {
             return ControlFlow::Continue(());
         }
-        self.status.free_epoch = next;
+        self.status.free_epoch = self.next_epoch();
         ControlFlow::Break(())
     }
 
@@ -148,6 +153,18 @@ impl<'a> Pass<'a> {
         self.warn(reason, message);
         self.facts.push(Fact::Failed { budget_exhausted: reason == conditions::REACHED_MAX_RESTARTS });
         ControlFlow::Break(())
+    }
+}
+
+/// How many a message names; there may be thousands.
+const NAMED: usize = 10;
+
+/// Names for a message: the first ten, and how many more there are.
+pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
+    let few = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => few,
+        more => format!("{few} and {more} more"),
     }
 }
 

@@ -35,6 +35,10 @@ pub(super) fn epochs(pass: &mut Pass<'_>) -> ControlFlow<()> {
             *reports.entry(epoch).or_default() += count;
         }
     }
+    // A first epoch is how every JobSet begins.
+    if reports.range(2..).next().is_none() {
+        return ControlFlow::Continue(());
+    }
     match memory(&reports, slots(pass).open) {
         Memory::New => return ControlFlow::Continue(()),
         Memory::Partial => {
@@ -55,7 +59,6 @@ pub(super) fn epochs(pass: &mut Pass<'_>) -> ControlFlow<()> {
 /// they restart with what follows. So do all if most are behind: then it is the others that are wrong.
 fn memory(reports: &BTreeMap<i32, usize>, open: usize) -> Memory {
     let valid = || reports.range(1..=HIGHEST).map(|(epoch, count)| (*epoch, *count));
-    // A first epoch is how every JobSet begins.
     let Some(last) = valid().map(|(epoch, _)| epoch).next_back().filter(|last| *last > 1) else { return Memory::New };
     let group = || valid().filter(|(epoch, _)| *epoch >= last - 1);
     if 2 * group().map(|(_, count)| count).sum::<usize>() <= open {

@@ -2,11 +2,8 @@
 
 use jobset_api::names;
 
-use super::pass::Pass;
+use super::pass::{Pass, first_few};
 use crate::store::JobView;
-
-/// How many a message names; there may be thousands.
-const NAMED: usize = 10;
 
 pub(super) fn name(pass: &mut Pass<'_>) {
     let jobset = pass.seen.jobset.metadata.name.as_deref().unwrap_or_default();
@@ -26,10 +23,9 @@ pub(super) fn name(pass: &mut Pass<'_>) {
     if strays.is_empty() {
         return;
     }
-    let (named, more) = (strays[..strays.len().min(NAMED)].join(", "), strays.len().saturating_sub(NAMED));
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let strays = first_few(&strays);
     pass.warn(
         "NotControlled",
-        format!("left alone, because they carry the label of this JobSet and are not its own: {named}{more}"),
+        format!("left alone, because they carry the label of this JobSet and are not its own: {strays}"),
     );
 }

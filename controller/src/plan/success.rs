@@ -4,11 +4,8 @@ use std::ops::ControlFlow;
 
 use jobset_api::{DependsOn, DependsOnStatus, Operator, ReplicatedJob, SuccessPolicy, conditions};
 
-use super::pass::{Pass, has_completed, has_failed};
+use super::pass::{Pass, first_few, has_completed, has_failed};
 use super::{Fact, members};
-
-/// Jobs that a message names; there may be thousands.
-const NAMED: usize = 10;
 
 pub(super) fn complete(pass: &mut Pass<'_>) -> ControlFlow<()> {
     complete_if_met(pass)?;
@@ -62,13 +59,12 @@ fn fail_if_all_have_finished(pass: &mut Pass<'_>) -> ControlFlow<()> {
         return ControlFlow::Continue(());
     }
     let completed = pass.current.iter().filter(|current| has_completed(current.job)).count();
-    let (named, more) = (failed[..failed.len().min(NAMED)].join(", "), failed.len().saturating_sub(NAMED));
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let failed = first_few(&failed);
     let never = if never.is_empty() { String::new() } else { format!("; never started: {}", never.join(", ")) };
     pass.fail(
         conditions::JOBS_LEFT_FAILED,
         format!(
-            "all Jobs have finished, {completed} completed, and the success policy is not met; failed: {named}{more}{never}"
+            "all Jobs have finished, {completed} completed, and the success policy is not met; failed: {failed}{never}"
         ),
     )
 }

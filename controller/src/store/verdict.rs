@@ -8,7 +8,7 @@ use jobset_api::{JobSet, labels, validation};
 pub(super) struct Verdict {
     uid: Option<String>,
     generation: Option<i64>,
-    /// Two of them belong to what is judged, and an edit of annotations makes no new generation.
+    /// They belong to what is judged, and an edit of annotations makes no new generation.
     annotations: [Option<String>; 2],
     refused: Option<Box<str>>,
 }
