@@ -54,9 +54,14 @@ test: tools lint crd-check deps ## Everything: lints, unit tests, and the tests 
 	@$(E2E) programs
 	cargo test --workspace
 
+.PHONY: test-certificates
+test-certificates: tools deps ## Replicas that agree on certificates, and rotations under load: a hundred rounds, some minutes.
+	@$(E2E) programs
+	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test main -- --include-ignored --nocapture --test-threads 1 rotation::
+
 .PHONY: bench-deps
 bench-deps: tools
-	cargo build --release -p jobset-e2e --bin bench --bin e2e-cluster
+	cargo build --release -p jobset-e2e --bin bench --bin bench-webhook --bin e2e-cluster
 
 .PHONY: bench
 bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.
@@ -66,9 +71,21 @@ bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place an
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet.
 	@target/release/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
 
+.PHONY: bench-webhook
+bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.
+	@target/release/bench-webhook
+
 .PHONY: bench-micro
 bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
 	cargo bench -p jobset-controller --bench engine
+
+.PHONY: fuzz
+fuzz: tools ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
+	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test main fuzz
+
+.PHONY: model
+model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
+	MODEL_LARGE=1 cargo test --release -p jobset-controller --lib model::tests::properties_hold -- --nocapture --test-threads 1
 
 .PHONY: lint
 lint: tools ## Format and clippy, warnings denied.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -12,6 +14,8 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::error::Error;
 
+/// What the API server's audit log calls an agent.
+const NAME: &str = concat!("jobset-agent/", env!("CARGO_PKG_VERSION"));
 /// Longest time to set up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Silence after which TCP asks whether the peer is still there, the time between two such questions, and how many go
@@ -29,7 +33,8 @@ pub async fn connect() -> Result<Client, Error> {
 }
 
 /// The stack of kube's own client without its retries, which begin after 5 ms, and with two settings of the socket.
-fn client(config: Config) -> Result<Client, kube::Error> {
+fn client(mut config: Config) -> Result<Client, kube::Error> {
+    config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT));
@@ -43,6 +48,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         HttpClient::builder(TokioExecutor::new()).build::<_, Body>(config.rustls_https_connector_with_connector(tcp)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        .layer(config.extra_headers_layer()?)
         .option_layer(config.auth_layer()?)
         .map_err(BoxError::from)
         .service(http);

@@ -24,8 +24,14 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The worker could not be told its epoch.
+    #[error("cannot write the file that EPOCH_FILE names; mount a volume there that the agent's user may write to")]
+    EpochFile(#[source] std::io::Error),
+    /// Orphans of the worker would outlive it.
+    #[error("cannot become the parent of orphaned processes, to end what the worker leaves behind")]
+    Orphans(#[source] std::io::Error),
     /// Signals cannot be received.
-    #[error("cannot receive SIGTERM")]
+    #[error("cannot receive signals")]
     Signal(#[source] std::io::Error),
 }
 

@@ -4,16 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use jobset_agent::args::{Command, Config, HELP};
+use jobset_agent::install::install;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Exit code for a command line or an environment that cannot be used.
 const USAGE: u8 = 2;
+/// Where a Pod finds the namespace of its ServiceAccount's token.
+const NAMESPACE_OF_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 fn main() -> ExitCode {
-    let env = |variable: &str| std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
-    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    match Command::parse(arguments, env) {
+    let namespace_of_token = || std::fs::read_to_string(NAMESPACE_OF_TOKEN).ok().map(|text| text.trim().to_owned());
+    match Command::parse(std::env::args_os().skip(1), |name| std::env::var_os(name), namespace_of_token) {
         Ok(Command::Help) => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -22,7 +24,17 @@ fn main() -> ExitCode {
             println!("jobset-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Ok(Command::Run(config)) => run(config).unwrap_or_else(|error| {
+        Ok(Command::Install(folder)) => match install(&folder) {
+            Ok(path) => {
+                println!("{}", path.display());
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("jobset-agent: cannot copy this binary to {}: {error}", folder.display());
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Command::Run(config)) => run(*config).unwrap_or_else(|error| {
             // The first source only: the client's errors repeat theirs in their own text.
             let source = error.chain().nth(1).map(|source| format!(": {source}")).unwrap_or_default();
             eprintln!("jobset-agent: {error}{source}");

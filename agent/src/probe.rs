@@ -3,9 +3,9 @@
 //! A request that comes while the barrier is closed is held for a moment: the kubelet asks once a second, and a barrier
 //! that is lifted while it waits is seen at once rather than at its next question.
 
-use std::fmt::{self, Display};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::args::BarrierPath;
-use crate::decide::Barrier;
+use crate::barrier::Barrier;
+use crate::error::Error;
 
 /// Path that answers 200 while the agent lives.
 pub const HEALTH_PATH: &str = "/healthz";
@@ -28,24 +29,8 @@ const TRANSFER: Duration = Duration::from_secs(1);
 /// Longest request in bytes, headers included.
 const REQUEST_BYTES: usize = 4096;
 
-impl Display for Barrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AwaitsJobSet => write!(f, "waiting for the first state of the JobSet"),
-            Self::AwaitsOtherJobSet { own, seen } => {
-                write!(f, "waiting for the JobSet with UID {own}; the one that exists has UID {seen}")
-            }
-            Self::AwaitsSync { epoch, synced } => {
-                write!(f, "waiting in epoch {epoch} for all Pods of the JobSet; the last synced epoch is {synced}")
-            }
-            Self::Lifted { epoch: Some(epoch) } => write!(f, "lifted in epoch {epoch}"),
-            Self::Lifted { epoch: None } => write!(f, "lifted; the JobSet does not restart in place"),
-        }
-    }
-}
-
 /// Listens on all addresses of the Pod, IPv6 and IPv4.
-pub async fn listen(port: u16) -> io::Result<TcpListener> {
+async fn listen(port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
         // A kernel without IPv6.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
@@ -55,9 +40,34 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
     }
 }
 
+/// Begins to answer probes on all of the ports.
+///
+/// # Errors
+/// None of the ports is free. One of several may be taken: by its worker, if it is not the one that is asked.
+pub async fn start(ports: &[NonZeroU16], paths: &[BarrierPath], barrier: &watch::Sender<Barrier>) -> Result<(), Error> {
+    let paths: Arc<[BarrierPath]> = paths.into();
+    let (mut any, mut refused) = (false, None);
+    for port in ports.iter().map(|port| port.get()) {
+        match listen(port).await {
+            Ok(listener) => {
+                any = true;
+                tokio::spawn(serve(listener, Arc::clone(&paths), barrier.subscribe()));
+            }
+            Err(source) => refused = Some(Error::Listen { port, source }),
+        }
+    }
+    match refused {
+        Some(error) if !any => Err(error),
+        Some(error) => {
+            tracing::info!(%error, "answering probes on the other default port alone");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Answers probes, for ever.
-pub async fn serve(listener: TcpListener, path: BarrierPath, barrier: watch::Receiver<Barrier>) {
-    let path = Arc::new(path);
+async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch::Receiver<Barrier>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let stream = match listener.accept().await {
@@ -69,9 +79,9 @@ pub async fn serve(listener: TcpListener, path: BarrierPath, barrier: watch::Rec
                 continue;
             }
         };
-        let (path, barrier) = (Arc::clone(&path), barrier.clone());
+        let (paths, barrier) = (Arc::clone(&paths), barrier.clone());
         tokio::spawn(async move {
-            if let Err(error) = answer(stream, &path, barrier).await {
+            if let Err(error) = answer(stream, &paths, barrier).await {
                 tracing::debug!(%error, "a probe broke off");
             }
             drop(permit);
@@ -79,13 +89,13 @@ pub async fn serve(listener: TcpListener, path: BarrierPath, barrier: watch::Rec
     }
 }
 
-async fn answer(mut stream: TcpStream, path: &BarrierPath, mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, paths: &[BarrierPath], mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
     let head = timeout(TRANSFER, read_head(&mut stream)).await??;
     let (status, body) = match target(&head) {
         None => ("400 Bad Request", "not an HTTP request".to_owned()),
         Some((method, _)) if method != "GET" => ("405 Method Not Allowed", "GET is the only method".to_owned()),
         Some((_, HEALTH_PATH)) => ("200 OK", "ok".to_owned()),
-        Some((_, asked)) if asked == path.as_str() => {
+        Some((_, asked)) if paths.iter().any(|path| path.as_str() == asked) => {
             let lifted = barrier.wait_for(|barrier| matches!(barrier, Barrier::Lifted { .. }));
             let status = if timeout(HOLD, lifted).await.is_ok_and(|lifted| lifted.is_ok()) {
                 "200 OK"
@@ -94,7 +104,10 @@ async fn answer(mut stream: TcpStream, path: &BarrierPath, mut barrier: watch::R
             };
             (status, barrier.borrow().to_string())
         }
-        Some(_) => ("404 Not Found", format!("the barrier is at {}", path.as_str())),
+        Some(_) => {
+            let paths: Vec<&str> = paths.iter().map(BarrierPath::as_str).collect();
+            ("404 Not Found", format!("the barrier is at {}", paths.join(" and ")))
+        }
     };
     let length = body.len() + 1;
     let answer = format!(
@@ -142,7 +155,7 @@ mod tests {
         let listener = listen(0).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, receiver) = watch::channel(barrier);
-        tokio::spawn(serve(listener, "/barrier-is-lifted".parse().unwrap(), receiver));
+        tokio::spawn(serve(listener, ["/barrier-is-lifted".parse().unwrap()].into(), receiver));
         (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), sender)
     }
 

@@ -44,7 +44,7 @@ async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Resul
 fn advice(code: u16) -> &'static str {
     match code {
         401 => "check the Pod's ServiceAccount token",
-        403 => "let the Pod's ServiceAccount patch pods in this namespace",
+        403 => "let the Pod's ServiceAccount patch pods in this namespace, with the token that is bound to this Pod",
         404 => "check POD_NAME and NAMESPACE",
         _ => "retrying",
     }

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use jobset_agent::decide::{Agent, Barrier, Input, JobSetState, Output};
+use jobset_agent::barrier::Barrier;
+use jobset_agent::decide::{Agent, Input, JobSetState, Mode, Output};
 use proptest::prelude::*;
 use rstest::rstest;
 
 const UID: &str = "8d1c";
+const EXIT: Output = Output::Exit { code: 0 };
+
+fn sidecar(uid: Option<String>) -> Agent {
+    Agent::new(uid, Mode::Sidecar { saves: false })
+}
 
 fn jobset(synced: i32, deprecated: i32) -> Input {
     Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, bypass: false })
@@ -54,7 +60,7 @@ fn restart(epoch: i32, deprecated: i32) -> Output {
 
 /// All outputs of a new agent of the JobSet [`UID`], in their order.
 fn after(inputs: Vec<Input>) -> Vec<Output> {
-    let mut agent = Agent::new(Some(UID.into()));
+    let mut agent = sidecar(Some(UID.into()));
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }
 
@@ -77,8 +83,8 @@ fn after(inputs: Vec<Input>) -> Vec<Output> {
 #[case::older_states_do_not_count(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]
 #[case::deletion_changes_nothing(
     vec![Input::Deleted, jobset(0, 0), Input::Deleted, jobset(1, 0), Input::Deleted], vec![report(1), lift(1)])]
-#[case::ends_at_once_when_asked(vec![Input::Terminate, jobset(0, 0)], vec![Output::Exit])]
-#[case::ends_in_the_middle_of_a_report(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), Output::Exit])]
+#[case::ends_at_once_when_asked(vec![Input::Terminate, jobset(0, 0)], vec![EXIT])]
+#[case::ends_in_the_middle_of_a_report(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), EXIT])]
 #[case::last_epoch_has_no_next_one(vec![jobset(i32::MAX, 0)], vec![])]
 #[case::negative_epochs_count_as_none(vec![jobset(-5, -7)], vec![report(1)])]
 fn follows_the_jobset(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
@@ -128,7 +134,7 @@ fn ignores_another_jobset_of_the_same_name(#[case] inputs: Vec<Input>, #[case] o
 
 #[test]
 fn first_jobset_seen_is_its_own_when_no_uid_is_given() {
-    let mut agent = Agent::new(None);
+    let mut agent = sidecar(None);
     assert_eq!(agent.step(jobset(2, 1)), [report(3)]);
     assert_eq!(agent.step(Input::Deleted), []);
     assert_eq!(agent.step(foreign(3, 3, false)), []);
@@ -137,7 +143,7 @@ fn first_jobset_seen_is_its_own_when_no_uid_is_given() {
 
 #[test]
 fn barrier_says_what_the_worker_waits_for() {
-    let mut agent = Agent::new(Some(UID.into()));
+    let mut agent = sidecar(Some(UID.into()));
     assert_eq!(agent.barrier(), Barrier::AwaitsJobSet);
     agent.step(foreign(0, 0, false));
     assert_eq!(agent.barrier(), Barrier::AwaitsOtherJobSet { own: UID.into(), seen: "other".into() });
@@ -146,9 +152,33 @@ fn barrier_says_what_the_worker_waits_for() {
     agent.step(jobset(3, 2));
     assert_eq!(agent.barrier(), Barrier::Lifted { epoch: Some(3) });
 
-    let mut agent = Agent::new(None);
+    let mut agent = sidecar(None);
     agent.step(bypassed(2, 2));
     assert_eq!(agent.barrier(), Barrier::Lifted { epoch: None });
+}
+
+fn saves(inputs: Vec<Input>) -> Vec<Output> {
+    let mut agent = Agent::new(Some(UID.into()), Mode::Sidecar { saves: true });
+    inputs.into_iter().flat_map(|input| agent.step(input)).collect()
+}
+
+fn save(epoch: i32) -> Output {
+    Output::Save { epoch }
+}
+
+#[rstest]
+#[case::then_restarts(
+    vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), Input::Saved], vec![report(1), lift(1), save(1), restart(1, 1)])]
+#[case::once(
+    vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), jobset(2, 2), bypassed(2, 2), Input::Saved],
+    vec![report(1), lift(1), save(1), restart(1, 2)])]
+#[case::not_if_it_has_not_run(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
+#[case::not_if_the_agent_is_asked_to_end(
+    vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), Input::Terminate, Input::Saved],
+    vec![report(1), lift(1), save(1), EXIT])]
+#[case::at_no_other_time(vec![jobset(0, 0), Input::Saved, jobset(1, 0), Input::Saved], vec![report(1), lift(1)])]
+fn lets_the_worker_save_its_state(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(saves(inputs), outputs);
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
@@ -174,7 +204,7 @@ proptest! {
     /// when exactly that epoch is the largest synced one and is not over.
     #[test]
     fn lifts_only_in_its_own_epoch(inputs in proptest::collection::vec(any_input(), 0..40)) {
-        let mut agent = Agent::new(Some(UID.into()));
+        let mut agent = sidecar(Some(UID.into()));
         let (mut own, mut synced, mut deprecated, mut lifts) = (None, 0, 0, 0);
         for input in inputs {
             if let Input::JobSet(state) = &input && state.uid == UID {
@@ -194,7 +224,8 @@ proptest! {
                         prop_assert!(epoch <= over && over == deprecated);
                     }
                     Output::SetTimer(wait) => prop_assert!(wait > Duration::ZERO),
-                    Output::Exit => {}
+                    Output::Exit { .. } => {}
+                    _ => prop_assert!(false, "{output:?} of a sidecar without a hook"),
                 }
             }
         }
@@ -204,7 +235,7 @@ proptest! {
     /// One report is on its way at a time, none after the lift; whoever waits has a report or a timer running.
     #[test]
     fn waiting_agent_always_has_something_to_wake_it(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
-        let mut agent = Agent::new(Some(UID.into()));
+        let mut agent = sidecar(Some(UID.into()));
         let (mut in_flight, mut armed) = (None, false);
         for input in inputs {
             // An answer comes only to a report that was sent, the timer only rings when it was set.
@@ -229,8 +260,9 @@ proptest! {
                         in_flight = Some(epoch);
                     }
                     Output::SetTimer(_) => armed = true,
-                    Output::Restart { .. } | Output::Exit => ended = true,
+                    Output::Restart { .. } | Output::Exit { .. } => ended = true,
                     Output::Lift { .. } => {}
+                    _ => prop_assert!(false, "{output:?} of a sidecar without a hook"),
                 }
             }
             if ended {
@@ -245,7 +277,7 @@ proptest! {
     /// While the JobSet does not restart in place, the barrier is open and the Pod is left alone.
     #[test]
     fn bypass_opens_and_never_restarts(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
-        let mut agent = Agent::new(Some(UID.into()));
+        let mut agent = sidecar(Some(UID.into()));
         for input in inputs {
             let bypass = matches!(&input, Input::JobSet(state) if state.bypass && state.uid == UID);
             let terminated = input == Input::Terminate;
@@ -264,12 +296,12 @@ proptest! {
     /// Once ended, always silent.
     #[test]
     fn nothing_follows_the_end(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
-        let mut agent = Agent::new(None);
+        let mut agent = sidecar(None);
         let mut ended = false;
         for input in inputs {
             let outputs = agent.step(input);
             prop_assert!(!ended || outputs.is_empty());
-            ended |= outputs.iter().any(|output| matches!(output, Output::Restart { .. } | Output::Exit));
+            ended |= outputs.iter().any(|output| matches!(output, Output::Restart { .. } | Output::Exit { .. }));
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The agent from outside: its decisions, and its program.
+//! The agent from outside: its decisions, its program, and what it does at a real API server.
 
 mod decide;
 mod program;
+mod server;
+mod supervise_rules;

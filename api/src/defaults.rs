@@ -22,6 +22,16 @@ pub fn apply(spec: &JobSetSpec) -> JobSetSpec {
     spec
 }
 
+/// Takes out what no default goes into or depends on: containers and volumes, most of a large JobSet. [`apply`] fills in
+/// the same fields of what is left.
+pub fn outline(spec: &mut JobSetSpec) {
+    for pod in spec.replicated_jobs.iter_mut().filter_map(|job| job.template.spec.template.spec.as_mut()) {
+        pod.containers.clear();
+        pod.init_containers = None;
+        pod.volumes = None;
+    }
+}
+
 fn job(job: &mut JobTemplateSpec, strategy: RestartStrategy) {
     if *job == JobTemplateSpec::default() {
         return;
@@ -32,6 +42,9 @@ fn job(job: &mut JobTemplateSpec, strategy: RestartStrategy) {
         // KEP-467, "Implementation - Webhook validation".
         job.backoff_limit.get_or_insert(MAX_BACKOFF_LIMIT);
         job.pod_replacement_policy.get_or_insert_with(|| REPLACE_FAILED.to_owned());
+        // Both or none is left out; Kubernetes would default parallelism alone, to 1.
+        let workers = job.parallelism.or(job.completions);
+        (job.parallelism, job.completions) = (workers, job.completions.or(workers));
     }
     // Kubernetes refuses a podFailurePolicy with OnFailure. In place, restart rules decide, container by container.
     let never = in_place || job.pod_failure_policy.is_some();
@@ -122,6 +135,21 @@ mod tests {
         assert_eq!(job(&spec).backoff_limit, Some(i32::MAX));
         assert_eq!(job(&spec).pod_replacement_policy.as_deref(), Some("Failed"));
         assert_eq!(restart_policy(&spec), Some("Never"));
+    }
+
+    #[rstest]
+    #[case::neither(json!({}), (None, None))]
+    #[case::parallelism(json!({ "parallelism": 4 }), (Some(4), Some(4)))]
+    #[case::completions(json!({ "completions": 4 }), (Some(4), Some(4)))]
+    #[case::both(json!({ "parallelism": 2, "completions": 4 }), (Some(2), Some(4)))]
+    fn in_place_all_workers_run_at_once(#[case] numbers: Value, #[case] expected: (Option<i32>, Option<i32>)) {
+        let mut sent = json!({ "template": { "spec": { "containers": [] } } });
+        sent.as_object_mut().unwrap().extend(numbers.as_object().unwrap().clone());
+        let spec = apply(&with_job(&sent, &json!({ "restartStrategy": "InPlaceRestart" })));
+        assert_eq!((job(&spec).parallelism, job(&spec).completions), expected);
+        let other = apply(&with_job(&sent, &Value::Null));
+        let found = serde_json::to_value(job(&other)).unwrap();
+        assert_eq!((&found["parallelism"], &found["completions"]), (&sent["parallelism"], &sent["completions"]));
     }
 
     #[rstest]

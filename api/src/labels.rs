@@ -41,6 +41,10 @@ pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
 pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
 
+/// Annotation of a JobSet that restarts in place: admission adds the agent to its Pods, as a `Sidecar` or as the
+/// `Supervisor` of the worker.
+pub const INJECT_AGENT: &str = "jobset.sigs.k8s.io/inject-agent";
+
 /// Annotation of a JobSet or a Job template: place each Job alone in one topology domain; the value is the node label
 /// that names the domain.
 pub const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";

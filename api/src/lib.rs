@@ -5,16 +5,22 @@
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how one is set,
 //! - the feature [`gates`],
+//! - where the [`agent`] is in a Pod, and what it is told there,
 //! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
-//! - the [`defaults`] of a new JobSet, and the [`validation`] of every one,
+//! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and what an update that leaves them
+//!   out gets back ([`restore`]),
+//! - the [`validation`] of every JobSet,
 //! - the [`message_pattern`]s of failed Jobs.
 //!
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
+pub mod agent;
 pub mod conditions;
 pub mod defaults;
 pub mod effective;
+pub mod entries;
 pub mod gates;
+pub mod injection;
 mod job_template;
 mod jobset;
 pub mod labels;
@@ -22,6 +28,7 @@ pub mod message_pattern;
 pub mod names;
 mod policy;
 pub mod restart_rules;
+pub mod restore;
 mod status;
 pub mod validation;
 mod volume;

@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 /// Longest pattern, in bytes.
 const LENGTH: usize = 4096;
 /// Largest program that a pattern may become, in bytes: one with a few dozen classes of all the letters of Unicode.
-const PROGRAM: usize = 1 << 20;
+pub(crate) const PROGRAM: usize = 1 << 20;
 
 /// A pattern that cannot be matched. The text is one line and says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,8 +15,8 @@ pub enum InvalidPattern {
     #[error("must be a regular expression (RE2 syntax): {0}")]
     Syntax(String),
     /// A regular expression that takes too much memory.
-    #[error("must be simpler: compiled, it would take more than 1 MiB")]
-    TooComplex,
+    #[error("must be simpler: compiled, it would take more than {} KiB", .0 >> 10)]
+    TooComplex(usize),
     /// A text that is too long.
     #[error("must have at most 4096 bytes")]
     TooLong,
@@ -27,11 +27,16 @@ pub enum InvalidPattern {
 /// # Errors
 /// When the text is not a regular expression, or is too large for one of a failure message.
 pub fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
+    compile_within(pattern, PROGRAM)
+}
+
+/// The same, to a program of at most so many bytes.
+pub(crate) fn compile_within(pattern: &str, most: usize) -> Result<Regex, InvalidPattern> {
     if pattern.len() > LENGTH {
         return Err(InvalidPattern::TooLong);
     }
-    RegexBuilder::new(pattern).size_limit(PROGRAM).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => InvalidPattern::TooComplex,
+    RegexBuilder::new(pattern).size_limit(most).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => InvalidPattern::TooComplex(most),
         // The text repeats the pattern and points into it, in several lines; the last one says what is wrong.
         error => {
             let text = error.to_string();

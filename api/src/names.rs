@@ -1,4 +1,4 @@
-//! Names of child objects, as the Go JobSet gives them.
+//! Names of child objects, as the Go JobSet gives them to those that it has.
 
 use sha1::{Digest, Sha1};
 
@@ -30,6 +30,11 @@ pub fn namespaced_job(namespace: &str, job: &str) -> String {
 /// Name of the claim that is made of a template of a volumeClaimPolicy: `<template>-<jobset>`.
 pub fn claim(template: &str, jobset: &str) -> String {
     format!("{template}-{jobset}")
+}
+
+/// Name of the RoleBinding of injected agents: `<jobset>-jobset-agent`.
+pub fn role_binding(jobset: &str) -> String {
+    format!("{jobset}-{}", crate::agent::NAME)
 }
 
 /// Value of [`crate::labels::PRIORITY`]: the number; `n5` for -5, since a label value cannot begin with a minus sign.

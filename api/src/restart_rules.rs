@@ -17,6 +17,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec};
 
+/// Policy of a container that no exit restarts, but where a rule says so.
+pub const NEVER: &str = "Never";
+/// Policy of a container that every exit restarts.
+pub const ALWAYS: &str = "Always";
+/// Action that restarts the container alone.
+pub const RESTART: &str = "Restart";
 /// Action of Kubernetes 1.36 that restarts all containers of the Pod.
 pub const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 /// The seeds' name of [`RESTART_ALL_CONTAINERS`].
@@ -43,6 +49,11 @@ impl ExitCodes {
             "NotIn" | "NoIn" => Some(Self::NotIn(values)),
             _ => None,
         }
+    }
+
+    /// Every code but 0.
+    pub fn failures() -> Self {
+        Self::NotIn(BTreeSet::from([0]))
     }
 
     /// Whether the code is in the set.
@@ -78,6 +89,11 @@ impl ExitCodes {
     }
 }
 
+/// The rule that carries out the action on these exit codes.
+pub fn rule(action: &str, codes: ExitCodes) -> ContainerRestartRule {
+    ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) }
+}
+
 /// Whether the rule restarts the whole Pod, in the seeds' words or in those of Kubernetes.
 pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
     rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
@@ -86,7 +102,7 @@ pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
 /// Whether an init container is an agent sidecar: one that always restarts and has a rule that restarts the whole Pod
 /// (KEP-467, "Implementation - Webhook validation").
 pub fn is_agent_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
+    container.restart_policy.as_deref() == Some(ALWAYS)
         && container.restart_policy_rules.iter().flatten().any(restarts_pod)
 }
 
@@ -108,41 +124,43 @@ pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
         let codes = terminated.iter().fold(codes, |codes, terminated| codes.minus(terminated));
         if !codes.is_empty() {
             let action = if restarts_pod(rule) { RESTART_ALL_CONTAINERS } else { &rule.action };
-            compiled.push(ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) });
+            compiled.push(self::rule(action, codes));
         }
     }
     compiled
 }
 
-/// Compiles the rules of every container of a Pod; those of the agent sidecars get their last rule.
-pub fn compile_pod(pod: &mut PodSpec) {
-    for container in pod.init_containers.iter_mut().flatten() {
-        let is_agent = is_agent_sidecar(container);
-        compile_container(container);
-        if is_agent {
-            add_agent_rule(container);
-        }
-    }
-    pod.containers.iter_mut().for_each(compile_container);
+/// The failures, 1 to 255, after which the kubelet lets a container rest that never restarts but where these rules say so.
+pub fn final_codes(rules: &[ContainerRestartRule]) -> Vec<u8> {
+    let compiled: Vec<_> = compile(rules).iter().filter_map(ExitCodes::of).collect();
+    (1..=u8::MAX).filter(|code| !compiled.iter().any(|codes| codes.contains(i32::from(*code)))).collect()
 }
 
-fn compile_container(container: &mut Container) {
+/// The same for an agent sidecar, whose rules end in one that restarts the whole Pod on every failure.
+pub fn compile_agent(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
+    let every_failure = rule(RESTART_ALL_CONTAINERS, ExitCodes::failures());
+    let mut compiled = compile(rules);
+    if !compiled.contains(&every_failure) {
+        compiled.push(every_failure);
+    }
+    compiled
+}
+
+/// Compiles the rules of every container of a Pod.
+pub fn compile_pod(pod: &mut PodSpec) {
+    for container in pod.init_containers.iter_mut().flatten() {
+        let compile = if is_agent_sidecar(container) { compile_agent } else { compile };
+        compile_container(container, compile);
+    }
+    pod.containers.iter_mut().for_each(|container| compile_container(container, compile));
+}
+
+fn compile_container(container: &mut Container, compile: fn(&[ContainerRestartRule]) -> Vec<ContainerRestartRule>) {
     if let Some(rules) = &mut container.restart_policy_rules {
         *rules = compile(rules);
         if rules.is_empty() {
             container.restart_policy_rules = None;
         }
-    }
-}
-
-fn add_agent_rule(agent: &mut Container) {
-    let every_failure = ContainerRestartRule {
-        action: RESTART_ALL_CONTAINERS.to_owned(),
-        exit_codes: Some(ExitCodes::NotIn(BTreeSet::from([0])).requirement()),
-    };
-    let rules = agent.restart_policy_rules.get_or_insert_default();
-    if !rules.contains(&every_failure) {
-        rules.push(every_failure);
     }
 }
 

@@ -68,7 +68,8 @@ pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSch
     let mut spec = own::<JobSetSpec>(openapi)?;
     spec["x-kubernetes-validations"] = json!([{
         "rule": "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder' && \
-                 has(self.replicatedJobs) && self.replicatedJobs.exists(group, has(group.dependsOn)))",
+                 has(self.replicatedJobs) && self.replicatedJobs.exists(group, has(group.dependsOn) && \
+                 size(group.dependsOn) > 0))",
         "message": "startupPolicy InOrder and dependsOn are mutually exclusive",
     }]);
     let mut status = own::<JobSetStatus>(openapi)?;

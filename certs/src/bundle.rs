@@ -2,7 +2,6 @@
 //!
 //! [`merge`] decides what it should be, [`publish`] writes it, and only where it differs.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,12 +18,15 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tracing::info;
 
-use crate::material::{Authority, Serving};
-use crate::{Error, Names, x509};
+use crate::material::Serving;
+use crate::x509::{self, Properties};
+use crate::{Error, Names};
 
 /// Patches tried in one call; each one that is lost was won by another writer of the same object.
 const ATTEMPTS: u32 = 5;
 const FIELD_MANAGER: &str = "jobset-webhook";
+/// How many predecessors come before the CAs that others have put into the bundle. It leaves room for these.
+const BEFORE_OTHERS: usize = 3;
 
 /// A webhook configuration by kind and name. All its webhooks are this service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,56 +60,58 @@ pub struct LiveBundle {
 impl LiveBundle {
     /// Whether the API server would now accept the certificate for all of these names.
     pub fn trusts(&self, serving: &Serving, names: &Names, now: Timestamp) -> bool {
-        serving
-            .certificate()
-            .is_some_and(|certificate| x509::is_trusted(certificate, &x509::certificates(&self.pem), names, now))
+        x509::is_trusted(&serving.certified.cert, &x509::certificates(&self.pem), names, now)
     }
 }
 
 /// The bundle that a webhook should have, or `None` when the one it has will do.
 ///
-/// The CA comes first. Its predecessors, and other CAs found in the live bundle, stay for the overlap, counted from the
-/// CA's issue, while replicas still serve certificates that they signed. Whatever is newer than the CA stays too: then
+/// The CA, which is the first of `authorities`, comes first. Its predecessors, which are the others, and the newest of the
+/// CAs found in the live bundle stay for the overlap, counted from the CA's issue, while replicas still serve
+/// certificates that they signed; [`x509::PREDECESSORS`] of them at most. Whatever is newer than the CA stays too: then
 /// this replica is the one that has seen an older Secret. Expired ones go.
+///
+/// Two replicas that do not agree, on the time or on the CA, must not take turns for ever. So the order does not matter,
+/// a full bundle is not changed for a predecessor's sake, and an expired CA, which does no harm, is no reason to write.
 pub fn merge(
     live: &[u8],
-    authority: &Authority,
-    predecessors: &[CertificateDer<'static>],
+    authorities: &[CertificateDer<'static>],
     now: Timestamp,
     overlap: Duration,
 ) -> Option<Vec<u8>> {
+    let (authority, predecessors) = authorities.split_first()?;
+    let issued = x509::properties(authority)?.validity.not_before;
+    let overlapping = issued.checked_add(overlap).is_ok_and(|end| now <= end);
     let live = x509::certificates(live);
-    let overlapping = authority.validity.not_before.checked_add(overlap).is_ok_and(|end| now <= end);
-    let stays = |certificate: &CertificateDer<'_>| {
-        x509::properties(certificate).is_some_and(|it| {
-            now <= it.validity.not_after && (overlapping || it.validity.not_before > authority.validity.not_before)
-        })
+    let valid = |it: &Properties| now <= it.validity.not_after;
+    let overlaps = |it: &Properties| overlapping || it.validity.not_before > issued;
+    let stays = |certificate: &&CertificateDer<'_>| {
+        *certificate != authority && x509::properties(certificate).is_some_and(|it| valid(&it) && overlaps(&it))
     };
-    let mut wanted = vec![&authority.certificate];
-    for certificate in predecessors.iter().chain(&live) {
-        if !wanted.contains(&certificate) && stays(certificate) {
-            wanted.push(certificate);
-        }
-    }
-    // The order does not matter to anybody. If it did here, two writers could take turns for ever.
-    let set = |certificates: &[&CertificateDer<'_>]| -> BTreeSet<Vec<u8>> {
-        certificates.iter().map(|certificate| certificate.to_vec()).collect()
+    let outlived = |certificate: &CertificateDer<'_>| {
+        certificate != authority && x509::properties(certificate).is_none_or(|it| valid(&it) && !overlaps(&it))
     };
-    if set(&wanted) == set(&live.iter().collect::<Vec<_>>()) {
+    let mut kept: Vec<_> = predecessors.iter().filter(stays).take(x509::PREDECESSORS).collect();
+    let full = live.len() > x509::PREDECESSORS;
+    let complete = live.contains(authority) && (full || kept.iter().all(|certificate| live.contains(certificate)));
+    if complete && live.len() <= x509::PREDECESSORS + 1 && !live.iter().any(outlived) {
         return None;
     }
-    Some(wanted.into_iter().map(x509::to_pem).collect::<String>().into_bytes())
+    let others: Vec<_> = live.iter().filter(stays).filter(|certificate| !predecessors.contains(certificate)).collect();
+    let older = kept.split_off(kept.len().min(BEFORE_OTHERS));
+    kept.extend(x509::newest(others, x509::PREDECESSORS - kept.len()));
+    let room = x509::PREDECESSORS - kept.len();
+    kept.extend(older.into_iter().take(room));
+    Some(std::iter::once(authority).chain(kept).map(x509::to_pem).collect::<String>().into_bytes())
 }
 
-/// Merges the CAs into every webhook of the configuration, and returns the bundles as they are afterwards.
-///
-/// # Errors
-/// When the configuration does not exist, or cannot be read or patched.
+/// Merges the CAs into every webhook of the configuration. Returns the bundles as they are afterwards, as far as they
+/// could be read, and what failed: that the configuration does not exist, or cannot be read or patched.
 pub async fn publish(
     client: &Client,
     configuration: &Configuration,
     merge: impl Fn(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Vec<LiveBundle>, Error> {
+) -> (Vec<LiveBundle>, Option<Error>) {
     match configuration {
         Configuration::Validating(name) => {
             publish_to::<ValidatingWebhookConfiguration>(client, name, configuration, merge).await
@@ -123,13 +127,17 @@ async fn publish_to<K: WebhookConfiguration>(
     name: &str,
     configuration: &Configuration,
     merge: impl Fn(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Vec<LiveBundle>, Error> {
+) -> (Vec<LiveBundle>, Option<Error>) {
     let api = Api::<K>::all(client.clone());
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let mut attempt = 1;
     loop {
-        let read = api.get(name).await;
-        let found = read.map_err(|source| Error::ReadConfiguration { configuration: configuration.clone(), source })?;
+        let found = match api.get(name).await {
+            Ok(found) => found,
+            Err(source) => {
+                return (Vec::new(), Some(Error::ReadConfiguration { configuration: configuration.clone(), source }));
+            }
+        };
         let changes: Vec<_> = found
             .webhooks()
             .filter_map(|(webhook, client_config)| {
@@ -138,18 +146,19 @@ async fn publish_to<K: WebhookConfiguration>(
             })
             .collect();
         if changes.is_empty() {
-            return Ok(found.bundles(configuration));
+            return (found.bundles(configuration), None);
         }
         // Merged by the webhooks' names, and only into the version that was read.
         let patch = json!({ "metadata": { "resourceVersion": found.resource_version() }, "webhooks": changes });
         match api.patch(name, &params, &Patch::Strategic(patch)).await {
             Ok(patched) => {
                 info!(%configuration, webhooks = changes.len(), "wrote caBundle");
-                return Ok(patched.bundles(configuration));
+                return (patched.bundles(configuration), None);
             }
             Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => attempt += 1,
             Err(source) => {
-                return Err(Error::PatchConfiguration { configuration: configuration.clone(), source });
+                let failure = Error::PatchConfiguration { configuration: configuration.clone(), source };
+                return (found.bundles(configuration), Some(failure));
             }
         }
     }
@@ -191,7 +200,7 @@ mod tests {
     use super::*;
     use crate::Lifetimes;
     use crate::issue;
-    use crate::material::{self, Material};
+    use crate::material::{self, Authority, Material};
 
     const ISSUED: Timestamp = Timestamp::constant(1_800_000_000, 0);
     const HOUR: i64 = 3600;
@@ -212,6 +221,10 @@ mod tests {
         authorities.iter().map(|it| x509::to_pem(&it.certificate)).collect::<String>().into_bytes()
     }
 
+    fn ders(authorities: &[&Authority]) -> Vec<CertificateDer<'static>> {
+        authorities.iter().map(|it| it.certificate.clone()).collect()
+    }
+
     fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
         x509::certificates(pem)
     }
@@ -219,26 +232,26 @@ mod tests {
     #[test]
     fn an_empty_bundle_gets_the_ca() {
         let ca = authority(0);
-        assert_eq!(merge(b"", &ca, &[], at(0), OVERLAP), Some(pem(&[&ca])));
-        assert_eq!(merge(b"\n\xff", &ca, &[], at(0), OVERLAP), Some(pem(&[&ca])), "damaged");
+        assert_eq!(merge(b"", &ders(&[&ca]), at(0), OVERLAP), Some(pem(&[&ca])));
+        assert_eq!(merge(b"\n\xff", &ders(&[&ca]), at(0), OVERLAP), Some(pem(&[&ca])), "damaged");
     }
 
     #[test]
     fn a_bundle_that_will_do_is_left_alone_in_any_order() {
         let (old, new) = (authority(0), authority(HOUR));
         for live in [pem(&[&old, &new]), pem(&[&new, &old])] {
-            assert_eq!(merge(&live, &new, std::slice::from_ref(&old.certificate), at(HOUR), OVERLAP), None);
+            assert_eq!(merge(&live, &ders(&[&new, &old]), at(HOUR), OVERLAP), None);
         }
     }
 
     #[test]
     fn a_rotation_keeps_the_predecessor_and_what_is_live_for_the_overlap() {
         let (old, foreign, new) = (authority(0), authority(10), authority(HOUR));
-        let predecessors = [old.certificate.clone()];
-        let merged = merge(&pem(&[&foreign]), &new, &predecessors, at(HOUR), OVERLAP).unwrap();
+        let authorities = ders(&[&new, &old]);
+        let merged = merge(&pem(&[&foreign]), &authorities, at(HOUR), OVERLAP).unwrap();
         assert_eq!(merged, pem(&[&new, &old, &foreign]));
-        assert_eq!(merge(&merged, &new, &predecessors, at(23 * HOUR), OVERLAP), None, "within the overlap");
-        let later = merge(&merged, &new, &predecessors, at(26 * HOUR), OVERLAP).unwrap();
+        assert_eq!(merge(&merged, &authorities, at(23 * HOUR), OVERLAP), None, "within the overlap");
+        let later = merge(&merged, &authorities, at(26 * HOUR), OVERLAP).unwrap();
         assert_eq!(later, pem(&[&new]), "after it");
     }
 
@@ -246,17 +259,47 @@ mod tests {
     fn a_replica_with_an_older_secret_does_not_remove_a_newer_ca() {
         let (old, new) = (authority(0), authority(100 * HOUR));
         let live = pem(&[&new]);
-        let merged = merge(&live, &old, &[], at(100 * HOUR), OVERLAP).unwrap();
+        let merged = merge(&live, &ders(&[&old]), at(100 * HOUR), OVERLAP).unwrap();
         assert_eq!(certificates(&merged), [old.certificate.clone(), new.certificate.clone()]);
-        assert_eq!(merge(&merged, &old, &[], at(100 * HOUR), OVERLAP), None);
+        assert_eq!(merge(&merged, &ders(&[&old]), at(100 * HOUR), OVERLAP), None);
     }
 
     #[test]
-    fn an_expired_ca_goes_even_within_the_overlap() {
+    fn an_expired_ca_goes_with_the_next_write_even_within_the_overlap() {
         let short = Lifetimes::new(Duration::from_mins(2), Duration::from_mins(1)).unwrap();
         let expired = issue::authority(at(-300), &short).unwrap().certificate;
         let ca = authority(0);
+        let next = authority(10);
         let live = [expired.as_bytes(), &pem(&[&ca])].concat();
-        assert_eq!(merge(&live, &ca, &[], at(0), OVERLAP), Some(pem(&[&ca])));
+        assert_eq!(merge(&live, &ders(&[&ca]), at(0), OVERLAP), None, "no reason to write");
+        assert_eq!(merge(&live, &ders(&[&next, &ca]), at(10), OVERLAP), Some(pem(&[&next, &ca])));
+    }
+
+    #[test]
+    fn the_newest_stay_and_those_that_the_secret_names_before_all() {
+        let many: Vec<_> = (0..10).map(|hour| authority(hour * 60)).collect();
+        let (ca, old) = (authority(HOUR), authority(-HOUR));
+        let live = pem(&many.iter().collect::<Vec<_>>());
+        let merged = merge(&live, &ders(&[&ca, &old]), at(HOUR), OVERLAP).unwrap();
+        assert_eq!(merged, pem(&[&ca, &old, &many[6], &many[7], &many[8], &many[9]]));
+        let without = merge(&live, &ders(&[&many[9]]), at(HOUR), OVERLAP).unwrap();
+        assert_eq!(certificates(&without).len(), 1 + x509::PREDECESSORS, "one that had grown is cut");
+    }
+
+    /// Two replicas that each insist on a CA of its own, one of which lives 400 days later, each with predecessors.
+    #[test]
+    fn replicas_whose_clocks_disagree_come_to_rest_and_both_stay_trusted() {
+        let ahead = 400 * 24 * HOUR;
+        let own = |base: i64| (0..6).rev().map(|it| authority(base + it).certificate).collect::<Vec<_>>();
+        let replicas = [(own(0), at(10)), (own(ahead), at(ahead + 10))];
+        let (mut bundle, mut writes) = (Vec::new(), 0);
+        for (authorities, now) in replicas.iter().cycle().take(20) {
+            if let Some(merged) = merge(&bundle, authorities, *now, OVERLAP) {
+                (bundle, writes) = (merged, writes + 1);
+            }
+        }
+        let found = certificates(&bundle);
+        assert!(writes <= 4 && found.len() <= 1 + x509::PREDECESSORS, "{writes} writes, {} CAs", found.len());
+        assert!(replicas.iter().all(|(authorities, _)| found.contains(&authorities[0])));
     }
 }

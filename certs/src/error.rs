@@ -48,6 +48,17 @@ pub enum Error {
         /// Number of writes tried.
         attempts: u32,
     },
+    /// What was issued before long has been replaced by something whose time is wrong again.
+    #[error(
+        "the certificates of Secret {secret} are {cause}, although this replica has issued new ones before long: the clocks \
+         of the replicas disagree; set them, until then it issues again only after a pause"
+    )]
+    ClocksDisagree {
+        /// Namespace and name.
+        secret: String,
+        /// What is wrong with them.
+        cause: Cause,
+    },
     /// A webhook configuration could not be read.
     #[error("cannot read {configuration}")]
     ReadConfiguration {
@@ -64,4 +75,11 @@ pub enum Error {
         /// Answer of the API server.
         source: kube::Error,
     },
+}
+
+impl Error {
+    /// Whether it says that what was to be read does not exist.
+    pub(crate) fn is_missing_configuration(&self) -> bool {
+        matches!(self, Self::ReadConfiguration { source: kube::Error::Api(status), .. } if status.is_not_found())
+    }
 }

@@ -11,15 +11,20 @@
 //! A certificate is put into service only after the live configurations trust it, and the certificate authority that it
 //! replaces stays trusted for a while. So a rotation refuses no request.
 //!
+//! Or others issue the certificate, and mount it as a directory: then nothing is written, and the same is waited for.
+//!
 //! [`policy`] and [`bundle::merge`] decide, and are pure; [`secret`], [`bundle::publish`] and
 //! [`maintain()`] act.
 
 pub mod bundle;
 mod error;
+mod in_service;
 pub mod issue;
 mod maintain;
 pub mod material;
+mod mounted;
 pub mod names;
+pub mod pace;
 pub mod policy;
 pub mod resolver;
 pub mod secret;
@@ -27,6 +32,6 @@ mod x509;
 
 pub use error::Error;
 pub use issue::Lifetimes;
-pub use maintain::{Readiness, Settings, maintain};
+pub use maintain::{Readiness, Settings, Source, maintain};
 pub use names::Names;
 pub use resolver::Resolver;

@@ -1,6 +1,7 @@
 //! Keeps a usable certificate in service, for as long as the process runs.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client};
-use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::bundle::{self, Configuration, LiveBundle};
-use crate::material::Serving;
-use crate::secret::{Kept, SecretStore, Wanted};
-use crate::{Error, Resolver};
+use crate::bundle::{self, Configuration};
+use crate::in_service::{Candidate, InService, Live};
+use crate::mounted::{self, Files};
+use crate::pace::Pace;
+use crate::secret::{SecretStore, Wanted};
+use crate::{Error, Names, Resolver};
 
 /// First delay after a failure; it doubles up to [`Settings::interval`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -28,12 +29,10 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// What to maintain, and where.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret.
-    pub secret: String,
-    /// What the Secret shall hold.
-    pub wanted: Wanted,
+    /// Where the certificate comes from.
+    pub source: Source,
+    /// Names that API servers call the service by.
+    pub names: Names,
     /// Webhook configurations whose caBundle is this service's. At least one must have a webhook before the service
     /// is ready.
     pub configurations: Vec<Configuration>,
@@ -42,6 +41,24 @@ pub struct Settings {
     /// How long a new certificate waits, once the live configurations trust it, before it replaces a good one: API
     /// servers see a changed configuration with a delay of their own.
     pub settle: Duration,
+    /// How long, for the same reason, the live configurations have to trust the certificate before the service is ready.
+    pub propagation: Duration,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A Secret with a CA of this service's own, which all replicas share and fill. They also write the caBundles.
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What it shall hold.
+        wanted: Wanted,
+    },
+    /// A directory with `tls.crt`, `tls.key` and perhaps `ca.crt`, in PEM, that others fill, as well as the caBundles.
+    Directory(PathBuf),
 }
 
 /// Whether the service can be called.
@@ -49,56 +66,75 @@ pub struct Settings {
 pub enum Readiness {
     /// A certificate is in service, and every live caBundle trusts it.
     Ready,
+    /// The same, but somebody should look at this before long.
+    ReadyBut(String),
     /// Not yet, or no longer, for this reason.
     NotReady(String),
 }
 
-/// Keeps the Secret filled, the caBundles up to date and the resolver supplied, and says when the service is ready.
-/// Never returns; drop the future to stop. A failure is logged, shown in the readiness and tried again.
+impl Readiness {
+    /// The same with a remark.
+    fn remarked(self, remark: Option<String>) -> Self {
+        match (self, remark) {
+            (Self::Ready, Some(remark)) => Self::ReadyBut(remark),
+            (Self::ReadyBut(first), Some(remark)) => Self::ReadyBut(format!("{first}; {remark}")),
+            (Self::NotReady(reason), Some(remark)) => Self::NotReady(format!("{reason}; {remark}")),
+            (it, _) => it,
+        }
+    }
+}
+
+/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, and says
+/// when the service is ready. Never returns; drop the future to stop. A failure is logged, shown in the readiness and
+/// tried again.
 pub async fn maintain(
     client: Client,
     settings: Settings,
     resolver: Arc<Resolver>,
     readiness: watch::Sender<Readiness>,
 ) -> Infallible {
-    let mut changes = watch_changes(&client, &settings);
-    let mut maintainer = Maintainer {
-        store: SecretStore::new(client.clone(), &settings.namespace, &settings.secret),
-        client,
-        resolver,
-        in_service: None,
-        trusted: None,
-        settings,
+    let mut changes = watch_configurations(&client, &settings.configurations);
+    let origin = match &settings.source {
+        Source::Secret { namespace, name, wanted } => {
+            changes.push(signal(watch_object(Api::<Secret>::namespaced(client.clone(), namespace), name)));
+            let store = SecretStore::new(client.clone(), namespace, name);
+            Origin::Secret(Box::new(store), wanted.clone(), Pace::new(settings.settle, &wanted.lifetimes))
+        }
+        Source::Directory(path) => {
+            let (sender, files) = watch::channel(mounted::read(path.clone()).await);
+            changes.push(mounted::poll(path.clone(), sender).boxed());
+            Origin::Directory(path.clone(), files)
+        }
     };
+    let in_service = InService::new(resolver, settings.names.clone(), settings.settle, settings.propagation);
+    let mut maintainer = Maintainer { client, settings, origin, in_service };
     let mut backoff = FIRST_BACKOFF;
     loop {
-        let (state, wait) = match maintainer.pass(Timestamp::now()).await {
-            Ok((state, wait)) => {
-                backoff = FIRST_BACKOFF;
-                (state, wait)
-            }
-            Err(error) => {
-                let cause = chain(&error);
-                warn!(error = %cause, "cannot maintain the serving certificate, will try again");
-                // Jitter, so that replicas which failed together do not try again together.
-                let wait = backoff.mul_f64(0.5 + fastrand::f64());
-                backoff = (backoff * 2).min(maintainer.settings.interval);
-                // A read that failed says nothing about the bundles. While the service was ready, it stays so.
-                let ready = maintainer.in_service.is_some() && *readiness.borrow() == Readiness::Ready;
-                (if ready { Readiness::Ready } else { Readiness::NotReady(cause) }, wait)
-            }
-        };
+        let now = Timestamp::now();
+        let Pass { readiness: state, mut wait, failure } = maintainer.pass(now).await;
+        if let Some(error) = failure {
+            warn!(error, "cannot maintain the serving certificate, will try again");
+            // Jitter, so that replicas which failed together do not try again together.
+            wait = wait.min(backoff.mul_f64(0.5 + fastrand::f64()));
+            backoff = (backoff * 2).min(maintainer.settings.interval);
+        } else {
+            backoff = FIRST_BACKOFF;
+        }
         readiness.send_if_modified(|current| {
             let differs = *current != state;
             if differs {
-                info!(readiness = ?state, "readiness changed");
+                match &state {
+                    Readiness::Ready => info!("ready"),
+                    Readiness::ReadyBut(remark) => warn!(remark, "ready, but"),
+                    Readiness::NotReady(reason) => warn!(reason, "not ready"),
+                }
                 *current = state;
             }
             differs
         });
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            Some(()) = changes.next() => debug!("a watched object changed"),
+            Some(()) = changes.next() => debug!("what is watched has changed"),
         }
     }
 }
@@ -106,101 +142,104 @@ pub async fn maintain(
 struct Maintainer {
     client: Client,
     settings: Settings,
-    store: SecretStore,
-    resolver: Arc<Resolver>,
-    in_service: Option<InService>,
-    /// The certificate that waits to be put into service, and since when all live bundles have been seen to trust it.
-    trusted: Option<(CertificateDer<'static>, Instant)>,
+    origin: Origin,
+    in_service: InService,
 }
 
-struct InService {
-    serving: Serving,
-    /// CAs that were stored with it.
-    authorities: Vec<CertificateDer<'static>>,
+/// Where the certificate comes from, opened.
+enum Origin {
+    Secret(Box<SecretStore>, Wanted, Pace),
+    Directory(PathBuf, watch::Receiver<Files>),
+}
+
+/// What one look at everything came to.
+struct Pass {
+    readiness: Readiness,
+    /// When to look again at the latest.
+    wait: Duration,
+    /// What could not be done.
+    failure: Option<String>,
 }
 
 impl Maintainer {
-    /// Looks at everything once and does what is due. Returns when to look again at the latest.
-    async fn pass(&mut self, now: Timestamp) -> Result<(Readiness, Duration), Error> {
-        let known = self.in_service.as_ref().map(|it| it.authorities.clone()).unwrap_or_default();
-        let kept = self.store.ensure(&self.settings.wanted, &known, now).await?;
-        if self.in_service.is_none() {
-            self.serve(&kept);
-        }
-        let overlap = self.settings.wanted.overlap;
-        let merge = |live: &[u8]| bundle::merge(live, &kept.authority, &kept.predecessors, now, overlap);
-        let mut live = Vec::new();
-        let mut failure = None;
-        for configuration in &self.settings.configurations {
-            // One that cannot be written must not keep the others from being written.
-            match bundle::publish(&self.client, configuration, merge).await {
-                Ok(bundles) => live.extend(bundles),
-                Err(error) => failure = failure.or(Some(error)),
+    /// Looks at everything once and does what is due. What fails keeps nothing else from being done, nor what is seen
+    /// from being judged.
+    async fn pass(&mut self, now: Timestamp) -> Pass {
+        let (candidate, live, due, remark, failure) = match &mut self.origin {
+            Origin::Secret(store, wanted, pace) => {
+                let (kept, failure) = match store.ensure(wanted, &self.in_service.authorities(), pace, now).await {
+                    Ok(kept) => (Some(kept), None),
+                    Err(error) => (None, Some(error)),
+                };
+                let due = kept.as_ref().map_or(Timestamp::MAX, |it| it.until);
+                let candidate = kept.map(|it| Candidate { authorities: it.authorities(), serving: it.serving });
+                if let Some(candidate) = &candidate {
+                    self.in_service.begin(candidate);
+                }
+                // Where the Secret cannot be had, those of the certificate in service.
+                let authorities =
+                    candidate.as_ref().map_or_else(|| self.in_service.authorities(), |it| it.authorities.clone());
+                let overlap = wanted.overlap;
+                let merge = |live: &[u8]| bundle::merge(live, &authorities, now, overlap);
+                let (live, unpublished) = look(&self.client, &self.settings.configurations, merge).await;
+                (candidate, live, due, None, failure.or(unpublished))
             }
-        }
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        let wait = self.replace(&kept, &live, now);
-        let due = kept.until.duration_since(now).unsigned_abs();
-        Ok((self.readiness(&live, now), wait.min(due).min(self.settings.interval)))
-    }
-
-    /// Replaces the certificate in service by that of the Secret when it is time. Returns when it will be.
-    fn replace(&mut self, kept: &Kept, live: &[LiveBundle], now: Timestamp) -> Duration {
-        let Some(in_service) = &self.in_service else { return Duration::ZERO };
-        if in_service.serving.certificate() == kept.serving.certificate() {
-            return Duration::MAX;
-        }
-        let names = &self.settings.wanted.names;
-        let is_trusted = |serving: &Serving| live.iter().all(|bundle| bundle.trusts(serving, names, now));
-        let candidate = kept.serving.certificate().filter(|_| is_trusted(&kept.serving)).cloned();
-        if self.trusted.as_ref().map(|(certificate, _)| certificate) != candidate.as_ref() {
-            self.trusted = candidate.map(|certificate| (certificate, Instant::now()));
-        }
-        let Some((_, since)) = &self.trusted else { return Duration::MAX };
-        // One that is not trusted itself is replaced at once: there is nothing to lose.
-        let settle = if is_trusted(&in_service.serving) { self.settings.settle } else { Duration::ZERO };
-        let wait = settle.saturating_sub(since.elapsed());
-        if wait.is_zero() {
-            self.serve(kept);
-            return Duration::MAX;
-        }
-        wait
-    }
-
-    fn serve(&mut self, kept: &Kept) {
-        let serving = kept.serving.clone();
-        self.resolver.serve(Arc::clone(&serving.certified));
-        self.trusted = None;
-        info!(not_after = %serving.validity.not_after, names = %serving.names, "put a certificate into service");
-        self.in_service = Some(InService { serving, authorities: kept.authorities() });
-    }
-
-    fn readiness(&self, live: &[LiveBundle], now: Timestamp) -> Readiness {
-        let Some(in_service) = &self.in_service else {
-            return Readiness::NotReady("no certificate is in service".to_owned());
+            Origin::Directory(path, files) => {
+                let judged = mounted::judge(&files.borrow(), &self.settings.names, now);
+                let (live, failure) = look(&self.client, &self.settings.configurations, |_| None).await;
+                match judged {
+                    Ok(serving) => {
+                        let due = serving.validity.not_after;
+                        (Some(Candidate { serving, authorities: Vec::new() }), live, due, None, failure)
+                    }
+                    Err(flaw) => {
+                        let remark = format!("the certificate in {} cannot be used: {flaw}", path.display());
+                        (None, live, Timestamp::MAX, Some(remark), failure)
+                    }
+                }
+            }
         };
-        if live.is_empty() {
-            let configurations: Vec<_> = self.settings.configurations.iter().map(ToString::to_string).collect();
-            return Readiness::NotReady(format!("there is no webhook in {}", configurations.join(", ")));
+        let wait = if let Some(candidate) = &candidate {
+            self.in_service.offer(candidate, &live, now)
+        } else {
+            self.in_service.withdraw();
+            Duration::MAX
+        };
+        let (readiness, change) = self.in_service.readiness(&live, &self.settings.configurations, now);
+        let failure = failure.map(|error| chain(&error));
+        let due = due.duration_since(now).unsigned_abs();
+        Pass {
+            readiness: readiness.remarked(remark).remarked(failure.clone()),
+            wait: wait.min(change).min(due).min(self.settings.interval),
+            failure,
         }
-        let distrusts = |it: &&LiveBundle| !it.trusts(&in_service.serving, &self.settings.wanted.names, now);
-        live.iter().find(distrusts).map_or(Readiness::Ready, |it| {
-            Readiness::NotReady(format!(
-                "the caBundle of webhook {} in {} does not verify the serving certificate",
-                it.webhook, it.configuration
-            ))
-        })
     }
 }
 
-/// Emits whenever the Secret or one of the configurations may have changed.
-fn watch_changes(client: &Client, settings: &Settings) -> SelectAll<BoxStream<'static, ()>> {
+/// The caBundles as they are after merging, and the first failure: one that cannot be written must not keep the others
+/// from being written.
+async fn look(
+    client: &Client,
+    configurations: &[Configuration],
+    merge: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) -> (Live, Option<Error>) {
+    let (mut live, mut first) = (Live { complete: true, ..Live::default() }, None);
+    for configuration in configurations {
+        let (found, failure) = bundle::publish(client, configuration, &merge).await;
+        live.bundles.extend(found);
+        if let Some(Error::ReadConfiguration { .. }) = failure {
+            live.complete = false;
+            live.hidden |= !failure.as_ref().is_some_and(Error::is_missing_configuration);
+        }
+        first = first.or(failure);
+    }
+    (live, first)
+}
+
+/// Emits whenever one of the configurations may have changed.
+fn watch_configurations(client: &Client, configurations: &[Configuration]) -> SelectAll<BoxStream<'static, ()>> {
     let mut changes = SelectAll::new();
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &settings.namespace);
-    changes.push(signal(watch_object(secrets, &settings.secret)));
-    for configuration in &settings.configurations {
+    for configuration in configurations {
         changes.push(match configuration {
             Configuration::Validating(name) => {
                 signal(watch_object(Api::<ValidatingWebhookConfiguration>::all(client.clone()), name))

@@ -22,9 +22,15 @@ impl Names {
     /// # Errors
     /// When the two do not make a DNS name.
     pub fn of_service(service: &str, namespace: &str) -> Result<Self, Error> {
-        let host = format!("{service}.{namespace}.svc");
-        let qualified = format!("{host}.cluster.local");
-        Self::default().with(&host)?.with(&qualified)
+        Self::of_host(service, namespace)?.with(&format!("{service}.{namespace}.svc.cluster.local"))
+    }
+
+    /// The one name of a Service that the API server calls it by: `<service>.<namespace>.svc`.
+    ///
+    /// # Errors
+    /// When the two do not make a DNS name.
+    pub fn of_host(service: &str, namespace: &str) -> Result<Self, Error> {
+        Self::default().with(&format!("{service}.{namespace}.svc"))
     }
 
     /// These names and one more, a DNS name or an IP address.
@@ -69,10 +75,11 @@ impl Names {
         self.ips.iter().copied()
     }
 
-    /// All of them, as a TLS client names a server.
-    pub(crate) fn server_names(&self) -> impl Iterator<Item = ServerName<'_>> {
-        let dns = self.dns().filter_map(|name| ServerName::try_from(name).ok());
-        dns.chain(self.ips().map(|ip| ServerName::IpAddress(ip.into())))
+    /// Those of them for which, as a TLS client names a server, this does not hold.
+    pub(crate) fn without(&self, holds: impl Fn(&ServerName<'_>) -> bool) -> Self {
+        let dns = |name: &&String| !ServerName::try_from(name.as_str()).is_ok_and(|name| holds(&name));
+        let ip = |ip: &IpAddr| !holds(&ServerName::IpAddress((*ip).into()));
+        Self { dns: self.dns.iter().filter(dns).cloned().collect(), ips: self.ips.iter().copied().filter(ip).collect() }
     }
 
     pub(crate) fn from_parts(dns: BTreeSet<String>, ips: BTreeSet<IpAddr>) -> Self {

@@ -65,7 +65,7 @@ pub fn decide(material: &Material, names: &Names, lifetimes: &Lifetimes, now: Ti
         Ok(serving) => serving,
         Err(defect) => return Decision::Reissue(Cause::Defect(*defect)),
     };
-    let serving_due = before(serving.validity.not_after, length(serving.validity) / 3);
+    let serving_due = before(serving.validity.not_after, lifetimes.serving() / 3);
     if let Some(cause) = aged(serving.validity, serving_due, now) {
         return Decision::Reissue(cause);
     }
@@ -86,10 +86,6 @@ fn aged(validity: Validity, due: Timestamp, now: Timestamp) -> Option<Cause> {
     } else {
         None
     }
-}
-
-fn length(validity: Validity) -> Duration {
-    validity.not_after.duration_since(validity.not_before).unsigned_abs()
 }
 
 fn before(time: Timestamp, duration: Duration) -> Timestamp {

@@ -10,9 +10,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 use crate::material::{self, Authority, Material, Serving};
+use crate::pace::Pace;
 use crate::policy::{Cause, Decision, decide};
 use crate::{Error, Lifetimes, Names, issue, x509};
 
@@ -67,26 +69,34 @@ impl SecretStore {
     }
 
     /// Reads the Secret, and issues what is missing, broken or due. `known` are authorities that this replica is
-    /// serving under: they stay trusted even where the Secret has forgotten them.
+    /// serving under: they stay trusted even where the Secret has forgotten them. `pace` is this replica's own.
     ///
     /// # Errors
-    /// When the API server refuses to read or write, or others win each time.
+    /// When the API server refuses to read or write, others win each time, or the clocks of replicas disagree.
     pub async fn ensure(
         &self,
         wanted: &Wanted,
         known: &[CertificateDer<'static>],
+        pace: &mut Pace,
         now: Timestamp,
     ) -> Result<Kept, Error> {
         for _ in 0..ATTEMPTS {
             let found = self.read().await?;
             let data = found.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
             let material = Material::read(&data);
-            let (issued, cause) = match decide(&material, &wanted.names, &wanted.lifetimes, now) {
+            let decision = decide(&material, &wanted.names, &wanted.lifetimes, now);
+            if let Decision::Reissue(cause) | Decision::RotateCa(cause) = &decision
+                && !pace.allows(cause, Instant::now())
+            {
+                return Err(Error::ClocksDisagree { secret: self.id(), cause: cause.clone() });
+            }
+            let (issued, cause) = match decision {
                 Decision::Keep(until) => return self.kept(material, until),
                 Decision::Reissue(cause) => (self.reissue(&material, &cause, wanted, now)?, cause),
                 Decision::RotateCa(cause) => (rotate(&material, known, wanted, now)?, cause),
             };
             if self.write(found, issued.clone()).await? {
+                pace.issued(Instant::now());
                 info!(secret = %self.id(), %cause, "issued certificates");
                 let material = Material::read(&issued);
                 return match decide(&material, &wanted.names, &wanted.lifetimes, now) {
@@ -189,9 +199,31 @@ fn predecessors<'a>(
         return Vec::new();
     }
     let mut seen = BTreeSet::new();
-    candidates
+    let valid = candidates
         .filter(|certificate| x509::properties(certificate).is_some_and(|it| it.is_ca && it.validity.contains(now)))
-        .filter(|certificate| seen.insert(certificate.to_vec()))
-        .cloned()
-        .collect()
+        .filter(|certificate| seen.insert(certificate.to_vec()));
+    x509::newest(valid.collect(), x509::PREDECESSORS).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_predecessors_are_kept_and_no_more() {
+        let wanted =
+            Wanted { names: Names::default(), lifetimes: Lifetimes::default(), overlap: Duration::from_hours(24) };
+        let start = Timestamp::constant(1_800_000_000, 0);
+        let at = |second: i64| start + jiff::SignedDuration::from_secs(second);
+        let mut data = BTreeMap::new();
+        let mut issued = Vec::new();
+        for second in 0..20 {
+            let material = Material::read(&data);
+            let known: Vec<_> = issued.last().cloned().into_iter().collect();
+            data = rotate(&material, &known, &wanted, at(second)).unwrap();
+            issued.push(Material::read(&data).authority.unwrap().certificate);
+        }
+        issued.reverse();
+        assert_eq!(Material::read(&data).authorities(), issued[..=x509::PREDECESSORS]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Reads what this crate needs to know out of a certificate.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,6 +30,24 @@ impl Validity {
     pub fn contains(&self, now: Timestamp) -> bool {
         self.not_before <= now && now <= self.not_after
     }
+}
+
+/// How many CAs are kept beside the one that signs: replicas whose clocks disagree would replace it without end.
+pub(crate) const PREDECESSORS: usize = 5;
+
+/// So many of the certificates, those that are valid from the latest time, in the order in which they were.
+pub(crate) fn newest<'a>(
+    certificates: Vec<&'a CertificateDer<'static>>,
+    count: usize,
+) -> impl Iterator<Item = &'a CertificateDer<'static>> {
+    let age = |certificate: &CertificateDer<'_>| {
+        let issued = properties(certificate).map(|it| it.validity.not_before);
+        Reverse((issued, certificate.to_vec()))
+    };
+    let mut ages: Vec<_> = certificates.iter().map(|certificate| age(certificate)).collect();
+    ages.sort();
+    ages.truncate(count);
+    certificates.into_iter().filter(move |certificate| ages.binary_search(&age(certificate)).is_ok())
 }
 
 /// The certificates of a PEM file up to the first that is damaged; other sections are skipped.
@@ -90,9 +109,10 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 4]>::try_from(bytes).map(IpAddr::from).or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// Whether the certificate is valid for a server of these names at that time, and one of the authorities has signed it.
+/// Whether the first certificate of the chain is valid for a server of these names at that time, and one of the
+/// authorities has signed it, or the next of the chain has, and so on.
 pub(crate) fn is_trusted(
-    certificate: &CertificateDer<'_>,
+    chain: &[CertificateDer<'_>],
     authorities: &[CertificateDer<'_>],
     names: &Names,
     now: Timestamp,
@@ -100,21 +120,32 @@ pub(crate) fn is_trusted(
     // An anchor's own validity is not looked at by webpki; the API server does look at it.
     let valid = |authority: &&CertificateDer<'_>| properties(authority).is_some_and(|it| it.validity.contains(now));
     let authorities: Vec<_> = authorities.iter().filter(valid).cloned().collect();
-    EndEntityCert::try_from(certificate).is_ok_and(|end_entity| {
-        is_signed(&end_entity, &authorities, now)
-            && names.server_names().all(|name| end_entity.verify_is_valid_for_subject_name(&name).is_ok())
-    })
+    let Some((certificate, intermediates)) = chain.split_first() else { return false };
+    EndEntityCert::try_from(certificate)
+        .is_ok_and(|end_entity| is_signed(&end_entity, intermediates, &authorities, now))
+        && names_not_covered(chain, names).is_empty()
+}
+
+/// Those of the names that the first certificate of the chain is not valid for.
+pub(crate) fn names_not_covered(chain: &[CertificateDer<'_>], names: &Names) -> Names {
+    let end_entity = chain.first().and_then(|certificate| EndEntityCert::try_from(certificate).ok());
+    names.without(|name| end_entity.as_ref().is_some_and(|it| it.verify_is_valid_for_subject_name(name).is_ok()))
 }
 
 /// Whether the authority has signed the certificate, whatever the time is now.
 pub(crate) fn has_signed(authority: &CertificateDer<'_>, certificate: &CertificateDer<'_>, validity: Validity) -> bool {
     EndEntityCert::try_from(certificate)
-        .is_ok_and(|end_entity| is_signed(&end_entity, std::slice::from_ref(authority), validity.not_before))
+        .is_ok_and(|end_entity| is_signed(&end_entity, &[], std::slice::from_ref(authority), validity.not_before))
 }
 
-fn is_signed(end_entity: &EndEntityCert<'_>, authorities: &[CertificateDer<'_>], at: Timestamp) -> bool {
+fn is_signed(
+    end_entity: &EndEntityCert<'_>,
+    intermediates: &[CertificateDer<'_>],
+    authorities: &[CertificateDer<'_>],
+    at: Timestamp,
+) -> bool {
     let anchors: Vec<_> = authorities.iter().filter_map(|authority| anchor_from_trusted_cert(authority).ok()).collect();
     let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0)));
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
-    end_entity.verify_for_usage(algorithms, &anchors, &[], time, KeyUsage::server_auth(), None, None).is_ok()
+    end_entity.verify_for_usage(algorithms, &anchors, intermediates, time, KeyUsage::server_auth(), None, None).is_ok()
 }

@@ -28,6 +28,10 @@ pub struct Args {
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub force_delete_unreachable_after: Option<Duration>,
 
+    /// ClusterRole of the agents that admission injects; their ServiceAccounts are bound to it.
+    #[arg(long, default_value = "jobset-agent", value_name = "NAME")]
+    pub agent_cluster_role: String,
+
     /// Leader election.
     #[command(flatten)]
     pub election: ElectionArgs,

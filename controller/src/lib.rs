@@ -4,6 +4,8 @@
 
 pub mod args;
 pub mod build;
+#[cfg(test)]
+mod model;
 pub mod observe;
 pub mod plan;
 pub mod run;

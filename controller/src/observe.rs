@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jobset_api::{JobSet, JobSetStatus};
 
 use crate::store::pods::{GroupPods, JobPods, PodView};
-use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, Store};
+use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, RoleBindingView, Store};
 
 /// What the rules see of one JobSet. A view into the store: nothing is copied.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,11 @@ impl<'a> Observed<'a> {
     /// The claim of this name, if it carries the label of a JobSet.
     pub fn claim(&self, name: &str) -> Option<&'a ClaimView> {
         self.store.claims.find(&self.sibling(name)).map(|(_, claim)| claim)
+    }
+
+    /// The RoleBinding of this name, if it carries the label of a JobSet.
+    pub fn role_binding(&self, name: &str) -> Option<&'a RoleBindingView> {
+        self.store.role_bindings.find(&self.sibling(name)).map(|(_, binding)| binding)
     }
 
     /// The node of this name.

@@ -42,7 +42,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let stop = stop_on_signals()?;
     let drained = CancellationToken::new();
     let health = Health::default();
-    let settings = Settings { gates: args.feature_gates, force_delete_after: args.force_delete_unreachable_after };
+    let settings = Settings {
+        gates: args.feature_gates,
+        force_delete_after: args.force_delete_unreachable_after,
+        agent_cluster_role: args.agent_cluster_role.clone(),
+    };
     let options = Options { namespace: args.namespace, settings };
     let served =
         shell::serve(args.health_listen, "health-listen", "health checks", health.clone().routes(), drained.clone());

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use futures::{Stream, StreamExt};
+use http::{HeaderName, HeaderValue};
 use jobset_api::JobSet;
 use jobset_e2e::{ControlPlane, install, wait};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::config::AuthInfo;
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -89,6 +91,7 @@ pub(crate) struct Space {
     /// Its default namespace is this one.
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    config: Config,
 }
 
 /// The control plane, with a controller, that the tests of this process share; `Err` for all of them if it did not start.
@@ -98,6 +101,7 @@ async fn start_shared() -> Result<ControlPlane> {
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     program::grant(&plane).await?;
+    program::permit_agents(&plane).await?;
     program::start_beside(&plane, "jobset-controller", &[]).await?;
     Ok(plane)
 }
@@ -126,7 +130,21 @@ impl Space {
     fn of(plane: &ControlPlane, namespace: &str) -> Result<Self> {
         let mut config = plane.client_config();
         namespace.clone_into(&mut config.default_namespace);
-        Ok(Self { client: Client::try_from(config)?, namespace: namespace.to_owned() })
+        Ok(Self { client: Client::try_from(config.clone())?, namespace: namespace.to_owned(), config })
+    }
+
+    /// A client of whoever has this token.
+    pub(crate) fn client_with(&self, token: &str) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+        Ok(Client::try_from(config)?)
+    }
+
+    /// A client of the administrator, who sends these headers with each request.
+    pub(crate) fn client_sending(&self, headers: Vec<(HeaderName, HeaderValue)>) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.headers = headers;
+        Ok(Client::try_from(config)?)
     }
 
     pub(crate) fn jobsets(&self) -> Api<JobSet> {

@@ -1,6 +1,7 @@
 //! The controller on a real API server with the real Job controller, and no nodes: Pods stay Pending, and the tests
 //! write what agents would.
 
+mod agents;
 mod bench;
 mod blocking;
 mod buckets;
@@ -21,6 +22,7 @@ mod manifests;
 mod metrics;
 mod namespace;
 mod outcome;
+mod permissions;
 mod placement;
 mod pods;
 mod policy;

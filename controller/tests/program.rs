@@ -19,15 +19,26 @@ pub(crate) const NAMESPACE: &str = "jobset-system";
 
 /// Creates the controller's ServiceAccount and its rights, and a kubeconfig for it.
 pub(crate) async fn grant(plane: &ControlPlane) -> Result<()> {
-    for manifest in ["namespace.yaml", "controller.yaml"] {
-        let manifest = paths::workspace().join("deploy/kustomize").join(manifest);
-        install::kubectl(plane, &["apply", "--server-side", "-f", &manifest.to_string_lossy()]).await?;
-    }
+    apply(plane, &["namespace.yaml", "controller.yaml"]).await?;
     let token = install::kubectl(plane, &["create", "token", "jobset-controller", "-n", NAMESPACE]).await?;
     let mut config: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(plane.kubeconfig())?)?;
     let user = config["users"][0].get_mut("user").context("a kubeconfig without a user")?;
     *user = Value::Mapping([("token".into(), String::from_utf8(token.stdout)?.trim().into())].into_iter().collect());
     Ok(std::fs::write(kubeconfig(plane), serde_yaml_ng::to_string(&config)?)?)
+}
+
+/// Creates the agents' role, and the policy that confines them.
+pub(crate) async fn permit_agents(plane: &ControlPlane) -> Result<()> {
+    apply(plane, &["agent.yaml", "agent-policy.yaml"]).await
+}
+
+/// Applies these files of `deploy/kustomize`.
+async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()> {
+    for manifest in manifests {
+        let manifest = paths::workspace().join("deploy/kustomize").join(manifest);
+        install::kubectl(plane, &["apply", "--server-side", "-f", &manifest.to_string_lossy()]).await?;
+    }
+    Ok(())
 }
 
 fn kubeconfig(plane: &ControlPlane) -> PathBuf {

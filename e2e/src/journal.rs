@@ -22,6 +22,9 @@ pub struct Entry {
     pub node: Option<String>,
     /// IP of its Pod.
     pub ip: Option<String>,
+    /// Epoch that it was told, if it was.
+    #[serde(default)]
+    pub epoch: Option<i32>,
     /// Exit code, of an `exit`.
     pub code: Option<i32>,
 }

@@ -27,12 +27,14 @@
 //! reach the host at `ready().host_address`. Whatever ends the holder of a cluster ends the cluster, too: nothing stays
 //! but the logs below `target/clusters`, unless `stop` was called, which removes them.
 
+pub mod admission;
 pub mod bench;
 pub mod cluster;
 pub mod demo;
 pub mod deps;
 pub mod images;
 pub mod install;
+pub mod interrupt;
 pub mod journal;
 mod median;
 pub mod order;

@@ -13,6 +13,8 @@ use crate::journal;
 pub const STORY_1: &str = include_str!("../manifests/story-1.yaml");
 /// Story 2 of KEP-467: some exit codes fail the Pod or the JobSet.
 pub const STORY_2: &str = include_str!("../manifests/story-2.yaml");
+/// Workers below an injected supervisor; exit code 42 is fatal.
+pub const SUPERVISED: &str = include_str!("../manifests/supervised.yaml");
 /// The same workers, restarted by recreating all Pods.
 pub const RECREATE: &str = include_str!("../manifests/recreate.yaml");
 

@@ -49,16 +49,18 @@ fn lost(path: &str, written: &Value, stored: Option<&Value>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_manifest_of_the_seeds_and_of_a_feature_is_stored_as_written() -> Result<()> {
+async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as_written() -> Result<()> {
     let seeds = manifests("seeds")?;
     assert_eq!(seeds.keys().collect::<Vec<_>>(), SEEDS);
     let features = manifests("features")?;
     assert_eq!(features.len(), 16);
+    let examples = manifests("examples")?;
+    assert_eq!(examples.len(), 13);
 
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     let strict = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict";
-    for (name, manifest) in seeds.into_iter().chain(features) {
+    for (name, manifest) in seeds.into_iter().chain(features).chain(examples) {
         let request = http::Request::post(strict).header("content-type", "application/json");
         let request = request.body(manifest.to_string().into_bytes())?;
         let stored: Value = plane.client().request(request).await.with_context(|| format!("{name} was refused"))?;

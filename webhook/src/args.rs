@@ -1,11 +1,17 @@
 //! The command line.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jiff::SignedDuration;
 use jobset_api::gates::Gates;
+
+use crate::limits::Limits;
+use crate::pod::lookup::LONGEST_WAIT;
+use crate::tls::MinVersion;
 
 /// The JobSet admission service: defaulting and validation of JobSets over HTTPS.
 #[derive(Clone, Debug, Parser)]
@@ -16,7 +22,13 @@ pub struct Args {
     pub serving: ServingArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub limits: Limits,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub certificates: CertificateArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub placement: PlacementArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub features: FeatureArgs,
@@ -37,8 +49,12 @@ pub struct ServingArgs {
     #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
     pub health_listen: SocketAddr,
 
-    /// How long to go on accepting connections after SIGTERM, while readiness has fallen already and the Service's
-    /// endpoints follow.
+    /// Oldest version of TLS that is spoken.
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t = MinVersion::Tls12)]
+    pub tls_min_version: MinVersion,
+
+    /// How long to go on accepting connections after SIGTERM, while readiness has fallen already, the Service's endpoints
+    /// follow, and every client that still asks is told not to keep its connection.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub drain_delay: Duration,
 
@@ -59,15 +75,40 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "NAME", default_value = "jobset-webhook-service")]
     pub service_name: String,
 
-    /// Secret with CA and serving certificate, shared by all replicas. Filled and renewed as needed.
+    /// Where the certificate comes from.
+    #[arg(long = "cert-source", value_name = "SOURCE", value_enum, default_value_t = CertificateSource::OwnCa)]
+    pub source: CertificateSource,
+
+    /// With --cert-source=mounted, the directory of tls.crt, tls.key and, if it is there, ca.crt, in PEM, as cert-manager
+    /// writes them into a Secret and the kubelet mounts it. Looked at once a second.
+    #[arg(long = "cert-dir", value_name = "DIRECTORY", required_if_eq("source", "mounted"))]
+    pub directory: Option<PathBuf>,
+
+    /// With --cert-source=self, lifetime of the CA. It is replaced when it could not outlive another certificate.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = positive_duration)]
+    pub ca_lifetime: Duration,
+
+    /// With --cert-source=self, lifetime of the serving certificate. It is replaced when a third of it is left. At most
+    /// half the CA's.
+    #[arg(long = "cert-lifetime", value_name = "DURATION", default_value = "2160h", value_parser = positive_duration)]
+    pub lifetime: Duration,
+
+    /// How long API servers get to see a changed caBundle, before a certificate that needs it replaces a good one.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub ca_bundle_settle: Duration,
+
+    /// With --cert-source=self, the Secret with CA and serving certificate, shared by all replicas. Filled and renewed as
+    /// needed.
     #[arg(long, value_name = "NAME", default_value = "jobset-webhook-server-cert")]
     pub secret_name: String,
 
-    /// ValidatingWebhookConfiguration whose caBundle is to be kept up to date.
+    /// ValidatingWebhookConfiguration whose caBundle has to verify the certificate. With --cert-source=self it is kept up to
+    /// date.
     #[arg(long, value_name = "NAME", default_value = "jobset-validating-webhook-configuration")]
     pub validating_webhook_configuration: String,
 
-    /// MutatingWebhookConfiguration whose caBundle is to be kept up to date.
+    /// MutatingWebhookConfiguration whose caBundle has to verify the certificate. With --cert-source=self it is kept up to
+    /// date.
     #[arg(long, value_name = "NAME", default_value = "jobset-mutating-webhook-configuration")]
     pub mutating_webhook_configuration: String,
 
@@ -77,6 +118,26 @@ pub struct CertificateArgs {
     pub extra_dns_names: Vec<String>,
 }
 
+/// How Pods are placed exclusively.
+#[derive(Clone, Debug, ArgGroup)]
+#[command(next_help_heading = "Placement")]
+pub struct PlacementArgs {
+    /// How long a Pod that follows its leader waits for the scheduler to decide about it, at most 2s. It saves refused
+    /// requests, and holds a worker of the Job controller meanwhile; 0s refuses at once.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = leader_wait)]
+    pub leader_wait: Duration,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CertificateSource {
+    /// Issued by a CA of its own, which is kept in a Secret and put into the caBundles.
+    #[value(name = "self")]
+    OwnCa,
+    /// Issued by others, as cert-manager, who also fill the caBundles. Nothing is written to the API server.
+    Mounted,
+}
+
 /// What may be asked for.
 #[derive(Clone, Debug, ArgGroup)]
 #[command(next_help_heading = "Features")]
@@ -84,6 +145,10 @@ pub struct FeatureArgs {
     /// Feature gates, separated by commas. The controller must have the same.
     #[arg(long = "feature-gates", value_name = "GATE=BOOL", default_value_t)]
     pub gates: Gates,
+
+    /// Image of the agent that is injected into the Pods of JobSets that ask for it. Without it, they are refused.
+    #[arg(long, env = "AGENT_IMAGE", value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub agent_image: Option<String>,
 }
 
 /// What is logged. Which messages are is chosen by the environment variable `RUST_LOG` (default `info`).
@@ -107,6 +172,19 @@ pub enum LogFormat {
 fn duration(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text.parse().map_err(|_| "must be a duration such as 5s or 1m30s".to_owned())?;
     Duration::try_from(signed).map_err(|_| "must not be negative".to_owned())
+}
+
+fn leader_wait(text: &str) -> Result<Duration, String> {
+    let wait = duration(text)?;
+    if wait > LONGEST_WAIT {
+        return Err(format!("must be at most {LONGEST_WAIT:?}: the API server waits 5s for the whole answer"));
+    }
+    Ok(wait)
+}
+
+/// A duration that is not zero: one that nothing can be done within.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|it| if it.is_zero() { Err("must not be zero".to_owned()) } else { Ok(it) })
 }
 
 #[cfg(test)]
@@ -136,11 +214,48 @@ mod tests {
 
     #[test]
     fn a_bad_duration_is_named() {
-        for (value, part) in [("soon", "such as 5s"), ("-5s", "negative")] {
-            let argument = format!("--drain-delay={value}");
-            let error = parse(&[&argument]).unwrap_err().to_string();
-            assert!(error.contains(part) && error.contains("--drain-delay"), "{error}");
+        let cases = [
+            ("--drain-delay", "soon", "such as 5s"),
+            ("--drain-delay", "-5s", "negative"),
+            ("--handshake-timeout", "0s", "must not be zero"),
+            ("--cert-lifetime", "3", "such as 5s"),
+        ];
+        for (flag, value, part) in cases {
+            let error = parse(&[&format!("{flag}={value}")]).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(flag), "{error}");
         }
+    }
+
+    #[test]
+    fn a_wait_that_the_api_server_would_not_wait_for_is_refused() {
+        assert_eq!(parse(&[]).unwrap().placement.leader_wait, Duration::from_secs(1));
+        assert_eq!(parse(&["--leader-wait=0s"]).unwrap().placement.leader_wait, Duration::ZERO);
+        let error = parse(&["--leader-wait=3s"]).unwrap_err().to_string();
+        assert!(error.contains("must be at most 2s"), "{error}");
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_named_with_what_is_allowed() {
+        for (argument, range) in [("--max-connections=0", "1.."), ("--max-body-memory=4", "8..=2048")] {
+            let error = parse(&[argument]).unwrap_err().to_string();
+            assert!(error.contains(range) && error.contains(argument.split('=').next().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn versions_of_tls_have_the_names_of_kubernetes() {
+        assert_eq!(parse(&[]).unwrap().serving.tls_min_version, MinVersion::Tls12);
+        assert_eq!(parse(&["--tls-min-version=VersionTLS13"]).unwrap().serving.tls_min_version, MinVersion::Tls13);
+        let error = parse(&["--tls-min-version=VersionTLS11"]).unwrap_err().to_string();
+        assert!(error.contains("--tls-min-version") && error.contains("VersionTLS12, VersionTLS13"), "{error}");
+    }
+
+    #[test]
+    fn a_mounted_certificate_needs_its_directory() {
+        let error = parse(&["--cert-source=mounted"]).unwrap_err().to_string();
+        assert!(error.contains("--cert-dir"), "{error}");
+        let args = parse(&["--cert-source=mounted", "--cert-dir=/certs"]).unwrap().certificates;
+        assert_eq!(args.directory.unwrap().to_str(), Some("/certs"));
     }
 
     #[test]

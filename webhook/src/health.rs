@@ -29,6 +29,7 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, String) {
     }
     match &*health.readiness.borrow() {
         Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
+        Readiness::ReadyBut(remark) => (StatusCode::OK, format!("ok, but {remark}\n")),
         Readiness::NotReady(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
 }

@@ -2,28 +2,103 @@
 //! comes in, an object or errors go out.
 
 use jobset_api::gates::Gates;
+use jobset_api::injection::{self, Settings};
 use jobset_api::validation::{self, Errors};
-use jobset_api::{JobSet, defaults};
-use kube::core::admission::{AdmissionRequest, Operation};
+use jobset_api::{JobSet, JobSetSpec, RestartStrategy, defaults, labels, restore};
+use kube::core::admission::Operation;
 
-/// The JobSet with its defaults, or `None` where nothing is to be defaulted.
+use crate::cluster::Cluster;
+use crate::wire::AdmissionRequest;
+
+/// A JobSet before and after admission filled something in. What stays the same need be in neither.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// As it was sent.
+    pub before: JobSet,
+    /// As it is to be stored.
+    pub after: JobSet,
+}
+
+/// The defaults of the JobSet and its agent, or `None` where there is nothing to fill in.
 ///
-/// Fields are defaulted on CREATE alone: a later release that defaults one more field must not change objects that
-/// exist, least of all in fields that are immutable.
-pub fn mutate(request: &AdmissionRequest<JobSet>) -> Option<JobSet> {
-    let jobset = reviewed(request).filter(|_| request.operation == Operation::Create)?;
-    let defaulted = JobSet { spec: defaults::apply(&jobset.spec), ..jobset.clone() };
-    (defaulted != *jobset).then_some(defaulted)
+/// Fields are filled in on CREATE alone: a later release that fills in one more must not change objects that exist, least
+/// of all in fields that are immutable. An UPDATE gets back what it leaves out of that.
+pub fn mutate(request: AdmissionRequest<JobSet>, settings: &Settings) -> Option<Change> {
+    reviewed(&request)?;
+    let mut sent = request.object?;
+    let spec = match (request.operation, &request.old_object) {
+        (Operation::Update, Some(old)) => restore::restore(old, &sent),
+        (Operation::Create, _) => filled_in(&mut sent, settings),
+        _ => None,
+    };
+    // Of the metadata nothing would come but work.
+    let of = |spec| JobSet { spec, ..JobSet::default() };
+    spec.map(|spec| Change { before: of(sent.spec), after: of(spec) })
+}
+
+/// The specification with its defaults and its agent, if that makes it another.
+fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
+    if let Some(shape) = injected(jobset) {
+        let mut spec = defaults::apply(&jobset.spec);
+        // What stands against it, validation names together with all else that is wrong.
+        if injection::inject(&mut spec, shape, settings).is_empty() {
+            return Some(spec).filter(|spec| *spec != jobset.spec);
+        }
+    }
+    // Containers and volumes, most of it, would be copied and compared for nothing.
+    defaults::outline(&mut jobset.spec);
+    Some(defaults::apply(&jobset.spec)).filter(|spec| *spec != jobset.spec)
+}
+
+/// The shape of the agent that the JobSet asks for.
+fn injected(jobset: &JobSet) -> Option<&str> {
+    jobset.metadata.annotations.as_ref()?.get(labels::INJECT_AGENT).map(String::as_str)
+}
+
+/// What JobSets are admitted by, besides the rules.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// Features that are on.
+    pub gates: Gates,
+    /// How agents are injected.
+    pub injection: Settings,
+    /// The cluster that they are to run in.
+    pub cluster: Cluster,
 }
 
 /// Everything that is wrong with the JobSet of the request.
 ///
 /// What replaces an object that cannot be read is checked as if it were new.
-pub fn validate(request: &AdmissionRequest<JobSet>, gates: Gates) -> Errors {
+pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
     let Some(jobset) = reviewed(request) else { return Errors::default() };
+    let gates = terms.gates;
+    match (&request.operation, &request.old_object) {
+        (Operation::Update, Some(old)) => validation::validate_update(old, jobset, gates),
+        (Operation::Create, _) => {
+            let mut errors = against_injection(jobset, &terms.injection);
+            errors.append(validation::validate_create(jobset, gates));
+            errors
+        }
+        _ => validation::validate_create(jobset, gates),
+    }
+}
+
+/// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
+fn against_injection(jobset: &JobSet, settings: &Settings) -> Errors {
+    injected(jobset).map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
+}
+
+/// What a person should look at although it is admitted: of a specification that is new or has changed.
+pub fn warnings(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Vec<String> {
+    let Some(jobset) = reviewed(request) else { return Vec::new() };
     match &request.old_object {
-        Some(old) if request.operation == Operation::Update => validation::validate_update(old, jobset, gates),
-        _ => validation::validate(jobset, gates),
+        Some(old) if old.spec == jobset.spec => Vec::new(),
+        _ => {
+            let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
+            let lacks = terms.cluster.lacks().filter(|_| in_place);
+            let lacks = lacks.map(|text| format!("spec.failurePolicy.restartStrategy: {text}"));
+            lacks.into_iter().chain(validation::warnings(jobset)).collect()
+        }
     }
 }
 
@@ -76,21 +151,84 @@ mod tests {
     #[case::being_deleted(request("UPDATE", &with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")), &Value::Null), 0)]
     #[case::deleted(request("DELETE", &Value::Null, &bad()), 0)]
     fn operations_decide_what_is_validated(#[case] request: AdmissionRequest<JobSet>, #[case] errors: usize) {
-        assert_eq!(validate(&request, Gates::default()).iter().count(), errors);
+        assert_eq!(validate(&request, &Terms::default()).iter().count(), errors);
+    }
+
+    /// A JobSet that is admitted with a warning.
+    fn doubtful() -> Value {
+        let mut object = with("/spec", "failurePolicy", json!({}));
+        object["metadata"]["annotations"] = json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" });
+        object
+    }
+
+    #[rstest]
+    #[case::created(request("CREATE", &doubtful(), &Value::Null), 1)]
+    #[case::nothing_new(request("UPDATE", &doubtful(), &doubtful()), 0)]
+    #[case::changed(request("UPDATE", &doubtful(), &bad()), 1)]
+    #[case::deleted(request("DELETE", &Value::Null, &doubtful()), 0)]
+    fn a_warning_is_given_when_there_is_something_new(
+        #[case] request: AdmissionRequest<JobSet>,
+        #[case] expected: usize,
+    ) {
+        assert_eq!(warnings(&request, &Terms::default()).len(), expected);
+    }
+
+    #[test]
+    fn what_the_cluster_lacks_is_said_to_those_who_need_it() {
+        let terms = Terms { cluster: Cluster::lacking("the API server is old"), ..Terms::default() };
+        let of = |object: &Value| warnings(&request("CREATE", object, &Value::Null), &terms);
+        assert!(of(&bad())[0].ends_with("restartStrategy: the API server is old"), "{:?}", of(&bad()));
+        assert_eq!(of(&with("/spec", "failurePolicy", json!({}))), Vec::<String>::new());
     }
 
     #[test]
     fn a_status_update_is_not_validated() {
         let mut request = request("UPDATE", &bad(), &Value::Null);
         request.sub_resource = Some("status".to_owned());
-        assert!(validate(&request, Gates::default()).is_empty());
+        assert!(validate(&request, &Terms::default()).is_empty());
+    }
+
+    fn mutated(request: AdmissionRequest<JobSet>) -> Option<Change> {
+        mutate(request, &Settings::default())
     }
 
     #[test]
     fn defaults_are_for_creation_alone() {
-        assert!(mutate(&request("CREATE", &bad(), &Value::Null)).is_some());
-        assert!(mutate(&request("UPDATE", &bad(), &bad())).is_none());
-        let defaulted = mutate(&request("CREATE", &bad(), &Value::Null)).unwrap();
-        assert!(mutate(&request("CREATE", &serde_json::to_value(defaulted).unwrap(), &Value::Null)).is_none());
+        assert!(mutated(request("CREATE", &bad(), &Value::Null)).is_some());
+        assert!(mutated(request("UPDATE", &bad(), &bad())).is_none());
+        assert!(mutated(request("UPDATE", &bad(), &Value::Null)).is_none());
+        let Change { before, after } = mutated(request("CREATE", &bad(), &Value::Null)).unwrap();
+        assert_eq!((before.spec.network, after.spec.network.is_some()), (None, true));
+        assert!(mutated(request("CREATE", &defaulted(), &Value::Null)).is_none());
+    }
+
+    fn defaulted() -> Value {
+        let spec = defaults::apply(&serde_json::from_value(bad()["spec"].clone()).unwrap());
+        with("", "spec", serde_json::to_value(spec).unwrap())
+    }
+
+    #[test]
+    fn an_update_gets_back_the_defaults_that_it_leaves_out() {
+        let stored = mutated(request("UPDATE", &bad(), &defaulted())).unwrap().after;
+        assert_eq!(serde_json::to_value(&stored).unwrap()["spec"], defaulted()["spec"]);
+        let leaving = with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+        assert!(mutated(request("UPDATE", &leaving, &defaulted())).is_none());
+    }
+
+    #[test]
+    fn an_injection_that_cannot_be_carried_out_is_refused() {
+        let mut asked = with("/metadata", "annotations", json!({ (labels::INJECT_AGENT): "Sidecar" }));
+        let pod = json!({ "containers": [{ "name": "worker", "image": "worker" }] });
+        asked["spec"]["replicatedJobs"][0]["template"]["spec"]["template"] = json!({ "spec": pod });
+        let creation = || request("CREATE", &asked, &Value::Null);
+        let without = Settings::default();
+        assert!(mutate(creation(), &without).is_some(), "the defaults, so that nothing is refused for want of them");
+        let errors = validate(&creation(), &Terms::default()).to_string();
+        assert!(errors.contains("start the webhook with --agent-image"), "{errors}");
+        assert!(errors.contains("backoffLimit: Invalid value: 1"), "and all else that is wrong: {errors}");
+        let settings = Settings { agent_image: Some("agent:1".to_owned()) };
+        let injected = mutate(creation(), &settings).unwrap().after;
+        let pod = injected.spec.replicated_jobs[0].template.spec.template.spec.as_ref().unwrap();
+        assert_eq!(pod.init_containers.as_ref().unwrap()[0].image.as_deref(), Some("agent:1"));
     }
 }

@@ -1,19 +1,30 @@
-//! The JobSet admission service: defaulting and validation over HTTPS.
+//! The JobSet admission service: defaulting and validation of JobSets, and placement of their Pods, over HTTPS.
 //!
 //! ```text
-//! TLS --> serve --> review --> jobset (pure) --> patch or refusal
+//! connections --> limits --> serve --> review --> jobset (pure) ------> patch or refusal
+//!                                             \--> pod (placement) --/
 //! ```
 //!
 //! The rules are those of `jobset-api`, by which the controller goes as well. [`jobset`] says which of them a request has
-//! to keep; [`review`] speaks AdmissionReview; [`serve`] owns connections. The certificate comes from `jobset-certs`.
+//! to keep; [`pod`] places Pods that ask for exclusive placement; [`review`] speaks AdmissionReview, of which [`wire`] reads
+//! what is needed; [`serve`] has its paths; [`limits`] is what a client may ask for, and [`connections`] the TLS and HTTP
+//! below it. The certificate comes from `jobset-certs`.
 
 pub mod args;
+pub mod cluster;
+pub mod connections;
 mod error;
 pub mod health;
 pub mod jobset;
+pub mod limits;
 pub mod patch;
+pub mod pod;
+mod registry;
 pub mod review;
 pub mod run;
 pub mod serve;
+mod strict;
+pub mod tls;
+pub mod wire;
 
 pub use error::Error;

@@ -5,7 +5,18 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use jobset_webhook::args::{Args, LogFormat};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
+
+/// The client of the API server, which logs the whole text of an answer that it cannot read: were it the Secret, with
+/// the keys.
+const ANSWERS: &str = "kube_client::client";
+
+/// Most threads that answer reviews: each keeps memory of its own, and four answer thousands in a second. Fewer where the
+/// CPU limit of the container allows no more.
+const MAX_THREADS: usize = 4;
 
 fn main() -> ExitCode {
     match start(&Args::parse()) {
@@ -20,11 +31,15 @@ fn main() -> ExitCode {
 fn start(args: &Args) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into());
     let filter = filter.from_env().context("RUST_LOG is not a filter")?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match args.log.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let log = fmt::layer().with_writer(std::io::stderr);
+    let log = match args.log.log_format {
+        LogFormat::Text => log.boxed(),
+        LogFormat::Json => log.json().boxed(),
+    };
+    let keeps_secrets = filter_fn(|it| it.is_span() || it.target() != ANSWERS);
+    tracing_subscriber::registry().with(log.with_filter(filter)).with(keeps_secrets).init();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("cannot start threads")?;
     Ok(runtime.block_on(jobset_webhook::run::run(args))?)
 }

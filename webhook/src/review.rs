@@ -1,20 +1,24 @@
-//! AdmissionReview v1: bytes in, bytes out. The decisions are those of [`crate::jobset`].
+//! AdmissionReview v1: bytes in, bytes out. The decisions are those of [`crate::jobset`] and [`crate::pod`].
 
-use jobset_api::JobSet;
-use jobset_api::gates::Gates;
-use jobset_api::validation::{Errors, Path};
+mod unreadable;
+
+use std::cell::Cell;
+
+use jobset_api::injection::Settings;
+use jobset_api::validation::Errors;
 use k8s_openapi::ByteString;
-use kube::core::admission::{AdmissionRequest, AdmissionReview, META_API_VERSION_V1, META_KIND};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::core::admission::{META_API_VERSION_V1, META_KIND};
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary, reason};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize as _, Serialize};
 use tracing::{debug, info};
 
-use crate::{jobset, patch};
-
-const WHOLE_OBJECT: &str = "request.object";
-const OBJECT: &str = "request.object.";
-const OLD_OBJECT: &str = "request.oldObject.";
+use crate::jobset::Terms;
+use crate::pod::lookup::Lookup;
+use crate::strict::{Strict, budget};
+use crate::wire::{AdmissionRequest, AdmissionReview, Object};
+use crate::{jobset, patch, pod};
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +60,8 @@ struct Response {
     patch: Option<ByteString>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// Answers a review of the mutating webhook.
@@ -65,40 +71,56 @@ struct Response {
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub fn mutate(body: &[u8]) -> Result<Review, Malformed> {
+pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
     let (uid, request) = match decode(body)? {
         Decoded::Readable(request) => (request.uid.clone(), request),
         Decoded::Unreadable { uid, .. } => return Ok(Review::allow(uid)),
     };
-    let (Some(before), Some(after)) = (&request.object, jobset::mutate(&request)) else {
-        return Ok(Review::allow(uid));
+    let (name, namespace) = (name(&request).to_owned(), request.namespace.clone());
+    let Some(change) = jobset::mutate(*request, settings) else { return Ok(Review::allow(uid)) };
+    debug!(jobset = name, namespace, "filled in");
+    Ok(Review::change(uid, &change.before, &change.after))
+}
+
+/// Answers a review of the webhook that places Pods. One that cannot be read is let through, as by [`mutate`].
+///
+/// # Errors
+/// When the body is not an AdmissionReview.
+pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
+    let (uid, request) = match decode::<Pod>(body)? {
+        Decoded::Readable(request) => (request.uid.clone(), request),
+        Decoded::Unreadable { uid, .. } => return Ok(Review::allow(uid)),
     };
-    let patch = patch::diff(before, &after).and_then(|patch| serde_json::to_vec(&patch));
-    let patch = match patch {
-        Ok(patch) => patch,
-        Err(error) => {
-            return Ok(Review::deny(uid, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500)));
+    let (pod, namespace) = (name(&request), request.namespace.as_deref());
+    match (&request.object, pod::mutate(&request, lookup).await) {
+        (Some(before), Ok(Some(after))) => {
+            debug!(pod, namespace, "placed");
+            Ok(Review::change(uid, before, &after))
         }
-    };
-    debug!(jobset = %name(&request), namespace = request.namespace, "defaulted");
-    Ok(Review::patch(uid, patch))
+        (_, Ok(_)) => Ok(Review::allow(uid)),
+        (_, Err(refusal)) => {
+            info!(pod, namespace, %refusal, "refused");
+            Ok(Review::deny(uid, refusal.status()))
+        }
+    }
 }
 
 /// Answers a review of the validating webhook.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub fn validate(body: &[u8], gates: Gates) -> Result<Review, Malformed> {
+pub fn validate(body: &[u8], terms: &Terms) -> Result<Review, Malformed> {
     let (uid, name, namespace, errors) = match decode(body)? {
         Decoded::Readable(request) => {
-            let errors = jobset::validate(&request, gates);
+            let errors = jobset::validate(&request, terms);
+            if errors.is_empty() {
+                return Ok(Review::allow_with(request.uid.clone(), jobset::warnings(&request, terms)));
+            }
             (request.uid.clone(), name(&request).to_owned(), request.namespace, errors)
         }
+        Decoded::Unreadable { uid, errors, .. } if errors.is_empty() => return Ok(Review::allow(uid)),
         Decoded::Unreadable { uid, name, namespace, errors } => (uid, name, namespace, errors),
     };
-    if errors.is_empty() {
-        return Ok(Review::allow(uid));
-    }
     info!(jobset = name, namespace, %errors, "refused");
     Ok(Review::deny(uid, invalid(&name, &errors)))
 }
@@ -112,8 +134,19 @@ impl Review {
         Self::of(Response { uid, allowed: true, ..Response::default() })
     }
 
-    fn patch(uid: String, patch: Vec<u8>) -> Self {
-        let patch = Some(ByteString(patch));
+    fn allow_with(uid: String, warnings: Vec<String>) -> Self {
+        Self::of(Response { uid, allowed: true, warnings, ..Response::default() })
+    }
+
+    /// Lets an object through as `after` instead of `before`.
+    fn change<K: Serialize>(uid: String, before: &K, after: &K) -> Self {
+        let patch = patch::diff(before, after).and_then(|patch| serde_json::to_vec(&patch));
+        let patch = match patch {
+            Ok(patch) => Some(ByteString(patch)),
+            Err(error) => {
+                return Self::deny(uid, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500));
+            }
+        };
         Self::of(Response { uid, allowed: true, patch, patch_type: Some("JSONPatch"), ..Response::default() })
     }
 
@@ -122,9 +155,9 @@ impl Review {
     }
 }
 
-enum Decoded {
-    Readable(Box<AdmissionRequest<JobSet>>),
-    /// The object is not a JobSet as this build knows it.
+enum Decoded<K> {
+    Readable(Box<AdmissionRequest<K>>),
+    /// The object is not of its kind as this build knows it. Without errors, nothing depends on that.
     Unreadable {
         uid: String,
         name: String,
@@ -133,57 +166,29 @@ enum Decoded {
     },
 }
 
-fn decode(body: &[u8]) -> Result<Decoded, Malformed> {
-    match serde_json::from_slice(body) {
-        Ok(review) => request_of(review).map(Decoded::Readable),
+fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
+    let read = |body: &str| {
+        let (mut json, left) = (serde_json::Deserializer::from_str(body), Cell::new(budget(body.len())));
+        AdmissionReview::deserialize(Strict::new(&mut json, &left)).and_then(|review| json.end().map(|()| review)).ok()
+    };
+    // All of it is found to be UTF-8 at once, which costs less than string by string.
+    match str::from_utf8(body).ok().and_then(read) {
+        Some(review) => request_of(review).map(Decoded::Readable),
         // Either the review itself is malformed, or an object in it.
-        Err(_) => decode_leniently(serde_json::from_slice(body).map_err(Malformed::Json)?),
+        None => unreadable::decode(body),
     }
 }
 
-fn request_of(review: AdmissionReview<JobSet>) -> Result<Box<AdmissionRequest<JobSet>>, Malformed> {
-    if review.types.kind != META_KIND || review.types.api_version != META_API_VERSION_V1 {
-        return Err(Malformed::Version { kind: review.types.kind, api_version: review.types.api_version });
+fn request_of<K>(review: AdmissionReview<K>) -> Result<Box<AdmissionRequest<K>>, Malformed> {
+    if review.kind != META_KIND || review.api_version != META_API_VERSION_V1 {
+        return Err(Malformed::Version { kind: review.kind, api_version: review.api_version });
     }
     review.request.map(Box::new).ok_or(Malformed::NoRequest)
 }
 
-/// Decodes a review in which something cannot be read. An old object of that sort counts as none, so that it can be
-/// replaced by a better one; so does a new one that no rule looks at.
-fn decode_leniently(mut review: Value) -> Result<Decoded, Malformed> {
-    let read = |review: &Value| serde_path_to_error::deserialize::<_, AdmissionReview<JobSet>>(review);
-    let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let exempt = text("/request/subResource").is_some() || text("/request/object/metadata/deletionTimestamp").is_some();
-    let name = text("/request/name").or(text("/request/object/metadata/name")).unwrap_or_default().to_owned();
-    let uid = text("/request/uid").unwrap_or_default().to_owned();
-    let namespace = text("/request/namespace").map(str::to_owned);
-    if exempt {
-        review["request"]["object"] = Value::Null;
-    }
-    if read(&review).is_err_and(|error| error.path().to_string().starts_with(OLD_OBJECT)) {
-        review["request"]["oldObject"] = Value::Null;
-    }
-    let error = match read(&review) {
-        Ok(review) => return request_of(review).map(Decoded::Readable),
-        Err(error) => error,
-    };
-    let path = error.path().to_string();
-    let mut errors = Errors::default();
-    if path == WHOLE_OBJECT {
-        // Of what a JobSet must have, the API server sees to all but this.
-        errors.required(&Path::root("spec"), error.into_inner().to_string());
-    } else if let Some(field) = path.strip_prefix(OBJECT) {
-        let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
-        errors.invalid(&Path::root(field), review.pointer(&pointer), error.into_inner().to_string());
-    } else {
-        return Err(Malformed::Json(error.into_inner()));
-    }
-    Ok(Decoded::Unreadable { uid, name, namespace, errors })
-}
-
-/// Name of the JobSet, or the beginning of the name that the API server will give it.
-fn name(request: &AdmissionRequest<JobSet>) -> &str {
-    let metadata = request.object.as_ref().map(|it| &it.metadata);
+/// Name of the object, or the beginning of the name that the API server will give it.
+fn name<K: Resource>(request: &AdmissionRequest<K>) -> &str {
+    let metadata = request.object.as_ref().map(Resource::meta);
     let generated = || metadata.and_then(|it| it.name.as_deref().or(it.generate_name.as_deref())).unwrap_or_default();
     if request.name.is_empty() { generated() } else { &request.name }
 }
@@ -208,7 +213,7 @@ fn invalid(name: &str, errors: &Errors) -> Status {
     }
 }
 
-fn causes(errors: &Errors) -> Vec<StatusCause> {
+pub(crate) fn causes(errors: &Errors) -> Vec<StatusCause> {
     let cause =
         |reason: &str, message: String, field: String| StatusCause { reason: reason.to_owned(), message, field };
     let mut causes: Vec<_> =
@@ -220,7 +225,7 @@ fn causes(errors: &Errors) -> Vec<StatusCause> {
 }
 
 /// One error as it is, several in brackets, as Kubernetes writes them.
-fn aggregate(errors: &Errors) -> String {
+pub(crate) fn aggregate(errors: &Errors) -> String {
     let mut texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
     if errors.omitted() > 0 {
         texts.push(more(errors));
@@ -237,6 +242,8 @@ fn more(errors: &Errors) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jobset_api::validation::Path;
+
     use super::*;
 
     fn errors(count: usize) -> Errors {

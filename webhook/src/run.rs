@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_api::gates::Gates;
+use jobset_api::injection;
 use jobset_certs::bundle::Configuration;
 use jobset_certs::secret::Wanted;
-use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings};
+use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings, Source};
 use kube::{Client, Config};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,15 +15,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::args::{Args, CertificateArgs};
-use crate::{Error, health, serve};
+use crate::args::{Args, CertificateArgs, CertificateSource};
+use crate::cluster::Cluster;
+use crate::connections::Drain;
+use crate::jobset::Terms;
+use crate::limits::{self, Limits};
+use crate::pod::lookup::Lookup;
+use crate::tls::{self, MinVersion};
+use crate::{Error, connections, health, serve};
 
 /// How long CAs that were replaced stay trusted.
 const OVERLAP: Duration = Duration::from_hours(24);
 /// How often the certificate is looked at by the wall clock.
 const INTERVAL: Duration = Duration::from_mins(1);
-/// How long API servers get to see a changed caBundle before a good certificate is replaced.
-const SETTLE: Duration = Duration::from_secs(5);
+/// How long API servers get to see a caBundle before the service is ready. Little, because it holds up every start.
+const PROPAGATION: Duration = Duration::from_secs(1);
 
 /// The service with its ports open and nothing served yet.
 #[derive(Debug)]
@@ -31,7 +37,10 @@ pub struct Service {
     listener: TcpListener,
     health_listener: TcpListener,
     settings: Settings,
-    gates: Gates,
+    tls_min_version: MinVersion,
+    limits: Limits,
+    leader_wait: Duration,
+    terms: Terms,
     drain_delay: Duration,
     drain_timeout: Duration,
 }
@@ -43,10 +52,17 @@ impl Service {
     /// When a port is taken, or a name does not fit into a certificate.
     pub async fn bind(args: &Args) -> Result<Self, Error> {
         Ok(Self {
-            settings: settings(&args.certificates).map_err(Error::Names)?,
+            settings: settings(&args.certificates)?,
+            tls_min_version: args.serving.tls_min_version,
+            limits: args.limits.clone(),
             listener: listen(args.serving.listen, "--listen").await?,
             health_listener: listen(args.serving.health_listen, "--health-listen").await?,
-            gates: args.features.gates,
+            leader_wait: args.placement.leader_wait,
+            terms: Terms {
+                gates: args.features.gates,
+                injection: injection::Settings { agent_image: args.features.agent_image.clone() },
+                cluster: Cluster::default(),
+            },
             drain_delay: args.serving.drain_delay,
             drain_timeout: args.serving.drain_timeout,
         })
@@ -68,21 +84,26 @@ impl Service {
         self.health_listener.local_addr()
     }
 
-    /// Serves until `stop`. Then readiness falls, connections are still accepted for the drain delay, and requests in
-    /// flight finish.
+    /// Serves until `stop`. Then readiness falls and clients are told to ask elsewhere, connections are still accepted for
+    /// the drain delay, and requests in flight finish.
     ///
     /// # Errors
     /// When TLS cannot be set up.
     pub async fn run(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
         let resolver = Arc::new(Resolver::default());
-        let tls = serve::tls(Arc::clone(&resolver) as Arc<_>)?;
+        let tls = tls::config(Arc::clone(&resolver) as Arc<_>, self.tls_min_version)?;
         let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
         let closed = CancellationToken::new();
+        let limits = &self.limits;
         let health = health::router(ready, stop.clone());
-        let probes = axum::serve(self.health_listener, health).into_future();
-        let router = serve::router(self.gates);
-        let webhooks = serve::serve(self.listener, tls, router, closed.clone(), self.drain_timeout);
-        let certificates = jobset_certs::maintain(client, self.settings, resolver, readiness);
+        let probes = connections::serve(self.health_listener, None, health, limits, Drain::default());
+        let lookup = Lookup::new(client.clone(), self.leader_wait);
+        let pods = limits::guard(serve::pod_router(lookup.clone()), limits, limits.max_concurrent_pods);
+        let (jobsets, cluster) = (serve::router(self.terms.clone()), self.terms.cluster);
+        let router = limits::guard(jobsets, limits, limits.max_concurrent_reviews).merge(pods);
+        let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
+        let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);
+        let certificates = jobset_certs::maintain(client.clone(), self.settings, resolver, readiness);
         let shutdown = async {
             stop.cancelled().await;
             info!("shutting down");
@@ -93,8 +114,10 @@ impl Service {
         // Probes and certificates go on until the last request is answered.
         tokio::select! {
             () = webhooks => {}
-            _ = probes => {}
+            () = probes => {}
             never = certificates => match never {},
+            never = lookup.watch() => match never {},
+            never = cluster.watch(&client) => match never {},
             () = shutdown => {}
         }
         info!("stopped");
@@ -116,19 +139,32 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     service.run(client, stop).await
 }
 
-fn settings(args: &CertificateArgs) -> Result<Settings, jobset_certs::Error> {
-    let names = Names::of_service(&args.service_name, &args.namespace)?;
-    let names = args.extra_dns_names.iter().try_fold(names, |names, extra| names.with(extra))?;
+fn settings(args: &CertificateArgs) -> Result<Settings, Error> {
+    let extra = |names| args.extra_dns_names.iter().try_fold(names, |names: Names, extra| names.with(extra));
+    let lifetimes = || Lifetimes::new(args.ca_lifetime, args.lifetime);
+    let (service, namespace) = (&args.service_name, &args.namespace);
+    let (names, source) = match (args.source, &args.directory) {
+        (CertificateSource::Mounted, directory) => (
+            Names::of_host(service, namespace).and_then(extra).map_err(Error::Names)?,
+            Source::Directory(directory.clone().unwrap_or_default()),
+        ),
+        (CertificateSource::OwnCa, _) => {
+            let names = Names::of_service(service, namespace).and_then(extra).map_err(Error::Names)?;
+            let lifetimes = lifetimes().map_err(Error::Lifetimes)?;
+            let wanted = Wanted { names: names.clone(), lifetimes, overlap: OVERLAP };
+            (names, Source::Secret { namespace: namespace.clone(), name: args.secret_name.clone(), wanted })
+        }
+    };
     Ok(Settings {
-        namespace: args.namespace.clone(),
-        secret: args.secret_name.clone(),
-        wanted: Wanted { names, lifetimes: Lifetimes::default(), overlap: OVERLAP },
+        source,
+        names,
         configurations: vec![
             Configuration::Validating(args.validating_webhook_configuration.clone()),
             Configuration::Mutating(args.mutating_webhook_configuration.clone()),
         ],
         interval: INTERVAL,
-        settle: SETTLE,
+        settle: args.ca_bundle_settle,
+        propagation: PROPAGATION,
     })
 }
 

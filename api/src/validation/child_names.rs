@@ -11,9 +11,6 @@ use crate::{JobTemplateSpec, ReplicatedJob};
 /// What counts of a Pod is its host name, `<job>-<index>`. Its own name is that with a random end, which the Job
 /// controller cuts to fit, where the Go JobSet refuses it: KEP-467's own story 2 would have Pods named by 64 characters.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    if subject.spec.replicated_jobs.is_empty() {
-        return;
-    }
     let path = Path::root("metadata.name");
     if subject.name.is_empty() {
         errors.required(&path, "name or generateName must be set");
@@ -107,6 +104,14 @@ mod tests {
     #[case::none(&[(NAME, Value::Null)], "metadata.name: Required value: name or generateName must be set")]
     fn names_that_do_not_fit_are_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
         refuses(changes, expected);
+    }
+
+    #[test]
+    fn the_service_of_a_jobset_without_jobs_has_a_name_as_well() {
+        refuses(
+            &[(NAME, json!("train.er")), ("/spec/replicatedJobs", json!([]))],
+            "metadata.name: Invalid value: \"train.er\"",
+        );
     }
 
     #[test]

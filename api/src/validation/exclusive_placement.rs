@@ -1,12 +1,34 @@
 //! Placement of each Job alone in a topology domain.
 
+use std::collections::BTreeMap;
+
 use super::field::{Errors, Path};
 use super::subject::Subject;
+use super::syntax;
 use crate::{ReplicatedJob, labels};
 
 const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \
                        index 0 leads the others to its domain. Set it, or let Pods find their nodes by label, with the \
                        annotation alpha.jobset.sigs.k8s.io/node-selector";
+
+const LABEL: &str = "must be the key of a label of the nodes, such as example.com/rack: Pods are placed by its values";
+
+/// Refuses annotations, of the JobSet or of a Job template, that name no label. A rule of creation: so it is not for Jobs
+/// that run.
+pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let check = |annotations: Option<&BTreeMap<String, String>>, path: &Path<'_>, errors: &mut Errors| {
+        let found = annotations.and_then(|annotations| annotations.get(labels::EXCLUSIVE_TOPOLOGY));
+        if let Some(found) = found.filter(|found| !syntax::is_label_key(found)) {
+            errors.invalid(&path.key(labels::EXCLUSIVE_TOPOLOGY), found, LABEL);
+        }
+    };
+    check(subject.jobset.metadata.annotations.as_ref(), &Path::root("metadata.annotations"), errors);
+    let path = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let annotations = replicated_job.template.metadata.as_ref().and_then(|it| it.annotations.as_ref());
+        check(annotations, &path.index(index).child("template.metadata.annotations"), errors);
+    }
+}
 
 /// Refuses Jobs without a leader where the others follow one: none of their Pods could ever be created. Those that find
 /// their nodes by label follow nobody.
@@ -39,7 +61,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, admissions, assert_one, jobset, refusals, refuses};
+    use super::*;
 
     const JOBSET: &str = "/metadata/annotations";
     const TEMPLATE: &str = "/spec/replicatedJobs/1/template/metadata";
@@ -69,5 +92,20 @@ mod tests {
     #[case::by_default(&[(JOBSET, exclusive()), (MODE, Value::Null)], r#"spec.replicatedJobs[1].template.spec.completionMode: Required value: must be "Indexed""#)]
     fn jobs_without_a_leader_are_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
         refuses(changes, expected);
+    }
+
+    #[rstest]
+    #[case::of_the_jobset(JOBSET, "metadata.annotations")]
+    #[case::of_a_template(TEMPLATE, "spec.replicatedJobs[1].template.metadata.annotations")]
+    fn what_names_no_label_is_refused_when_it_is_new(#[case] place: &str, #[case] path: &str) {
+        for value in ["", "bad key!", "a/b/c"] {
+            let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): value });
+            let metadata = if place == JOBSET { annotations } else { json!({ "annotations": annotations }) };
+            let object = jobset(&[(place, metadata)]);
+            assert_eq!(refusals(&object), Vec::<String>::new(), "nothing for a controller to leave a JobSet alone for");
+            let expected =
+                format!("{path}[{}]: Invalid value: \"{value}\": must be the key", labels::EXCLUSIVE_TOPOLOGY);
+            assert_one(&admissions(&object), &expected);
+        }
     }
 }

@@ -15,10 +15,11 @@
 //! Rules never stop at the first error: a person mends a manifest in one go. A path borrows its parent and is written
 //! out only when there is an error to report, so that checking a correct object allocates nothing for it.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use serde::Serialize;
+
+use super::known::Known;
 
 /// Longest value and longest path that is shown, in characters. Objects are cut off here, so that one bad field cannot
 /// fill the answer.
@@ -28,7 +29,6 @@ const TEXT: usize = 512;
 /// Most errors that are kept; of those after them, only the number. All of them together fit into the message of a
 /// condition (32,768 characters), and an object made of errors costs no more memory than any other.
 const KEPT: usize = 30;
-
 /// Path of a field, such as `spec.replicatedJobs[0].name`.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
@@ -151,6 +151,7 @@ impl fmt::Display for Error {
 pub struct Errors {
     kept: Vec<Error>,
     omitted: usize,
+    known: Known,
 }
 
 impl Errors {
@@ -204,13 +205,22 @@ impl Errors {
         self.omitted
     }
 
-    /// The errors that are not in `other`, word for word.
+    /// Takes errors that [`Self::new_ones`] leaves out.
+    pub(super) fn known() -> Self {
+        Self { known: Known::learn(), ..Self::default() }
+    }
+
+    /// Takes errors but for those that this has taken, word for word.
     #[must_use]
-    pub fn without(mut self, other: &Self) -> Self {
-        let known: HashSet<&Error> = other.iter().collect();
-        self.kept.retain(|error| !known.contains(error));
-        self.omitted = self.omitted.saturating_sub(other.omitted);
-        self
+    pub(super) fn new_ones(self) -> Self {
+        Self { known: self.known.leave_out(), ..Self::default() }
+    }
+
+    /// Adds these errors after its own.
+    pub fn append(&mut self, other: Self) {
+        let room = KEPT.saturating_sub(self.kept.len()).min(other.kept.len());
+        self.omitted += other.kept.len() - room + other.omitted;
+        self.kept.extend(other.kept.into_iter().take(room));
     }
 
     fn push(&mut self, field: &Path<'_>, reason: Reason, found: Option<&impl Serialize>, text: &dyn fmt::Display) {
@@ -223,7 +233,10 @@ impl Errors {
             Some(found) => format!("{title}: {}: {text}", shown(found)),
             None => format!("{title}: {text}"),
         };
-        self.kept.push(Error { field: cut(field.to_string(), SHOWN), reason, message });
+        let error = Error { field: cut(field.to_string(), SHOWN), reason, message };
+        if self.known.lets_pass(&error) {
+            self.kept.push(error);
+        }
     }
 }
 
@@ -340,8 +353,9 @@ mod tests {
         };
         assert!(errors(31).to_string().ends_with("Invalid value: 29: must not be; and 1 more"));
         assert_eq!((errors(31).iter().count(), errors(31).omitted()), (30, 1));
-        assert!(errors(50).without(&errors(50)).is_empty());
-        assert!(!errors(50).without(&errors(45)).is_empty());
+        let mut both = errors(20);
+        both.append(errors(35));
+        assert_eq!((both.iter().count(), both.omitted()), (30, 25));
     }
 
     #[test]
@@ -353,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_others_are_those_that_are_not_there_word_for_word() {
-        let (a, b) = (Path::root("a"), Path::root("b"));
-        let mut before = Errors::default();
-        before.invalid(&a, 1, "must be 0");
-        before.invalid(&b, 1, "must be 0");
-        let mut after = Errors::default();
-        after.invalid(&a, 1, "must be 0");
-        after.invalid(&b, 2, "must be 0");
-        assert_eq!(after.without(&before).to_string(), "b: Invalid value: 2: must be 0");
+    fn new_errors_are_those_that_are_not_known_word_for_word_however_many_these_are() {
+        let path = Path::root("a");
+        let mut known = Errors::known();
+        (0..50).for_each(|found| known.invalid(&path, found, "must not be"));
+        let mut errors = known.new_ones();
+        (1..50).for_each(|found| errors.invalid(&path, found, "must not be"));
+        assert!(errors.is_empty(), "{errors}");
+        errors.invalid(&path, 50, "must not be");
+        assert_eq!(errors.to_string(), "a: Invalid value: 50: must not be");
     }
 }

@@ -5,8 +5,8 @@
 use super::depends_on::is_in_order;
 use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::agent::Agent;
 use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
-use crate::restart_rules::is_agent_sidecar;
 use crate::{JobTemplateSpec, RestartStrategy, StartupPolicyOrder};
 
 const GATE: &str = "must not be InPlaceRestart while the feature gate InPlaceRestart is off: start controller and webhook \
@@ -29,7 +29,9 @@ const COMPLETION_MODE: &str = "must be \"Indexed\" with restartStrategy InPlaceR
 const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRestart: the group starts when all of its \
                            workers are there";
 const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
-                     with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers";
+                     with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers, unless it is \
+                     the entrypoint of the worker. The annotation jobset.sigs.k8s.io/inject-agent adds it, where nothing \
+                     stands against that";
 
 /// Refuses a JobSet that is to restart in place and could not.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
@@ -97,11 +99,11 @@ fn pod(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let pod = job.template.spec.as_ref();
     let restart_policy = pod.and_then(|pod| pod.restart_policy.as_deref());
     exactly(&path.child("restartPolicy"), restart_policy, "Never", RESTART_POLICY, errors);
-    let field = path.child("initContainers");
-    let containers = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
-    if containers.iter().any(is_agent_sidecar) {
+    if pod.is_some_and(|pod| !Agent::all_of(pod).is_empty()) {
         return;
     }
+    let field = path.child("initContainers");
+    let containers = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
     let found: Vec<_> = containers.iter().map(|container| &container.name).collect();
     if found.is_empty() {
         errors.required(&field, AGENT);

@@ -2,25 +2,39 @@
 
 use super::field::{Errors, Path};
 use super::subject::Subject;
-use crate::message_pattern::compile;
+use crate::message_pattern::{PROGRAM, compile_within};
 
 /// Most patterns of all rules together: each is compiled, here and whenever a Job fails.
 const LIMIT: usize = 256;
 
+/// What those of a new JobSet may become together, in bytes. To compile takes some ten milliseconds for each MiB, and the
+/// admission service has to have time for others.
+const PROGRAMS: usize = 4 << 20;
+
 /// Refuses patterns that do not compile, and too many of them.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    check_within(subject, spec, errors, |_| PROGRAM);
+}
+
+/// The same of a new JobSet, where each of several patterns has its share of what all may become.
+pub(super) fn check_new(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    check_within(subject, spec, errors, |count| (PROGRAMS / count.max(1)).min(PROGRAM));
+}
+
+fn check_within(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors, most: impl Fn(usize) -> usize) {
     let rules = || subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
     let path = spec.child("failurePolicy.rules");
-    let count = rules().map(|(_, rule)| rule.on_job_failure_message_patterns.len()).sum();
+    let count: usize = rules().map(|(_, rule)| rule.on_job_failure_message_patterns.len()).sum();
     if count > LIMIT {
         errors.too_many(&path, count, "must have at most 256 onJobFailureMessagePatterns in all rules together");
         return;
     }
+    let most = most(count);
     for (index, rule) in rules() {
         let path = path.index(index);
         let path = path.child("onJobFailureMessagePatterns");
         for (index, pattern) in rule.on_job_failure_message_patterns.iter().enumerate() {
-            if let Err(error) = compile(pattern) {
+            if let Err(error) = compile_within(pattern, most) {
                 errors.invalid(&path.index(index), pattern, error);
             }
         }
@@ -31,7 +45,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, admissions, jobset, refuses};
 
     const PATTERNS: &str = "/spec/failurePolicy/rules/0/onJobFailureMessagePatterns";
 
@@ -46,6 +60,18 @@ mod tests {
         let expected =
             "spec.failurePolicy.rules[0].onJobFailureMessagePatterns[1]: Invalid value: \"a(\": must be a regular";
         refuses(&[(PATTERNS, json!(["a", "a("]))], expected);
+    }
+
+    #[test]
+    fn new_patterns_that_take_long_to_compile_together_are_refused_and_stored_ones_are_not() {
+        let complex = |count: usize| json!(vec![r"(\w{20})"; count]);
+        let of = |patterns| admissions(&jobset(&[(PATTERNS, patterns)]));
+        assert_eq!(of(complex(2)), Vec::<String>::new());
+        accepts(&[(PATTERNS, complex(64))]);
+        let errors = of(complex(64));
+        assert!(errors[0].contains("must be simpler: compiled, it would take more than 64 KiB"), "{errors:?}");
+        let ordinary = r"^Pod \S+ failed with exit code (1[0-9]+|2)$";
+        assert_eq!(of(json!(vec![ordinary; 100])), Vec::<String>::new());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// The amount in billionths, which is as exact as Kubernetes is. `None` for what is no quantity, or too large or too
 /// small for one.
-pub(super) fn nanos(text: &str) -> Option<i128> {
+pub(crate) fn nanos(text: &str) -> Option<i128> {
     let end = text.find(|at: char| !(at.is_ascii_digit() || matches!(at, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (factor, exponent) = scale(suffix)?;

@@ -9,7 +9,6 @@ use crate::ReplicatedJob;
 
 const UNIQUE: &str = "must be unique: Jobs are named after their replicatedJob";
 const NOT_NEGATIVE: &str = "must not be negative";
-const PODS: &str = "replicas * parallelism must not exceed 2147483647";
 const JOBS: &str = "the replicas of all replicatedJobs together must not exceed 2147483647";
 
 /// Refuses names that are not part of a DNS name or not unique, and numbers that are negative or cannot be counted.
@@ -53,7 +52,8 @@ fn numbers(replicated_job: &ReplicatedJob, path: &Path<'_>, errors: &mut Errors)
     }
     let pods = i64::from(replicated_job.replicas()) * i64::from(job.parallelism.unwrap_or(1));
     if pods > i64::from(i32::MAX) {
-        errors.invalid(&path.child("replicas"), replicated_job.replicas(), PODS);
+        let required = format_args!("replicas * parallelism must not exceed 2147483647, and is {pods}");
+        errors.invalid(&path.child("replicas"), replicated_job.replicas(), required);
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     #[rstest]
     #[case::pods(
         &[("/spec/replicatedJobs/0/replicas", json!(70_000)), ("/spec/replicatedJobs/0/template/spec/parallelism", json!(70_000))],
-        "spec.replicatedJobs[0].replicas: Invalid value: 70000: replicas * parallelism must not exceed 2147483647"
+        "spec.replicatedJobs[0].replicas: Invalid value: 70000: replicas * parallelism must not exceed 2147483647, and is 4900000000"
     )]
     #[case::jobs(
         &[("/spec/replicatedJobs/0/replicas", json!(i32::MAX))],

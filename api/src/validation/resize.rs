@@ -7,11 +7,11 @@
 use super::field::{Errors, Path};
 use crate::{JobTemplateSpec, ReplicatedJob};
 
-const FINISHED: &str = "must stay as it is: the JobSet has finished. Create another";
-const NOT_LAST: &str = "can change only in the last replicatedJob: the Jobs of those after it are numbered on from its \
-                        Jobs (label jobset.sigs.k8s.io/job-global-index). Create another JobSet instead";
-const NOT_ELASTIC: &str = "can change only in Indexed Jobs whose completions equal parallelism, before and after: create \
-                           another JobSet instead";
+const FINISHED: &str = "the JobSet has finished. Create another";
+const NOT_LAST: &str = "it can change only in the last replicatedJob, since the Jobs of those after it are numbered on \
+                        from its Jobs (label jobset.sigs.k8s.io/job-global-index). Create another JobSet instead";
+const NOT_ELASTIC: &str = "it can change only in Indexed Jobs whose completions equal parallelism, before and after. \
+                           Create another JobSet instead";
 const TOGETHER: &str = "must equal parallelism: completions and parallelism of Indexed Jobs change together";
 const NOT_ZERO: &str = "must be at least 1: set spec.suspend to stop all Pods, or replicas to 0";
 
@@ -34,7 +34,9 @@ pub(super) fn take_over(
 ) {
     let Standing { finished, last } = standing;
     if expected.replicas() != new.replicas() && (finished || !last) {
-        errors.invalid(&path.child("replicas"), new.replicas(), if finished { FINISHED } else { NOT_LAST });
+        let reason = if finished { FINISHED } else { NOT_LAST };
+        let required = format_args!("must stay {}: {reason}", expected.replicas());
+        errors.invalid(&path.child("replicas"), new.replicas(), required);
     }
     expected.replicas = new.replicas;
     let (before, after) = (&mut expected.template.spec, &new.template.spec);
@@ -45,10 +47,10 @@ pub(super) fn take_over(
 fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, finished: bool, path: &Path<'_>, errors: &mut Errors) {
     let mut changed = Vec::new();
     if before.parallelism != after.parallelism {
-        changed.push((path.child("parallelism"), after.parallelism));
+        changed.push((path.child("parallelism"), before.parallelism, after.parallelism));
     }
     if before.completions != after.completions {
-        changed.push((path.child("completions"), after.completions));
+        changed.push((path.child("completions"), before.completions, after.completions));
     }
     if changed.is_empty() {
         return;
@@ -60,13 +62,14 @@ fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, finished: bool, path:
     } else {
         None
     };
-    if let Some(required) = refused {
-        for (path, number) in changed {
-            errors.invalid(&path, number, required);
+    if let Some(reason) = refused {
+        for (path, before, after) in changed {
+            let before = before.map_or_else(|| "absent".to_owned(), |number| number.to_string());
+            errors.invalid(&path, after, format_args!("must stay {before}: {reason}"));
         }
         return;
     }
-    for (path, number) in changed {
+    for (path, _, number) in changed {
         if let Some(number) = number.filter(|number| *number < 1) {
             errors.invalid(&path, number, NOT_ZERO);
         }
@@ -125,11 +128,11 @@ mod tests {
     #[case::completions_alone(&[], &[(COMPLETIONS, json!(2))], "spec.replicatedJobs[1].template.spec.completions: Invalid value: 2: must equal parallelism")]
     #[case::no_indexes(
         &[(MODE, json!("NonIndexed"))], &[(PARALLELISM, json!(2))],
-        "spec.replicatedJobs[1].template.spec.parallelism: Invalid value: 2: can change only in Indexed Jobs whose"
+        "spec.replicatedJobs[1].template.spec.parallelism: Invalid value: 2: must stay 4: it can change only in Indexed Jobs whose"
     )]
     #[case::several_rounds(
         &[(COMPLETIONS, json!(8))], &[(COMPLETIONS, json!(4))],
-        "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: can change only in Indexed Jobs whose"
+        "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: must stay 8: it can change only in Indexed Jobs whose"
     )]
     #[case::negative(&[], &[(REPLICAS, json!(-1))], "spec.replicatedJobs[1].replicas: Invalid value: -1: must not be negative")]
     #[case::beyond_the_coordinator(
@@ -138,7 +141,7 @@ mod tests {
     )]
     #[case::finished(
         &[("/status", json!({ "terminalState": "Completed" }))], &[(REPLICAS, json!(3))],
-        "spec.replicatedJobs[1].replicas: Invalid value: 3: must stay as it is: the JobSet has finished"
+        "spec.replicatedJobs[1].replicas: Invalid value: 3: must stay 2: the JobSet has finished"
     )]
     fn a_size_that_cannot_be_reached_is_refused(
         #[case] old: Changes<'_>,
@@ -153,7 +156,7 @@ mod tests {
         let errors = errors(&jobset(&[]), &[("/spec/replicatedJobs/0/replicas", json!(3))]);
         assert_one(
             &errors,
-            "spec.replicatedJobs[0].replicas: Invalid value: 3: can change only in the last replicatedJob",
+            "spec.replicatedJobs[0].replicas: Invalid value: 3: must stay 1: it can change only in the last replicatedJob",
         );
     }
 
@@ -173,6 +176,6 @@ mod tests {
         let old = jobset(&[("/status", json!({ "conditions": [failed] }))]);
         let errors = errors(&old, &[(PARALLELISM, json!(8)), (COMPLETIONS, json!(8))]);
         assert_eq!(errors.len(), 2);
-        assert!(errors.iter().all(|error| error.contains("the JobSet has finished")), "{errors:?}");
+        assert!(errors.iter().all(|error| error.contains("must stay 4: the JobSet has finished")), "{errors:?}");
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::field::Path;
 use super::syntax;
 use crate::gates::Gates;
 use crate::{JobSet, JobSetSpec, ReplicatedJob};
@@ -41,6 +43,32 @@ impl<'a> Subject<'a> {
     pub(super) fn replicated_job(&self, name: &str) -> Option<(usize, &'a ReplicatedJob)> {
         let place = self.place(name)?;
         Some((place, self.spec.replicated_jobs.get(place)?))
+    }
+
+    /// Calls `look` with the Pod specification of each replicatedJob that has one, and its path.
+    pub(super) fn for_each_pod(&self, spec: &Path<'_>, mut look: impl FnMut(&'a PodSpec, &Path<'_>)) {
+        let replicated_jobs = spec.child("replicatedJobs");
+        for (index, replicated_job) in self.spec.replicated_jobs.iter().enumerate() {
+            if let Some(pod) = &replicated_job.template.spec.template.spec {
+                look(pod, &replicated_jobs.index(index).child("template.spec.template.spec"));
+            }
+        }
+    }
+}
+
+/// Calls `look` with each container of a Pod, those that initialize it first, and its path.
+pub(super) fn for_each_container<'a>(
+    pod: &'a PodSpec,
+    path: &Path<'_>,
+    mut look: impl FnMut(&'a Container, &Path<'_>),
+) {
+    let lists =
+        [("initContainers", pod.init_containers.as_deref().unwrap_or_default()), ("containers", &pod.containers)];
+    for (field, containers) in lists {
+        let list = path.child(field);
+        for (index, container) in containers.iter().enumerate() {
+            look(container, &list.index(index));
+        }
     }
 }
 

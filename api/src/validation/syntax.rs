@@ -43,6 +43,18 @@ pub(super) fn is_http_path(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
 }
 
+/// Key of a label: a name, and maybe a DNS name and a slash before it.
+pub(super) fn is_label_key(text: &str) -> bool {
+    let outer = |end: char| end.is_ascii_alphanumeric();
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(is_dns1123_subdomain)
+        && name.len() <= LABEL_LENGTH
+        && name.starts_with(outer)
+        && name.ends_with(outer)
+        && name.bytes().all(inner)
+}
+
 /// Lower-case letters, digits and, inside, hyphens.
 fn is_dns_text(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_lowercase() || end.is_ascii_digit();
@@ -91,6 +103,19 @@ mod tests {
     #[case("a-b", false)]
     fn condition_reasons(#[case] text: &str, #[case] valid: bool) {
         assert_eq!(is_condition_reason(text), valid);
+    }
+
+    #[rstest]
+    #[case("rack", true)]
+    #[case("example.com/Rack_1.a", true)]
+    #[case("", false)]
+    #[case("bad key!", false)]
+    #[case("a/b/c", false)]
+    #[case("/rack", false)]
+    #[case("example.com/", false)]
+    #[case("example.com/-rack", false)]
+    fn label_keys(#[case] text: &str, #[case] valid: bool) {
+        assert_eq!(is_label_key(text), valid);
     }
 
     #[rstest]

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::validate;
+use super::{validate, validate_create};
 use crate::JobSet;
 use crate::gates::Gates;
 
@@ -35,13 +35,18 @@ pub(super) fn jobset(changes: Changes<'_>) -> Value {
 /// The same JobSet with what it needs to restart in place, changed.
 pub(super) fn in_place(changes: Changes<'_>) -> Value {
     let agent = json!({ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
-        { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] });
+        { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }],
+        "startupProbe": { "httpGet": { "path": "/barrier-is-lifted", "port": 8080 }, "failureThreshold": i32::MAX } });
+    let restart = json!([{ "action": "RestartPod", "exitCodes": { "operator": "NotIn", "values": [0] } }]);
     let mut object = jobset(&[("/spec/failurePolicy/restartStrategy", json!("InPlaceRestart"))]);
     for job in object["spec"]["replicatedJobs"].as_array_mut().unwrap() {
         let job = &mut job["template"]["spec"];
         job["backoffLimit"] = json!(i32::MAX);
         job["podReplacementPolicy"] = json!("Failed");
-        job["template"]["spec"]["initContainers"] = json!([agent]);
+        let pod = &mut job["template"]["spec"];
+        pod["initContainers"] = json!([agent]);
+        pod["containers"][0]["restartPolicy"] = json!("Never");
+        pod["containers"][0]["restartPolicyRules"] = restart.clone();
     }
     changed(object, changes)
 }
@@ -67,6 +72,11 @@ pub(super) fn read(object: &Value) -> JobSet {
 /// All that is wrong with the object.
 pub(super) fn refusals(object: &Value) -> Vec<String> {
     validate(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
+}
+
+/// All for which the object would not be admitted.
+pub(super) fn admissions(object: &Value) -> Vec<String> {
+    validate_create(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
 }
 
 /// Asserts that nothing is wrong with the JobSet so changed.

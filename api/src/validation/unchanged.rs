@@ -50,7 +50,8 @@ pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, r
     compare(normal(old).as_ref(), normal(new).as_ref(), path, reason, errors);
 }
 
-fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>, reason: &str, errors: &mut Errors) {
+/// Refuses a value that differs, or those fields and entries of it that do.
+pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>, reason: &str, errors: &mut Errors) {
     match (old, new) {
         (old, new) if old == new => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {

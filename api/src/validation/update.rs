@@ -5,25 +5,26 @@
 //! - until it is finished, how many there are ([`super::resize`]),
 //! - nothing else ([`super::unchanged`]).
 
-use super::field::{Errors, Path};
-use super::{resize, suspended, unchanged};
-use crate::{JobSet, ReplicatedJob, conditions};
+use serde_json::Value;
 
-const MANAGED_BY: &str = "must stay as it was created: two controllers would work on one JobSet";
-const REPLICATED_JOBS: &str = "must stay the replicatedJobs that the JobSet was created with, in their order: create \
-                               another JobSet instead";
+use super::field::{Errors, Path, shown};
+use super::{resize, suspended, unchanged};
+use crate::{JobSet, conditions};
+
+const MANAGED_BY: &str = "as the JobSet was created: two controllers would work on one JobSet";
 const AS_CREATED: &str = "as the JobSet was created: create another JobSet instead";
 const WHILE_IT_RUNS: &str = "while the JobSet runs: set spec.suspend to true with this change or before it";
 
 /// Refuses changes that are not carried out.
 pub(super) fn check(old: &JobSet, new: &JobSet, spec: &Path<'_>, errors: &mut Errors) {
-    if old.spec.managed_by != new.spec.managed_by {
-        errors.invalid(&spec.child("managedBy"), &new.spec.managed_by, MANAGED_BY);
-    }
+    let [managed_before, managed_after] = [old, new].map(|it| it.spec.managed_by.as_deref().map(Value::from));
+    unchanged::compare(managed_before.as_ref(), managed_after.as_ref(), &spec.child("managedBy"), MANAGED_BY, errors);
     let path = spec.child("replicatedJobs");
     let (before, after) = (&old.spec.replicated_jobs, &new.spec.replicated_jobs);
-    if !before.iter().map(name).eq(after.iter().map(name)) {
-        errors.invalid(&path, after.iter().map(name).collect::<Vec<_>>(), REPLICATED_JOBS);
+    let [names_before, names_after] = [before, after].map(|it| it.iter().map(|it| &*it.name).collect::<Vec<_>>());
+    if names_before != names_after {
+        let required = format_args!("must stay {}, in this order, {AS_CREATED}", shown(&names_before));
+        errors.invalid(&path, names_after, required);
         return;
     }
     // The Go JobSet, too, allows it in the update that suspends: Kueue takes back its changes as it evicts.
@@ -44,10 +45,6 @@ pub(super) fn check(old: &JobSet, new: &JobSet, spec: &Path<'_>, errors: &mut Er
         }
         unchanged::check(&moved, after, &path, AS_CREATED, errors);
     }
-}
-
-fn name(replicated_job: &ReplicatedJob) -> &str {
-    &replicated_job.name
 }
 
 fn is_finished(jobset: &JobSet) -> bool {
@@ -84,8 +81,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": must stay as it was created"#)]
-    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: must stay the replicatedJobs")]
+    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": must stay absent, as the JobSet was created: two controllers"#)]
+    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: must stay [\"driver\",\"workers\"], in this order, as the JobSet was created: create another")]
     #[case::renamed(&[("/spec/replicatedJobs/1/name", json!("w"))], r#"spec.replicatedJobs: Invalid value: ["driver","w"]: must stay"#)]
     #[case::group(&[("/spec/replicatedJobs/1/groupName", json!("g"))], r#"spec.replicatedJobs[1].groupName: Invalid value: "g": must stay absent, as the JobSet was created"#)]
     #[case::order(
@@ -135,6 +132,41 @@ mod tests {
         assert_eq!(errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(3))]), Vec::<String>::new());
         let worse = errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(-3))]);
         assert_one(&worse, "spec.replicatedJobs[1].replicas: Invalid value: -3: must not be negative");
+    }
+
+    #[test]
+    fn nor_does_it_where_more_is_wrong_than_is_reported() {
+        let pods = vec![json!({ "name": "main", "volumeMounts": [{ "name": "data", "mountPath": "/a" }] }); 40];
+        let containers = format!("{JOB}/template/spec/containers");
+        let old = jobset(&[(&containers, json!(pods)), ("/spec/coordinator", json!({ "replicatedJob": "nobody" }))]);
+        assert_eq!(errors(&old, &[("/spec/coordinator/replicatedJob", json!("driver"))]), Vec::<String>::new());
+        let worse = errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(-3))]);
+        assert!(worse.len() == 1 && worse[0].contains("must not be negative"), "{worse:?}");
+        // Whatever comes after those that are reported.
+        let annotations = json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "" });
+        let worse = errors(
+            &old,
+            &[("/spec/coordinator/replicatedJob", json!("driver")), ("/metadata/annotations", annotations)],
+        );
+        assert!(worse.len() == 1 && worse[0].contains("must be the key of a label"), "{worse:?}");
+    }
+
+    #[rstest]
+    #[case::no_shape("jobset.sigs.k8s.io/inject-agent", "garbage", "Unsupported value: \"garbage\"")]
+    #[case::no_label("alpha.jobset.sigs.k8s.io/exclusive-topology", "", "must be the key of a label")]
+    #[case::no_indexes(
+        "alpha.jobset.sigs.k8s.io/exclusive-topology",
+        "rack",
+        "must be \"Indexed\" with the annotation"
+    )]
+    fn an_annotation_that_would_be_refused_cannot_be_added_later(
+        #[case] key: &str,
+        #[case] value: &str,
+        #[case] expected: &str,
+    ) {
+        let old = jobset(&[(&format!("{JOB}/completionMode"), json!("NonIndexed"))]);
+        let errors = errors(&old, &[("/metadata/annotations", json!({ (key): value }))]);
+        assert!(errors.iter().any(|error| error.contains(expected)), "{errors:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod job;
 mod labels;
 mod placement;
 mod resume;
+mod role_binding;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod tests;
 pub use claim::{claim, claims};
 pub use job::{Attempt, Place, job};
 pub use resume::resume;
+pub use role_binding::role_binding;
 pub use service::service;
 
 use jobset_api::JobSet;

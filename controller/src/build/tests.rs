@@ -2,14 +2,14 @@
 //! it, and the PriorityClasses of the cluster; the snapshot of the same name holds what is built. Of a Job, what it and its
 //! Pods carry both as labels and as annotations is written once, as `labelsAndAnnotations`.
 
-use jobset_api::{JobSet, RestartStrategy};
+use jobset_api::{JobSet, RestartStrategy, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use rstest::rstest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Attempt, Place, claim, claims, job, service};
+use super::{Attempt, Place, claim, claims, job, role_binding, service};
 use crate::store::PriorityClasses;
 
 #[test]
@@ -51,6 +51,9 @@ fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
         children.push(yaml(&service(jobset)));
     }
     children.extend(claims(jobset).map(|(policy, template)| yaml(&claim(jobset, policy, template))));
+    if jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::INJECT_AGENT) {
+        children.push(yaml(&role_binding(jobset, "jobset-agent")));
+    }
     for (group_index, group) in jobset.spec.replicated_jobs.iter().enumerate() {
         for job_index in 0..group.replicas() {
             let status = jobset.status.clone().unwrap_or_default();

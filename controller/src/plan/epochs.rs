@@ -97,7 +97,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
         free: pass.status.free_epoch,
     };
     cure_invalid_reports(pass, current)?;
-    delete_lonely_agents(pass);
+    delete_lonely_agents(pass)?;
     if current.synced > 0
         && let Some((lost, group)) = members::lost(pass).next()
     {
@@ -180,13 +180,18 @@ fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) -> ControlFlow<()>
 }
 
 /// The worker of such a Pod runs on in an epoch that is over, and its agent will never restart it.
-fn delete_lonely_agents(pass: &mut Pass<'_>) {
+fn delete_lonely_agents(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let alone: Vec<_> = members::running_jobs(pass).flat_map(|(pods, _)| pods.alone()).cloned().collect();
     for pod in alone.into_iter().filter(|pod| pod.deleted_at.is_none()) {
         let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
         if pass.now.0 < due {
             pass.requeue_at(due);
             continue;
+        }
+        // One that was believed, because a late status showed no worker: that it restarted has been counted, and whoever
+        // comes in its place reports the next epoch.
+        if pod.epoch.number().is_some_and(|epoch| epoch <= pass.status.synced_epoch) {
+            pass.announce_free_epoch()?;
         }
         pass.warn(
             "AgentRestartedAlone",
@@ -197,6 +202,7 @@ fn delete_lonely_agents(pass: &mut Pass<'_>) {
         );
         pass.actions.push(Action::DeletePod { name: pod.name, uid: pod.uid, reason: PodDeletion::AgentAlone });
     }
+    ControlFlow::Continue(())
 }
 
 #[cfg(test)]

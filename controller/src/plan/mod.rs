@@ -14,6 +14,7 @@ mod incident;
 mod invalid;
 mod members;
 mod pass;
+mod permissions;
 mod placement;
 mod recovery;
 mod refused;
@@ -59,6 +60,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     success::complete(pass)?;
     claims::ensure(pass);
     service::ensure(pass);
+    permissions::ensure(pass);
     placement::repair(pass)?;
     unreachable::force_delete(pass);
     suspend::stop(pass);

@@ -6,16 +6,26 @@ use jobset_api::gates::Gates;
 use jobset_api::{FailurePolicyAction, JobSetStatus, RestartStrategy};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 
 /// How the controller was told to work, the same for all JobSets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Which features are on.
     pub gates: Gates,
     /// Pods on a node that is unreachable for longer than this are deleted without waiting for its kubelet. `None`, the
     /// default: never.
     pub force_delete_after: Option<Duration>,
+    /// ClusterRole of the agents.
+    pub agent_cluster_role: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let agent_cluster_role = jobset_api::agent::NAME.to_owned();
+        Self { gates: Gates::default(), force_delete_after: None, agent_cluster_role }
+    }
 }
 
 /// What shall be done for a JobSet.
@@ -72,6 +82,8 @@ pub enum Action {
     },
     /// Create a Service.
     CreateService(Box<Service>),
+    /// Create a RoleBinding.
+    CreateRoleBinding(Box<RoleBinding>),
     /// Create a PersistentVolumeClaim.
     CreateClaim(Box<PersistentVolumeClaim>),
     /// Delete a Pod.

@@ -29,6 +29,8 @@ pub enum Error {
     MarkPod(Key, #[source] kube::Error),
     #[error("cannot delete Pod {0}")]
     DeletePod(Key, #[source] kube::Error),
+    #[error("cannot read JobSet {0}")]
+    ReadJobSet(Key, #[source] kube::Error),
     #[error("cannot delete JobSet {0}")]
     DeleteJobSet(Key, #[source] kube::Error),
     #[error("cannot annotate JobSet {0}")]
@@ -39,6 +41,10 @@ pub enum Error {
     ClaimTaken { claim: Key, reason: String },
     #[error("cannot label PersistentVolumeClaim {0}")]
     LabelClaim(Key, #[source] kube::Error),
+    #[error("cannot create RoleBinding {0}, which the agents need")]
+    CreateRoleBinding(Key, #[source] kube::Error),
+    #[error("RoleBinding {binding} exists, {reason}: delete it, or rename the JobSet")]
+    RoleBindingTaken { binding: Key, reason: String },
     #[error("cannot create Service {0}")]
     CreateService(Key, #[source] kube::Error),
     #[error("Service {service} exists, {reason}: delete it, or set another spec.network.subdomain")]
@@ -109,6 +115,7 @@ impl Error {
             Self::JobTaken { .. } => "JobNameTaken",
             Self::ServiceTaken { .. } => "ServiceNameTaken",
             Self::ClaimTaken { .. } => "ClaimTaken",
+            Self::RoleBindingTaken { .. } => "RoleBindingTaken",
             _ if self.failure() == Failure::Refused => "Refused",
             _ => return None,
         };
@@ -129,10 +136,12 @@ impl Error {
             | Self::ReadPod(_, source)
             | Self::MarkPod(_, source)
             | Self::DeletePod(_, source)
+            | Self::ReadJobSet(_, source)
             | Self::DeleteJobSet(_, source)
             | Self::AnnotateJobSet(_, source)
             | Self::CreateClaim(_, source)
             | Self::LabelClaim(_, source)
+            | Self::CreateRoleBinding(_, source)
             | Self::CreateService(_, source)
             | Self::LabelService(_, source)
             | Self::WriteStatus(_, source) => Some(source),

@@ -9,6 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
@@ -19,7 +20,7 @@ use tracing::{debug, warn};
 
 use super::weather::{Patience, Weather};
 use crate::store::pods::{PodView, PodWire};
-use crate::store::{Change, ClaimView, JobView, Key, NodeWire, Seen, ServiceView, version};
+use crate::store::{Change, ClaimView, JobView, Key, NodeWire, RoleBindingView, Seen, ServiceView, version};
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
@@ -39,8 +40,14 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
             Seen::Service(change(event, |object| child(&object, ServiceView::of)))
         }),
-        watch(api(client, namespace), children, "PersistentVolumeClaim", |event: Event<PersistentVolumeClaim>| {
-            Seen::Claim(change(event, |object| child(&object, ClaimView::of)))
+        watch(
+            api(client, namespace),
+            children.clone(),
+            "PersistentVolumeClaim",
+            |event: Event<PersistentVolumeClaim>| Seen::Claim(change(event, |object| child(&object, ClaimView::of))),
+        ),
+        watch(api(client, namespace), children, "RoleBinding", |event: Event<RoleBinding>| {
+            Seen::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
             Seen::Node(change(event, cluster_wide))
@@ -53,7 +60,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
 }
 
 /// Number of kinds that are watched.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
 #[derive(Default)]
@@ -68,6 +75,7 @@ impl Listed {
             Seen::Pod(change) => matches!(change, Change::ListingEnded),
             Seen::Service(change) => matches!(change, Change::ListingEnded),
             Seen::Claim(change) => matches!(change, Change::ListingEnded),
+            Seen::RoleBinding(change) => matches!(change, Change::ListingEnded),
             Seen::Node(change) => matches!(change, Change::ListingEnded),
             Seen::PriorityClass(change) => matches!(change, Change::ListingEnded),
         };

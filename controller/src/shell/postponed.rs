@@ -36,6 +36,7 @@ impl Request {
             | Action::DeletePod { name, .. } => Some(name.as_str()),
             Action::CreateService(service) => service.metadata.name.as_deref(),
             Action::CreateClaim(claim) => claim.metadata.name.as_deref(),
+            Action::CreateRoleBinding(binding) => binding.metadata.name.as_deref(),
             Action::DeleteJobSet | Action::DisableInPlaceRestart => None,
         };
         Self::One(discriminant(action), name.unwrap_or_default().to_owned())

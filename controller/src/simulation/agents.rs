@@ -1,6 +1,6 @@
 //! The agents: the real state machine, with a watch on the JobSet that lags, and reports that get lost.
 
-use jobset_agent::decide::{Agent, Input, Output};
+use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -37,7 +37,7 @@ enum Fate {
 
 impl AgentProcess {
     pub(super) fn new(container: u32, started: Time) -> Self {
-        let agent = Agent::new(Some(UID.to_owned()));
+        let agent = Agent::new(Some(UID.to_owned()), Mode::Sidecar { saves: false });
         Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: false, entered: None }
     }
 }
@@ -105,6 +105,7 @@ impl Cluster {
         for output in process.agent.step(input) {
             match output {
                 Output::Report { epoch } => {
+                    process.timer = None;
                     process.reporting = Some(epoch);
                     process.entered = Some(epoch);
                     machine.epoch = Some(epoch);
@@ -119,10 +120,12 @@ impl Cluster {
                     machine.unsaid = true;
                     break;
                 }
-                Output::Exit => {
+                Output::Exit { .. } => {
                     machine.agent = None;
                     break;
                 }
+                // Of supervisors, and of sidecars whose workers save their state.
+                Output::Save { .. } | Output::StopWorker { .. } | Output::TerminateWorker => {}
             }
         }
         self.worked = true;

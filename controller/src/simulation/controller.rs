@@ -184,7 +184,10 @@ impl Cluster {
                 }
                 0
             }
-            Action::CreateClaim(_) | Action::DeleteJobSet | Action::DisableInPlaceRestart => 0,
+            Action::CreateClaim(_)
+            | Action::CreateRoleBinding(_)
+            | Action::DeleteJobSet
+            | Action::DisableInPlaceRestart => 0,
         };
         written.jobs = written.jobs.max(jobs);
     }

@@ -89,7 +89,8 @@ impl Cluster {
         };
         let jobs = || seen.jobs().filter(|(_, job)| !job.deleting && is_current(&before, job));
         let all_are_there = i64::try_from(jobs().count()).is_ok_and(|jobs| jobs >= base.spec.global_replicas());
-        let idle = all_are_there && jobs().all(|(_, job)| is_in_order(job));
+        let is_alone = |job| seen.pods_of(job).is_some_and(|pods| pods.alone().next().is_some());
+        let idle = all_are_there && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job));
         ensure(!announced || recreates || !idle, Property::OneEpochPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })

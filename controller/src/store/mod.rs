@@ -13,6 +13,7 @@ pub mod pods;
 mod priority;
 mod ranges;
 mod refused;
+mod role_binding;
 mod seen;
 mod service;
 mod verdict;
@@ -30,6 +31,7 @@ pub use job::{Controller, Finished, JobView};
 pub use nodes::{NodeView, NodeWire, Nodes};
 pub use priority::PriorityClasses;
 pub use ranges::Ranges;
+pub use role_binding::RoleBindingView;
 pub use seen::{Change, Seen};
 pub use service::ServiceView;
 use verdict::Verdict;
@@ -69,6 +71,8 @@ pub struct Store {
     pub services: Children<ServiceView>,
     /// PersistentVolumeClaims, by the JobSet that their label names.
     pub claims: Children<ClaimView>,
+    /// RoleBindings, by the JobSet that their label names.
+    pub role_bindings: Children<RoleBindingView>,
     /// Nodes.
     pub nodes: Nodes,
     /// PriorityClasses.
@@ -94,6 +98,8 @@ pub struct Versions {
     pub services: u64,
     /// Of PersistentVolumeClaims.
     pub claims: u64,
+    /// Of RoleBindings.
+    pub role_bindings: u64,
 }
 
 impl Store {
@@ -103,6 +109,7 @@ impl Store {
             && self.jobs.has_seen(versions.jobs)
             && self.services.has_seen(versions.services)
             && self.claims.has_seen(versions.claims)
+            && self.role_bindings.has_seen(versions.role_bindings)
     }
 
     /// What admission would refuse of the JobSet, if anything.

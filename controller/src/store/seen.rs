@@ -8,7 +8,9 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use super::pods::{Epochs, Extent, PodView};
 use super::verdict::Verdict;
-use super::{Children, ClaimView, JobView, Key, NodeWire, PriorityClasses, ServiceView, Store, Versioned};
+use super::{
+    Children, ClaimView, JobView, Key, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store, Versioned,
+};
 
 /// Something was seen.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub enum Seen {
     Pod(Change<PodView>),
     Service(Change<ServiceView>),
     Claim(Change<ClaimView>),
+    RoleBinding(Change<RoleBindingView>),
     Node(Change<Box<NodeWire>>),
     PriorityClass(Change<Box<PriorityClass>>),
 }
@@ -52,6 +55,7 @@ impl Store {
             Seen::Pod(change) => self.see_pod(change),
             Seen::Service(change) => self.see_service(change),
             Seen::Claim(change) => put(&mut self.claims, change),
+            Seen::RoleBinding(change) => put(&mut self.role_bindings, change),
             Seen::Node(change) => self.see_node(change),
             Seen::PriorityClass(change) => {
                 self.see_class(change);

@@ -10,12 +10,13 @@
 //! would let them wait: one for a report until it is answered, one for a watch until it has shown the JobSet. Their own
 //! time limits begin with the seat.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jobset_agent::backoff::jittered;
-use jobset_agent::decide::{Agent, Input, JobSetState, Output};
+use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_agent::{report, watch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -136,23 +137,12 @@ struct Inputs {
 
 impl Simulated {
     async fn run(self) {
-        let mut inputs = self.watch().await;
-        let mut known = None;
         loop {
-            let last = self.live(&mut inputs, known.take()).await;
+            let inputs = self.watch().await;
+            // The watch ends with it, as its process would.
+            self.live(inputs).await;
             self.shared.roll.note(self.index, Stage::Starts);
-            match self.shared.mode {
-                WatchMode::New => {
-                    // The old watch ends first, as its process would.
-                    drop(inputs);
-                    self.restart().await;
-                    inputs = self.watch().await;
-                }
-                WatchMode::Kept => {
-                    self.restart().await;
-                    known = last;
-                }
-            }
+            self.restart().await;
         }
     }
 
@@ -172,36 +162,57 @@ impl Simulated {
         Inputs { sender, receiver, seat, _watch: AbortOnDropHandle::new(watch) }
     }
 
-    /// From the agent's start to its restart. `known` is what a watch that was kept has shown last; the last state that
-    /// was seen comes back.
-    async fn live(&self, inputs: &mut Inputs, known: Option<JobSetState>) -> Option<JobSetState> {
-        let mut agent = Agent::new(Some(self.shared.uid.clone()));
-        let mut last = known.clone();
-        let mut first = known.map(Input::JobSet);
+    /// From the agent's start to its restart, which a supervisor survives.
+    async fn live(&self, mut inputs: Inputs) {
+        let mode = match self.shared.mode {
+            WatchMode::New => Mode::Sidecar { saves: false },
+            WatchMode::Kept => Mode::Supervisor { fatal: BTreeSet::new() },
+        };
+        let supervises = self.shared.mode == WatchMode::Kept;
+        let mut agent = Agent::new(Some(self.shared.uid.clone()), mode);
         let mut timer = None;
+        let mut stopped = None;
         loop {
-            let input = match first.take() {
+            let input = match stopped.take() {
                 Some(input) => Some(input),
-                None => self.next(inputs, &mut timer).await,
+                None => self.next(&mut inputs, &mut timer).await,
             };
-            let Some(input) = input else { return last };
+            let input = match input {
+                Some(input) => input,
+                None if supervises => self.worker_exits(1).await,
+                None => return,
+            };
             inputs.seat = None;
             match &input {
-                Input::JobSet(state) if self.shared.mode == WatchMode::Kept => last = Some(state.clone()),
                 Input::Reported { epoch } => self.shared.roll.note(self.index, Stage::Waits(*epoch)),
                 Input::ReportFailed { .. } => self.shared.roll.note_failed_report(),
                 _ => {}
             }
             for output in agent.step(input) {
                 match output {
-                    Output::Report { epoch } => self.report(epoch, inputs.sender.clone()),
+                    Output::Report { epoch } => {
+                        timer = None;
+                        self.report(epoch, inputs.sender.clone());
+                    }
                     Output::SetTimer(wait) => timer = Some(Instant::now() + jittered(wait)),
-                    Output::Lift { epoch } => self.lift(epoch),
-                    Output::Restart { .. } => return last,
-                    Output::Exit => {}
+                    Output::Lift { epoch } => {
+                        timer = None;
+                        self.lift(epoch);
+                    }
+                    Output::StopWorker { .. } => stopped = Some(self.worker_exits(143).await),
+                    Output::Restart { .. } | Output::Exit { .. } => return,
+                    // Nobody terminates a worker here, and none has anything to save.
+                    Output::Save { .. } | Output::TerminateWorker => {}
                 }
             }
         }
+    }
+
+    /// A supervised worker ends.
+    async fn worker_exits(&self, code: u8) -> Input {
+        self.shared.roll.note(self.index, Stage::Starts);
+        self.restart().await;
+        Input::WorkerExited { code }
     }
 
     /// What happens next; nothing when the agent is to restart by itself.

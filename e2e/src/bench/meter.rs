@@ -15,7 +15,6 @@ use crate::cluster::ControlPlane;
 /// Reads the processes of one control plane, its controller, and this one.
 pub(super) struct Meter {
     client: Client,
-    ticks_per_second: u64,
     controller: u32,
     api_server: u32,
     etcd: u32,
@@ -64,7 +63,6 @@ impl Meter {
         };
         Ok(Self {
             client,
-            ticks_per_second: rustix::param::clock_ticks_per_second(),
             controller,
             api_server: find("kube-apiserver")?,
             etcd: find("etcd")?,
@@ -77,11 +75,6 @@ impl Meter {
     /// # Errors
     /// If a process has ended.
     pub(super) fn read(&self) -> Result<Reading> {
-        let cpu = |pid: u32| -> Result<Duration> {
-            let stat = stat(pid).with_context(|| format!("process {pid} has ended"))?;
-            Ok(procfs::time_of(stat.ticks, self.ticks_per_second))
-        };
-        let machine = fs::read_to_string("/proc/stat").ok().and_then(|stat| procfs::machine_ticks(&stat));
         Ok(Reading {
             at: Instant::now(),
             controller: cpu(self.controller)?,
@@ -89,7 +82,7 @@ impl Meter {
             etcd: cpu(self.etcd)?,
             controller_manager: cpu(self.controller_manager)?,
             load_generator: cpu(std::process::id())?,
-            machine: procfs::time_of(machine.context("/proc/stat has no CPU times")?, self.ticks_per_second),
+            machine: machine_cpu()?,
         })
     }
 
@@ -98,9 +91,7 @@ impl Meter {
     /// # Errors
     /// If it has ended.
     pub(super) fn controller_peak_rss_kib(&self) -> Result<u64> {
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", self.controller)).context("the controller has ended")?;
-        procfs::peak_rss_kib(&status).context("the kernel does not tell the controller's peak memory")
+        peak_rss_kib(self.controller)
     }
 
     /// The requests that the API server has counted.
@@ -132,6 +123,34 @@ impl Reading {
             machine: more(|reading| reading.machine),
         }
     }
+}
+
+/// CPU time of a process since it started, of all its threads.
+///
+/// # Errors
+/// If it has ended.
+pub(super) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = stat(pid).with_context(|| format!("process {pid} has ended"))?;
+    Ok(procfs::time_of(stat.ticks, rustix::param::clock_ticks_per_second()))
+}
+
+/// Time that all CPUs together were busy since the machine started.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub(super) fn machine_cpu() -> Result<Duration> {
+    let ticks = fs::read_to_string("/proc/stat").ok().and_then(|stat| procfs::machine_ticks(&stat));
+    Ok(procfs::time_of(ticks.context("/proc/stat has no CPU times")?, rustix::param::clock_ticks_per_second()))
+}
+
+/// Peak of a process's resident memory since it started, in KiB (`VmHWM`).
+///
+/// # Errors
+/// If it has ended.
+pub(super) fn peak_rss_kib(pid: u32) -> Result<u64> {
+    let status =
+        fs::read_to_string(format!("/proc/{pid}/status")).with_context(|| format!("process {pid} has ended"))?;
+    procfs::peak_rss_kib(&status).with_context(|| format!("the kernel does not tell the peak memory of process {pid}"))
 }
 
 fn stat(pid: u32) -> Option<Stat> {

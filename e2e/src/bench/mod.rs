@@ -12,7 +12,6 @@
 mod agents;
 mod case;
 mod connections;
-mod controller;
 mod cost;
 mod group;
 mod history;
@@ -25,11 +24,13 @@ mod plot;
 mod pod_status;
 mod pods;
 mod procfs;
+mod program;
 mod recreate;
 mod report;
 mod requests;
 mod roll;
 mod table;
+pub mod webhook;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,9 +39,9 @@ use anyhow::{Context, Result};
 
 use case::Case;
 pub use case::{Load, Options, Strategy, WatchMode};
-use controller::Controller;
 use group::Bench;
 use meter::Meter;
+use program::Program;
 use report::Report;
 
 use crate::cluster::ControlPlane;
@@ -99,7 +100,8 @@ async fn measure(options: &Options, program: &Path, case: Case) -> Result<Report
     if case.foreign_pods > 0 {
         pods::create_foreign(&client, case.foreign_pods, limit(case.foreign_pods)).await?;
     }
-    let mut controller = Controller::start(program, &plane)?;
+    let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+    let mut controller = Program::start("jobset-controller", program, listen, plane.kubeconfig(), &plane)?;
     let meter = Meter::new(&plane, client.clone(), controller.pid())?;
     let bench = Bench { options, case, config, client, meter, limit: limit(case.agents) };
     let measured = controller.while_running(async {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use jobset_e2e::bench::{self, Load, WatchMode};
+use jobset_e2e::interrupt::unless_interrupted;
 use jobset_e2e::paths;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Measures restarts of a JobSet of N Pods on a real control plane without kubelets, with simulated agents.
@@ -110,7 +110,7 @@ async fn main() -> ExitCode {
         log(&options.results)?;
         bench::run(&options).await
     };
-    match tokio::select! { measured = measured => measured, interrupted = interrupt() => interrupted } {
+    match unless_interrupted(Box::pin(measured)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error:#}");
@@ -127,14 +127,4 @@ fn log(results: &Path) -> Result<()> {
     let filter = EnvFilter::new("jobset_agent=warn,jobset_e2e=warn");
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(file).init();
     Ok(())
-}
-
-/// The control plane and the controller end with this process, however it ends.
-async fn interrupt() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT")?,
-        _ = terminate.recv() => {}
-    }
-    anyhow::bail!("interrupted; the control plane ends with this")
 }

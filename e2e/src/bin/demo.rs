@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
+use jobset_e2e::interrupt::unless_interrupted;
 use jobset_e2e::{Cluster, demo, paths};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts a cluster of two nodes, installs the product, lets workers fail, and shows what happens.
 #[derive(Parser)]
@@ -32,23 +32,13 @@ async fn main() -> ExitCode {
         let started = args.started.unwrap_or_else(demo::now);
         show(&args, demo::Options { runs: args.runs, started }).await
     };
-    match tokio::select! { shown = shown => shown, interrupted = interrupt() => interrupted } {
+    match unless_interrupted(Box::pin(shown)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error:#}");
             ExitCode::FAILURE
         }
     }
-}
-
-/// The cluster ends with this process, however it ends.
-async fn interrupt() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT")?,
-        _ = terminate.recv() => {}
-    }
-    anyhow::bail!("interrupted; a cluster of its own ends with it")
 }
 
 async fn show(args: &Args, options: demo::Options) -> Result<()> {

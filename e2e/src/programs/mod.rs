@@ -4,4 +4,4 @@ mod go;
 mod own;
 
 pub use go::{GoPrograms, Set, ensure};
-pub use own::{RustBinaries, release_controller, rust_binaries};
+pub use own::{RustBinaries, deployed_webhook, release_controller, rust_binaries};

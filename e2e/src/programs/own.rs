@@ -40,11 +40,37 @@ pub async fn release_controller() -> Result<PathBuf> {
     Ok(paths::target().join("release/jobset-controller"))
 }
 
+/// Builds `jobset-webhook` as its image has it, and gives its path.
+///
+/// # Errors
+/// As [`rust_binaries`].
+pub async fn deployed_webhook() -> Result<PathBuf> {
+    let build = || {
+        let host = host_triple()?;
+        build_release(&host)?;
+        Ok(paths::target().join(host).join("release/jobset-webhook"))
+    };
+    tokio::task::spawn_blocking(build).await.context("the build was aborted")?
+}
+
 fn build_all() -> Result<RustBinaries> {
     let host = host_triple()?;
     build(&host, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+    build_release(&host)?;
+    let dir = paths::target().join(host);
+    Ok(RustBinaries {
+        agent: dir.join("agent/jobset-agent"),
+        controller: dir.join("release/jobset-controller"),
+        webhook: dir.join("release/jobset-webhook"),
+        worker: dir.join("release/jobset-test-worker"),
+    })
+}
+
+/// Builds what images get with the release profile: together, since features of dependencies are those that all of a
+/// build ask for.
+fn build_release(host: &str) -> Result<()> {
     build(
-        &host,
+        host,
         "release",
         &[
             "-p",
@@ -60,14 +86,7 @@ fn build_all() -> Result<RustBinaries> {
             "--bin",
             "jobset-test-worker",
         ],
-    )?;
-    let dir = paths::target().join(host);
-    Ok(RustBinaries {
-        agent: dir.join("agent/jobset-agent"),
-        controller: dir.join("release/jobset-controller"),
-        webhook: dir.join("release/jobset-webhook"),
-        worker: dir.join("release/jobset-test-worker"),
-    })
+    )
 }
 
 /// Builds statically.

@@ -17,10 +17,13 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, RwLock, RwLockWriteGuard};
 
 /// How long a change may take on a machine that runs all tests at once.
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
+
+/// Held by those who create JobSets, and alone by the test that takes the admission service away.
+static ADMISSION: RwLock<()> = RwLock::const_new(());
 
 /// One worker Pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,7 @@ impl Group {
         let workload = change(Workload::new(manifest, namespace, &cluster.shared_dir())?);
         let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), namespace);
         let jobset: JobSet = serde_json::from_value(workload.0.clone())?;
+        let _admission = ADMISSION.read().await;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
         Ok(Self {
             cluster,
@@ -88,7 +92,8 @@ impl Group {
             let epochs: Vec<_> = pods.iter().map(|pod| pod.annotations().get(labels::EPOCH).cloned()).collect();
             // A container runs before its worker does.
             let entries = self.journal()?;
-            let ready = pods.iter().filter(|pod| is_ready(pod) && starts(&entries, pod) > restarts(pod)).count();
+            let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && was_told(&entries, pod, epoch);
+            let ready = pods.iter().filter(|pod| is_ready(pod)).filter(begun).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
                 return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
             }
@@ -150,6 +155,11 @@ impl Group {
         journal::read(&self.cluster.shared_dir(), &self.namespace)
     }
 
+    /// Keeps other tests from creating JobSets.
+    pub(crate) async fn without_admission() -> RwLockWriteGuard<'static, ()> {
+        ADMISSION.write().await
+    }
+
     /// Tells the worker of a Pod to end with this code.
     pub(crate) async fn exit(&self, worker: &Worker, code: u8) -> Result<()> {
         order::exit(&self.pods.get(&worker.pod).await?, WORKER_PORT, code).await
@@ -178,6 +188,13 @@ fn starts(entries: &[Entry], pod: &Pod) -> usize {
     entries.iter().filter(|entry| entry.event == "start" && entry.uid == uid).count()
 }
 
+/// Whether the worker of a Pod has started in this epoch, by what it was told, if it was.
+fn was_told(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
+    let uid = pod.uid().unwrap_or_default();
+    let last = entries.iter().rfind(|entry| entry.event == "start" && entry.uid == uid);
+    last.is_some_and(|entry| entry.epoch.is_none_or(|told| told == epoch))
+}
+
 /// How often the kubelet has restarted the worker of a Pod.
 fn restarts(pod: &Pod) -> usize {
     let workers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
@@ -194,7 +211,7 @@ pub(crate) fn assert_in_place(before: &Workers, after: &Workers) {
 }
 
 /// The shared cluster, with the product installed.
-async fn installed() -> Result<&'static Cluster> {
+pub(super) async fn installed() -> Result<&'static Cluster> {
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
     let cluster = cluster::shared().await?;
     let install = || async {

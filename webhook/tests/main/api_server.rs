@@ -15,7 +15,8 @@ pub(crate) fn good(name: &str) -> Value {
         "failurePolicy": { "restartStrategy": "InPlaceRestart", "maxRestarts": 3, "rules": [{ "action": "FailJobSet" }] },
         "replicatedJobs": [{ "name": "workers", "template": { "spec": { "parallelism": 2, "completions": 2, "template": { "spec": {
             "initContainers": [{ "name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": [
-                { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }] }],
+                { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }],
+                "startupProbe": { "httpGet": { "path": "/barrier-is-lifted", "port": 8080 } } }],
             "containers": [{ "name": "worker", "image": "worker" }],
         } } } } }],
     } })
@@ -115,13 +116,7 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
     assert_eq!((network.enable_dns_hostnames, network.publish_not_ready_addresses), (Some(true), Some(true)));
     assert_eq!(plane.jobsets().get("good").await?.spec, stored.spec);
 
-    // What the schema refuses is left to the schema, which names it better.
-    let status = refusal(plane.create(&with("typed", "/spec/replicatedJobs/0/replicas", json!("three"))).await);
-    assert!(
-        status.message.contains("spec.replicatedJobs[0].replicas") && !status.message.contains("admission webhook"),
-        "{}",
-        status.message
-    );
+    what_the_schema_refuses_is_left_to_it(&plane).await;
 
     // A broken specification from before can be labelled, suspended and deleted, but not broken any further.
     let jobsets = plane.jobsets();
@@ -138,4 +133,29 @@ async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Resul
 
     replica.stop().await?;
     plane.plane.stop().await
+}
+
+/// The schema names it better.
+async fn what_the_schema_refuses_is_left_to_it(plane: &Plane) {
+    let status = refusal(plane.create(&with("typed", "/spec/replicatedJobs/0/replicas", json!("three"))).await);
+    assert!(
+        status.message.contains("spec.replicatedJobs[0].replicas") && !status.message.contains("admission webhook"),
+        "{}",
+        status.message
+    );
+
+    // Lists in the place of objects, which are read as objects whose fields come in order.
+    for place in [
+        "/spec",
+        "/spec/network",
+        "/spec/failurePolicy",
+        "/spec/failurePolicy/rules/0",
+        "/spec/replicatedJobs/0/template",
+    ] {
+        let mut object = with("listed", "/spec/network", json!({}));
+        *object.pointer_mut(place).unwrap() = json!([]);
+        let status = refusal(plane.create(&object).await);
+        let field = place[1..].replace("/0", "[0]").replace('/', ".");
+        assert!(status.code == 422 && status.message.contains(&field), "{field}: {status:?}");
+    }
 }

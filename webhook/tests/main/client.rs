@@ -6,13 +6,13 @@ use std::sync::Arc;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
 use jobset_certs::material::{self, Material};
 use jobset_certs::{Lifetimes, Names, issue};
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -42,7 +42,8 @@ pub(crate) enum Http {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
-    pub(crate) trusted: Material,
+    /// Certificates of CAs.
+    pub(crate) trusted: Vec<CertificateDer<'static>>,
     pub(crate) tls: &'static SupportedProtocolVersion,
     pub(crate) http: Http,
 }
@@ -51,6 +52,7 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
@@ -65,13 +67,13 @@ impl Answer {
 }
 
 impl Client {
-    pub(crate) fn new(address: SocketAddr, trusted: Material) -> Self {
+    pub(crate) fn new(address: SocketAddr, trusted: Vec<CertificateDer<'static>>) -> Self {
         Self { address, trusted, tls: &rustls::version::TLS13, http: Http::Two }
     }
 
     pub(crate) async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.trusted.authorities());
+        roots.add_parsable_certificates(self.trusted.iter().cloned());
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[self.tls])
             .unwrap()
@@ -130,7 +132,7 @@ pub(crate) fn request(method: Method, path: &str, content_type: &str, body: impl
 }
 
 async fn collect(response: Response<hyper::body::Incoming>) -> Answer {
-    let status = response.status();
+    let (status, headers) = (response.status(), response.headers().clone());
     let body = response.into_body().collect().await.unwrap().to_bytes().to_vec();
-    Answer { status, body }
+    Answer { status, headers, body }
 }

@@ -3,34 +3,30 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Parser as _;
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, install, paths, wait};
+pub(crate) use jobset_e2e::admission::NAMESPACE;
+use jobset_e2e::{ControlPlane, admission, install, paths, wait};
 use jobset_webhook::args::Args;
 use jobset_webhook::run::Service;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// Where the admission service is deployed, and the names that its manifests give to it.
-pub(crate) const NAMESPACE: &str = "jobset-system";
-const ACCOUNT: &str = "jobset-webhook";
-/// Kinds of the manifests that give permissions.
-const ACCESS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
-/// Kinds of the manifests that register webhooks.
-const REGISTRATION: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+pub(crate) const VALIDATING: &str = "jobset-validating-webhook-configuration";
+pub(crate) const MUTATING: &str = "jobset-mutating-webhook-configuration";
 
 /// The control plane with the CRD, and an identity with the permissions of the admission service.
 pub(crate) struct Plane {
     pub(crate) plane: ControlPlane,
 }
+
+/// An admission service that has its ports.
+pub(crate) struct Bound(Service);
 
 /// A running admission service.
 pub(crate) struct Replica {
@@ -42,21 +38,43 @@ pub(crate) struct Replica {
 
 impl Plane {
     pub(crate) async fn start() -> Result<Self> {
+        Self::of(ControlPlane::start().await?).await
+    }
+
+    /// Makes this control plane ready for admission services.
+    pub(crate) async fn of(plane: ControlPlane) -> Result<Self> {
+        let plane = Self { plane };
+        install::crd(&plane.plane).await?;
+        admission::permit(&plane.plane).await?;
+        Ok(plane)
+    }
+
+    /// Without any permissions.
+    pub(crate) async fn bare() -> Result<Self> {
         let plane = Self { plane: ControlPlane::start().await? };
         install::crd(&plane.plane).await?;
         plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        plane.apply("access.yaml", &deployed(&ACCESS)?).await?;
         Ok(plane)
     }
 
     /// Registers the admission service at this address.
     pub(crate) async fn register(&self, address: SocketAddr) -> Result<()> {
-        let mut manifests = deployed(&REGISTRATION)?;
-        for webhook in manifests.iter_mut().filter_map(|it| it["webhooks"].as_array_mut()).flatten() {
-            let path = webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
-            webhook["clientConfig"] = json!({ "url": format!("https://{address}{path}") });
-        }
-        self.apply("registration.yaml", &manifests).await
+        admission::register(&self.plane, address).await
+    }
+
+    /// Registers the admission service at each of these addresses.
+    pub(crate) async fn register_all(&self, addresses: &[SocketAddr]) -> Result<()> {
+        admission::register_all(&self.plane, addresses).await
+    }
+
+    /// Has the API server check what became of Pods that ask for exclusive placement.
+    pub(crate) async fn check_placement(&self) -> Result<()> {
+        let policy = paths::workspace().join("deploy/kustomize/placement.yaml");
+        self.kubectl(&["apply", "--server-side", "-f", &policy.to_string_lossy()]).await
+    }
+
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
+        install::kubectl(&self.plane, arguments).await.map(drop)
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -88,55 +106,73 @@ impl Plane {
 
     /// A client with the permissions of the admission service and no more.
     pub(crate) async fn service_client(&self) -> Result<Client> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), NAMESPACE);
-        let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
-        let issued = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
-        let token = issued.status.and_then(|status| status.token).context("no token was issued")?;
+        let token = Some(admission::token(&self.plane).await?.into());
         let mut config = self.plane.client_config();
-        config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..kube::config::AuthInfo::default() };
+        config.auth_info = kube::config::AuthInfo { token, ..kube::config::AuthInfo::default() };
         Ok(Client::try_from(config)?)
     }
 
     /// Starts an admission service where the API server can call it.
     pub(crate) async fn replica(&self) -> Result<Replica> {
+        self.replica_with(&[]).await
+    }
+
+    /// The same with more flags.
+    pub(crate) async fn replica_with(&self, flags: &[&str]) -> Result<Replica> {
+        self.bind(flags).await?.run(self.service_client().await?)
+    }
+
+    /// An admission service that has its ports and does nothing yet.
+    pub(crate) async fn bind(&self, flags: &[&str]) -> Result<Bound> {
         let host = IpAddr::V4(self.plane.ready().host_address);
-        let args = Args::parse_from([
+        let own = [
             "jobset-webhook".to_owned(),
             format!("--listen={}", SocketAddr::new(host, 0)),
             "--health-listen=127.0.0.1:0".to_owned(),
             format!("--namespace={NAMESPACE}"),
             format!("--extra-dns-name={host}"),
             "--drain-delay=0s".to_owned(),
-        ]);
-        let service = Service::bind(&args).await?;
-        let (address, health, stop) = (service.address()?, service.health_address()?, CancellationToken::new());
-        let task = tokio::spawn(service.run(self.service_client().await?, stop.clone()));
-        Ok(Replica { address, health, stop, task })
+            format!("--agent-image={}", install::AGENT_IMAGE),
+        ];
+        let args = Args::parse_from(own.into_iter().chain(flags.iter().map(|&it| it.to_owned())));
+        Ok(Bound(Service::bind(&args).await?))
     }
 
-    async fn apply(&self, name: &str, manifests: &[Value]) -> Result<()> {
-        let file = self.plane.dir().join(name);
-        std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
-        self.kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()]).await
-    }
-
-    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
-        install::kubectl(&self.plane, arguments).await.map(drop)
+    /// Starts an admission service, registers it, and waits until the API server asks it about every write.
+    pub(crate) async fn admission(&self) -> Result<Replica> {
+        let replica = self.replica().await?;
+        self.register(replica.address).await?;
+        replica.ready().await?;
+        let jobset = json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "probe" }, "spec": {} });
+        let mut refused = jobset.clone();
+        refused["spec"] = json!({ "managedBy": "nobody", "coordinator": { "replicatedJob": "nobody" } });
+        wait::until_seen(LIMIT, "the API server to ask for admission", async || {
+            let defaulted = self.dry_run(&jobset).await?.spec.network.is_some();
+            let denied = matches!(self.dry_run(&refused).await, Err(kube::Error::Api(status)) if status.code == 422);
+            let seen = format!("defaulted: {defaulted}, refused: {denied}");
+            Ok(if defaulted && denied { wait::Seen::Yes(()) } else { wait::Seen::NotYet(seen) })
+        })
+        .await?;
+        Ok(replica)
     }
 }
 
-/// The manifests of these kinds, as they are deployed: what is missing there fails here.
-fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
-    let manifests = std::fs::read_to_string(paths::workspace().join("deploy/kustomize/webhook.yaml"))?;
-    let manifests = serde_yaml_ng::Deserializer::from_str(&manifests).map(Value::deserialize);
-    let manifests: Vec<Value> = manifests.collect::<Result<_, _>>()?;
-    Ok(manifests.into_iter().filter(|it| kinds.contains(&it["kind"].as_str().unwrap_or_default())).collect())
+impl Bound {
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        Ok(self.0.address()?)
+    }
+
+    pub(crate) fn run(self, client: Client) -> Result<Replica> {
+        let (address, health, stop) = (self.0.address()?, self.0.health_address()?, CancellationToken::new());
+        let task = tokio::spawn(self.0.run(client, stop.clone()));
+        Ok(Replica { address, health, stop, task })
+    }
 }
 
 impl Replica {
     /// Answer of `/readyz`, status and text.
     pub(crate) async fn readyz(&self) -> Result<String> {
-        crate::process::readyz(self.health).await
+        admission::readyz(self.health).await
     }
 
     pub(crate) async fn ready(&self) -> Result<()> {

@@ -3,10 +3,32 @@
 // Test code outside of the functions marked as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod abuse;
+mod answer;
 mod api_server;
+mod bench;
+mod certificates;
 mod client;
 mod cluster;
+mod deploy;
+mod exclusive;
+mod fuzz;
+mod injection;
+mod kept;
+mod lifecycle;
+mod load;
+mod manifests;
+mod mounted;
+mod older;
+mod overload;
+mod placement;
+mod placement_job;
+mod placement_lookup;
+mod placement_policy;
+mod placement_review;
 mod process;
 mod rotation;
 mod server;
+mod tables;
+mod unreachable;
 mod updates;

@@ -5,10 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use jobset_e2e::admission::readyz;
 use jobset_e2e::wait;
 use tempfile::NamedTempFile;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -56,21 +55,14 @@ fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-struct Process(Child);
+/// A process that ends with the test.
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
     }
-}
-
-pub(crate) async fn readyz(address: SocketAddr) -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
 }
 
 #[tokio::test]

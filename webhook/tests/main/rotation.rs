@@ -1,117 +1,253 @@
-//! Certificates as several replicas and a real API server see them.
+//! Certificates of several replicas in front of a real API server: they agree from the first moment, and a rotation,
+//! whatever forces it, refuses no request.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
-use jobset_certs::material::Material;
+use futures::future::{try_join_all, try_join3};
+use jiff::{SignedDuration, Timestamp};
+use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, Material, with_new_serving};
+use jobset_certs::pace::Pace;
 use jobset_certs::secret::{SecretStore, Wanted};
-use jobset_certs::{Lifetimes, Names};
+use jobset_certs::{Lifetimes, Names, issue};
+use jobset_e2e::admission::{allow, kustomize};
 use jobset_e2e::wait;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
+use k8s_openapi::ByteString;
+use kube::api::{DeleteParams, PostParams};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
+use crate::api_server::good;
+use crate::certificates::{SECRET, certificates};
 use crate::client::Client;
-use crate::cluster::{LIMIT, NAMESPACE, Plane, Replica};
+use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, Replica, VALIDATING};
+use crate::load::Load;
 
-const SECRET: &str = "jobset-webhook-server-cert";
-const VALIDATING: &str = "jobset-validating-webhook-configuration";
-const MUTATING: &str = "jobset-mutating-webhook-configuration";
-
-impl Plane {
-    async fn material(&self) -> Result<Material> {
-        let secret = self.secrets().get(SECRET).await?;
-        Ok(Material::read(&secret.data.context("the Secret is empty")?))
-    }
-
-    fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client(), NAMESPACE)
-    }
-
-    /// The different caBundles of both configurations.
-    async fn bundles(&self) -> Result<BTreeSet<Vec<u8>>> {
-        let validating = Api::<ValidatingWebhookConfiguration>::all(self.client()).get(VALIDATING).await?;
-        let mutating = Api::<MutatingWebhookConfiguration>::all(self.client()).get(MUTATING).await?;
-        let validating = validating.webhooks.into_iter().flatten().map(|it| it.client_config.ca_bundle);
-        let mutating = mutating.webhooks.into_iter().flatten().map(|it| it.client_config.ca_bundle);
-        Ok(validating.chain(mutating).map(|bundle| bundle.unwrap_or_default().0).collect())
-    }
-}
-
-impl Replica {
-    /// Whether a client that trusts only the CA of this Secret accepts the certificate in service.
-    async fn serves(&self, material: &Material) -> bool {
-        let mut only_current = material.clone();
-        only_current.predecessors.clear();
-        Client::new(self.address, only_current).connect().await.is_ok()
-    }
-
-    async fn wait_until_serving(&self, material: &Material) -> Result<()> {
-        wait::until(LIMIT, "the certificate of the Secret in service", async || {
-            Ok(self.serves(material).await.then_some(()))
-        })
-        .await
-    }
-}
-
-fn certificates(pem: &[u8]) -> usize {
-    String::from_utf8_lossy(pem).matches("BEGIN CERTIFICATE").count()
+/// Rounds of the tests that have some: `CERTIFICATE_ROUNDS`, else a few.
+fn rounds(few: usize) -> usize {
+    std::env::var("CERTIFICATE_ROUNDS").map_or(few, |text| text.parse().unwrap())
 }
 
 #[tokio::test]
-async fn replicas_agree_on_one_ca_and_a_rotation_refuses_no_request() -> Result<()> {
-    let plane = Arc::new(Plane::start().await?);
-    let (a, b, c) = tokio::try_join!(plane.replica(), plane.replica(), plane.replica())?;
-    let replicas = [a, b, c];
-    let reason = replicas[0].readyz().await?;
-    assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
-    plane.register(replicas[0].address).await?;
-    for replica in &replicas {
-        replica.ready().await?;
+async fn three_replicas_that_find_no_secret_agree_and_are_trusted_as_soon_as_they_are_ready() -> Result<()> {
+    let plane = Plane::start().await?;
+    let rounds = rounds(3);
+    for round in 0..rounds {
+        agree_once(&plane).await.with_context(|| format!("round {round}"))?;
     }
-    let first = plane.material().await?;
-    assert_eq!(first.authorities().len(), 1, "one CA");
+    println!("rounds: {rounds}");
+    plane.plane.stop().await
+}
+
+async fn agree_once(plane: &Plane) -> Result<()> {
+    let (a, b, c) = try_join3(plane.bind(&[]), plane.bind(&[]), plane.bind(&[])).await?;
+    plane.register_all(&[a.address()?, b.address()?, c.address()?]).await?;
+    let client = plane.service_client().await?;
+    let replicas = [a.run(client.clone())?, b.run(client.clone())?, c.run(client)?];
+    try_join_all(replicas.iter().map(|replica| is_trusted_when_ready(plane, replica))).await?;
+    // The API server asks all of them.
+    plane.dry_run(&good("first")).await?;
+
+    let material = plane.material().await?;
+    assert_eq!(material.authorities().len(), 1, "one CA");
     let bundles = plane.bundles().await?;
     assert_eq!(bundles.iter().map(|it| certificates(it)).collect::<Vec<_>>(), [1], "the same one everywhere");
     for replica in &replicas {
-        assert!(replica.serves(&first).await);
+        assert_eq!(Some(&replica.leaf(&material).await?), material.serving.as_ref().unwrap().certificate());
     }
-
-    // Requests all the while, every one of which has to be answered.
-    let load = Load::start(Arc::clone(&plane));
-    plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
-    let second = wait::until(LIMIT, "a new Secret", async || plane.material().await.map(Some)).await?;
-    assert_ne!(first.authority.clone().unwrap().certificate, second.authority.clone().unwrap().certificate);
-    assert_eq!(second.authorities().len(), 2, "the CA before stays trusted, although the Secret had gone");
-    for replica in &replicas {
-        replica.wait_until_serving(&second).await?;
-        replica.ready().await?;
-    }
-    assert_eq!(plane.bundles().await?.iter().map(|it| certificates(it)).collect::<Vec<_>>(), [2]);
-    let served = load.stop().await?;
-    assert!(served > 20, "{served}");
-
-    // Somebody empties a caBundle.
-    let wipe = json!({ "webhooks": [{ "name": "vjobset.kb.io", "clientConfig": { "caBundle": null } }] });
-    let validating = Api::<ValidatingWebhookConfiguration>::all(plane.client());
-    validating.patch(VALIDATING, &PatchParams::default(), &Patch::Strategic(wipe)).await?;
-    wait::until(LIMIT, "the caBundle to come back", async || {
-        let bundles = plane.bundles().await?;
-        Ok(bundles.iter().all(|bundle| certificates(bundle) > 0).then_some(()))
-    })
-    .await?;
-
     for replica in replicas {
         replica.stop().await?;
     }
-    Arc::into_inner(plane).context("the plane is in use")?.plane.stop().await
+    plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
+    plane.validating().delete(VALIDATING, &DeleteParams::default()).await?;
+    plane.mutating().delete(MUTATING, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+async fn is_trusted_when_ready(plane: &Plane, replica: &Replica) -> Result<()> {
+    replica.ready().await?;
+    for bundle in plane.bundles().await? {
+        let trusted = CertificateDer::pem_slice_iter(&bundle).collect::<Result<_, _>>()?;
+        Client::new(replica.address, trusted).connect().await.context("ready and not trusted")?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_rotations_under_load_refuse_no_request() -> Result<()> {
+    let plane = Arc::new(Plane::start().await?);
+    let replicas = replicas(&plane, &["--ca-bundle-settle=1s"]).await?;
+    let load = Load::start(&plane, &replicas.each_ref()).await?;
+    let forced = [Forced::Deletion, Forced::Expiry, Forced::Truncation, Forced::ForeignKey, Forced::ExpiryOfTheCa];
+    let rounds = rounds(forced.len());
+    for (round, forced) in forced.into_iter().cycle().take(rounds).enumerate() {
+        rotate_once(&plane, &replicas, forced).await.with_context(|| format!("round {round}: {forced:?}"))?;
+    }
+    let answered = load.stop().await?;
+    answered.expect_at_least(100);
+    println!("rotations: {rounds}");
+    end(plane, replicas).await
+}
+
+async fn rotate_once(plane: &Plane, replicas: &[Replica], forced: Forced) -> Result<()> {
+    let before = plane.material().await?;
+    forced.upon(plane, &before).await?;
+    let leaf = |it: &Material| it.serving.as_ref().ok().and_then(|it| it.certificate().cloned());
+    let after = wait::until(LIMIT, "new certificates in the Secret", async || {
+        let found = plane.material().await?;
+        let valid = found.serving.as_ref().is_ok_and(|it| it.validity.contains(Timestamp::now()));
+        Ok((valid && found.authority.is_ok() && leaf(&found) != leaf(&before)).then_some(found))
+    })
+    .await?;
+    let certificate = |it: &Material| it.authority.as_ref().map(|it| it.certificate.clone()).ok();
+    let same_ca = certificate(&before) == certificate(&after);
+    assert_eq!(same_ca, matches!(forced, Forced::Expiry), "the CA is replaced where it has to be");
+    if let (false, Some(old)) = (same_ca, certificate(&before)) {
+        assert!(after.authorities().contains(&old), "the CA before stays trusted");
+    }
+    for replica in replicas {
+        replica.wait_until_it_serves_that_of(&after).await?;
+        let answer = replica.readyz().await?;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    Ok(())
+}
+
+/// What forces a rotation.
+#[derive(Clone, Copy, Debug)]
+enum Forced {
+    Deletion,
+    Expiry,
+    ExpiryOfTheCa,
+    Truncation,
+    ForeignKey,
+}
+
+impl Forced {
+    async fn upon(self, plane: &Plane, before: &Material) -> Result<()> {
+        let secrets = plane.secrets();
+        let mut secret = secrets.get(SECRET).await?;
+        let data = secret.data.get_or_insert_default();
+        match self {
+            Self::Deletion => {
+                secrets.delete(SECRET, &DeleteParams::default()).await?;
+                return Ok(());
+            }
+            Self::Expiry => data.extend(issued_days_ago(91, &before.authority.clone().unwrap().issued)?),
+            Self::ExpiryOfTheCa => {
+                let then = Timestamp::now() - SignedDuration::from_hours(24 * 366);
+                data.extend(issued_days_ago(366, &issue::authority(then, &Lifetimes::default())?)?);
+            }
+            Self::Truncation => {
+                for entry in [CERTIFICATE, CA_CERTIFICATES] {
+                    data.get_mut(entry).context("no such entry")?.0.truncate(300);
+                }
+            }
+            Self::ForeignKey => {
+                let other = issue::authority(Timestamp::now(), &Lifetimes::default())?;
+                data.insert(CA_KEY.to_owned(), ByteString(other.key.expose().as_bytes().to_vec()));
+            }
+        }
+        // Whoever wins, a replica repairs it.
+        match secrets.replace(SECRET, &PostParams::default(), &secret).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() => Box::pin(self.upon(plane, before)).await,
+            result => result.map(drop).map_err(Into::into),
+        }
+    }
+}
+
+/// What a Secret would hold that was written so many days ago.
+fn issued_days_ago(days: i64, authority: &issue::Issued) -> Result<BTreeMap<String, ByteString>> {
+    let then = Timestamp::now() - SignedDuration::from_hours(24 * days);
+    let names = Names::of_service("jobset-webhook-service", NAMESPACE)?;
+    Ok(with_new_serving(authority, &[], &names, then, &Lifetimes::default())?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: make test-certificates"]
+async fn certificates_that_live_for_seconds_are_replaced_in_time() -> Result<()> {
+    const CAS: usize = 6;
+    let plane = Arc::new(Plane::start().await?);
+    let short = ["--ca-lifetime=60s", "--cert-lifetime=30s", "--ca-bundle-settle=1s"];
+    let replicas = replicas(&plane, &short).await?;
+    let load = Load::start(&plane, &replicas.each_ref()).await?;
+    let mut last = plane.material().await?.authority.unwrap().certificate;
+    for number in 0..CAS {
+        last = wait::until(LIMIT, format!("CA {number}"), async || {
+            let found = plane.material().await?.authority.unwrap().certificate;
+            Ok((found != last).then_some(found))
+        })
+        .await?;
+    }
+    load.stop().await?.expect_at_least(1000);
+    let bundles = plane.bundles().await?;
+    assert!(bundles.iter().all(|it| certificates(it) <= 3), "what has expired is gone: {bundles:?}");
+    end(plane, replicas).await
+}
+
+#[tokio::test]
+async fn an_emptied_bundle_is_filled_again() -> Result<()> {
+    let plane = Arc::new(Plane::start().await?);
+    let replicas = [plane.replica().await?];
+    let reason = replicas[0].readyz().await?;
+    assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
+    plane.register(replicas[0].address).await?;
+    replicas[0].ready().await?;
+    plane.empty_a_bundle().await?;
+    plane.wait_until_bundles_are_filled().await?;
+    end(plane, replicas).await
+}
+
+#[tokio::test]
+async fn what_may_not_be_written_is_not_taken_for_trusted() -> Result<()> {
+    let plane = Arc::new(Plane::start().await?);
+    let replicas = [plane.admission().await?];
+    plane.kubectl(&["delete", "clusterrolebinding", "jobset-webhook-ca-bundle"]).await?;
+    wait::until_seen(LIMIT, "not to be ready with an empty caBundle", async || {
+        // As long as the API server still allows it, the bundle comes back.
+        plane.empty_a_bundle().await?;
+        let answer = replicas[0].readyz().await?;
+        let told = answer.starts_with("HTTP/1.1 503")
+            && answer.contains("does not verify the serving certificate; cannot patch the caBundle of");
+        Ok(if told { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+    })
+    .await?;
+    let refused = plane.dry_run(&good("refused")).await.map(drop).map_err(|error| error.to_string());
+    assert!(refused.as_ref().is_err_and(|it| it.contains("x509")), "{refused:?}");
+    permit_again(&plane).await?;
+    replicas[0].ready().await?;
+
+    // With all configurations gone, there is nothing to be ready for.
+    plane.validating().delete(VALIDATING, &DeleteParams::default()).await?;
+    plane.mutating().delete(MUTATING, &DeleteParams::default()).await?;
+    replicas[0].not_ready("there is no webhook in").await?;
+    end(plane, replicas).await
+}
+
+#[tokio::test]
+async fn while_the_secret_may_not_be_read_the_bundles_still_trust_what_is_served() -> Result<()> {
+    let plane = Arc::new(Plane::start().await?);
+    let replicas = [plane.admission().await?];
+    plane.kubectl(&["delete", "rolebinding", "jobset-webhook", "-n", NAMESPACE]).await?;
+    wait::until_seen(LIMIT, "the Secret not to be readable, the bundles filled, and readiness", async || {
+        plane.empty_a_bundle().await?;
+        plane.wait_until_bundles_are_filled().await?;
+        let answer = replicas[0].readyz().await?;
+        let told = answer.starts_with("HTTP/1.1 200") && answer.contains("ok, but cannot read Secret");
+        Ok(if told { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+    })
+    .await?;
+    plane.dry_run(&good("trusted")).await?;
+    permit_again(&plane).await?;
+    wait::until(LIMIT, "no remark", async || Ok(replicas[0].readyz().await?.ends_with("ok\n").then_some(()))).await?;
+    end(plane, replicas).await
+}
+
+/// The permissions as they are deployed.
+async fn permit_again(plane: &Plane) -> Result<()> {
+    allow(&plane.plane, &kustomize(&plane.plane, "kustomize").await?).await
 }
 
 #[tokio::test]
@@ -124,8 +260,12 @@ async fn of_writers_that_find_no_secret_one_wins_and_the_others_adopt() -> Resul
     let wanted = Wanted { names, lifetimes: Lifetimes::default(), overlap: Duration::from_hours(1) };
     for round in 0..ROUNDS {
         let store = SecretStore::new(client.clone(), NAMESPACE, SECRET);
-        let writers = (0..WRITERS).map(|_| store.ensure(&wanted, &[], Timestamp::now()));
-        let kept = futures::future::try_join_all(writers).await.with_context(|| format!("round {round}"))?;
+        let ensure = async || {
+            let mut pace = Pace::new(Duration::from_secs(5), &wanted.lifetimes);
+            store.ensure(&wanted, &[], &mut pace, Timestamp::now()).await
+        };
+        let writers = (0..WRITERS).map(|_| ensure());
+        let kept = try_join_all(writers).await.with_context(|| format!("round {round}"))?;
         let stored = plane.material().await?.authority.unwrap().certificate;
         assert!(kept.iter().all(|it| it.authority.certificate == stored), "round {round}: one CA, the stored one");
         plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
@@ -133,30 +273,18 @@ async fn of_writers_that_find_no_secret_one_wins_and_the_others_adopt() -> Resul
     plane.plane.stop().await
 }
 
-/// A client that asks the API server for one JobSet after the other.
-struct Load {
-    stop: CancellationToken,
-    task: tokio::task::JoinHandle<Result<()>>,
-    served: Arc<AtomicU32>,
+/// Three replicas that the API server asks, ready.
+async fn replicas(plane: &Plane, flags: &[&str]) -> Result<[Replica; 3]> {
+    let (a, b, c) = try_join3(plane.replica_with(flags), plane.replica_with(flags), plane.replica_with(flags)).await?;
+    let replicas = [a, b, c];
+    plane.register_all(&replicas.each_ref().map(|it| it.address)).await?;
+    try_join_all(replicas.iter().map(Replica::ready)).await?;
+    Ok(replicas)
 }
 
-impl Load {
-    fn start(plane: Arc<Plane>) -> Self {
-        let (stop, served) = (CancellationToken::new(), Arc::new(AtomicU32::new(0)));
-        let (stopped, counter) = (stop.clone(), Arc::clone(&served));
-        let task = tokio::spawn(async move {
-            while !stopped.is_cancelled() {
-                plane.dry_run(&crate::api_server::good("load")).await.context("refused during a rotation")?;
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        });
-        Self { stop, task, served }
+async fn end(plane: Arc<Plane>, replicas: impl IntoIterator<Item = Replica>) -> Result<()> {
+    for replica in replicas {
+        replica.stop().await?;
     }
-
-    async fn stop(self) -> Result<u32> {
-        self.stop.cancel();
-        self.task.await??;
-        Ok(self.served.load(Ordering::Relaxed))
-    }
+    Arc::into_inner(plane).context("the plane is in use")?.plane.stop().await
 }

@@ -3,7 +3,6 @@
 
 use anyhow::Result;
 use jobset_api::JobSet;
-use jobset_e2e::paths;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -19,23 +18,12 @@ async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field
     let replica = plane.replica().await?;
     plane.register(replica.address).await?;
     replica.ready().await?;
-    published_manifests_are_accepted(&plane).await?;
     a_suspended_jobset_is_moved_and_moved_back(&plane).await?;
     a_running_jobset_is_resized(&plane).await?;
+    a_manifest_of_one_number_is_resized(&plane).await?;
     a_manifest_is_applied_again(&plane).await?;
     replica.stop().await?;
     plane.plane.stop().await
-}
-
-/// Every manifest of this repository, with every field of the API.
-async fn published_manifests_are_accepted(plane: &Plane) -> Result<()> {
-    for file in ["everything.yaml", "recreate.yaml", "story-1.yaml", "story-2.yaml"] {
-        let manifest = std::fs::read_to_string(paths::workspace().join("e2e/manifests").join(file))?;
-        let manifest: Value = serde_yaml_ng::from_str(&manifest)?;
-        let answer = plane.dry_run(&manifest).await;
-        assert!(answer.is_ok(), "{file}: {answer:?}");
-    }
-    Ok(())
 }
 
 /// What Kueue does, and how: its client is written in Go and sends all replicatedJobs as Go writes them.
@@ -105,10 +93,26 @@ async fn a_running_jobset_is_resized(plane: &Plane) -> Result<()> {
     jobsets.patch_status("elastic", &PatchParams::default(), &finished).await?;
     let status = refusal(size(2, 1, 1).await);
     assert!(
-        status.message.contains("replicas: Invalid value: 2: must stay as it is: the JobSet has finished"),
+        status.message.contains("replicas: Invalid value: 2: must stay 0: the JobSet has finished"),
         "{}",
         status.message
     );
+    Ok(())
+}
+
+/// In place, completions follow parallelism where the manifest never named them.
+async fn a_manifest_of_one_number_is_resized(plane: &Plane) -> Result<()> {
+    let mut manifest = good("sized");
+    let job = "/spec/replicatedJobs/0/template/spec";
+    manifest.pointer_mut(job).unwrap().as_object_mut().unwrap().remove("completions");
+    let file = plane.plane.dir().join("sized.json");
+    for workers in [2, 3] {
+        manifest.pointer_mut(job).unwrap()["parallelism"] = json!(workers);
+        std::fs::write(&file, manifest.to_string())?;
+        plane.kubectl(&["apply", "-f", &file.to_string_lossy()]).await?;
+        let stored = plane.jobsets().get("sized").await?.spec.replicated_jobs.remove(0).template.spec;
+        assert_eq!((stored.parallelism, stored.completions), (Some(workers), Some(workers)));
+    }
     Ok(())
 }
 

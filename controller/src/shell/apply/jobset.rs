@@ -32,6 +32,14 @@ impl Of<'_> {
         }
     }
 
+    /// Whether the API server holds the version of the JobSet that the plan was made from.
+    pub(super) async fn is_up_to_date(&self) -> Result<bool, Error> {
+        let api: Api<JobSet> = self.api();
+        let live = api.get_metadata_opt(&self.key.name).await;
+        let live = live.map_err(|error| Error::ReadJobSet(self.key.clone(), error))?;
+        Ok(live.is_some_and(|live| live.metadata.resource_version == self.jobset.metadata.resource_version))
+    }
+
     /// Writes the status against the version that the plan was made from: a plan made from an outdated view is refused
     /// by the API server instead of counting something twice. The version that was written.
     pub(super) async fn write_status(&self, status: JobSetStatus) -> Result<u64, Error> {

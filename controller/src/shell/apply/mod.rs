@@ -51,7 +51,7 @@ enum Done {
 }
 
 /// Nothing was left to do.
-const NOTHING: Done = Done::Written(Versions { jobsets: 0, jobs: 0, services: 0, claims: 0 });
+const NOTHING: Done = Done::Written(Versions { jobsets: 0, jobs: 0, services: 0, claims: 0, role_bindings: 0 });
 
 /// Makes the requests.
 #[derive(Clone)]
@@ -87,6 +87,7 @@ impl Applier {
                     written.jobs = written.jobs.max(versions.jobs);
                     written.services = written.services.max(versions.services);
                     written.claims = written.claims.max(versions.claims);
+                    written.role_bindings = written.role_bindings.max(versions.role_bindings);
                     accepted.insert(own);
                     accepted.extend(shared);
                 }
@@ -135,6 +136,7 @@ impl Of<'_> {
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
             Action::CreateService(service) => self.create_service(&service).await,
             Action::CreateClaim(claim) => self.create_claim(&claim).await,
+            Action::CreateRoleBinding(binding) => self.create_role_binding(&binding).await,
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart => self.disable_in_place_restart().await,
         }

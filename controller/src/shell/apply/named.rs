@@ -1,9 +1,10 @@
-//! Creates what JobSets find by its name alone, and may share: Services and PersistentVolumeClaims.
+//! Creates what JobSets find by its name alone, and may share: Services, PersistentVolumeClaims and RoleBindings.
 
 use std::fmt::Debug;
 
 use jobset_api::labels;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Resource, ResourceExt};
@@ -55,6 +56,22 @@ impl Of<'_> {
             Belongs::Nobody => Ok(Done::Provided),
             Belongs::Another(owner) => Err(Error::ClaimTaken { claim: key, reason: format!("controlled by {owner}") }),
         }
+    }
+
+    pub(super) async fn create_role_binding(&self, binding: &RoleBinding) -> Result<Done, Error> {
+        let key = Key::of(binding);
+        let found = match self.create(binding).await {
+            Ok(Created::New(binding)) => return Ok(role_binding_written(&binding)),
+            Ok(Created::Existing(found)) => found,
+            Err(error) => return Err(Error::CreateRoleBinding(key, error)),
+        };
+        // Whom it binds to what is not looked at: not even one that nobody controls is taken for that of the JobSet.
+        let owner = match self.belongs(&found) {
+            Belongs::Seen => return Ok(role_binding_written(&found)),
+            Belongs::Another(owner) => owner,
+            Belongs::Unlabelled | Belongs::Nobody => "nobody".to_owned(),
+        };
+        Err(Error::RoleBindingTaken { binding: key, reason: format!("controlled by {owner}") })
     }
 
     async fn create<K>(&self, object: &K) -> Result<Created<K>, kube::Error>
@@ -120,4 +137,8 @@ fn service_written(service: &Service) -> Done {
 
 fn claim_written(claim: &PersistentVolumeClaim) -> Done {
     Done::Written(Versions { claims: version(claim), ..Versions::default() })
+}
+
+fn role_binding_written(binding: &RoleBinding) -> Done {
+    Done::Written(Versions { role_bindings: version(binding), ..Versions::default() })
 }

@@ -20,8 +20,9 @@ impl Of<'_> {
         match reason {
             PodDeletion::EpochAbove(max) => match self.pod_above(name, &uid, max).await? {
                 // Only as it was read: its agent may be about to report another epoch.
-                Some(version) => resource_version = Some(version),
-                None => return Ok(NOTHING),
+                Some(version) if self.is_up_to_date().await? => resource_version = Some(version),
+                // By the epochs that there are now, the report may be the right one.
+                _ => return Ok(NOTHING),
             },
             PodDeletion::Misplaced => {
                 if !self.mark_misplaced(name, &uid).await? {

@@ -13,7 +13,7 @@ const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
 const LONGEST_MESSAGE: usize = 512;
 
 /// What is known of the end of a Pod's worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Failure {
     /// The container that ended first, with its exit code, if that was seen: the kubelet erases both when it restarts
     /// the Pod in place.
@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 /// The end of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Exit {
     /// Name of the container.
     pub container: String,
@@ -39,7 +39,7 @@ pub struct Exit {
     pub finished_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Seen {
     conditions: Vec<(String, String)>,
     exits: Vec<(String, i32)>,

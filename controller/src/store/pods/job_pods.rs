@@ -1,11 +1,16 @@
 //! The Pods of one Job, counted as they come: an event costs what one Pod costs, however many there are.
 
+#[cfg(test)]
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Epochs;
 use super::slot::{Broken, Share, Slot, Trust};
 use super::view::{Epoch, PodView};
 use crate::store::Ranges;
+#[cfg(test)]
+pub(crate) use kept::Kept;
 
 /// The slots of one Job and their counts.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use super::Epochs;
 use super::view::{PodPhase, PodView};
 
 /// A Pod as it was last seen, and what was seen before.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct Member {
     pub view: PodView,
     /// Its worker was seen running in this epoch.
@@ -17,11 +17,14 @@ pub(super) struct Member {
     run: u64,
     /// Whether its worker was seen running since its containers last restarted.
     ran: bool,
-    /// The newest deprecated epoch whose end it was seen to restart at.
-    told: i32,
+    /// The newest epoch that its containers have left by restarting. The annotation may still say so.
+    left: i32,
+    /// The first epoch that it was seen to report since then: the one that its containers leave when they restart again. By
+    /// the time a slow status shows that, the agent may have reported the next.
+    entered: Option<i32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 struct Well {
     epoch: i32,
     agent_restarts: i32,
@@ -41,7 +44,8 @@ impl Member {
     pub(super) fn new(view: PodView, epochs: Epochs) -> Self {
         // What is not new may have run.
         let ran = view.restarting || view.restarts > 0 || has_run(&view);
-        let mut member = Self { ran, well: None, run: 0, told: 0, view };
+        let entered = view.epoch.number();
+        let mut member = Self { ran, well: None, run: 0, left: 0, entered, view };
         member.note_run(epochs);
         member
     }
@@ -57,25 +61,44 @@ impl Member {
         let asked = now.deleted_at.is_some() || now.is_disrupted();
         let failed_before_worker = !self.ran && !has_run(now) && (restarted || failed) && !asked;
         self.ran = has_run(now) || self.ran && now.restarts == before.restarts;
-        if now.restarts > before.restarts {
-            self.told = self.told.max(epochs.deprecated);
+        if now.restarts > before.restarts
+            && let Some(epoch) = now.epoch.number()
+        {
+            let is_left = self.entered.take() == Some(epoch);
+            self.left = self.left.max(if is_left { epoch } else { epoch.saturating_sub(1) });
         }
+        self.entered = self.entered.or(now.epoch.number().filter(|epoch| *epoch > self.left));
         Seen { broke_in: self.broke_in(), failed_before_worker }
     }
 
-    /// Whether the agent reports an epoch that its worker is not in: that has not begun, and a worker runs. Either the
-    /// agent restarted alone, or the status lags.
+    /// Whether the worker that runs is not in the epoch that the agent reports: that has not begun, or the agent is younger.
+    /// Either the agent restarted alone, or the status lags.
     ///
     /// Said of Pods with an agent of its own container alone: a supervisor restarts its worker within one container.
     pub(super) fn worker_is_of_the_past(&self, synced: i32) -> bool {
-        self.view.sidecar && self.view.workers != 0 && self.view.epoch.number().is_some_and(|epoch| epoch > synced)
+        let has_not_begun = self.view.epoch.number().is_some_and(|epoch| epoch > synced);
+        self.view.sidecar && self.view.workers != 0 && (has_not_begun || self.agent_is_younger())
+    }
+
+    /// Whether it is being deleted while it waits at the barrier: it will never pass it.
+    ///
+    /// Of a supervisor the status shows a container that runs, whether it has started its worker or not.
+    pub(super) fn goes_before_it_runs(&self, synced: i32) -> bool {
+        self.view.deleted_at.is_some() && self.view.epoch.number().is_some_and(|epoch| epoch > synced)
     }
 
     /// Whether the agent restarted alone for certain: a sidecar that is younger than its worker. The kubelet takes longer
     /// than a second, the unit of its times, to notice that a container has ended, and to start it again.
-    pub(super) fn agent_restarted_alone(&self, synced: i32) -> bool {
+    ///
+    /// Whatever it reports: a status that came late may have shown no worker, so that the report was believed, and the
+    /// epoch has begun.
+    pub(super) fn agent_restarted_alone(&self) -> bool {
+        self.view.sidecar && self.view.workers != 0 && self.agent_is_younger()
+    }
+
+    fn agent_is_younger(&self) -> bool {
         let started = self.view.agent_started.zip(self.view.workers_started);
-        self.worker_is_of_the_past(synced) && started.is_some_and(|(agent, worker)| agent > worker)
+        started.is_some_and(|(agent, worker)| agent > worker)
     }
 
     /// The epoch in which it was last seen, with its worker running and about to be disrupted.
@@ -111,7 +134,7 @@ impl Member {
 
     /// Whether a restart that is seen now is the one by which it leaves an epoch that is over.
     fn was_told_to(&self, deprecated: i32) -> bool {
-        self.told < deprecated && self.view.epoch.number().is_some_and(|epoch| epoch <= deprecated)
+        self.entered.is_some_and(|epoch| epoch <= deprecated)
     }
 
     /// The epoch in which it is failing, if its worker had been seen running in it.
@@ -227,7 +250,8 @@ mod tests {
     #[rstest]
     #[case::the_status_may_lag(8, 8, 1, (true, false))]
     #[case::it_is_younger_than_its_worker(9, 8, 1, (true, true))]
-    #[case::the_epoch_of_its_worker_runs(9, 8, 2, (false, false))]
+    #[case::it_is_younger_and_was_believed(9, 8, 2, (true, true))]
+    #[case::the_epoch_of_its_worker_runs(8, 8, 2, (false, false))]
     fn an_agent_is_suspected_if_its_worker_runs_before_its_epoch_does(
         #[case] agent: i64,
         #[case] worker: i64,
@@ -237,7 +261,7 @@ mod tests {
         let second = |second| Some(Timestamp::from_second(second).unwrap());
         let view = PodView { agent_started: second(agent), workers_started: second(worker), ..running(2, 7, 1) };
         let pod = Member::new(view, synced(begun));
-        assert_eq!((pod.worker_is_of_the_past(begun), pod.agent_restarted_alone(begun)), suspected_and_convicted);
+        assert_eq!((pod.worker_is_of_the_past(begun), pod.agent_restarted_alone()), suspected_and_convicted);
     }
 
     #[test]
@@ -285,6 +309,27 @@ mod tests {
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.see(PodView { restarts: 1, ..at(1) }, over).failed_before_worker);
         assert!(pod.see(PodView { restarts: 2, ..at(1) }, over).failed_before_worker);
+    }
+
+    #[test]
+    fn who_has_reported_the_next_epoch_before_a_slow_status_shows_its_restart_has_not_failed() {
+        let over = Epochs { synced: 1, deprecated: 1 };
+        let mut pod = Member::new(at(1), synced(1));
+        assert!(!pod.see(at(2), over).failed_before_worker);
+        assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over).failed_before_worker);
+        assert!(pod.see(PodView { restarts: 2, ..at(2) }, over).failed_before_worker);
+    }
+
+    #[test]
+    fn each_epoch_that_is_over_explains_one_restart_however_slow_the_status_is() {
+        let over = |deprecated| Epochs { synced: 2, deprecated };
+        let mut pod = Member::new(at(1), synced(1));
+        pod.see(at(2), over(1));
+        assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over(2)).failed_before_worker, "it has left epoch 1");
+        assert!(!pod.see(PodView { restarts: 2, ..at(2) }, over(2)).failed_before_worker, "it has left epoch 2");
+        assert!(pod.see(PodView { restarts: 3, ..at(2) }, over(2)).failed_before_worker);
+        pod.see(PodView { restarts: 3, ..at(3) }, over(2));
+        assert!(pod.see(PodView { restarts: 4, ..at(3) }, over(2)).failed_before_worker);
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::Key;
 pub use failure::{Exit, Failure};
 pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
+#[cfg(test)]
+pub(crate) use job_pods::Kept;
 pub use slot::Broken;
 pub use view::{Domain, Epoch, PodPhase, PodView};
 pub use wire::PodWire;
@@ -95,6 +97,13 @@ pub struct Pods {
 }
 
 impl Pods {
+    /// The Pods of one Job of one JobSet, and no others.
+    #[cfg(test)]
+    pub(crate) fn of_one_job(jobset: Key, job: &str, pods: JobPods, epochs: Epochs) -> Self {
+        let group = GroupPods { jobs: HashMap::from([(Arc::from(job), pods)]), places: HashMap::new(), epochs };
+        Self { groups: HashMap::from([(jobset, group)]), ..Self::default() }
+    }
+
     /// A Pod was seen.
     pub fn apply(&mut self, pod: Key, owner: Key, mut view: PodView) -> Vec<Key> {
         if let Some(listed) = &mut self.listed {

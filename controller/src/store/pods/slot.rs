@@ -8,7 +8,7 @@ use super::member::{Member, Seen};
 use super::view::{Epoch, PodPhase, PodView};
 
 /// The Pods of one completion index, and what the slot remembers when they are gone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct Slot {
     members: Vec<Member>,
     /// The newest failure in an epoch in which the Pod had been seen well.
@@ -20,7 +20,7 @@ pub(super) struct Slot {
 }
 
 /// A worker that failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Broken {
     /// Name of its Pod.
     pub pod: String,
@@ -68,7 +68,8 @@ pub(super) enum Trust {
     /// It is.
     #[default]
     Sure,
-    /// The containers that ran in an earlier epoch seem to run on. The report is heard, the slot is not filled.
+    /// The containers that ran in an earlier epoch seem to run on, or the Pod is being deleted and will never get there.
+    /// The report is heard, the slot is not filled.
     Suspect,
     /// They do, and the agent restarted without them.
     Alone,
@@ -159,6 +160,18 @@ impl Slot {
         }
     }
 
+    /// The Pods of the slot by other names and at another index.
+    #[cfg(test)]
+    pub(super) fn renamed(mut self, index: Option<i32>, rename: impl Fn(&str) -> String) -> Self {
+        for Member { view, .. } in &mut self.members {
+            (view.name, view.index) = (rename(&view.name), index);
+        }
+        for broken in self.broken.iter_mut().chain(&mut self.lost) {
+            broken.pod = rename(&broken.pod);
+        }
+        self
+    }
+
     /// What the slot adds to the counts.
     pub(super) fn share(&self, synced: i32) -> Share {
         let mut share = Share {
@@ -177,7 +190,8 @@ impl Slot {
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
         share.runs = pod.workers != 0;
         share.mute = share.report.is_none() && pod.workers != 0;
-        share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone(synced)) {
+        share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone()) {
+            (false, _) if member.goes_before_it_runs(synced) => Trust::Suspect,
             (false, _) => Trust::Sure,
             (true, false) => Trust::Suspect,
             (true, true) => Trust::Alone,

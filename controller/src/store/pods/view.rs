@@ -16,7 +16,7 @@ use crate::store::version;
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
 /// A Pod, reduced.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PodView {
     /// Name of the Pod.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct PodView {
 }
 
 /// The annotation [`labels::EPOCH`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Epoch {
     /// Not reported yet.
     #[default]
@@ -76,7 +76,7 @@ pub enum Epoch {
 }
 
 /// Phase of a Pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PodPhase {
     /// Pending, Running or Unknown.
     #[default]
@@ -88,7 +88,7 @@ pub enum PodPhase {
 }
 
 /// Where an exclusively placed Pod asks to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Domain {
     /// Node label that names the domain: value of [`labels::EXCLUSIVE_TOPOLOGY`].
     pub key: Box<str>,

@@ -17,7 +17,7 @@ use super::{Objects, Step, defaults};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
 use crate::store::pods::{PodView, PodWire};
-use crate::store::{Change, ClaimView, JobView, Key, NodeWire, Seen, ServiceView, Store};
+use crate::store::{Change, ClaimView, JobView, Key, NodeWire, RoleBindingView, Seen, ServiceView, Store};
 
 /// Between two steps, where nothing else is said.
 const STEP: SignedDuration = SignedDuration::from_secs(60);
@@ -28,6 +28,7 @@ enum Kind {
     Node,
     Service,
     Claim,
+    RoleBinding,
     Job,
     Pod,
 }
@@ -53,7 +54,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// What the step shows, in the order JobSet, nodes, Service, claims, Jobs, Pods.
+    /// What the step shows, in the order JobSet, nodes, Service, claims, RoleBindings, Jobs, Pods.
     pub(super) fn see(&mut self, step: Step, number: usize) {
         let (first, later) = (number == 0, self.now.checked_add(STEP).unwrap());
         self.now = step.now.unwrap_or(if first { self.now } else { later });
@@ -61,6 +62,7 @@ impl Cluster {
             self.settings = Settings {
                 gates: settings.feature_gates.parse::<Gates>().unwrap(),
                 force_delete_after: settings.force_delete_after.map(Duration::from_secs),
+                ..Settings::default()
             };
         }
         if first || !step.jobset.is_null() {
@@ -71,6 +73,7 @@ impl Cluster {
         let service = first.then(|| Map::from_iter([(defaults::JOBSET.to_owned(), json!({}))]));
         self.change_all(Kind::Service, step.services.or(service).unwrap_or_default());
         self.change_all(Kind::Claim, step.claims);
+        self.change_all(Kind::RoleBinding, step.role_bindings);
         self.change_all(Kind::Job, step.jobs);
         self.change_all(Kind::Pod, step.pods);
         if let Some(refused) = step.refused {
@@ -138,6 +141,11 @@ impl Cluster {
             }
             Kind::Node => json!({"metadata": {"name": name}}),
             Kind::Service | Kind::Claim => defaults::child(name),
+            Kind::RoleBinding => {
+                let mut binding = defaults::child(name);
+                merge(&mut binding, json!({"roleRef": {"kind": "ClusterRole", "name": "jobset-agent"}}));
+                binding
+            }
         }
     }
 }
@@ -161,6 +169,7 @@ fn put(kind: Kind, object: Key, value: &Value) -> Seen {
         Kind::Node => Seen::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) }),
         Kind::Service => Seen::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
         Kind::Claim => Seen::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
+        Kind::RoleBinding => Seen::RoleBinding(Change::Put { object, owner, view: RoleBindingView::of(&typed(value)) }),
         Kind::Job => Seen::Job(Change::Put { object, owner, view: JobView::of(&typed::<Job>(value)) }),
         Kind::Pod => Seen::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PodWire>(value)) }),
     }
@@ -172,6 +181,7 @@ fn gone(kind: Kind, object: Key, version: u64) -> Seen {
         Kind::Node => Seen::Node(Change::Gone(object, version)),
         Kind::Service => Seen::Service(Change::Gone(object, version)),
         Kind::Claim => Seen::Claim(Change::Gone(object, version)),
+        Kind::RoleBinding => Seen::RoleBinding(Change::Gone(object, version)),
         Kind::Job => Seen::Job(Change::Gone(object, version)),
         Kind::Pod => Seen::Pod(Change::Gone(object, version)),
     }

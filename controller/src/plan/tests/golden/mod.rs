@@ -31,6 +31,7 @@ struct Step {
     nodes: Objects,
     services: Option<Objects>,
     claims: Objects,
+    role_bindings: Objects,
     jobs: Objects,
     pods: Objects,
 }

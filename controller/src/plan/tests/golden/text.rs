@@ -123,6 +123,11 @@ fn action(action: &Action) -> String {
         Action::CreateService(service) => {
             format!("create Service {}", service.metadata.name.as_deref().unwrap_or_default())
         }
+        Action::CreateRoleBinding(binding) => {
+            let accounts: Vec<&str> = binding.subjects.iter().flatten().map(|it| it.name.as_str()).collect();
+            let name = binding.metadata.name.as_deref().unwrap_or_default();
+            format!("create RoleBinding {name} of {} to {}", accounts.join(", "), binding.role_ref.name)
+        }
         Action::CreateClaim(claim) => {
             let owned = if claim.metadata.owner_references.is_some() { "" } else { ", owned by nobody" };
             format!("create PersistentVolumeClaim {}{owned}", claim.metadata.name.as_deref().unwrap_or_default())

@@ -1,0 +1,162 @@
+//! The environment.
+
+use std::ffi::OsString;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tracing_subscriber::filter::Targets;
+
+use super::values::{BarrierPath, ExitCodes, LocalUrl, Seconds, is_object_name};
+use super::{ArgsError, Config, Role};
+use crate::save::{By, Save};
+
+const NAMESPACE: &str = "NAMESPACE";
+const POD_NAME: &str = "POD_NAME";
+const JOBSET_NAME: &str = "JOBSET_NAME";
+const JOBSET_UID: &str = "JOBSET_UID";
+const EXIT_CODE: &str = "RESTART_POD_IN_PLACE_EXIT_CODE";
+const BARRIER_PORT: &str = "BARRIER_PORT";
+const BARRIER_PATH: &str = "BARRIER_PATH";
+const EPOCH_FILE: &str = "EPOCH_FILE";
+const PRE_RESTART_URL: &str = "PRE_RESTART_URL";
+const PRE_RESTART_FILE: &str = "PRE_RESTART_FILE";
+const PRE_RESTART_SECONDS: &str = "PRE_RESTART_SECONDS";
+const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
+const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
+const LOG: &str = "JOBSET_AGENT_LOG";
+
+const GO_EXIT_CODE: &str = "IN_PLACE_RESTART_EXIT_CODE";
+const GO_BARRIER_PORT: &str = "STARTUP_PROBE_PORT";
+const GO_BARRIER_PATH: &str = "STARTUP_PROBE_PATH";
+const GO_WORKER_COMMAND: &str = "WORKER_COMMAND";
+
+const PORT: &str = "a port, a number from 1 to 65535";
+const PATH: &str = "a path such as /barrier-is-lifted";
+const SECONDS: &str = "a number of seconds from 0 to 86400, such as 2 or 0.5";
+
+/// Values where no variable says otherwise.
+struct Defaults {
+    ports: &'static [&'static str],
+    paths: &'static [&'static str],
+    exit_code: &'static str,
+}
+
+const OWN: Defaults = Defaults { ports: &["8080"], paths: &["/barrier-is-lifted"], exit_code: "81" };
+/// The Go JobSet's agent is not told its namespace. Whoever is not may be meant to be one, or not: both are served, and any
+/// code restarts the Pod by the last of the rules that the controller gives an agent.
+const EITHER: Defaults =
+    Defaults { ports: &["8081", "8080"], paths: &["/barrier-is-down", "/barrier-is-lifted"], exit_code: "1" };
+
+/// The environment; an empty variable counts as absent: that is what a `fieldRef` to a missing annotation is.
+struct Env<F>(F);
+
+impl<F: Fn(&str) -> Option<OsString>> Env<F> {
+    fn raw(&self, variable: &str) -> Option<OsString> {
+        (self.0)(variable).filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, variable: &str) -> Option<String> {
+        self.raw(variable).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// The first of these that is set, read as what is required.
+    fn first<T: FromStr>(&self, names: &[&'static str], required: &'static str) -> Result<Option<T>, ArgsError> {
+        let set = names.iter().find_map(|name| Some((*name, self.text(name)?)));
+        set.map(|(variable, value)| read(variable, value, required)).transpose()
+    }
+
+    fn or_default<T: FromStr>(
+        &self,
+        names: &[&'static str],
+        default: &str,
+        required: &'static str,
+    ) -> Result<T, ArgsError> {
+        match self.first(names, required)? {
+            Some(value) => Ok(value),
+            None => read(names[0], default.to_owned(), required),
+        }
+    }
+
+    fn or_defaults<T: FromStr>(
+        &self,
+        names: &[&'static str],
+        defaults: &[&str],
+        required: &'static str,
+    ) -> Result<Vec<T>, ArgsError> {
+        match self.first(names, required)? {
+            Some(value) => Ok(vec![value]),
+            None => defaults.iter().map(|default| read(names[0], (*default).to_owned(), required)).collect(),
+        }
+    }
+
+    fn save(&self) -> Result<Option<Save>, ArgsError> {
+        let url = self.first::<LocalUrl>(&[PRE_RESTART_URL], "a URL such as http://localhost:9000/save")?;
+        let by = match (url, self.raw(PRE_RESTART_FILE)) {
+            (Some(_), Some(_)) => return Err(ArgsError::Both(PRE_RESTART_URL, PRE_RESTART_FILE)),
+            (Some(LocalUrl(uri)), None) => By::Http(uri),
+            (None, Some(file)) => By::File(PathBuf::from(file)),
+            (None, None) => return Ok(None),
+        };
+        let Seconds(limit) = self.or_default(&[PRE_RESTART_SECONDS], "10", SECONDS)?;
+        Ok(Some(Save { by, limit }))
+    }
+}
+
+impl Config {
+    /// Reads the environment. `command` is the worker's, if the agent is to supervise it.
+    pub fn parse(
+        command: Option<Vec<OsString>>,
+        env: impl Fn(&str) -> Option<OsString>,
+        namespace_of_token: impl FnOnce() -> Option<String>,
+    ) -> Result<Self, ArgsError> {
+        let env = Env(env);
+        let name = |variable, value: Option<String>, source_field| {
+            let value = value.ok_or(ArgsError::Missing { variable, source_field })?;
+            if is_object_name(&value) {
+                return Ok(value);
+            }
+            Err(ArgsError::Invalid { variable, value, required: "the name of a Kubernetes object" })
+        };
+        let told = env.text(NAMESPACE);
+        let names = [GO_EXIT_CODE, GO_BARRIER_PORT, GO_BARRIER_PATH, GO_WORKER_COMMAND];
+        let may_be_of_go = told.is_none() || names.iter().any(|name| env.raw(name).is_some());
+        let defaults = if may_be_of_go { EITHER } else { OWN };
+
+        let namespace = told.or_else(namespace_of_token);
+        let namespace = name(NAMESPACE, namespace, "fieldRef metadata.namespace")?;
+        let pod = name(POD_NAME, env.text(POD_NAME), "fieldRef metadata.name")?;
+        let jobset = "fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-name']";
+        let jobset = name(JOBSET_NAME, env.text(JOBSET_NAME), jobset)?;
+
+        let shell = |line| vec!["/bin/sh".into(), "-c".into(), line];
+        let role = match command.or_else(|| env.raw(GO_WORKER_COMMAND).map(shell)) {
+            Some(command) => {
+                let fatal = env.first(&[FATAL_EXIT_CODES], "exit codes from 1 to 255, such as 2,3,64-78")?;
+                let Seconds(grace) = env.or_default(&[STOP_GRACE_SECONDS], "2", SECONDS)?;
+                Role::Supervisor { command, fatal: fatal.map_or_else(Default::default, |ExitCodes(it)| it), grace }
+            }
+            None => Role::Sidecar {
+                restart_exit_code: env.or_default(
+                    &[EXIT_CODE, GO_EXIT_CODE],
+                    defaults.exit_code,
+                    "a number from 1 to 255",
+                )?,
+                epoch_file: env.raw(EPOCH_FILE).map(PathBuf::from),
+                save: env.save()?,
+            },
+        };
+        // The port of a supervisor is its worker's as well, who may want any that nobody claims.
+        let ports = if matches!(role, Role::Sidecar { .. }) { defaults.ports } else { &[] };
+        let barrier_ports: Vec<NonZeroU16> = env.or_defaults(&[BARRIER_PORT, GO_BARRIER_PORT], ports, PORT)?;
+        let barrier_paths: Vec<BarrierPath> =
+            env.or_defaults(&[BARRIER_PATH, GO_BARRIER_PATH], defaults.paths, PATH)?;
+        let log: Targets =
+            env.or_default(&[LOG], "jobset_agent=info", "a level, or target=level,..., such as jobset_agent=debug")?;
+        Ok(Self { namespace, pod, jobset, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, role, log })
+    }
+}
+
+fn read<T: FromStr>(variable: &'static str, value: String, required: &'static str) -> Result<T, ArgsError> {
+    value.parse().map_err(|_| ArgsError::Invalid { variable, value, required })
+}

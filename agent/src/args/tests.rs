@@ -1,0 +1,221 @@
+use rstest::rstest;
+
+use super::*;
+use crate::save::By;
+
+const REQUIRED: &[(&str, &str)] =
+    &[("NAMESPACE", "ml"), ("POD_NAME", "train-workers-0-0-x7f2k"), ("JOBSET_NAME", "train")];
+
+fn command(args: &[&str], changes: &[(&str, &str)]) -> Result<Command, ArgsError> {
+    let of = |table: &[(&str, &str)], variable: &str| {
+        table.iter().find(|(name, _)| *name == variable).map(|(_, value)| OsString::from(*value))
+    };
+    let env = |variable: &str| of(changes, variable).or_else(|| of(REQUIRED, variable));
+    Command::parse(args.iter().map(OsString::from), env, || Some("of-the-token".to_owned()))
+}
+
+fn parse(changes: &[(&str, &str)]) -> Result<Config, ArgsError> {
+    command(&[], changes).map(|command| match command {
+        Command::Run(config) => *config,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn ports(config: &Config) -> Vec<u16> {
+    config.barrier_ports.iter().map(|port| port.get()).collect()
+}
+
+fn paths(config: &Config) -> Vec<&str> {
+    config.barrier_paths.iter().map(BarrierPath::as_str).collect()
+}
+
+fn exit_code(config: &Config) -> u8 {
+    match &config.role {
+        Role::Sidecar { restart_exit_code, .. } => restart_exit_code.get(),
+        Role::Supervisor { .. } => panic!("{config:?}"),
+    }
+}
+
+#[test]
+fn seeds_three_variables_suffice_and_the_rest_has_the_seeds_defaults() {
+    let config = parse(&[]).unwrap();
+    assert_eq!((config.namespace.as_str(), config.pod.as_str()), ("ml", "train-workers-0-0-x7f2k"));
+    assert_eq!((config.jobset.as_str(), config.jobset_uid.as_deref()), ("train", None));
+    assert_eq!((exit_code(&config), ports(&config), paths(&config)), (81, vec![8080], vec!["/barrier-is-lifted"]));
+    assert_eq!(config.role.mode(), Mode::Sidecar { saves: false });
+}
+
+#[test]
+fn optional_variables_are_taken() {
+    let config = parse(&[
+        ("RESTART_POD_IN_PLACE_EXIT_CODE", "7"),
+        ("BARRIER_PORT", "8081"),
+        ("BARRIER_PATH", "/x"),
+        ("JOBSET_UID", "0b4c"),
+        ("EPOCH_FILE", "/run/epoch"),
+    ])
+    .unwrap();
+    assert_eq!((exit_code(&config), ports(&config), paths(&config)), (7, vec![8081], vec!["/x"]));
+    assert_eq!(config.jobset_uid.as_deref(), Some("0b4c"));
+    assert!(matches!(config.role, Role::Sidecar { epoch_file: Some(path), .. } if path == *"/run/epoch"));
+}
+
+#[test]
+fn who_is_not_told_its_namespace_takes_that_of_its_token_and_answers_where_either_agent_is_asked() {
+    let config = parse(&[("NAMESPACE", "")]).unwrap();
+    assert_eq!((config.namespace.as_str(), exit_code(&config)), ("of-the-token", 1));
+    assert_eq!((ports(&config), paths(&config)), (vec![8081, 8080], vec!["/barrier-is-down", "/barrier-is-lifted"]));
+}
+
+#[test]
+fn names_of_the_go_agent_are_understood_and_its_own_come_first() {
+    let go = [("STARTUP_PROBE_PORT", "9000"), ("STARTUP_PROBE_PATH", "/x"), ("IN_PLACE_RESTART_EXIT_CODE", "9")];
+    let config = parse(&go).unwrap();
+    assert_eq!((ports(&config), paths(&config), exit_code(&config)), (vec![9000], vec!["/x"], 9));
+    let both = [go.as_slice(), &[("BARRIER_PORT", "9001"), ("RESTART_POD_IN_PLACE_EXIT_CODE", "10")]].concat();
+    let config = parse(&both).unwrap();
+    assert_eq!((ports(&config), exit_code(&config)), (vec![9001], 10));
+}
+
+#[rstest]
+#[case::the_command_of_the_go_agent(&[], &[("WORKER_COMMAND", "exec train --forever")], &["/bin/sh", "-c", "exec train --forever"])]
+#[case::words(&["supervise", "--", "train", "--", "-x"], &[], &["train", "--", "-x"])]
+#[case::without_the_dashes(&["supervise", "train", "-x"], &[], &["train", "-x"])]
+#[case::words_win(&["supervise", "train"], &[("WORKER_COMMAND", "other")], &["train"])]
+fn a_supervisor_is_told_its_worker(#[case] args: &[&str], #[case] env: &[(&str, &str)], #[case] wanted: &[&str]) {
+    let Ok(Command::Run(config)) = command(args, env) else { panic!("refused") };
+    let Config { role: Role::Supervisor { command, fatal, grace }, barrier_ports, .. } = *config else {
+        panic!("no supervisor");
+    };
+    assert_eq!(command, wanted);
+    assert_eq!((fatal, grace, barrier_ports), (BTreeSet::new(), Duration::from_secs(2), vec![]));
+}
+
+#[test]
+fn a_supervisor_is_told_what_is_fatal_how_long_it_waits_and_where_it_is_asked() {
+    let env = [("FATAL_EXIT_CODES", "3, 64-66,2"), ("STOP_GRACE_SECONDS", "0.5"), ("BARRIER_PORT", "9000")];
+    let Ok(Command::Run(config)) = command(&["supervise", "train"], &env) else { panic!("refused") };
+    assert_eq!(config.role.mode(), Mode::Supervisor { fatal: BTreeSet::from([2, 3, 64, 65, 66]) });
+    assert!(matches!(config.role, Role::Supervisor { grace, .. } if grace == Duration::from_millis(500)));
+    assert_eq!(ports(&config), [9000]);
+}
+
+#[rstest]
+#[case(&[("PRE_RESTART_URL", "http://localhost:9000/save")], By::Http("http://localhost:9000/save".parse().unwrap()), 10)]
+#[case(&[("PRE_RESTART_FILE", "/s/save"), ("PRE_RESTART_SECONDS", "30")], By::File("/s/save".into()), 30)]
+fn a_sidecar_is_told_how_its_worker_saves(#[case] env: &[(&str, &str)], #[case] by: By, #[case] seconds: u64) {
+    let config = parse(env).unwrap();
+    assert_eq!(config.role.mode(), Mode::Sidecar { saves: true });
+    let wanted = Save { by, limit: Duration::from_secs(seconds) };
+    assert!(matches!(config.role, Role::Sidecar { save: Some(save), .. } if save == wanted));
+}
+
+#[test]
+fn a_worker_is_told_to_save_in_one_way() {
+    let text = parse(&[("PRE_RESTART_URL", "http://localhost/"), ("PRE_RESTART_FILE", "/s")]).unwrap_err().to_string();
+    assert!(text.contains("PRE_RESTART_URL and PRE_RESTART_FILE are both set"), "{text}");
+}
+
+#[rstest]
+#[case("POD_NAME")]
+#[case("JOBSET_NAME")]
+fn required_variable_that_is_absent_or_empty_is_named(#[case] variable: &'static str) {
+    let text = parse(&[(variable, "")]).unwrap_err().to_string();
+    assert!(text.starts_with(&format!("environment variable {variable} is not set; set it")), "{text}");
+    assert_eq!(text.lines().count(), 1);
+}
+
+#[test]
+fn a_namespace_that_nobody_tells_is_named() {
+    let env = |variable: &str| (variable != "NAMESPACE").then(|| OsString::from("a"));
+    let error = Command::parse([], env, || None).unwrap_err();
+    assert!(matches!(error, ArgsError::Missing { variable: "NAMESPACE", .. }), "{error}");
+}
+
+#[rstest]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "1", true)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "255", true)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "", true)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "0", false)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "256", false)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "-1", false)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "X", false)]
+#[case("RESTART_POD_IN_PLACE_EXIT_CODE", "81 ", false)]
+#[case("IN_PLACE_RESTART_EXIT_CODE", "0", false)]
+#[case("BARRIER_PORT", "0", false)]
+#[case("BARRIER_PORT", "65536", false)]
+#[case("STARTUP_PROBE_PORT", "x", false)]
+#[case("BARRIER_PATH", "barrier", false)]
+#[case("BARRIER_PATH", "/a b", false)]
+#[case("BARRIER_PATH", "/a?b", false)]
+#[case("BARRIER_PATH", "/healthz", false)]
+#[case("PRE_RESTART_URL", "http://[::1]:9000", true)]
+#[case("PRE_RESTART_URL", "http://example.com/", false)]
+#[case("PRE_RESTART_URL", "https://localhost/", false)]
+#[case("PRE_RESTART_URL", "localhost:9000", false)]
+#[case("JOBSET_AGENT_LOG", "debug", true)]
+#[case("JOBSET_AGENT_LOG", "jobset_agent=loud", false)]
+#[case("NAMESPACE", "ml/../kube-system", false)]
+#[case("JOBSET_NAME", "a,metadata.name=b", false)]
+#[case("POD_NAME", "Pod", false)]
+#[case("POD_NAME", "..", false)]
+fn value_out_of_range_is_refused_with_the_variable_and_the_value(
+    #[case] variable: &'static str,
+    #[case] value: &str,
+    #[case] accepted: bool,
+) {
+    assert_read(parse(&[(variable, value)]).map(drop), variable, value, accepted);
+}
+
+#[rstest]
+#[case("FATAL_EXIT_CODES", "1", true)]
+#[case("FATAL_EXIT_CODES", "0", false)]
+#[case("FATAL_EXIT_CODES", "256", false)]
+#[case("FATAL_EXIT_CODES", "1,,2", false)]
+#[case("FATAL_EXIT_CODES", "9-2", false)]
+#[case("FATAL_EXIT_CODES", "-1", false)]
+#[case("STOP_GRACE_SECONDS", "0", true)]
+#[case("STOP_GRACE_SECONDS", "-1", false)]
+#[case("STOP_GRACE_SECONDS", "NaN", false)]
+#[case("STOP_GRACE_SECONDS", "inf", false)]
+#[case("STOP_GRACE_SECONDS", "86401", false)]
+#[case("STOP_GRACE_SECONDS", "5s", false)]
+fn value_of_a_supervisor_out_of_range_is_refused(
+    #[case] variable: &'static str,
+    #[case] value: &str,
+    #[case] accepted: bool,
+) {
+    assert_read(command(&["supervise", "train"], &[(variable, value)]).map(drop), variable, value, accepted);
+}
+
+fn assert_read(read: Result<(), ArgsError>, variable: &str, value: &str, accepted: bool) {
+    match read {
+        Ok(()) => assert!(accepted, "{variable}={value:?} was accepted"),
+        Err(error) => {
+            assert!(!accepted, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(variable) && text.contains(&format!("{value:?}; it must be ")), "{text}");
+            assert_eq!(text.lines().count(), 1);
+        }
+    }
+}
+
+#[test]
+fn line_break_in_a_value_does_not_break_the_line() {
+    let text = parse(&[("RESTART_POD_IN_PLACE_EXIT_CODE", "8\n1")]).unwrap_err().to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn what_needs_no_environment_asks_for_none() {
+    let parse = |args: &[&str]| Command::parse(args.iter().map(OsString::from), |_| None, || None);
+    assert_eq!(parse(&["--help"]), Ok(Command::Help));
+    assert_eq!(parse(&["--version"]), Ok(Command::Version));
+    assert_eq!(parse(&["install", "/shared"]), Ok(Command::Install("/shared".into())));
+    assert_eq!(parse(&["install"]), Err(ArgsError::Folder));
+    assert_eq!(parse(&["install", "/a", "/b"]), Err(ArgsError::Folder));
+    assert_eq!(parse(&["supervise"]), Err(ArgsError::NoCommand));
+    assert_eq!(parse(&["supervise", "--"]), Err(ArgsError::NoCommand));
+    assert_eq!(parse(&["--verbose"]), Err(ArgsError::Argument("--verbose".to_owned())));
+    assert!(matches!(parse(&[]), Err(ArgsError::Missing { variable: "NAMESPACE", .. })));
+}

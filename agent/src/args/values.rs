@@ -1,0 +1,83 @@
+//! What single variables may hold.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::Uri;
+
+/// Whether the value can be the name of a namespace, Pod or JobSet, and so a part of a request's path.
+pub(super) fn is_object_name(value: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    value.len() <= 253 && value.bytes().all(inner) && !value.starts_with(['.', '-']) && !value.ends_with(['.', '-'])
+}
+
+/// Path of the startup probe: it begins with a slash, has no query, and is not the health endpoint's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BarrierPath(String);
+
+impl BarrierPath {
+    /// The path as a request names it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for BarrierPath {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+        let usable = value.starts_with('/') && value.bytes().all(plain) && value != crate::probe::HEALTH_PATH;
+        if usable { Ok(Self(value.to_owned())) } else { Err(()) }
+    }
+}
+
+/// Exit codes and ranges of them, separated by commas. 0 is no failure.
+pub(super) struct ExitCodes(pub BTreeSet<u8>);
+
+impl FromStr for ExitCodes {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0).ok_or(());
+        let mut codes = BTreeSet::new();
+        for part in value.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (code(first)?, code(last)?);
+            if first > last {
+                return Err(());
+            }
+            codes.extend(first..=last);
+        }
+        Ok(Self(codes))
+    }
+}
+
+/// A time in seconds, fractions allowed, of a day at most.
+pub(super) struct Seconds(pub Duration);
+
+impl FromStr for Seconds {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let seconds: f64 = value.parse().map_err(|_| ())?;
+        if !(0.0..=86_400.0).contains(&seconds) {
+            return Err(());
+        }
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| ())
+    }
+}
+
+/// A URL on the own Pod.
+pub(super) struct LocalUrl(pub Uri);
+
+impl FromStr for LocalUrl {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let uri: Uri = value.parse().map_err(|_| ())?;
+        let is_local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        if is_local && uri.scheme_str() == Some("http") { Ok(Self(uri)) } else { Err(()) }
+    }
+}

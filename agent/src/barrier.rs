@@ -1,0 +1,48 @@
+//! What a worker waits for, in words.
+
+use std::fmt::{self, Display};
+
+/// Why the worker may or may not start, for the person who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Barrier {
+    /// No state of the JobSet was seen yet.
+    AwaitsJobSet,
+    /// The JobSet of that name is another one than this Pod belongs to.
+    AwaitsOtherJobSet {
+        /// UID of the JobSet that the Pod belongs to.
+        own: String,
+        /// UID of the JobSet that was seen.
+        seen: String,
+    },
+    /// The Pod waits until all others report its epoch.
+    AwaitsSync {
+        /// The epoch of this Pod.
+        epoch: i32,
+        /// The last epoch that all Pods reached.
+        synced: i32,
+    },
+    /// The worker may run.
+    Lifted {
+        /// The epoch of the worker; none if the JobSet does not restart in place.
+        epoch: Option<i32>,
+    },
+    /// The supervised worker is being stopped.
+    Stopping,
+}
+
+impl Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AwaitsJobSet => write!(f, "waiting for the first state of the JobSet"),
+            Self::AwaitsOtherJobSet { own, seen } => {
+                write!(f, "waiting for the JobSet with UID {own}; the one that exists has UID {seen}")
+            }
+            Self::AwaitsSync { epoch, synced } => {
+                write!(f, "waiting in epoch {epoch} for all Pods of the JobSet; the last synced epoch is {synced}")
+            }
+            Self::Lifted { epoch: Some(epoch) } => write!(f, "lifted in epoch {epoch}"),
+            Self::Stopping => write!(f, "stopping the worker"),
+            Self::Lifted { epoch: None } => write!(f, "lifted; the JobSet does not restart in place"),
+        }
+    }
+}

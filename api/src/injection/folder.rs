@@ -1,0 +1,45 @@
+//! The folder that the containers of a Pod share with the agent: for its binary, or for what it has to say.
+
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
+
+use crate::validation::{Errors, Path};
+
+const NAME_TAKEN: &str = "must not be the name of a volume that is no emptyDir: the agent shares one of this name with the \
+                          worker. Give the volume another name";
+
+/// Name of the volume.
+pub(super) const VOLUME: &str = "jobset-agent";
+/// Where it is mounted.
+pub(super) const PATH: &str = "/var/run/jobset-agent";
+
+/// Mounts the folder, unless it is.
+pub(super) fn mount(container: &mut Container, read_only: bool) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    if mounts.iter().all(|mount| mount.name != VOLUME) {
+        mounts.push(VolumeMount {
+            name: VOLUME.to_owned(),
+            mount_path: PATH.to_owned(),
+            read_only: read_only.then_some(true),
+            ..VolumeMount::default()
+        });
+    }
+}
+
+/// Refuses a volume of that name which containers cannot share so.
+pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+    let list = path.child("volumes");
+    for (index, volume) in pod.volumes.iter().flatten().enumerate() {
+        if volume.name == VOLUME && volume.empty_dir.is_none() {
+            errors.invalid(&list.index(index).child("name"), VOLUME, NAME_TAKEN);
+        }
+    }
+}
+
+/// Adds the volume, which lives as long as the Pod.
+pub(super) fn add_volume(pod: &mut PodSpec) {
+    let volumes = pod.volumes.get_or_insert_default();
+    if volumes.iter().all(|volume| volume.name != VOLUME) {
+        let empty_dir = Some(EmptyDirVolumeSource::default());
+        volumes.push(Volume { name: VOLUME.to_owned(), empty_dir, ..Volume::default() });
+    }
+}

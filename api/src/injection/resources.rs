@@ -1,0 +1,68 @@
+//! The resources of the agent's containers: little, and nothing that changes what the Pod is to the kubelet.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::supervisor::INSTALLER;
+use crate::agent::NAME;
+use crate::validation::nanos;
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// What the agent asks for: some megabytes and next to no processor. In a Pod of the class Guaranteed it is limited to
+/// what it asks for, since one container without limits would take that class, and with it exclusive processors, from the
+/// workers. A Pod that has resources as a whole gets nothing added to them.
+pub(super) fn of_agent(pod: &PodSpec) -> Option<ResourceRequirements> {
+    if pod.resources.is_some() {
+        return None;
+    }
+    let amounts = |cpu: &str, memory: &str| -> Option<Amounts> {
+        Some([("cpu", cpu), ("memory", memory)].map(|(name, it)| (name.to_owned(), Quantity(it.to_owned()))).into())
+    };
+    let (requests, limits) = if is_guaranteed(pod) {
+        let both = amounts("100m", "64Mi");
+        (both.clone(), both)
+    } else {
+        (amounts("10m", "16Mi"), None)
+    };
+    Some(ResourceRequirements { requests, limits, ..ResourceRequirements::default() })
+}
+
+/// Whether each container is limited to what it requests, which is what it is limited to where it requests nothing.
+fn is_guaranteed(pod: &PodSpec) -> bool {
+    let is_limited = |resources: &ResourceRequirements| {
+        ["cpu", "memory"].iter().all(|name| {
+            let of = |amounts: &Option<Amounts>| amounts.as_ref()?.get(*name).map(|amount| nanos(&amount.0));
+            // A limit of nothing is none to the kubelet.
+            let limit = of(&resources.limits).flatten().filter(|limit| *limit > 0);
+            limit.is_some() && of(&resources.requests).is_none_or(|request| request == limit)
+        })
+    };
+    let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    let mut others = containers.filter(|container| ![NAME, INSTALLER].contains(&container.name.as_str()));
+    others.all(|container| container.resources.as_ref().is_some_and(is_limited))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_same_text(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "1", "memory": "1Gi" } }), true)]
+    #[case::the_same_amount(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "1000m", "memory": "1024Mi" } }), true)]
+    #[case::no_requests(json!({ "limits": { "cpu": "1", "memory": "1Gi" } }), true)]
+    #[case::less(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "999m" } }), false)]
+    #[case::one_limit(json!({ "limits": { "cpu": "1" } }), false)]
+    #[case::a_limit_of_nothing(json!({ "limits": { "cpu": "0", "memory": "1Gi" } }), false)]
+    #[case::no_quantity(json!({ "limits": { "cpu": "?", "memory": "1Gi" }, "requests": { "cpu": "?" } }), false)]
+    #[case::nothing(json!({}), false)]
+    fn amounts_make_a_pod_guaranteed_however_they_are_written(#[case] resources: Value, #[case] expected: bool) {
+        let pod = json!({ "containers": [{ "name": "worker", "resources": resources }] });
+        assert_eq!(is_guaranteed(&serde_json::from_value(pod).unwrap()), expected);
+    }
+}

@@ -1,0 +1,160 @@
+//! The agent as the supervisor of the worker: an init container brings its binary along, and the worker's command becomes
+//! an argument of it, which it starts with the epoch in its environment (seed 003, "if restartPolicy = OnFailure is used instead").
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+use super::barrier::{Barrier, Own};
+use super::{Outcome, Target, environment, folder, init_container, resources, restricted, token};
+use crate::agent::{Agent, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
+use crate::restart_rules::{NEVER, RESTART, final_codes};
+use crate::validation::{Errors, Path};
+
+/// Name of the init container that copies the binary.
+pub(super) const INSTALLER: &str = "jobset-agent-install";
+/// The binary in the shared folder.
+const PROGRAM: &str = "/var/run/jobset-agent/jobset-agent";
+
+const NO_COMMAND: &str = "must be set to the worker's program, which the supervisor starts: what the image would run is \
+                          not known here. Write it out, or inject the agent as a Sidecar";
+const PROBE: &str = "must not be set on a supervised container, which it would kill while it waits at the barrier: use \
+                     a readinessProbe, or inject the agent as a Sidecar";
+const SHARED_PROCESSES: &str = "must not be true where the agent is the supervisor, which ends all processes that it \
+                                finds below it: leave it out, or inject the agent as a Sidecar";
+const SEVERAL: &str = "must be the one container that is supervised, or the annotation \
+                       kubectl.kubernetes.io/default-container of the Pod template must name it";
+
+/// The supervisor that stands before a worker's command, and that command; `None` where there is none.
+pub(crate) fn wrapping(command: &[String]) -> Option<(&[String], &[String])> {
+    let (wrapping, worker) = command.split_at_checked(3)?;
+    (is_program(wrapping.first()?) && wrapping[1] == SUPERVISE && wrapping[2] == "--").then_some((wrapping, worker))
+}
+
+fn is_program(word: &str) -> bool {
+    word.rsplit('/').next() == Some(crate::agent::NAME)
+}
+
+pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
+    // One whose program lies elsewhere is in the worker's own image.
+    let is_another = |agent: Agent<'_>| match agent {
+        Agent::Sidecar(_, container) => is_told(container),
+        Agent::Supervisor(_, container) => !is_installed(container),
+    };
+    if Agent::all_of(target.pod).into_iter().any(is_another) {
+        return Outcome::LeftAlone;
+    }
+    shared_processes(target.pod, target.path, errors);
+    let Some(index) = worker(target, errors) else { return Outcome::Done };
+    let list = target.path.child("containers");
+    check(&target.pod.containers[index], &list.index(index), errors);
+    let name = target.pod.containers[index].name.clone();
+    let Some(barrier) = Barrier::choose(target.pod, &name, Own::Told, target.path, errors) else {
+        return Outcome::Done;
+    };
+    if !install(target, errors) {
+        return Outcome::NoImage;
+    }
+    let worker = &mut target.pod.containers[index];
+    if !is_installed(worker) {
+        let command = worker.command.take().unwrap_or_default();
+        let supervisor = [PROGRAM, SUPERVISE, "--"].map(str::to_owned);
+        worker.command = Some(supervisor.into_iter().chain(command).collect());
+    }
+    target.rules.give(worker, RESTART);
+    environment::tell_agent(worker, barrier.port);
+    if worker.restart_policy.as_deref().is_none_or(|policy| policy == NEVER) {
+        let fatal = final_codes(worker.restart_policy_rules.as_deref().unwrap_or_default());
+        if !fatal.is_empty() {
+            environment::add(worker, environment::with_value(FATAL_EXIT_CODES, ranges(&fatal)));
+        }
+    }
+    barrier.declare(worker);
+    worker.readiness_probe.get_or_insert_with(|| barrier.probe());
+    folder::mount(worker, true);
+    if token::mount(worker) {
+        token::add_volume(target.pod);
+    }
+    Outcome::Done
+}
+
+/// Ascending codes as text, such as `2,3,64-78`.
+fn ranges(codes: &[u8]) -> String {
+    let runs = codes.chunk_by(|code, next| code.checked_add(1) == Some(*next));
+    let text = runs.map(|run| match run {
+        [code] => code.to_string(),
+        [first, .., last] if run.len() > 2 => format!("{first}-{last}"),
+        run => run.iter().map(u8::to_string).collect::<Vec<_>>().join(","),
+    });
+    text.collect::<Vec<_>>().join(",")
+}
+
+fn is_installed(container: &Container) -> bool {
+    container.command.iter().flatten().next().is_some_and(|program| program == PROGRAM)
+}
+
+fn shared_processes(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+    for (field, shared) in [("shareProcessNamespace", pod.share_process_namespace), ("hostPID", pod.host_pid)] {
+        if shared == Some(true) {
+            errors.invalid(&path.child(field), true, SHARED_PROCESSES);
+        }
+    }
+}
+
+/// Which container is supervised.
+fn worker(target: &Target<'_>, errors: &mut Errors) -> Option<usize> {
+    let containers = &target.pod.containers;
+    if let Some(index) = containers.iter().position(is_installed) {
+        return Some(index);
+    }
+    if containers.len() == 1 {
+        return Some(0);
+    }
+    let chosen = target.default_container.and_then(|name| containers.iter().position(|it| it.name == name));
+    if chosen.is_none() {
+        let names: Vec<_> = containers.iter().map(|container| &container.name).collect();
+        errors.invalid(&target.path.child("containers"), names, SEVERAL);
+    }
+    chosen
+}
+
+fn check(worker: &Container, path: &Path<'_>, errors: &mut Errors) {
+    if worker.command.iter().flatten().next().is_none() {
+        errors.required(&path.child("command"), NO_COMMAND);
+    }
+    for (field, probe) in [("livenessProbe", &worker.liveness_probe), ("startupProbe", &worker.startup_probe)] {
+        if probe.is_some() {
+            errors.forbidden(&path.child(field), PROBE);
+        }
+    }
+}
+
+/// Brings the binary into the Pod. Whether there is an image of it.
+fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
+    let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
+    let Some(installer) = init_container(target.pod, INSTALLER, target.path, errors) else { return true };
+    installer.image = installer.image.take().or(target.image.map(str::to_owned));
+    if installer.image.is_none() {
+        return false;
+    }
+    installer.args.get_or_insert_with(|| vec![INSTALL.to_owned(), folder::PATH.to_owned()]);
+    installer.resources = installer.resources.take().or(resources);
+    installer.security_context.get_or_insert(security);
+    folder::mount(installer, false);
+    folder::add_volume(target.pod);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::ranges;
+
+    #[rstest]
+    #[case(&[], "")]
+    #[case(&[3], "3")]
+    #[case(&[2, 3], "2,3")]
+    #[case(&[2, 3, 4, 9, 254, 255], "2-4,9,254,255")]
+    fn codes_that_follow_each_other_are_written_as_a_range(#[case] codes: &[u8], #[case] text: &str) {
+        assert_eq!(ranges(codes), text);
+    }
+}

@@ -1,0 +1,36 @@
+//! What is injected, as a reader sees it (`cases/injection`), what is refused, and what holds for every Pod.
+
+mod golden;
+pub(crate) mod pods;
+mod properties;
+mod refusals;
+
+use serde_json::{Value, json};
+
+use super::{Settings, inject};
+use crate::JobSetSpec;
+use crate::validation::Errors;
+
+pub(crate) fn settings() -> Settings {
+    Settings { agent_image: Some("registry.example/jobset-agent:1".to_owned()) }
+}
+
+/// A specification that restarts in place, with one replicatedJob of this Pod.
+pub(crate) fn with_pod(pod: &Value) -> JobSetSpec {
+    let spec = json!({
+        "failurePolicy": { "restartStrategy": "InPlaceRestart" },
+        "replicatedJobs": [{ "name": "w", "template": { "spec": { "template": { "spec": pod } } } }],
+    });
+    serde_json::from_value(spec).unwrap()
+}
+
+pub(crate) fn pod(spec: &JobSetSpec) -> Value {
+    serde_json::to_value(&spec.replicated_jobs[0].template.spec.template.spec).unwrap()
+}
+
+/// The Pod as it is injected, and what is refused.
+fn injected(shape: &str, sent: &Value) -> (Value, Errors) {
+    let mut spec = with_pod(sent);
+    let errors = inject(&mut spec, shape, &settings());
+    (pod(&spec), errors)
+}

@@ -1,0 +1,68 @@
+//! What holds for every Pod.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{injected, pods, settings, with_pod};
+use crate::agent::{Agent, BARRIER_PORT, is_told};
+use crate::entries;
+use crate::injection::inject;
+
+/// Whether all that was sent is still there, and lists begin in their order. What counts as absent may be filled.
+fn keeps(sent: &Value, now: &Value) -> bool {
+    match (sent, now) {
+        (sent, now) if sent == now => true,
+        (Value::Object(sent), Value::Object(now)) => {
+            sent.iter().all(|(key, sent)| now.get(key).is_some_and(|now| keeps(sent, now)))
+        }
+        (Value::Array(sent), Value::Array(now)) if sent.iter().all(Value::is_string) => now.ends_with(sent),
+        (Value::Array(sent), Value::Array(now)) => entries::places(sent, now)
+            .is_some_and(|places| places.iter().zip(sent).all(|(place, sent)| keeps(sent, &now[*place]))),
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_second_injection_changes_nothing(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+        let mut spec = with_pod(&sent);
+        let errors = inject(&mut spec, &shape, &settings());
+        let once = spec.clone();
+        prop_assert_eq!(inject(&mut spec, &shape, &settings()), errors);
+        prop_assert_eq!(spec, once);
+    }
+
+    #[test]
+    fn what_was_sent_stays(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+        // As the types write it: empty lists as they are, nulls left out.
+        let (sent, (now, errors)) = (super::pod(&with_pod(&sent)), injected(&shape, &sent));
+        prop_assert!(keeps(&sent, &now), "{sent:#}\n{now:#}");
+        prop_assert!(errors.is_empty() || sent == now, "a Pod that is refused is left as it was");
+    }
+
+    #[test]
+    fn an_agent_has_a_port_of_its_own(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+        let mut spec = with_pod(&sent);
+        let before = spec.clone();
+        let errors = inject(&mut spec, &shape, &settings());
+        if !errors.is_empty() || spec == before {
+            return Ok(());
+        }
+        let pod = spec.replicated_jobs[0].template.spec.template.spec.as_ref().unwrap();
+        let agents = Agent::all_of(pod);
+        let Some(agent) = agents.first().map(Agent::container).filter(|container| is_told(container)) else {
+            // Rules of the user's own, of which validation has to say something, or two containers of the agent's name,
+            // which Kubernetes refuses.
+            return Ok(());
+        };
+        let told = agent.env.iter().flatten().find(|it| it.name == BARRIER_PORT).unwrap();
+        let port: i32 = told.value.as_ref().unwrap().parse().unwrap();
+        let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+        let declared = containers.flat_map(|it| it.ports.iter().flatten().map(move |port| (&it.name, port)));
+        let tcp = declared.filter(|(_, it)| it.protocol.as_deref().is_none_or(|protocol| protocol == "TCP"));
+        let users: Vec<_> = tcp.filter(|(_, it)| it.container_port == port || it.host_port == Some(port)).collect();
+        prop_assert!(users.iter().all(|(name, _)| **name == agent.name) && !users.is_empty(), "{users:?}");
+    }
+}

@@ -1,0 +1,373 @@
+//! What an update leaves out although admission had filled it in, taken from the object as it is stored.
+//!
+//! Whoever applies or writes a manifest again as it was first written leaves out the defaults and the agent that
+//! admission added to it. JSON merge patches replace lists as a whole, so that this happens to containers and rules. It is
+//! no wish to change them, and the checks of what must stay would refuse it.
+//!
+//! What counts is what is stored, not what admission would add today: a default that changed, or another image of the
+//! agent, is no reason to touch what exists, and what is not stored is not added.
+
+mod agents;
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::injection::wrapping;
+use crate::{JobSet, JobSetSpec, JobTemplateSpec, defaults, entries};
+
+/// The Jobs that are stored, by the name of their replicatedJob.
+type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
+
+/// The specification of `sent` with what admission had filled in restored from `old`; `None` where nothing is missing.
+pub fn restore(old: &JobSet, sent: &JobSet) -> Option<JobSetSpec> {
+    if sent.spec == old.spec {
+        return None;
+    }
+    let stored = old.spec.replicated_jobs.iter().map(|job| (job.name.as_str(), &job.template.spec)).collect();
+    let mut full = defaults::apply(&sent.spec);
+    let resized = resized(&sent.spec, &full, &stored);
+    agents::inject(&mut full, &stored);
+    if full == sent.spec {
+        return None;
+    }
+    let json = |spec: &JobSetSpec| serde_json::to_value(spec).ok();
+    let restored = complete(Some(json(&resized)?), &json(&full)?, &json(&old.spec)?)?;
+    serde_json::from_value(restored).ok().filter(|restored| *restored != sent.spec)
+}
+
+/// What was sent, with both numbers of workers where one of them was left out: a manifest that left it out when the JobSet
+/// was created, and got it by default, resizes both with the other.
+///
+/// Where both are there and only one is new, it stays so, for validation to ask for both: a server-side apply of the one
+/// brings the stored other along, which looks the same as a number that somebody wrote and forgot.
+fn resized(sent: &JobSetSpec, full: &JobSetSpec, stored: &Stored<'_>) -> JobSetSpec {
+    let mut resized = sent.clone();
+    for (job, full) in resized.replicated_jobs.iter_mut().zip(&full.replicated_jobs) {
+        let is_even = |old: &&JobTemplateSpec| old.parallelism.is_some() && old.parallelism == old.completions;
+        if stored.get(job.name.as_str()).is_some_and(is_even) {
+            let (job, full) = (&mut job.template.spec, &full.template.spec);
+            (job.parallelism, job.completions) = (full.parallelism, full.completions);
+        }
+    }
+    resized
+}
+
+/// What was sent, with what is in `full` and not in it taken from `old`.
+fn complete(sent: Option<Value>, full: &Value, old: &Value) -> Option<Value> {
+    if sent.as_ref() == Some(full) {
+        return sent;
+    }
+    match (sent, full, old) {
+        (Some(Value::Object(sent)), Value::Object(full), Value::Object(old)) => {
+            Some(Value::Object(object(sent, full, old)))
+        }
+        (Some(Value::Array(sent)), Value::Array(full), Value::Array(old)) => Some(Value::Array(list(sent, full, old))),
+        // Of what was left out as a whole, that which admission adds.
+        (None, Value::Object(full), Value::Object(old)) => {
+            Some(object(Map::new(), full, old)).filter(|it| !it.is_empty() || old.is_empty()).map(Value::Object)
+        }
+        (None, Value::Array(full), Value::Array(old)) => {
+            Some(list(Vec::new(), full, old)).filter(|it| !it.is_empty()).map(Value::Array)
+        }
+        (None, _, old) => Some(old.clone()),
+        (Some(Value::String(sent)), Value::String(_), Value::String(old)) if sent.is_empty() => {
+            Some(Value::String(old.clone()))
+        }
+        (sent, ..) => sent,
+    }
+}
+
+fn object(mut sent: Map<String, Value>, full: &Map<String, Value>, old: &Map<String, Value>) -> Map<String, Value> {
+    for (key, full) in full {
+        let Some(old) = old.get(key) else { continue };
+        if let Some(value) = complete(sent.remove(key), full, old) {
+            sent.insert(key.clone(), value);
+        }
+    }
+    sent
+}
+
+fn list(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
+    if sent.is_empty() && !full.iter().all(entries::has_key) {
+        return old.to_vec();
+    }
+    let Some(places) = entries::places(&sent, full) else {
+        return if sent.len() == full.len() && full.len() == old.len() && full.iter().all(Value::is_object) {
+            // Entries that get their name from admission.
+            sent.into_iter()
+                .zip(full)
+                .zip(old)
+                .filter_map(|((sent, full), old)| complete(Some(sent), full, old))
+                .collect()
+        } else {
+            words(sent, full, old)
+        };
+    };
+    let stored = entries::counterparts(full, old);
+    let mut is_added = vec![true; full.len()];
+    let kept = sent.into_iter().zip(places).filter_map(|(entry, place)| {
+        is_added[place] = false;
+        match stored[place] {
+            Some(stored) => complete(Some(entry), &full[place], &old[stored]),
+            None => Some(entry),
+        }
+    });
+    let kept: Vec<Value> = kept.collect();
+    // What admission added comes back as it is stored, and where it is stored.
+    let added = stored.into_iter().zip(is_added).filter_map(|(stored, is_added)| stored.filter(|_| is_added));
+    let mut added: Vec<usize> = added.collect();
+    added.sort_unstable();
+    let (mut kept, mut restored) = (kept.into_iter(), Vec::with_capacity(full.len()));
+    for place in added {
+        let before = place.saturating_sub(restored.len());
+        restored.extend(kept.by_ref().take(before));
+        restored.push(old[place].clone());
+    }
+    restored.extend(kept);
+    restored
+}
+
+/// The supervisor before a worker's command.
+fn words(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
+    let texts =
+        |list: &[Value]| -> Option<Vec<String>> { list.iter().map(|word| word.as_str().map(str::to_owned)).collect() };
+    let wrapping_of = |list: &[Value]| Some(wrapping(&texts(list)?)?.0.len());
+    match (wrapping_of(&sent), wrapping_of(full), wrapping_of(old)) {
+        (None, Some(_), Some(length)) => old[..length].iter().cloned().chain(sent).collect(),
+        _ => sent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::injection::tests::{pods, settings};
+    use crate::{injection, labels};
+
+    fn read(object: &Value) -> JobSet {
+        serde_json::from_value(object.clone()).unwrap()
+    }
+
+    /// What admission makes of a JobSet that is created.
+    fn admitted(sent: &JobSet, settings: &injection::Settings) -> JobSet {
+        let mut spec = defaults::apply(&sent.spec);
+        if let Some(value) = sent.metadata.annotations.as_ref().and_then(|it| it.get(labels::INJECT_AGENT)) {
+            injection::inject(&mut spec, value, settings);
+        }
+        JobSet { spec, ..sent.clone() }
+    }
+
+    /// What is stored after an update.
+    fn updated(old: &JobSet, sent: &JobSet) -> Value {
+        serde_json::to_value(restore(old, sent).unwrap_or_else(|| sent.spec.clone())).unwrap()
+    }
+
+    fn manifest(shape: &str, pod: &Value) -> Value {
+        json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": { "name": "train", "annotations": { (labels::INJECT_AGENT): shape } },
+            "spec": {
+                "failurePolicy": { "restartStrategy": "InPlaceRestart", "rules": [
+                    { "action": "FailJobSet" }, { "action": "RestartJobSet", "name": "mine" }] },
+                "volumeClaimPolicies": [{}],
+                "replicatedJobs": [{ "name": "w", "template": { "spec": { "parallelism": 2, "template": { "spec": pod } } } }],
+            },
+        })
+    }
+
+    fn plain() -> Value {
+        json!({
+            "initContainers": [{ "name": "setup", "image": "setup:1" }],
+            "containers": [{ "name": "worker", "image": "worker:1", "command": ["run", "all"], "ports": [{ "containerPort": 8080 }] }],
+        })
+    }
+
+    /// Stored, and how it was sent.
+    fn stored(shape: &str) -> (Value, Value) {
+        let sent = manifest(shape, &plain());
+        (serde_json::to_value(admitted(&read(&sent), &settings())).unwrap(), sent)
+    }
+
+    fn with(object: &Value, pointer: &str, value: Value) -> Value {
+        let mut object = object.clone();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        match (object.pointer_mut(parent).unwrap(), value) {
+            (Value::Object(parent), Value::Null) => drop(parent.remove(field)),
+            (parent, value) => match field.parse::<usize>() {
+                Ok(index) => parent[index] = value,
+                Err(_) => parent[field] = value,
+            },
+        }
+        object
+    }
+
+    const JOB: &str = "/spec/replicatedJobs/0/template/spec";
+    const INIT: &str = "/spec/replicatedJobs/0/template/spec/template/spec/initContainers";
+    const WORKER: &str = "/spec/replicatedJobs/0/template/spec/template/spec/containers/0";
+
+    #[rstest]
+    #[case::a_policy("/spec/startupPolicy", json!({ "startupPolicyOrder": "InOrder" }))]
+    #[case::a_number(&format!("{JOB}/backoffLimit"), json!(7))]
+    #[case::a_word(&format!("{JOB}/completionMode"), json!("NonIndexed"))]
+    #[case::the_name_of_a_rule("/spec/failurePolicy/rules/0/name", json!("ruleOfAnotherRelease"))]
+    #[case::the_image_of_the_agent(&format!("{INIT}/0/image"), json!("jobset-agent:0"))]
+    #[case::its_rules(&format!("{INIT}/0/restartPolicyRules"), json!([]))]
+    #[case::a_rule_of_the_worker(&format!("{WORKER}/restartPolicyRules/0/exitCodes/values"), json!([0, 3]))]
+    #[case::no_resources(&format!("{INIT}/0/resources"), Value::Null)]
+    #[case::no_default(&format!("{JOB}/backoffLimit"), Value::Null)]
+    #[case::no_epoch(&format!("{WORKER}/env"), Value::Null)]
+    fn what_is_stored_is_restored_whatever_it_would_be_today(#[case] pointer: &str, #[case] value: Value) {
+        let (stored, sent) = stored("Sidecar");
+        let old = with(&stored, pointer, value);
+        assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
+    }
+
+    #[test]
+    fn a_supervisor_of_another_place_is_put_before_the_command_again() {
+        let (stored, sent) = stored("Supervisor");
+        let command = |words: &[&str]| json!(words);
+        let elsewhere = command(&["/agent/jobset-agent", "supervise", "--", "run", "all"]);
+        let old = with(&stored, &format!("{WORKER}/command"), elsewhere);
+        assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
+        // What the user changes stays changed, for validation to name it.
+        let sent = with(&sent, &format!("{WORKER}/command"), command(&["run", "none"]));
+        let expected = command(&["/agent/jobset-agent", "supervise", "--", "run", "none"]);
+        let expected = with(&old, &format!("{WORKER}/command"), expected);
+        assert_eq!(updated(&read(&old), &read(&sent)), expected["spec"]);
+    }
+
+    #[rstest]
+    #[case::suspend("/spec/suspend", json!(true))]
+    #[case::a_size(&format!("{JOB}/parallelism"), json!(4))]
+    #[case::a_default(&format!("{JOB}/backoffLimit"), json!(1))]
+    #[case::the_image_of_a_worker(&format!("{WORKER}/image"), json!("worker:2"))]
+    #[case::the_image_of_the_agent(INIT, json!([{ "name": "jobset-agent", "image": "mine" }, { "name": "setup", "image": "setup:1" }]))]
+    #[case::an_init_container_less(INIT, Value::Null)]
+    #[case::a_selector("/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector", json!({ "a": "b" }))]
+    fn what_is_sent_is_kept(#[case] pointer: &str, #[case] value: Value) {
+        let (old, sent) = stored("Sidecar");
+        let sent = with(&sent, pointer, value.clone());
+        let updated = json!({ "spec": updated(&read(&old), &read(&sent)) });
+        assert!(keeps(&sent["spec"], &updated["spec"]), "{updated:#}");
+        if pointer == INIT && value.is_null() {
+            let names: Vec<_> =
+                updated.pointer(INIT).unwrap().as_array().unwrap().iter().map(|it| &it["name"]).collect();
+            assert_eq!(names, ["jobset-agent"], "what the user took away is not the injection's to restore");
+        }
+    }
+
+    #[rstest]
+    #[case::to_none(Value::Null, Value::Null)]
+    #[case::to_the_other(json!("Supervisor"), json!("Supervisor"))]
+    #[case::to_nonsense(json!("?"), Value::Null)]
+    #[case::back(json!("Supervisor"), json!("Sidecar"))]
+    fn the_annotation_may_have_changed(#[case] stored_now: Value, #[case] sent_now: Value) {
+        let (old, sent) = stored("Sidecar");
+        let annotated = |object: &Value, value: Value| {
+            let value = if value.is_null() { json!({}) } else { json!({ (labels::INJECT_AGENT): value }) };
+            with(object, "/metadata/annotations", value)
+        };
+        let (old, sent) = (annotated(&old, stored_now), annotated(&sent, sent_now));
+        assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
+    }
+
+    #[rstest]
+    #[case::parallelism(json!([3, null]), json!([2, 2]), json!([3, 3]))]
+    #[case::completions(json!([null, 3]), json!([2, 2]), json!([3, 3]))]
+    #[case::as_it_is(json!([2, null]), json!([2, 2]), json!([2, 2]))]
+    #[case::one_of_two(json!([3, 2]), json!([2, 2]), json!([3, 2]))]
+    #[case::not_elastic(json!([3, null]), json!([2, 4]), json!([3, 4]))]
+    fn workers_that_were_sized_by_one_number_are_resized_by_it(
+        #[case] numbers: Value,
+        #[case] before: Value,
+        #[case] after: Value,
+    ) {
+        let sized = |object: &Value, numbers: &Value| {
+            let object = with(object, &format!("{JOB}/parallelism"), numbers[0].clone());
+            with(&object, &format!("{JOB}/completions"), numbers[1].clone())
+        };
+        let (stored, sent) = stored("Sidecar");
+        let (old, sent) = (sized(&stored, &before), sized(&sent, &numbers));
+        assert_eq!(updated(&read(&old), &read(&sent)), sized(&stored, &after)["spec"]);
+    }
+
+    #[rstest]
+    #[case::of_the_agent(&format!("{INIT}/0"))]
+    #[case::of_the_worker(WORKER)]
+    fn what_older_types_do_not_know_is_restored(#[case] container: &str) {
+        let (old, _) = stored("Sidecar");
+        let sent = with(&old, &format!("{WORKER}/env/0/valueFrom"), json!({}));
+        let sent = with(&sent, &format!("{container}/restartPolicyRules"), Value::Null);
+        assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
+    }
+
+    /// Each looked up among all of them, it would take minutes.
+    #[test]
+    fn long_lists_are_restored() {
+        let env: Vec<_> = (0..20_000).map(|number| json!({ "name": format!("V{number}"), "value": "" })).collect();
+        let sent = read(&with(&manifest("Sidecar", &plain()), &format!("{WORKER}/env"), json!(env)));
+        let old = admitted(&sent, &settings());
+        assert_eq!(restore(&old, &sent), Some(old.spec));
+    }
+
+    fn keeps(sent: &Value, now: &Value) -> bool {
+        match (sent, now) {
+            (Value::Object(sent), Value::Object(now)) => {
+                sent.iter().all(|(key, sent)| now.get(key).is_some_and(|now| keeps(sent, now)))
+            }
+            (Value::Array(sent), Value::Array(now)) => sent.iter().all(|sent| now.iter().any(|now| keeps(sent, now))),
+            (sent, now) => sent == now,
+        }
+    }
+
+    #[test]
+    fn an_object_that_has_none_of_it_gets_none() {
+        let (_, sent) = stored("Sidecar");
+        let labelled = with(&sent, "/metadata/labels", json!({ "a": "b" }));
+        assert_eq!(restore(&read(&sent), &read(&labelled)), None);
+        let suspended = with(&sent, "/spec/suspend", json!(true));
+        assert_eq!(restore(&read(&sent), &read(&suspended)), None);
+    }
+
+    #[test]
+    fn nothing_is_touched_where_nothing_is_missing() {
+        let (old, _) = stored("Supervisor");
+        assert_eq!(restore(&read(&old), &read(&old)), None);
+        assert_eq!(restore(&read(&old), &read(&with(&old, "/spec/suspend", json!(true)))), None);
+    }
+
+    #[test]
+    fn of_a_policy_that_is_left_out_only_the_default_comes_back() {
+        let (stored, sent) = stored("Sidecar");
+        let old = with(&stored, "/spec/network/subdomain", json!("mine"));
+        let updated = updated(&read(&old), &read(&sent));
+        assert_eq!(updated["network"], json!({ "enableDNSHostnames": true, "publishNotReadyAddresses": true }));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn a_manifest_that_is_written_again_changes_nothing(pod in pods::pod(), shape in "Sidecar|Supervisor|None") {
+            let sent = read(&manifest(&shape, &pod));
+            let old = admitted(&sent, &settings());
+            let restored = restore(&old, &sent).unwrap_or_else(|| sent.spec.clone());
+            prop_assert_eq!(&restored, &old.spec);
+            // Nor with a part of it.
+            let defaulted = JobSet { spec: defaults::apply(&sent.spec), ..sent.clone() };
+            prop_assert_eq!(restore(&old, &defaulted).unwrap_or(defaulted.spec), old.spec);
+        }
+
+        #[test]
+        fn another_image_of_the_agent_is_no_reason_to_touch_anything(pod in pods::pod(), shape in "Sidecar|Supervisor") {
+            let sent = read(&manifest(&shape, &pod));
+            let old = admitted(&sent, &injection::Settings { agent_image: Some("jobset-agent:0".to_owned()) });
+            prop_assert_eq!(restore(&old, &sent).unwrap_or_else(|| sent.spec.clone()), old.spec);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The agent in the Pods of a JobSet that restarts in place: that there is one, and that it does what it is there for.
+//! [`super::in_place`] refuses a Pod without an agent.
+
+mod environment;
+mod sidecar;
+mod supervisor;
+
+use super::field::{Errors, Path};
+use super::subject::Subject;
+use crate::RestartStrategy;
+use crate::agent::Agent;
+
+const ONE: &str = "must contain one agent alone: each would write the epoch of the same Pod";
+
+/// Refuses agents that would hold up their Pod, or restart it when it should not be.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    if subject.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
+        return;
+    }
+    subject.for_each_pod(spec, |pod, path| {
+        let agents = Agent::all_of(pod);
+        match agents[..] {
+            [] => {}
+            [Agent::Sidecar(index, container)] => {
+                sidecar::check(container, &path.child("initContainers").index(index), errors);
+            }
+            [Agent::Supervisor(index, container)] => {
+                supervisor::check(pod, path, errors);
+                supervisor::check_container(container, &path.child("containers").index(index), errors);
+            }
+            [first, ..] => {
+                let field = if matches!(first, Agent::Sidecar(..)) { "initContainers" } else { "containers" };
+                let names: Vec<_> = agents.iter().map(|agent| &agent.container().name).collect();
+                errors.invalid(&path.child(field), names, ONE);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{admissions, assert_one, in_place};
+
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
+
+    #[test]
+    fn two_agents_of_one_pod_are_refused() {
+        let object = in_place(&[]);
+        let agent = object.pointer(&format!("{POD}/initContainers/0")).unwrap();
+        let mut other = agent.clone();
+        other["name"] = json!("other");
+        let errors = admissions(&in_place(&[(&format!("{POD}/initContainers"), json!([agent, other]))]));
+        assert_one(
+            &errors,
+            r#"template.spec.initContainers: Invalid value: ["agent","other"]: must contain one agent"#,
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! The agent as a sidecar: its startup probe is the barrier, and its exit code restarts the Pod.
+
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::environment::{Declared, declared};
+use crate::agent;
+use crate::restart_rules::{ExitCodes, restarts_pod};
+use crate::validation::field::{Errors, Path};
+
+const NUMBER: &str = "must be an exit code from 1 to 255";
+const LIVENESS: &str = "must not be set: the kubelet would restart the agent alone, and a worker would run on in an epoch \
+                        that its agent has left. The agent ends by itself when something is wrong";
+const RESIZE: &str = "must not be RestartContainer: the agent would restart alone, and a worker would run on in an epoch \
+                      that its agent has left. Use NotRequired";
+const BARRIER: &str = "must be set: the workers wait until it succeeds. Ask /barrier-is-lifted on port 8080, with \
+                       failureThreshold 2147483647 so that they may wait for as long as it takes";
+
+const NAMED: &str = "must be the name of a port of the agent's container";
+const HTTPS: &str = "must be HTTP: the agent speaks no TLS to the kubelet";
+
+/// Refuses an agent that would not restart the Pod, would restart alone, or would not hold back the workers.
+pub(super) fn check(container: &Container, path: &Path<'_>, errors: &mut Errors) {
+    exit_code(container, path, errors);
+    if container.liveness_probe.is_some() {
+        errors.forbidden(&path.child("livenessProbe"), LIVENESS);
+    }
+    let list = path.child("resizePolicy");
+    for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
+        if policy.restart_policy == "RestartContainer" {
+            errors.invalid(&list.index(index).child("restartPolicy"), &policy.restart_policy, RESIZE);
+        }
+    }
+    let waits_in_hook = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
+    if container.startup_probe.is_none() && !waits_in_hook {
+        errors.required(&path.child("startupProbe"), BARRIER);
+    }
+    barrier(container, path, errors);
+}
+
+/// The first rule that matches the agent's exit code must restart the Pod.
+fn exit_code(container: &Container, path: &Path<'_>, errors: &mut Errors) {
+    let code = match declared(container, &[agent::EXIT_CODE, agent::GO_EXIT_CODE]) {
+        Declared::Nowhere => Some(default_exit_code(container)),
+        Declared::Elsewhere => None,
+        Declared::Here(index, value) => {
+            let code = value.parse::<u8>().ok().filter(|code| *code > 0);
+            if code.is_none() {
+                errors.invalid(&path.child("env").index(index).child("value"), value, NUMBER);
+            }
+            code
+        }
+    };
+    let Some(code) = code else { return };
+    let matches = |codes: Option<ExitCodes>| codes.is_some_and(|codes| codes.contains(i32::from(code)));
+    let mut rules = container.restart_policy_rules.iter().flatten();
+    if !rules.find(|rule| matches(ExitCodes::of(rule))).is_some_and(restarts_pod) {
+        let found = container.restart_policy_rules.iter().flatten().map(|rule| &rule.action).collect::<Vec<_>>();
+        let required = format_args!(
+            "the first rule that matches exit code {code}, with which the agent asks for it, must be RestartAllContainers \
+             or RestartPod: mend the rules, or set {} to a code that they match",
+            agent::EXIT_CODE
+        );
+        errors.invalid(&path.child("restartPolicyRules"), found, required);
+    }
+}
+
+/// The Go JobSet's agent, known by its probe, has another default.
+fn default_exit_code(container: &Container) -> u8 {
+    let probe = container.startup_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+    match probe.and_then(|probe| probe.path.as_deref()) {
+        Some(agent::GO_BARRIER_PATH) => agent::GO_DEFAULT_EXIT_CODE,
+        _ => agent::DEFAULT_EXIT_CODE,
+    }
+}
+
+/// The probe must ask where the agent answers: where it is told to, or else where it does so by default. Of a container
+/// that is not told the JobSet's name, as every agent is, nobody knows the defaults.
+fn barrier(container: &Container, path: &Path<'_>, errors: &mut Errors) {
+    let Some(get) = container.startup_probe.as_ref().and_then(|probe| probe.http_get.as_ref()) else { return };
+    let path = path.child("startupProbe.httpGet");
+    let of_go = get.path.as_deref() == Some(agent::GO_BARRIER_PATH);
+    let wanted = |names: &[&str], default: &str| match declared(container, names) {
+        Declared::Here(_, value) => Some(value.to_owned()),
+        Declared::Nowhere if agent::is_told(container) => Some(default.to_owned()),
+        _ => None,
+    };
+    let default = if of_go { agent::GO_DEFAULT_BARRIER_PORT } else { agent::DEFAULT_BARRIER_PORT };
+    let port = match &get.port {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => {
+            let named = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name));
+            if named.is_none() {
+                errors.not_found(&path.child("port"), name, NAMED);
+            }
+            named.map(|port| port.container_port)
+        }
+    };
+    if let (Some(port), Some(wanted)) =
+        (port, wanted(&[agent::BARRIER_PORT, agent::GO_BARRIER_PORT], &default.to_string()))
+        && wanted.parse() != Ok(port)
+    {
+        errors.invalid(&path.child("port"), port, answers(&wanted, agent::BARRIER_PORT));
+    }
+    let asked = get.path.as_deref().unwrap_or("/");
+    let default = if of_go { agent::GO_BARRIER_PATH } else { agent::DEFAULT_BARRIER_PATH };
+    if let Some(wanted) = wanted(&[agent::BARRIER_PATH, agent::GO_BARRIER_PATH_VARIABLE], default)
+        && wanted != asked
+    {
+        errors.invalid(&path.child("path"), asked, answers(&wanted, agent::BARRIER_PATH));
+    }
+    if get.scheme.as_deref() == Some("HTTPS") {
+        errors.invalid(&path.child("scheme"), "HTTPS", HTTPS);
+    }
+}
+
+fn answers(wanted: &str, variable: &str) -> String {
+    format!(
+        "must be {wanted}, where the agent answers, or else its variable {variable} must say so: the workers would wait \
+         for ever, or not at all"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use crate::validation::testing::{admissions, assert_one, in_place};
+
+    const AGENT: &str = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0";
+    const PATH: &str = "spec.replicatedJobs[1].template.spec.template.spec.initContainers[0].";
+
+    fn with(changes: &[(&str, Value)]) -> Vec<String> {
+        let changes: Vec<_> = changes.iter().map(|(field, value)| (format!("{AGENT}{field}"), value.clone())).collect();
+        let changes: Vec<_> = changes.iter().map(|(field, value)| (&**field, value.clone())).collect();
+        admissions(&in_place(&changes))
+    }
+
+    fn env(name: &str, value: &str) -> (&'static str, Value) {
+        ("/env", json!([{ "name": name, "value": value }]))
+    }
+
+    fn rules(action: &str, operator: &str, values: &[i32]) -> (&'static str, Value) {
+        ("/restartPolicyRules", json!([{ "action": action, "exitCodes": { "operator": operator, "values": values } }]))
+    }
+
+    fn probe(port: impl serde::Serialize, path: &str) -> (&'static str, Value) {
+        ("/startupProbe", json!({ "httpGet": { "port": port, "path": path }, "failureThreshold": i32::MAX }))
+    }
+
+    #[rstest]
+    #[case::its_default_code(&[])]
+    #[case::another_code(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "7"), rules("RestartPod", "In", &[7])])]
+    #[case::every_failure(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "255"), rules("RestartAllContainers", "NotIn", &[0])])]
+    #[case::empty_variable(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "")])]
+    #[case::code_from_elsewhere(&[
+        ("/env", json!([{ "name": "RESTART_POD_IN_PLACE_EXIT_CODE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }])),
+        rules("RestartPod", "In", &[7]),
+    ])]
+    #[case::code_from_a_config_map(&[("/envFrom", json!([{ "configMapRef": { "name": "agent" } }])), rules("RestartPod", "In", &[7])])]
+    #[case::go_agent(&[probe(8081, "/barrier-is-down"), rules("RestartAllContainers", "In", &[1])])]
+    #[case::go_agent_with_a_code(&[
+        probe(8081, "/barrier-is-down"), env("IN_PLACE_RESTART_EXIT_CODE", "9"), rules("RestartAllContainers", "In", &[9]),
+    ])]
+    #[case::own_port(&[env("BARRIER_PORT", "9000"), probe(9000, "/barrier-is-lifted")])]
+    #[case::named_port(&[
+        env("BARRIER_PORT", "9000"), probe("b", "/x"), ("/ports", json!([{ "name": "b", "containerPort": 9000 }])),
+    ])]
+    #[case::barrier_in_a_hook(&[
+        ("/startupProbe", Value::Null), ("/lifecycle", json!({ "postStart": { "exec": { "command": ["wait"] } } })),
+    ])]
+    #[case::resized_without_restart(&[("/resizePolicy", json!([{ "resourceName": "cpu", "restartPolicy": "NotRequired" }]))])]
+    fn an_agent_that_restarts_its_pod_is_accepted(#[case] changes: &[(&str, Value)]) {
+        assert_eq!(with(changes), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::other_code(&[rules("RestartPod", "In", &[7])], r#"restartPolicyRules: Invalid value: ["RestartPod"]: the first rule that matches exit code 81"#)]
+    #[case::restarts_alone_before(&[("/restartPolicyRules", json!([
+        { "action": "Restart", "exitCodes": { "operator": "NotIn", "values": [0] } },
+        { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } },
+    ]))], r#"restartPolicyRules: Invalid value: ["Restart","RestartPod"]: the first"#)]
+    #[case::code_of_its_environment(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "7")], "matches exit code 7, with")]
+    #[case::last_variable_counts(&[("/env", json!([
+        { "name": "RESTART_POD_IN_PLACE_EXIT_CODE", "value": "81" }, { "name": "RESTART_POD_IN_PLACE_EXIT_CODE", "value": "7" },
+    ]))], "matches exit code 7, with")]
+    #[case::code_zero(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "0")], r#"env[0].value: Invalid value: "0": must be an exit code"#)]
+    #[case::no_code(&[env("IN_PLACE_RESTART_EXIT_CODE", "many")], r#"env[0].value: Invalid value: "many": must be an exit code"#)]
+    #[case::liveness(&[("/livenessProbe", json!({ "tcpSocket": { "port": 8080 } }))], "livenessProbe: Forbidden: must not be set: the kubelet")]
+    #[case::resized_by_restart(
+        &[("/resizePolicy", json!([{ "resourceName": "cpu", "restartPolicy": "RestartContainer" }]))],
+        r#"resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": must not be"#
+    )]
+    #[case::no_barrier(&[("/startupProbe", Value::Null)], "startupProbe: Required value: must be set: the workers wait")]
+    #[case::other_port(
+        &[env("BARRIER_PORT", "9000"), probe(8080, "/barrier-is-lifted")],
+        "startupProbe.httpGet.port: Invalid value: 8080: must be 9000, where the agent answers"
+    )]
+    #[case::other_path(
+        &[env("BARRIER_PATH", "/x"), probe(8080, "/barrier-is-lifted")],
+        r#"startupProbe.httpGet.path: Invalid value: "/barrier-is-lifted": must be /x, where the agent answers"#
+    )]
+    #[case::not_the_default_port(&[env("JOBSET_NAME", "train"), probe(9090, "/barrier-is-lifted")], "port: Invalid value: 9090: must be 8080")]
+    #[case::always_healthy(&[env("JOBSET_NAME", "train"), probe(8080, "/healthz")], r#"path: Invalid value: "/healthz": must be /barrier-is-lifted"#)]
+    #[case::go_agent_at_our_port(&[env("JOBSET_NAME", "train"), probe(8080, "/barrier-is-down"), rules("RestartPod", "In", &[1])], "port: Invalid value: 8080: must be 8081")]
+    #[case::no_such_port(&[probe("barrier", "/barrier-is-lifted")], r#"startupProbe.httpGet.port: Not found: "barrier": must be the name"#)]
+    #[case::tls(
+        &[("/startupProbe", json!({ "httpGet": { "port": 8080, "path": "/barrier-is-lifted", "scheme": "HTTPS" } }))],
+        r#"startupProbe.httpGet.scheme: Invalid value: "HTTPS": must be HTTP"#
+    )]
+    fn one_that_would_not_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        let errors = with(changes);
+        assert_one(&errors, expected);
+        assert!(errors[0].starts_with(PATH), "{errors:?}");
+    }
+}

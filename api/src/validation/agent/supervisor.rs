@@ -1,0 +1,173 @@
+//! The agent as the worker's supervisor: it starts the worker in its own container when the barrier lifts.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+use super::environment::{Declared, declared};
+use crate::agent::FATAL_EXIT_CODES;
+use crate::restart_rules::{NEVER, final_codes};
+use crate::validation::field::{Errors, Path};
+
+const LIVENESS: &str = "must not be set with the agent as supervisor: the kubelet would kill the agent while its worker \
+                        waits at the barrier. Leave it out, or use the agent as a sidecar";
+const STARTUP: &str = "must not be set with the agent as supervisor: the kubelet would kill the agent while its worker \
+                       waits at the barrier. Leave it out and use a readinessProbe, or use the agent as a sidecar";
+const CODES: &str = "must be exit codes from 1 to 255, such as 2,3,64-78";
+const SHARED: &str = "must not be true with the agent as supervisor: it has to be the first process of the container, so \
+                      that nothing of a worker is left when it is stopped. Leave it out, or use the agent as a sidecar";
+
+/// Refuses Pods in which the agent would not be the first process of its container.
+pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+    for (field, set) in [("shareProcessNamespace", pod.share_process_namespace), ("hostPID", pod.host_pid)] {
+        if set == Some(true) {
+            errors.invalid(&path.child(field), true, SHARED);
+        }
+    }
+}
+
+/// Refuses probes that would end a worker that waits.
+pub(super) fn check_container(container: &Container, path: &Path<'_>, errors: &mut Errors) {
+    if container.liveness_probe.is_some() {
+        errors.forbidden(&path.child("livenessProbe"), LIVENESS);
+    }
+    if container.startup_probe.is_some() {
+        errors.forbidden(&path.child("startupProbe"), STARTUP);
+    }
+    fatal_codes(container, path, errors);
+}
+
+/// A code with which the agent ends the container must not be one that restarts it.
+fn fatal_codes(container: &Container, path: &Path<'_>, errors: &mut Errors) {
+    let Declared::Here(index, value) = declared(container, &[FATAL_EXIT_CODES]) else { return };
+    let list = path.child("env");
+    let item = list.index(index);
+    let path = item.child("value");
+    let Some(fatal) = fatal(value) else {
+        errors.invalid(&path, value, CODES);
+        return;
+    };
+    if container.restart_policy.as_deref().is_some_and(|policy| policy != NEVER) {
+        return;
+    }
+    let rested = final_codes(container.restart_policy_rules.as_deref().unwrap_or_default());
+    if let Some(restarted) = fatal.into_iter().find(|code| !rested.contains(code)) {
+        let required = format_args!(
+            "must not contain {restarted}, with which the container restarts alone: take it out of its \
+             restartPolicyRules, or from this list"
+        );
+        errors.invalid(&path, value, required);
+    }
+}
+
+/// The codes of a list such as `2,3,64-78`, as the agent reads it.
+fn fatal(text: &str) -> Option<BTreeSet<u8>> {
+    let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0);
+    let mut codes = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (code(first)?, code(last)?);
+        if first > last {
+            return None;
+        }
+        codes.extend(first..=last);
+    }
+    Some(codes)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use crate::validation::testing::{Changes, admissions, assert_one, changed, in_place};
+
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
+
+    /// The agent of the workers as their supervisor, changed.
+    fn supervised(container: &Value, changes: Changes<'_>) -> Vec<String> {
+        let object = in_place(&[
+            (&format!("{POD}/initContainers"), Value::Null),
+            (&format!("{POD}/containers"), json!([container, { "name": "log" }])),
+        ]);
+        let changes: Vec<_> = changes.iter().map(|(field, value)| (format!("{POD}{field}"), value.clone())).collect();
+        let changes: Vec<_> = changes.iter().map(|(field, value)| (&**field, value.clone())).collect();
+        admissions(&changed(object, &changes))
+    }
+
+    fn worker() -> Value {
+        json!({ "name": "worker", "command": ["/agent/jobset-agent", "supervise", "--", "train"] })
+    }
+
+    #[rstest]
+    #[case::by_command(worker())]
+    #[case::by_command_and_arguments(json!({ "name": "worker", "command": ["jobset-agent"], "args": ["supervise", "--", "train"] }))]
+    #[case::go_agent(json!({ "name": "worker", "env": [{ "name": "WORKER_COMMAND", "value": "train" }] }))]
+    fn a_supervisor_is_an_agent(#[case] container: Value) {
+        assert_eq!(supervised(&container, &[]), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::sidecar_by_command(json!({ "name": "worker", "command": ["/agent/jobset-agent"] }))]
+    #[case::somebody_else(json!({ "name": "worker", "command": ["my-jobset-agent", "supervise"] }))]
+    fn other_containers_are_none(#[case] container: Value) {
+        assert_one(
+            &supervised(&container, &[]),
+            "template.spec.initContainers: Required value: must contain the agent",
+        );
+    }
+
+    #[rstest]
+    #[case::liveness("/containers/0/livenessProbe", json!({}), "containers[0].livenessProbe: Forbidden: must not be set")]
+    #[case::startup("/containers/0/startupProbe", json!({}), "containers[0].startupProbe: Forbidden: must not be set")]
+    #[case::shared("/shareProcessNamespace", json!(true), "shareProcessNamespace: Invalid value: true: must not be true")]
+    #[case::of_the_host("/hostPID", json!(true), "hostPID: Invalid value: true: must not be true")]
+    #[case::two_of_them(
+        "/containers/1",
+        worker(),
+        r#"containers: Invalid value: ["worker","worker"]: must contain one"#
+    )]
+    fn what_would_end_or_outlive_a_waiting_worker_is_refused(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] expected: &str,
+    ) {
+        assert_one(&supervised(&worker(), &[(field, value)]), expected);
+    }
+
+    fn with_codes(codes: &str, rules: Value) -> Vec<String> {
+        let mut worker = worker();
+        worker["env"] = json!([{ "name": "FATAL_EXIT_CODES", "value": codes }]);
+        worker["restartPolicy"] = json!("Never");
+        worker["restartPolicyRules"] = rules;
+        supervised(&worker, &[])
+    }
+
+    fn restart(operator: &str, values: &[i32]) -> Value {
+        json!([{ "action": "Restart", "exitCodes": { "operator": operator, "values": values } }])
+    }
+
+    #[rstest]
+    #[case::none_of_them("3,64-66", restart("NotIn", &[0, 3, 64, 65, 66]))]
+    #[case::of_those_that_are_not_restarted_some("3", restart("In", &[1, 137]))]
+    #[case::no_rules("1-255", json!([]))]
+    fn fatal_codes_that_end_the_container_are_accepted(#[case] codes: &str, #[case] rules: Value) {
+        assert_eq!(with_codes(codes, rules), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::restarted("3,64-66", restart("NotIn", &[0, 3, 64, 65]), "must not contain 66, with which the container restarts alone")]
+    #[case::success("0", restart("NotIn", &[0]), "must be exit codes from 1 to 255")]
+    #[case::no_list("3;4", restart("NotIn", &[0]), r#"env[0].value: Invalid value: "3;4": must be exit codes"#)]
+    #[case::backwards("9-3", restart("NotIn", &[0]), "must be exit codes from 1 to 255")]
+    fn others_are_refused(#[case] codes: &str, #[case] rules: Value, #[case] expected: &str) {
+        assert_one(&with_codes(codes, rules), expected);
+    }
+
+    #[test]
+    fn readiness_and_the_probes_of_other_containers_may_be_set() {
+        let probe = json!({ "tcpSocket": { "port": 1 } });
+        let changes = [("/containers/0/readinessProbe", probe.clone()), ("/containers/1/livenessProbe", probe)];
+        assert_eq!(supervised(&worker(), &changes), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,179 @@
+//! `restartPolicyRules` of the containers, in the words of Kubernetes and in those of the seeds ([`crate::restart_rules`]).
+//! The schema of the CRD knows neither; without this rule, a wrong word would be found only when the Jobs are created.
+
+use std::ptr;
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
+
+use super::field::{Errors, Path};
+use super::subject::{Subject, for_each_container};
+use crate::restart_rules::{
+    ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE, compile, compile_agent, is_agent_sidecar,
+};
+
+/// Most rules of a container in Kubernetes 1.36.
+const RULES: usize = 20;
+/// Most exit codes of a rule in Kubernetes 1.36.
+const CODES: usize = 255;
+
+const ACTIONS: &str = "\"Restart\", \"RestartAllContainers\" (or \"RestartPod\"), \"Terminate\"";
+const OPERATORS: &str = "\"In\", \"NotIn\"";
+const POLICY: &str = "must be set beside restartPolicyRules: it says what happens on exits that no rule matches";
+const TOO_MANY_RULES: &str = "must have at most 20 items, as Kubernetes allows";
+const TOO_MANY_OF_AGENT: &str = "must have at most 19 items, since the agent gets one more, RestartAllContainers on all \
+                                 failures: Kubernetes allows 20";
+const TOO_MANY_CODES: &str = "must have at most 255 items, as Kubernetes allows";
+const EXIT_CODES: &str = "must say which exit codes the rule is for";
+
+/// Refuses rules that Kubernetes does not know, and a `Terminate` that cannot be compiled away.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    subject.for_each_pod(spec, |pod, path| {
+        for_each_container(pod, path, |container, path| self::container(container, pod, path, errors));
+    });
+}
+
+fn container(container: &Container, pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    if rules.is_empty() {
+        return;
+    }
+    if container.restart_policy.is_none() {
+        errors.required(&path.child("restartPolicy"), POLICY);
+    }
+    let list = path.child("restartPolicyRules");
+    if rules.len() > RULES {
+        // With so many, the rest would take its time.
+        errors.too_many(&list, rules.len(), TOO_MANY_RULES);
+        return;
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        words(rule, &list.index(index), errors);
+    }
+    terminate(container, pod, rules, &list, errors);
+    let is_agent = is_agent_sidecar(container) && pod.init_containers.iter().flatten().any(|it| ptr::eq(it, container));
+    if is_agent && compile_agent(rules).len() > RULES {
+        errors.too_many(&list, rules.len(), TOO_MANY_OF_AGENT);
+    }
+}
+
+fn words(rule: &ContainerRestartRule, path: &Path<'_>, errors: &mut Errors) {
+    if ![RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE].contains(&rule.action.as_str()) {
+        errors.not_supported(&path.child("action"), &rule.action, ACTIONS);
+    }
+    let path = path.child("exitCodes");
+    let Some(exit_codes) = &rule.exit_codes else {
+        errors.required(&path, EXIT_CODES);
+        return;
+    };
+    if ExitCodes::of(rule).is_none() {
+        errors.not_supported(&path.child("operator"), &exit_codes.operator, OPERATORS);
+    }
+    let values = exit_codes.values.as_deref().unwrap_or_default().len();
+    if values > CODES {
+        errors.too_many(&path.child("values"), values, TOO_MANY_CODES);
+    }
+}
+
+/// Kubernetes has no such action. Its codes are taken out of the rules after it, so that no rule matches them; what
+/// happens then is up to the container's policy.
+fn terminate(
+    container: &Container,
+    pod: &PodSpec,
+    rules: &[ContainerRestartRule],
+    list: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let Some(index) = rules.iter().position(|rule| rule.action == TERMINATE) else { return };
+    let path = list.index(index);
+    // The rules of an agent end in one that restarts the whole Pod: no exit is left to its policy.
+    let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or_default();
+    if policy != NEVER && !is_agent_sidecar(container) {
+        let required = format_args!(
+            "cannot be carried out with restartPolicy {policy:?}, which restarts the container after every exit that no \
+             rule matches: set restartPolicy of the container to \"Never\", or write the exit codes that restart it"
+        );
+        errors.invalid(&path.child("action"), TERMINATE, required);
+        return;
+    }
+    let longest = |rules: &[ContainerRestartRule]| {
+        let codes = rules.iter().filter_map(|rule| rule.exit_codes.as_ref()?.values.as_ref());
+        codes.map(Vec::len).max().unwrap_or_default()
+    };
+    if longest(rules) <= CODES && longest(&compile(rules)) > CODES {
+        let required = "cannot be carried out: the rules after it would have to leave out more than the 255 exit codes \
+                        that Kubernetes allows. Leave out fewer";
+        errors.invalid(&path.child("action"), TERMINATE, required);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{admissions, assert_one, in_place, jobset};
+
+    const MAIN: &str = "/spec/replicatedJobs/1/template/spec/template/spec/containers/0";
+    const PATH: &str = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].";
+
+    fn rule(action: &str, operator: &str, values: impl serde::Serialize) -> Value {
+        json!({ "action": action, "exitCodes": { "operator": operator, "values": values } })
+    }
+
+    fn with(policy: &Value, rules: &[Value]) -> Vec<String> {
+        let main = json!({ "name": "main", "image": "main:1", "restartPolicy": policy, "restartPolicyRules": rules });
+        admissions(&jobset(&[(MAIN, main)]))
+    }
+
+    #[rstest]
+    #[case::of_kubernetes("Never", vec![rule("RestartAllContainers", "NotIn", [0]), rule("Restart", "In", [1])])]
+    #[case::of_the_seeds("Never", vec![rule("Terminate", "In", [2, 3]), rule("RestartPod", "NoIn", [0, 2, 3])])]
+    #[case::restarted_but_for_some("OnFailure", vec![rule("RestartPod", "In", [9])])]
+    #[case::as_many_as_there_may_be("Never", vec![rule("Restart", "In", (1..=255).collect::<Vec<_>>()); 20])]
+    fn rules_that_can_be_carried_out_are_accepted(#[case] policy: &str, #[case] rules: Vec<Value>) {
+        assert_eq!(with(&json!(policy), &rules), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::action(json!("Never"), vec![rule("RestartAll", "In", [1])], r#"restartPolicyRules[0].action: Unsupported value: "RestartAll": supported values: "Restart""#)]
+    #[case::operator(json!("Never"), vec![rule("Restart", "Is", [1])], r#"restartPolicyRules[0].exitCodes.operator: Unsupported value: "Is": supported values: "In", "NotIn""#)]
+    #[case::no_codes(json!("Never"), vec![json!({ "action": "Restart" })], "restartPolicyRules[0].exitCodes: Required value: must say which")]
+    #[case::no_policy(Value::Null, vec![rule("Restart", "In", [1])], "restartPolicy: Required value: must be set beside restartPolicyRules")]
+    #[case::many_codes(json!("Never"), vec![rule("Restart", "In", (1..=256).collect::<Vec<_>>())], "exitCodes.values: Too many: 256: must have at most 255")]
+    #[case::many_rules(json!("Never"), vec![rule("Restart", "In", [1]); 21], "restartPolicyRules: Too many: 21: must have at most 20")]
+    #[case::terminate_what_is_restarted(json!("Always"), vec![rule("Terminate", "In", [1])], r#"restartPolicyRules[0].action: Invalid value: "Terminate": cannot be carried out with restartPolicy "Always""#)]
+    #[case::terminate_what_is_restarted_on_failure(json!("OnFailure"), vec![rule("Restart", "In", [3]), rule("Terminate", "In", [1])], r#"restartPolicyRules[1].action: Invalid value: "Terminate": cannot"#)]
+    #[case::terminate_too_much(json!("Never"), vec![rule("Terminate", "In", (1..=200).collect::<Vec<_>>()), rule("RestartPod", "NotIn", (200..=300).collect::<Vec<_>>())], "restartPolicyRules[0].action: Invalid value: \"Terminate\": cannot be carried out: the rules after it would have to leave out more than the 255")]
+    fn others_are_refused(#[case] policy: Value, #[case] rules: Vec<Value>, #[case] expected: &str) {
+        let errors = with(&policy, &rules);
+        assert_one(&errors, expected);
+        assert!(errors[0].starts_with(PATH), "{errors:?}");
+    }
+
+    #[test]
+    fn the_policy_of_the_pod_counts_where_a_container_has_none() {
+        let main = json!({ "name": "main", "image": "main:1", "restartPolicyRules": [rule("Terminate", "In", [1])] });
+        let pod = "/spec/replicatedJobs/1/template/spec/template/spec/restartPolicy";
+        let errors = admissions(&jobset(&[(MAIN, main), (pod, json!("OnFailure"))]));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert!(errors[1].contains(r#"with restartPolicy "OnFailure""#), "{errors:?}");
+    }
+
+    #[test]
+    fn an_agent_gets_one_rule_more() {
+        let pointer = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0/restartPolicyRules";
+        let rules = |count: usize| in_place(&[(pointer, json!(vec![rule("RestartPod", "In", [81]); count]))]);
+        assert_eq!(admissions(&rules(19)), Vec::<String>::new());
+        assert_one(
+            &admissions(&rules(20)),
+            "restartPolicyRules: Too many: 20: must have at most 19 items, since the agent",
+        );
+    }
+
+    #[test]
+    fn an_agent_may_terminate_on_other_exit_codes_as_in_the_seeds() {
+        let rules = json!([rule("RestartPod", "In", [81]), rule("Terminate", "NoIn", [81])]);
+        let agent = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0/restartPolicyRules";
+        assert_eq!(admissions(&in_place(&[(agent, rules)])), Vec::<String>::new());
+    }
+}

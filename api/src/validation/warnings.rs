@@ -1,0 +1,284 @@
+//! What is admitted and may still not be what its author means: warnings, which `kubectl` shows.
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
+
+use super::field::Path;
+use super::subject::Subject;
+use crate::agent::Agent;
+use crate::gates::Gates;
+use crate::restart_rules::{ALWAYS, ExitCodes, NEVER, RESTART, TERMINATE, restarts_pod};
+use crate::{JobSet, RestartStrategy, labels};
+
+/// Most warnings of one object. The API server cuts off what is longer than 4,096 characters in all.
+const KEPT: usize = 12;
+/// Seconds that workers may have to wait at the barrier without anything being wrong: for nodes, for images.
+const PATIENCE: i64 = 24 * 60 * 60;
+
+/// What a person should look at, each in one line that begins with the path of a field.
+///
+/// For a JobSet that is admitted: of one that is not, the errors say more.
+pub fn warnings(jobset: &JobSet) -> Vec<String> {
+    let subject = Subject::new(jobset, Gates::default());
+    let mut warnings = Warnings::default();
+    if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
+        in_place(&subject, &mut warnings);
+    } else if annotation(&subject, labels::INJECT_AGENT).is_some() {
+        let annotations = Path::root("metadata.annotations");
+        let strategy = subject.spec.restart_strategy();
+        warnings.push(
+            &annotations.key(labels::INJECT_AGENT),
+            format_args!("no agent is added with restartStrategy {strategy:?}: it is for InPlaceRestart"),
+        );
+    }
+    warnings.finish()
+}
+
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    fn push(&mut self, path: &Path<'_>, text: impl std::fmt::Display) {
+        self.0.push(format!("{path}: {text}"));
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        let more = self.0.len().saturating_sub(KEPT);
+        if more > 0 {
+            self.0.truncate(KEPT);
+            self.0.push(format!("and {more} more warnings"));
+        }
+        self.0
+    }
+}
+
+fn in_place(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let spec = Path::root("spec");
+    if subject.spec.max_restarts() == 0 {
+        let path = spec.child("failurePolicy.maxRestarts");
+        warnings.push(&path, "is 0, so that the first failure fails the JobSet and nothing is restarted in place");
+    }
+    if subject.spec.dns_hostnames_enabled() && !subject.spec.publish_not_ready_addresses() {
+        let path = spec.child("network.publishNotReadyAddresses");
+        let text = "is false: after each restart workers find each other by name only once all of them are ready";
+        warnings.push(&path, text);
+    }
+    if annotation(subject, labels::DISABLE_IN_PLACE_RESTART).is_some() {
+        let annotations = Path::root("metadata.annotations");
+        let text = "agents let their workers run at once and restart nothing: in-place restart is switched off";
+        warnings.push(&annotations.key(labels::DISABLE_IN_PLACE_RESTART), text);
+    }
+    subject.for_each_pod(&spec, |pod, path| self::pod(pod, path, warnings));
+}
+
+fn annotation<'a>(subject: &Subject<'a>, key: &str) -> Option<&'a String> {
+    subject.jobset.metadata.annotations.as_ref()?.get(key)
+}
+
+fn pod(pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
+    let agent = Agent::all_of(pod).into_iter().next();
+    if let Some(Agent::Sidecar(index, container)) = agent
+        && let Some(probe) = &container.startup_probe
+    {
+        let list = path.child("initContainers");
+        barrier(probe, &list.index(index).child("startupProbe"), warnings);
+    }
+    let list = path.child("containers");
+    for (index, container) in pod.containers.iter().enumerate() {
+        if matches!(agent, Some(Agent::Supervisor(supervised, _)) if supervised == index) {
+            supervisor(container, pod, &list.index(index), warnings);
+        } else {
+            worker(container, pod, &list.index(index), warnings);
+        }
+    }
+}
+
+fn barrier(probe: &Probe, path: &Path<'_>, warnings: &mut Warnings) {
+    let (failures, period) = (probe.failure_threshold.unwrap_or(3), probe.period_seconds.unwrap_or(10));
+    let seconds = i64::from(failures.max(1)) * i64::from(period.max(1));
+    if seconds < PATIENCE {
+        let text = format_args!(
+            "after {seconds} s at the barrier the kubelet restarts the agent, even if it only waits for other Pods: set \
+             failureThreshold to 2147483647"
+        );
+        warnings.push(&path.child("failureThreshold"), text);
+    }
+}
+
+/// What an exit of a container does.
+#[derive(Clone, Copy, PartialEq)]
+enum Effect {
+    Nothing,
+    RestartsItAlone,
+    RestartsThePod,
+}
+
+/// A supervisor restarts its worker itself, unless it ends: that of the Go JobSet does so to be restarted.
+fn supervisor(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
+    let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or(NEVER);
+    let restarts = |rule: &ContainerRestartRule| rule.action == RESTART || restarts_pod(rule);
+    if policy == NEVER && !container.restart_policy_rules.iter().flatten().any(restarts) {
+        let text = "no exit code restarts this container: when the agent ends, for lack of memory say, its Pod fails and is \
+                    replaced. Add Restart for NotIn [0]";
+        warnings.push(&path.child("restartPolicyRules"), text);
+    }
+}
+
+fn worker(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
+    let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or(NEVER);
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    let rules: Vec<_> = rules.iter().filter_map(|rule| Some((ExitCodes::of(rule)?, rule))).collect();
+    let effects: Vec<_> = (0..=255).map(|code| effect(&rules, policy, code)).collect();
+    let path = path.child("restartPolicyRules");
+    if let Some(code) = effects.iter().position(|effect| *effect == Effect::RestartsItAlone) {
+        let text = format_args!(
+            "exit code {code} restarts this container alone, and the other workers run on: use action \
+             RestartAllContainers, so that the group restarts"
+        );
+        warnings.push(&path, text);
+    } else if !effects.contains(&Effect::RestartsThePod) {
+        let text = "no exit code restarts the Pod in place: a failure of this container fails the Pod, which is replaced. \
+                    Add RestartAllContainers for NotIn [0]";
+        warnings.push(&path, text);
+    }
+}
+
+/// The first rule that matches decides; without one, the policy.
+fn effect(rules: &[(ExitCodes, &ContainerRestartRule)], policy: &str, code: i32) -> Effect {
+    match rules.iter().find(|(codes, _)| codes.contains(code)).map(|(_, rule)| *rule) {
+        Some(rule) if restarts_pod(rule) => Effect::RestartsThePod,
+        Some(rule) if rule.action == RESTART => Effect::RestartsItAlone,
+        Some(rule) if rule.action == TERMINATE => Effect::Nothing,
+        _ if policy == ALWAYS || (policy != NEVER && code != 0) => Effect::RestartsItAlone,
+        _ => Effect::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{assert_one, in_place, jobset, read};
+    use super::*;
+
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
+
+    fn of(object: &Value) -> Vec<String> {
+        warnings(&read(object))
+    }
+
+    fn rules(rules: &[(&str, &str, &[i32])]) -> Value {
+        let rule = |(action, operator, values): &(&str, &str, &[i32])| json!({ "action": action, "exitCodes": { "operator": operator, "values": values } });
+        rules.iter().map(rule).collect()
+    }
+
+    fn worker(policy: &str, rules: &Value) -> Vec<String> {
+        let main = json!({ "name": "main", "restartPolicy": policy, "restartPolicyRules": rules });
+        of(&in_place(&[(&format!("{POD}/containers/0"), main)]))
+    }
+
+    #[test]
+    fn there_is_nothing_to_say_about_a_jobset_that_does_as_it_says() {
+        assert_eq!(of(&jobset(&[])), Vec::<String>::new());
+        assert_eq!(of(&in_place(&[])), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::every_failure("Never", rules(&[("RestartPod", "NotIn", &[0])]))]
+    #[case::but_for_some("Never", rules(&[("Terminate", "In", &[2, 3]), ("RestartPod", "NotIn", &[0, 2, 3])]))]
+    #[case::only_one("Never", rules(&[("RestartAllContainers", "In", &[7])]))]
+    #[case::all_before_alone("Never", rules(&[("RestartAllContainers", "NotIn", &[0]), ("Restart", "In", &[7])]))]
+    fn a_worker_whose_failure_restarts_the_pod_is_fine(#[case] policy: &str, #[case] rules: Value) {
+        assert_eq!(worker(policy, &rules), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::by_rule("Never", rules(&[("Restart", "In", &[7]), ("RestartPod", "NotIn", &[0])]), "exit code 7 restarts this container alone")]
+    #[case::by_policy("OnFailure", rules(&[("RestartPod", "In", &[1])]), "exit code 2 restarts this container alone")]
+    #[case::even_when_it_is_done("Always", rules(&[("RestartPod", "NotIn", &[0])]), "exit code 0 restarts this container alone")]
+    #[case::no_rules("Never", rules(&[]), "no exit code restarts the Pod in place")]
+    #[case::never_reached("Never", rules(&[("Terminate", "NotIn", &[0]), ("RestartPod", "In", &[7])]), "no exit code restarts the Pod")]
+    fn one_that_is_restarted_alone_or_never_restarts_the_pod_is_named(
+        #[case] policy: &str,
+        #[case] rules: Value,
+        #[case] expected: &str,
+    ) {
+        let warnings = worker(policy, &rules);
+        assert_one(&warnings, expected);
+        let path = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].restartPolicyRules: ";
+        assert!(warnings[0].starts_with(path), "{warnings:?}");
+        assert!(warnings[0].len() < 256, "the API server cuts it off: {}", warnings[0].len());
+    }
+
+    #[test]
+    fn a_supervisor_restarts_its_worker_and_the_containers_beside_it_are_looked_at() {
+        let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
+            "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
+        let pod = |more: Option<Value>| {
+            let containers: Vec<_> = std::iter::once(supervised.clone()).chain(more).collect();
+            in_place(&[
+                (&format!("{POD}/initContainers"), Value::Null),
+                (&format!("{POD}/containers"), json!(containers)),
+            ])
+        };
+        assert_eq!(of(&pod(None)), Vec::<String>::new());
+        assert_one(
+            &of(&pod(Some(json!({ "name": "beside" })))),
+            "containers[1].restartPolicyRules: no exit code restarts",
+        );
+    }
+
+    #[rstest]
+    #[case::no_rules(json!({ "name": "worker", "env": [{ "name": "WORKER_COMMAND", "value": "train" }] }), 1)]
+    #[case::terminated(json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
+        "restartPolicyRules": rules(&[("Terminate", "In", &[2])]) }), 1)]
+    #[case::restarted(json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
+        "restartPolicyRules": rules(&[("RestartPod", "NotIn", &[0])]) }), 0)]
+    fn a_supervisor_that_would_not_come_back_is_named(#[case] container: Value, #[case] expected: usize) {
+        let object = in_place(&[
+            (&format!("{POD}/initContainers"), Value::Null),
+            (&format!("{POD}/containers"), json!([container])),
+        ]);
+        let warnings = of(&object);
+        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        assert!(
+            warnings
+                .iter()
+                .all(|it| it.contains("containers[0].restartPolicyRules: no exit code restarts this container: when"))
+        );
+        assert!(warnings.iter().all(|it| it.len() < 256), "the API server cuts it off");
+    }
+
+    #[rstest]
+    #[case::go_example("/startupProbe", json!({ "failureThreshold": 600, "periodSeconds": 1 }), "startupProbe.failureThreshold: after 600 s at the barrier")]
+    #[case::defaults("/startupProbe", json!({}), "startupProbe.failureThreshold: after 30 s at the barrier")]
+    fn a_barrier_that_gives_up_is_named(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
+        assert_one(&of(&in_place(&[(&format!("{POD}/initContainers/0{field}"), value)])), expected);
+    }
+
+    #[rstest]
+    #[case::budget(in_place(&[("/spec/failurePolicy/maxRestarts", Value::Null)]), "spec.failurePolicy.maxRestarts: is 0, so that the first")]
+    #[case::not_found_by_name(
+        in_place(&[("/spec/network", json!({ "publishNotReadyAddresses": false }))]),
+        "spec.network.publishNotReadyAddresses: is false: after each restart"
+    )]
+    #[case::disabled(
+        in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/disable-in-place-restart": "true" }))]),
+        "metadata.annotations[jobset.sigs.k8s.io/disable-in-place-restart]: agents let"
+    )]
+    #[case::injected_for_nothing(
+        jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),
+        "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: no agent is added with restartStrategy Recreate"
+    )]
+    fn settings_that_undo_each_other_are_named(#[case] object: Value, #[case] expected: &str) {
+        assert_one(&of(&object), expected);
+    }
+
+    #[test]
+    fn very_many_warnings_are_counted() {
+        let containers: Vec<_> = (0..30).map(|index| json!({ "name": format!("c{index}") })).collect();
+        let warnings = of(&in_place(&[(&format!("{POD}/containers"), json!(containers))]));
+        assert_eq!((warnings.len(), warnings.last().unwrap().as_str()), (13, "and 18 more warnings"));
+        assert!(warnings.iter().map(String::len).sum::<usize>() < 4096);
+    }
+}

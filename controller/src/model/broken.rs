@@ -1,0 +1,93 @@
+//! Rules broken on purpose, around the real ones: each property has to notice when what it is about is not so.
+
+use jobset_api::JobSetStatus;
+
+use super::state::Status;
+use crate::store::pods::{Epochs, JobPods, PodView};
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The barrier is lifted one report early.
+    LiftedOneReportEarly,
+    /// A supervisor goes on to the next epoch while its worker still runs.
+    ReportsBeforeItsWorkerHasEnded,
+    /// Whatever an agent reports, its worker is taken to be in that epoch.
+    LonelyAgentsAreBelieved,
+    /// A report that got lost is not repeated.
+    ReportsOnce,
+    /// A worker that is not seen running is taken for one that has failed.
+    LateStatusesAreFailures,
+    /// A restart that is under way is counted with every pass.
+    CountedWithEveryPass,
+    /// One more restart is allowed than there may be.
+    BudgetOffByOne,
+    /// An advance that the controller causes is counted.
+    FreeEpochForgotten,
+    /// Who was told to restart is not remembered.
+    ToldForgotten,
+    /// A report is taken to be too high by the epochs that the controller has seen, which may be old.
+    ConfirmedByPodsAlone,
+}
+
+/// The budget that the rules are told.
+pub(super) fn max_restarts(broken: Option<Broken>, max_restarts: i32) -> i32 {
+    max_restarts + i32::from(broken == Some(Broken::BudgetOffByOne))
+}
+
+/// What the memory of Pods is told of the JobSet.
+pub(super) fn edit_epochs(broken: Option<Broken>, epochs: Epochs) -> Epochs {
+    match broken {
+        Some(Broken::ToldForgotten) => Epochs { deprecated: 0, ..epochs },
+        _ => epochs,
+    }
+}
+
+/// What it is told of a Pod.
+pub(super) fn edit_view(broken: Option<Broken>, view: PodView) -> PodView {
+    match broken {
+        Some(Broken::LonelyAgentsAreBelieved) => PodView { workers: 0, ..view },
+        _ => view,
+    }
+}
+
+/// What becomes of a pass.
+pub(super) fn edit_plan(
+    broken: Option<Broken>,
+    before: Status,
+    pods: &JobPods,
+    slots: usize,
+    status: &mut JobSetStatus,
+) {
+    let Status { synced, deprecated, .. } = before;
+    let reported = |epoch: i32| pods.reports().get(&epoch).copied().unwrap_or(0);
+    match broken {
+        Some(Broken::LiftedOneReportEarly) if reported(synced + 1) + 1 == slots => {
+            (status.synced_epoch, status.deprecated_epoch) = (synced + 1, synced);
+        }
+        Some(Broken::LateStatusesAreFailures)
+            if synced > 0
+                && deprecated < synced
+                && pods.running_in(synced) < reported(synced)
+                && status.deprecated_epoch < synced =>
+        {
+            status.deprecated_epoch = synced;
+            status.group_restarts += 1;
+            status.restarts_count_towards_max += 1;
+        }
+        Some(Broken::CountedWithEveryPass) if synced > 0 && deprecated == synced => {
+            status.restarts_count_towards_max += 1;
+            status.group_restarts += 1;
+        }
+        Some(Broken::FreeEpochForgotten)
+            if before.free == synced + 1
+                && deprecated < synced
+                && status.deprecated_epoch == synced
+                && status.group_restarts == before.group =>
+        {
+            status.group_restarts += 1;
+            status.restarts_count_towards_max += 1;
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,278 @@
+//! A node: the containers of a Pod, the agent among them as the real state machine, and the status that the kubelet would
+//! write.
+
+use jobset_agent::barrier::Barrier;
+use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
+
+use super::broken::Broken;
+use super::setting::Mode;
+use super::state::PodStatus;
+
+const UID: &str = "u";
+
+/// The containers of one Pod.
+// Each is true or not whatever the others are.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(super) struct Machine {
+    mode: Mode,
+    /// The agent's process.
+    pub agent: Option<Process>,
+    pub worker: Worker,
+    /// A container has ended in a way that restarts them all.
+    pub must_reset: bool,
+    /// They have been stopped, and are not started again.
+    resetting: bool,
+    agent_restarts: u8,
+    worker_restarts: u8,
+    /// Containers of workers that were started, each with another identity.
+    containers: u8,
+    /// The agent has restarted and the worker has not.
+    pub agent_is_younger: bool,
+    /// The newest epoch that an agent of this Pod has entered.
+    pub entered: Option<i32>,
+}
+
+/// An agent.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(super) struct Process {
+    agent: Agent,
+    /// How many versions of the JobSet it has not seen.
+    pub age: usize,
+    /// The report that is on its way.
+    pub in_flight: Option<i32>,
+    /// Whether a timer runs.
+    pub timer: bool,
+    /// The epoch that it has entered.
+    pub entered: Option<i32>,
+}
+
+/// The worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Worker {
+    /// It has not been started.
+    Waits,
+    /// It runs in this epoch.
+    Runs(i32),
+    /// Its supervisor stops it.
+    Stops(i32),
+    /// Its container has ended, with a code that restarts the Pod.
+    Failed,
+}
+
+/// What a kubelet does next, or a supervisor in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Reset,
+    StartAgent,
+    StartWorker,
+    /// The worker that its supervisor stops has ended.
+    WorkerEnds,
+}
+
+impl Machine {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            agent: None,
+            worker: Worker::Waits,
+            must_reset: false,
+            resetting: false,
+            agent_restarts: 0,
+            worker_restarts: 0,
+            containers: 0,
+            agent_is_younger: false,
+            entered: None,
+        }
+    }
+
+    /// The epoch of the worker that runs.
+    pub(super) fn runs_in(&self) -> Option<i32> {
+        match self.worker {
+            Worker::Runs(epoch) | Worker::Stops(epoch) => Some(epoch),
+            Worker::Waits | Worker::Failed => None,
+        }
+    }
+
+    pub(super) fn next_deed(&self) -> Option<Deed> {
+        match (&self.agent, self.worker) {
+            _ if self.must_reset => Some(Deed::Reset),
+            (None, _) => Some(Deed::StartAgent),
+            (_, Worker::Stops(_)) => Some(Deed::WorkerEnds),
+            (Some(process), Worker::Waits) if self.mode == Mode::Sidecar && process.is_lifted() => {
+                Some(Deed::StartWorker)
+            }
+            _ => None,
+        }
+    }
+
+    /// Does what is next. An agent that starts sees the newest JobSet.
+    pub(super) fn act(&mut self, newest: (i32, i32), broken: Option<Broken>) {
+        match self.next_deed() {
+            Some(Deed::Reset) => self.reset(),
+            Some(Deed::StartAgent) => self.start_agent(newest, 0, broken),
+            Some(Deed::StartWorker) => self.start_worker(),
+            Some(Deed::WorkerEnds) => self.end_worker(143, broken),
+            None => {}
+        }
+    }
+
+    /// All containers are stopped, to be started again.
+    pub(super) fn reset(&mut self) {
+        self.agent = None;
+        self.worker = Worker::Waits;
+        (self.must_reset, self.agent_is_younger) = (false, false);
+        match self.mode {
+            Mode::Sidecar => {
+                self.resetting = true;
+                self.agent_restarts += 1;
+            }
+            Mode::Supervisor => {}
+        }
+        self.worker_restarts += 1;
+    }
+
+    /// The agent starts, and sees the JobSet for the first time, as it was `age` versions ago.
+    pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize, broken: Option<Broken>) {
+        let mode = match self.mode {
+            Mode::Sidecar => decide::Mode::Sidecar { saves: false },
+            Mode::Supervisor => {
+                self.containers += 1;
+                decide::Mode::Supervisor { fatal: [3].into() }
+            }
+        };
+        let agent = Agent::new(Some(UID.to_owned()), mode);
+        self.agent = Some(Process { agent, age, in_flight: None, timer: false, entered: None });
+        self.resetting = false;
+        self.tell(state(jobset), broken);
+    }
+
+    /// The agent's container restarts. A sidecar's worker runs on.
+    pub(super) fn restart_agent(&mut self) {
+        self.agent = None;
+        if self.mode == Mode::Supervisor {
+            self.reset();
+            return;
+        }
+        self.agent_restarts += 1;
+        self.agent_is_younger = matches!(self.worker, Worker::Runs(_));
+    }
+
+    /// The barrier is open, and the kubelet starts the worker.
+    fn start_worker(&mut self) {
+        let Some(epoch) = self.agent.as_ref().and_then(|agent| agent.entered) else { return };
+        self.worker = Worker::Runs(epoch);
+        self.agent_is_younger = false;
+        self.containers += 1;
+    }
+
+    /// The worker exits with a code that restarts it.
+    pub(super) fn fail_worker(&mut self, broken: Option<Broken>) {
+        match self.mode {
+            Mode::Sidecar => (self.worker, self.must_reset) = (Worker::Failed, true),
+            Mode::Supervisor => self.end_worker(1, broken),
+        }
+    }
+
+    /// The supervised worker has ended.
+    fn end_worker(&mut self, code: u8, broken: Option<Broken>) {
+        self.worker = Worker::Waits;
+        self.tell(Input::WorkerExited { code }, broken);
+    }
+
+    /// The agent sees the JobSet as it was `age` versions ago.
+    pub(super) fn see(&mut self, jobset: (i32, i32), age: usize, broken: Option<Broken>) {
+        if let Some(process) = &mut self.agent {
+            process.age = age;
+        }
+        self.tell(state(jobset), broken);
+    }
+
+    /// The agent gets the answer to its report.
+    pub(super) fn answer(&mut self, is_ok: bool, broken: Option<Broken>) {
+        let Some(epoch) = self.agent.as_mut().and_then(|process| process.in_flight.take()) else { return };
+        let failed = Input::ReportFailed { epoch, retry_after: None };
+        self.tell(if is_ok { Input::Reported { epoch } } else { failed }, broken);
+    }
+
+    /// The agent's timer is over.
+    pub(super) fn ring(&mut self, broken: Option<Broken>) {
+        if let Some(process) = &mut self.agent {
+            process.timer = false;
+        }
+        self.tell(Input::Timer, broken);
+    }
+
+    fn tell(&mut self, input: Input, broken: Option<Broken>) {
+        let Some(process) = &mut self.agent else { return };
+        for output in process.agent.step(input) {
+            match output {
+                Output::Report { epoch } => {
+                    process.timer = false;
+                    process.in_flight = Some(epoch);
+                    process.entered = Some(epoch);
+                    self.entered = self.entered.max(Some(epoch));
+                }
+                Output::SetTimer(_) => process.timer = true,
+                Output::Lift { epoch } => {
+                    process.timer = false;
+                    if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
+                        self.worker = Worker::Runs(epoch);
+                    }
+                }
+                Output::StopWorker { epoch, .. } => self.worker = Worker::Stops(epoch),
+                Output::Restart { .. } => {
+                    self.agent = None;
+                    self.must_reset = true;
+                    return;
+                }
+                Output::Exit { .. } => {
+                    self.agent = None;
+                    return;
+                }
+                // Of sidecars whose workers save their state, and of those that are asked to end.
+                Output::Save { .. } | Output::TerminateWorker => {}
+            }
+        }
+        if broken == Some(Broken::ReportsBeforeItsWorkerHasEnded)
+            && let Worker::Stops(epoch) = self.worker
+        {
+            // It is told so, and the worker runs on.
+            self.tell(Input::WorkerExited { code: 143 }, None);
+            self.worker = Worker::Stops(epoch);
+        }
+    }
+
+    /// The status, as the kubelet sees it.
+    pub(super) fn status(&self) -> PodStatus {
+        let worker_runs = match self.mode {
+            Mode::Sidecar => matches!(self.worker, Worker::Runs(_)),
+            // It is one container with its agent.
+            Mode::Supervisor => self.agent.is_some(),
+        };
+        PodStatus {
+            agent_restarts: self.agent_restarts,
+            worker_restarts: self.worker_restarts,
+            worker: if worker_runs { self.containers } else { 0 },
+            worker_ended: self.worker == Worker::Failed,
+            agent: self.agent.is_some(),
+            agent_is_younger: self.agent_is_younger,
+            restarting: self.mode == Mode::Sidecar && (self.resetting || self.worker == Worker::Failed),
+            failed: false,
+        }
+    }
+}
+
+impl Process {
+    fn is_lifted(&self) -> bool {
+        matches!(self.agent.barrier(), Barrier::Lifted { .. })
+    }
+
+    pub(super) fn awaits_sync(&self) -> bool {
+        matches!(self.agent.barrier(), Barrier::AwaitsSync { .. })
+    }
+}
+
+fn state((synced, deprecated): (i32, i32)) -> Input {
+    Input::JobSet(JobSetState { uid: UID.to_owned(), synced, deprecated, bypass: false })
+}

@@ -1,0 +1,244 @@
+//! Who can do what, and when: the model as the checker walks through it. What comes of it is in [`super::effects`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use jobset_api::JobSet;
+use stateright::{Model, Property};
+
+use super::controller::{self, Decided};
+use super::node::{Deed, Worker};
+use super::properties;
+use super::setting::{Budget, Setting};
+use super::state::{Controller, JobSetObject, Shared, Slot, State, Status};
+
+/// The model in one setting.
+pub(super) struct System {
+    pub setting: Setting,
+    pub jobset: Arc<JobSet>,
+    /// Passes of the rules that were made before: most states differ in what the controller does not see.
+    pub decided: Mutex<HashMap<u64, Arc<Decided>>>,
+}
+
+/// One thing that happens. Numbers are places in [`State::slots`], which change from state to state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A kubelet does what is next to the containers of a Pod, or the supervisor in it.
+    Node(usize),
+    /// The kubelet ends a Pod that is being deleted.
+    End(usize),
+    /// The kubelet writes the status.
+    WriteStatus(usize),
+    /// An agent sees the next version of the JobSet.
+    See(usize),
+    /// An agent sees the newest version of the JobSet, and those before it never.
+    SeeNewest(usize),
+    /// A report arrives, and its answer.
+    Report(usize),
+    /// The report is repeated: it got lost.
+    Repeat(usize),
+    /// The Job controller deletes or creates a Pod.
+    Job(usize),
+    /// The controller sees the next event of a Pod.
+    SeePod(usize),
+    /// The controller sees the newest version of the JobSet.
+    SeeJobSet,
+    /// The controller applies its rules.
+    Pass,
+    /// The same after the time that it wanted to wait.
+    LatePass,
+    /// The controller's write arrives.
+    Write,
+    /// The write of a former controller arrives.
+    LateWrite,
+
+    /// A worker fails.
+    WorkerFails(usize),
+    /// An agent restarts; beside a sidecar, the worker runs on.
+    AgentRestarts(usize),
+    /// All containers of a Pod restart.
+    PodRestarts(usize),
+    /// A Pod is evicted.
+    Evict(usize),
+    /// A Pod vanishes with its containers.
+    Lose(usize),
+    /// A report gets lost.
+    LoseReport(usize),
+    /// A report is stored, and its answer gets lost.
+    LoseAnswer(usize),
+    /// An agent starts, and its first read shows the JobSet as it was before its newest version.
+    StaleStart(usize),
+    /// Another controller takes over. It sees Pods or the JobSet first; what its predecessor has sent arrives or does not.
+    Crash { pods_first: bool, write_arrives: bool },
+    /// The user suspends the JobSet.
+    Suspend,
+    /// The user resumes it.
+    Resume,
+}
+
+impl System {
+    pub(super) fn new(setting: Setting) -> Self {
+        let jobset = Arc::new(controller::jobset(&setting));
+        Self { setting, jobset, decided: Mutex::default() }
+    }
+
+    /// A JobSet whose Pods have just been created, or whose workers all run in the first epoch.
+    fn beginning(&self) -> State {
+        let job_suspended = false;
+        let jobset = JobSetObject { status: Status::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
+        let controller = Controller { seen: jobset.shown(), pending: None };
+        let slots = (0..self.setting.pods).map(|_| Shared::new(Slot::default())).collect();
+        let mut state = State { slots, jobset, controller, late: None, left: Budget::default(), violation: None };
+        for slot in 0..self.setting.pods {
+            self.create_pod(&mut state, slot);
+        }
+        if !self.setting.from_birth {
+            while let Some(action) = self.progress(&state).into_iter().next() {
+                state = self.after(&state, action);
+            }
+        }
+        state.left = self.setting.left;
+        state.settle(self.setting.left.stale_reads);
+        state
+    }
+
+    /// What can happen without anything going wrong. Each of these changes something.
+    pub(super) fn progress(&self, state: &State) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if state.violation.is_some() || state.jobset.status.end.is_some() {
+            return actions;
+        }
+        for (index, slot) in state.slots.iter().enumerate() {
+            self.progress_of_slot(state, index, slot, &mut actions);
+        }
+        let controller = &state.controller;
+        if controller.pending.is_some() {
+            actions.push(Action::Write);
+        }
+        if state.late.is_some() {
+            actions.push(Action::LateWrite);
+        }
+        if controller.seen != state.jobset.shown() {
+            actions.push(Action::SeeJobSet);
+        }
+        if controller.pending.is_none() {
+            let decided = self.decide(state, false);
+            if decided.changes(state, self.setting.broken) {
+                actions.push(Action::Pass);
+            }
+            if decided.waits && self.decide(state, true).changes(state, self.setting.broken) {
+                actions.push(Action::LatePass);
+            }
+        }
+        actions
+    }
+
+    fn progress_of_slot(&self, state: &State, index: usize, slot: &Slot, actions: &mut Vec<Action>) {
+        if !slot.unseen.is_empty() {
+            actions.push(Action::SeePod(index));
+        }
+        let Some(pod) = &slot.pod else {
+            if !state.jobset.job_suspended {
+                actions.push(Action::Job(index));
+            }
+            return;
+        };
+        if pod.status.failed || state.jobset.job_suspended && pod.going.is_none() {
+            actions.push(Action::Job(index));
+        }
+        let Some(machine) = &slot.machine else { return };
+        if pod.going.is_some() {
+            actions.push(Action::End(index));
+        } else if machine.next_deed().is_some() {
+            actions.push(Action::Node(index));
+        }
+        if machine.status() != pod.status {
+            actions.push(Action::WriteStatus(index));
+        }
+        let Some(agent) = &machine.agent else { return };
+        if agent.age > 0 {
+            actions.push(Action::See(index));
+        }
+        if agent.age > 1 {
+            actions.push(Action::SeeNewest(index));
+        }
+        if agent.in_flight.is_some() {
+            actions.push(Action::Report(index));
+        }
+        if agent.timer && agent.awaits_sync() && pod.epoch != agent.entered && self.setting.repeats_reports() {
+            actions.push(Action::Repeat(index));
+        }
+    }
+
+    /// What can go wrong, and what the user can do.
+    fn faults(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.violation.is_some() || state.jobset.status.end.is_some() {
+            return;
+        }
+        let (left, may) = (state.left, self.setting.faults);
+        for (index, slot) in state.slots.iter().enumerate() {
+            let (Some(pod), Some(machine)) = (&slot.pod, &slot.machine) else { continue };
+            if pod.going.is_none() && left.faults > 0 && !machine.must_reset {
+                let runs = matches!(machine.worker, Worker::Runs(_));
+                let has_agent = machine.agent.is_some();
+                let strikes = [
+                    (may.worker && runs && has_agent, Action::WorkerFails(index)),
+                    (may.agent && has_agent, Action::AgentRestarts(index)),
+                    (may.pod && has_agent, Action::PodRestarts(index)),
+                    (may.eviction, Action::Evict(index)),
+                    (may.loss, Action::Lose(index)),
+                ];
+                actions.extend(strikes.into_iter().filter(|(may, _)| *may).map(|(_, action)| action));
+            }
+            if left.reports > 0 && machine.agent.as_ref().is_some_and(|agent| agent.in_flight.is_some()) {
+                actions.extend([Action::LoseReport(index), Action::LoseAnswer(index)]);
+            }
+            let starts = pod.going.is_none() && machine.next_deed() == Some(Deed::StartAgent);
+            if left.stale_reads > 0 && starts && state.jobset.history.len() > 1 {
+                actions.push(Action::StaleStart(index));
+            }
+        }
+        if left.crashes > 0 {
+            for pods_first in [false, true] {
+                actions.push(Action::Crash { pods_first, write_arrives: false });
+                if state.controller.pending.is_some() && state.late.is_none() {
+                    actions.push(Action::Crash { pods_first, write_arrives: true });
+                }
+            }
+        }
+        if state.jobset.suspended {
+            actions.push(Action::Resume);
+        } else if left.suspensions > 0 {
+            actions.push(Action::Suspend);
+        }
+    }
+}
+
+impl Model for System {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.beginning()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        *actions = self.progress(state);
+        self.faults(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let next = self.after(state, action);
+        (next != *state).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
+
+impl Setting {
+    fn repeats_reports(&self) -> bool {
+        self.broken != Some(super::broken::Broken::ReportsOnce)
+    }
+}

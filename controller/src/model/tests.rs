@@ -1,0 +1,121 @@
+//! What is checked, in which settings, and that each property can fail.
+
+use rstest::rstest;
+
+use super::broken::Broken;
+use super::check::{Counterexample, check};
+use super::cycles;
+use super::properties::Property::{self, Barrier, ExactBudget, NoHang, OnePerEpoch, OneRestartPerIncident};
+use super::setting::{Budget, Faults, Late, Mode, Setting};
+use super::system::System;
+
+const NO_FAULT: Faults = Faults { worker: false, agent: false, pod: false, eviction: false, loss: false };
+const WORKER: Faults = Faults { worker: true, ..NO_FAULT };
+const AGENT: Faults = Faults { agent: true, ..NO_FAULT };
+const POD: Faults = Faults { pod: true, ..NO_FAULT };
+const REPLACED: Faults = Faults { eviction: true, loss: true, ..NO_FAULT };
+const ANY: Faults = Faults { worker: true, agent: true, pod: true, eviction: true, loss: true };
+const NOTHING: Budget = Budget { faults: 0, reports: 0, crashes: 0, suspensions: 0, stale_reads: 0 };
+const ONE: Budget = Budget { faults: 1, ..NOTHING };
+const TWO: Budget = Budget { faults: 2, ..NOTHING };
+const PROMPT: Late = Late { statuses: false, pods: 0, jobsets: false, writes: false };
+const STATUSES: Late = Late { statuses: true, ..PROMPT };
+const WATCHES: Late = Late { pods: 2, jobsets: true, ..PROMPT };
+const WRITES: Late = Late { writes: true, ..PROMPT };
+const ALL: Late = Late { statuses: true, pods: 1, jobsets: true, writes: true };
+
+/// Three Pods whose workers run, with sidecars, and nobody but the agents is late.
+const THREE: Setting = Setting {
+    mode: Mode::Sidecar,
+    pods: 3,
+    from_birth: false,
+    max_restarts: 9,
+    late: PROMPT,
+    faults: WORKER,
+    left: TWO,
+    strict: false,
+    broken: None,
+};
+/// The same with two Pods.
+const TWO_PODS: Setting = Setting { pods: 2, ..THREE };
+/// Three Pods that supervise their workers.
+const SUPERVISED: Setting = Setting { mode: Mode::Supervisor, ..THREE };
+
+#[rstest]
+#[case::workers_fail(THREE)]
+#[case::pods_restart(Setting { faults: POD, ..THREE })]
+#[case::agents_restart_alone(Setting { faults: AGENT, ..THREE })]
+#[case::pods_are_replaced(Setting { faults: REPLACED, ..THREE })]
+#[case::a_start_with_a_lost_report(Setting { from_birth: true, faults: ANY, left: Budget { reports: 1, ..ONE }, ..THREE })]
+#[case::a_budget_that_is_spent(Setting { max_restarts: 1, from_birth: true, faults: ANY, ..TWO_PODS })]
+#[case::late_statuses(Setting { late: STATUSES, faults: Faults { pod: true, ..WORKER }, ..TWO_PODS })]
+#[case::late_statuses_and_agents_alone(Setting { late: STATUSES, faults: AGENT, left: ONE, from_birth: true, ..TWO_PODS })]
+#[case::late_statuses_and_replacement(Setting { late: STATUSES, faults: REPLACED, ..TWO_PODS })]
+#[case::late_watches(Setting { late: WATCHES, ..TWO_PODS })]
+#[case::late_watches_and_agents_alone(Setting { late: WATCHES, faults: AGENT, left: ONE, ..TWO_PODS })]
+#[case::late_watches_and_replacement(Setting { late: WATCHES, faults: REPLACED, left: ONE, ..TWO_PODS })]
+#[case::everything_late(Setting { late: ALL, left: ONE, ..TWO_PODS })]
+#[case::failover(Setting { late: WRITES, left: Budget { crashes: 2, ..TWO }, ..TWO_PODS })]
+#[case::suspensions(Setting { left: Budget { suspensions: 1, ..ONE }, ..TWO_PODS })]
+#[case::suspensions_and_replacement(Setting { faults: REPLACED, left: Budget { suspensions: 1, ..ONE }, ..TWO_PODS })]
+#[case::supervised_workers_fail(SUPERVISED)]
+#[case::supervisors_restart(Setting { faults: AGENT, ..SUPERVISED })]
+#[case::supervised_pods_are_replaced(Setting { faults: REPLACED, ..SUPERVISED })]
+#[case::supervised_with_lost_reports(Setting { from_birth: true, left: Budget { reports: 2, ..TWO }, ..SUPERVISED })]
+#[case::supervised_late(Setting { pods: 2, late: ALL, faults: Faults { agent: true, ..WORKER }, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED })]
+#[case::supervised_late_and_replacement(Setting { pods: 2, late: ALL, faults: REPLACED, left: ONE, ..SUPERVISED })]
+#[case::supervised_suspensions(Setting { pods: 2, left: Budget { suspensions: 1, ..ONE }, ..SUPERVISED })]
+#[case::supervised_budget_that_is_spent(Setting { max_restarts: 1, from_birth: true, faults: ANY, ..SUPERVISED })]
+fn properties_hold(#[case] setting: Setting) {
+    let setting = if std::env::var_os("MODEL_LARGE").is_some() { setting.larger() } else { setting };
+    if let Some(Counterexample { property, trace }) = check(setting) {
+        panic!("{trace}{property:?} does not hold");
+    }
+}
+
+#[rstest]
+#[case::a_report_early(Broken::LiftedOneReportEarly, THREE, Barrier)]
+#[case::before_its_worker_has_ended(Broken::ReportsBeforeItsWorkerHasEnded, Setting { left: ONE, ..SUPERVISED }, OnePerEpoch)]
+#[case::lonely_agents(Broken::LonelyAgentsAreBelieved, Setting { faults: AGENT, left: ONE, ..THREE }, OnePerEpoch)]
+#[case::reports_once(Broken::ReportsOnce, Setting { left: Budget { reports: 1, ..ONE }, ..THREE }, NoHang)]
+#[case::late_statuses(Broken::LateStatusesAreFailures, Setting { late: STATUSES, left: ONE, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::counted_with_every_pass(Broken::CountedWithEveryPass, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
+#[case::a_budget_off_by_one(Broken::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
+#[case::free_epoch_forgotten(Broken::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::told_forgotten(Broken::ToldForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
+#[case::confirmed_by_pods_alone(Broken::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
+fn a_broken_rule_is_caught(#[case] broken: Broken, #[case] setting: Setting, #[case] by: Property) {
+    let found = check(Setting { broken: Some(broken), ..setting });
+    let Some(Counterexample { property, trace }) = found else { panic!("{broken:?} is not caught") };
+    println!("{broken:?}\n{trace}");
+    assert_eq!(property, by, "{trace}");
+}
+
+/// The assumption of the protocol that the first read of an agent is consistent. Without it an agent reports the epoch
+/// that runs, and its worker joins that alone.
+#[test]
+fn a_stale_first_read_lets_a_worker_join_alone() {
+    let setting = Setting { from_birth: true, left: Budget { stale_reads: 1, ..ONE }, ..TWO_PODS };
+    let Some(Counterexample { property, trace }) = check(setting) else { panic!("a stale read does no harm") };
+    println!("{trace}");
+    assert_eq!(property, OnePerEpoch, "{trace}");
+}
+
+/// What the protocol leaves open: an advance that is announced because the JobSet is resumed is free, unless a failure was
+/// seen before. One that an agent alone has noticed is absorbed by it.
+#[test]
+fn a_failure_just_before_a_suspension_is_not_counted() {
+    let setting = Setting { pods: 2, strict: true, left: Budget { suspensions: 1, ..ONE }, ..SUPERVISED };
+    let Some(Counterexample { property, trace }) = check(setting) else { panic!("it is counted") };
+    println!("{trace}");
+    assert_eq!(property, ExactBudget, "{trace}");
+}
+
+/// Nothing goes round for ever: with what is checked of states at rest, every life comes to rest, and well.
+#[rstest]
+#[case::sidecars(Setting { left: Budget { reports: 1, ..ONE }, ..THREE })]
+#[case::late(Setting { late: Late { statuses: true, pods: 1, jobsets: true, writes: true }, left: Budget { crashes: 1, ..ONE }, ..TWO_PODS })]
+#[case::supervised(Setting { left: Budget { reports: 1, ..TWO }, ..SUPERVISED })]
+fn nothing_goes_round(#[case] setting: Setting) {
+    assert_eq!(cycles::find(&System::new(setting)), None);
+}

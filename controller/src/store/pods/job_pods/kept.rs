@@ -1,0 +1,64 @@
+//! What the store remembers of one slot, as a value: the model checker takes it out, compares it, and puts it back.
+
+use super::{Extent, JobPods};
+use crate::store::Ranges;
+use crate::store::pods::slot::Slot;
+use crate::store::pods::{Epochs, PodView};
+
+/// What is remembered of one slot, wherever it is: two slots of which the same is remembered are worth the same.
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
+pub(crate) struct Kept(Slot);
+
+impl Kept {
+    /// Once this Pod was seen.
+    pub(crate) fn see(&self, mut view: PodView, epochs: Epochs) -> Self {
+        (view.name, view.index) = (name(0, &view.name), Some(0));
+        self.change(epochs, |pods| {
+            pods.see(view, epochs);
+        })
+    }
+
+    /// Once the Pod of this name was seen to be gone.
+    pub(crate) fn see_gone(&self, pod: &str, epochs: Epochs) -> Self {
+        self.change(epochs, |pods| pods.remove(&name(0, pod), Some(0), epochs))
+    }
+
+    /// Once the JobSet was seen with these epochs instead of those.
+    pub(crate) fn turn(&self, from: Epochs, to: Epochs) -> Self {
+        self.change(from, |pods| pods.turn(to))
+    }
+
+    /// Failures since the barrier was last lifted, of Pods whose worker had not run.
+    pub(crate) fn failures_before_worker(&self) -> u32 {
+        self.0.failures_before_worker
+    }
+
+    fn change(&self, epochs: Epochs, change: impl FnOnce(&mut JobPods)) -> Self {
+        let mut pods = JobPods::of([self], epochs);
+        change(&mut pods);
+        if let Some(wrong) = pods.miscounted() {
+            panic!("the counts are wrong: {wrong}");
+        }
+        let slot = pods.slots.remove(&0).unwrap_or_default();
+        Self(slot.renamed(None, |name| name.split_once('-').map_or(name, |(_, name)| name).to_owned()))
+    }
+}
+
+impl JobPods {
+    /// The slots of a Job, with what is remembered of each. Their Pods are told apart by the index before their names.
+    pub(crate) fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: Epochs) -> Self {
+        let mut pods = Self { epochs, ..Self::default() };
+        for (index, Kept(slot)) in (0..).zip(kept) {
+            pods.pods += slot.pods().count();
+            pods.slots.insert(index, slot.clone().renamed(Some(index), |pod| name(index, pod)));
+        }
+        let size = i32::try_from(pods.slots.len()).unwrap_or(i32::MAX);
+        pods.extent = Some(Extent { size, completed: Ranges::default() });
+        pods.recount();
+        pods
+    }
+}
+
+fn name(index: i32, pod: &str) -> String {
+    format!("{index}-{pod}")
+}

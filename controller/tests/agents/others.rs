@@ -1,0 +1,70 @@
+//! Those who are no agents, or more than agents: the policy is not about them.
+
+use anyhow::Result;
+use jobset_e2e::wait;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{Agent, MERGE, assert_denied, create_account, give_role, label, let_agents_in, path, send, token};
+use crate::fixture::{LIMIT, Space};
+
+/// Waits until the Pod of the agent takes a label from this client; a role takes a moment to be known.
+async fn labels(space: &Space, client: &Client, agent: &Agent) -> Result<()> {
+    let path = format!("{}?dryRun=All", path(&space.namespace, &agent.pod));
+    wait::until(LIMIT, "the label to be taken", || async { Ok(Some(send(client, &path, MERGE, &label()).await?)) })
+        .await?;
+    Ok(())
+}
+
+fn on_pods(verb: &str) -> Value {
+    json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}])
+}
+
+#[tokio::test]
+async fn those_who_are_no_agents_keep_their_rights() -> Result<()> {
+    let space = Space::new("agents-among-others").await?;
+    let_agents_in(&space, "default").await?;
+    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    agent.is_confined().await?;
+    labels(&space, &space.client, &agent).await?;
+
+    let jobsets = json!([{"apiGroups": ["jobset.x-k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}]);
+    let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "patch"]}]);
+    for (account, rules) in [("operator", on_pods("patch")), ("jobsets", jobsets), ("everything", everything)] {
+        create_account(&space, account).await?;
+        give_role(&space, account, rules).await?;
+        let client = space.client_with(&token(&space, account, None).await?)?;
+        labels(&space, &client, &agent).await?;
+        // So does one that runs in a Pod.
+        let operator = Agent::new(&space, account, account).await?;
+        labels(&space, &operator.client, &agent).await?;
+        labels(&space, &operator.client, &operator).await?;
+    }
+    assert_denied("the agent", agent.merge(&label()).await, 403, "not metadata.labels;");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_may_also_update_pods_keeps_that_right() -> Result<()> {
+    let space = Space::new("agents-that-operate").await?;
+    let_agents_in(&space, "default").await?;
+    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    let other = Agent::new(&space, "train-w-0-1", "default").await?;
+    agent.is_confined().await?;
+
+    // By name, and so at one Pod alone.
+    let mut one = on_pods("update");
+    one[0]["resourceNames"] = json!([agent.pod.name_any()]);
+    give_role(&space, "default", one).await?;
+    labels(&space, &agent.client, &agent).await?;
+    labels(&space, &other.client, &agent).await?;
+    let unbound = space.client_with(&token(&space, "default", None).await?)?;
+    labels(&space, &unbound, &agent).await?;
+    assert_denied("the other Pod", other.merge(&label()).await, 403, "not metadata.labels;");
+
+    give_role(&space, "default", on_pods("update")).await?;
+    labels(&space, &agent.client, &other).await?;
+    labels(&space, &unbound, &other).await?;
+    Ok(())
+}

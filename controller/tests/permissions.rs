@@ -1,0 +1,124 @@
+//! The role of injected agents: the controller gives it without holding it, and no other.
+
+use anyhow::{Context, Result};
+use jobset_agent::decide::Input;
+use jobset_api::conditions::CHILD_REFUSED;
+use jobset_e2e::wait::{self, Seen};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::agents::Agent;
+use crate::fixture::{Fixture, LIMIT, Space, in_place, next};
+use crate::jobsets::with;
+use crate::program::{NAMESPACE, permit_agents};
+
+/// A JobSet of injected agents, as admission leaves it.
+fn injected(name: &str, account: &str) -> Value {
+    let mut jobset = with(
+        in_place(name, 1, 3),
+        &json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/inject-agent": "Sidecar"}}}),
+    );
+    let template = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+    template["serviceAccountName"] = json!(account);
+    jobset
+}
+
+fn bindings(space: &Space) -> Api<RoleBinding> {
+    Api::default_namespaced(space.client.clone())
+}
+
+/// Whether a ServiceAccount may do this in its namespace.
+async fn may(space: &Space, account: &str, verb: &str, group: &str, resource: &str) -> Result<bool> {
+    let reviews: Api<SubjectAccessReview> = Api::all(space.client.clone());
+    let what = json!({"namespace": space.namespace, "verb": verb, "group": group, "resource": resource});
+    let review = json!({"spec": {"user": format!("system:serviceaccount:{account}"), "resourceAttributes": what}});
+    let answer = reviews.create(&PostParams::default(), &serde_json::from_value(review)?).await?;
+    Ok(answer.status.context("no answer")?.allowed)
+}
+
+#[tokio::test]
+async fn injected_agents_get_a_role_that_the_controller_does_not_hold() -> Result<()> {
+    let fixture = Fixture::start().await?;
+    permit_agents(&fixture.plane).await?;
+    let controller = format!("{NAMESPACE}:jobset-controller");
+    assert!(!may(&fixture, &controller, "patch", "", "pods").await?, "what it gives away, it does not hold");
+    let agent = "default:default";
+    assert!(!may(&fixture, agent, "patch", "", "pods").await?);
+
+    let uid = fixture.create(injected("train", "default")).await?.uid().context("no UID")?;
+    let pod = fixture.pods("train", 1, "0").await?.remove(0);
+    let binding = bindings(&fixture).get("train-jobset-agent").await?;
+    let owner = &binding.owner_references()[0];
+    assert_eq!((owner.uid.as_str(), owner.controller), (uid.as_str(), Some(true)), "it goes with the JobSet");
+    assert_eq!((binding.role_ref.kind.as_str(), binding.role_ref.name.as_str()), ("ClusterRole", "jobset-agent"));
+    let subjects: Vec<_> = binding.subjects.iter().flatten().map(|it| (it.kind.as_str(), it.name.as_str())).collect();
+    assert_eq!(subjects, [("ServiceAccount", "default")]);
+    wait::until(LIMIT, "the agent to be let in", || async {
+        Ok(may(&fixture, agent, "patch", "", "pods").await?.then_some(()))
+    })
+    .await?;
+    assert!(may(&fixture, agent, "watch", "jobset.x-k8s.io", "jobsets").await?);
+    assert!(!may(&fixture, agent, "delete", "", "pods").await?);
+
+    // And no further than to its Pod's epoch.
+    let agent = Agent::of(&fixture, pod).await?;
+    agent.is_confined().await?;
+    let mut history = fixture.history("train").await?;
+    assert_eq!(agent.report(1).await, Input::Reported { epoch: 1 });
+    while next(&mut history).await?.status.is_none_or(|status| status.synced_epoch < 1) {}
+
+    // Somebody deletes it.
+    bindings(&fixture).delete("train-jobset-agent", &DeleteParams::default()).await?;
+    wait::until(LIMIT, "another RoleBinding", || async {
+        let found = bindings(&fixture).get_opt("train-jobset-agent").await?;
+        Ok(found.filter(|found| found.uid() != binding.uid()))
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_role_is_refused_named_and_holds_up_nobody() -> Result<()> {
+    let fixture = Fixture::start_with(&["--agent-cluster-role", "cluster-admin"]).await?;
+    fixture.create(injected("train", "default")).await?;
+    let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
+    let begin = "cannot create RoleBinding default/train-jobset-agent, which the agents need: ";
+    assert!(condition.message.starts_with(begin), "{}", condition.message);
+    assert!(condition.message.contains("forbidden"), "{}", condition.message);
+    // Its Jobs are created all the same, and so are those of others.
+    fixture.pods("train", 1, "0").await?;
+    fixture.create(in_place("other", 1, 3)).await?;
+    fixture.pods("other", 1, "0").await?;
+    assert!(bindings(&fixture).get_opt("train-jobset-agent").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_binding_of_somebody_else_is_named_and_left_alone() -> Result<()> {
+    let space = Space::new("bindings").await?;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let own = json!({"metadata": {"name": "train-jobset-agent"}, "roleRef": role});
+    let own = bindings(&space).create(&PostParams::default(), &serde_json::from_value(own)?).await?;
+    space.create(injected("train", "default")).await?;
+    let condition = space.condition("train", CHILD_REFUSED, "True").await?;
+    let expected =
+        "RoleBinding bindings/train-jobset-agent exists, controlled by nobody: delete it, or rename the JobSet";
+    assert_eq!(condition.message, expected);
+    assert_eq!(bindings(&space).get("train-jobset-agent").await?.resource_version(), own.resource_version());
+
+    // Once it is gone, the JobSet's own takes its place.
+    bindings(&space).delete("train-jobset-agent", &DeleteParams::default()).await?;
+    wait::until_seen(LIMIT, "the JobSet's own RoleBinding", || async {
+        let found = bindings(&space).get_opt("train-jobset-agent").await?;
+        Ok(match found {
+            Some(found) if !found.owner_references().is_empty() => Seen::Yes(()),
+            found => Seen::NotYet(format!("{found:?}")),
+        })
+    })
+    .await?;
+    space.condition("train", CHILD_REFUSED, "False").await?;
+    Ok(())
+}

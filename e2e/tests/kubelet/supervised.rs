@@ -1,0 +1,93 @@
+//! The agent as the supervisor of its worker: restarts without the kubelet, and what is left to it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use jobset_api::conditions;
+use jobset_e2e::workload::SUPERVISED;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+
+use super::group::{Group, Worker, Workers, assert_in_place};
+
+async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
+    let (group, workers) = Group::start(namespace, SUPERVISED, |workload| workload).await?;
+    let first = workers.values().next().context("no worker")?.clone();
+    Ok((group, workers, first))
+}
+
+/// Name of each Pod, with the worker's container and how often the kubelet has restarted it.
+async fn containers(group: &Group) -> Result<BTreeMap<String, (String, i32)>> {
+    let pods = group.live_pods().await?;
+    let container = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        let worker = statuses.and_then(|statuses| statuses.first()).cloned().unwrap_or_default();
+        (pod.name_any(), (worker.container_id.unwrap_or_default(), worker.restart_count))
+    };
+    Ok(pods.iter().map(container).collect())
+}
+
+#[tokio::test]
+async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
+    let (group, mut before, first) = start("supervised").await?;
+    let containers_before = containers(&group).await?;
+    for (failure, code) in [1, 137, 2].into_iter().enumerate() {
+        group.exit(&first, code).await?;
+        let after = group.runs_in_epoch(i32::try_from(failure)? + 2).await?;
+        assert_in_place(&before, &after);
+        before = after;
+    }
+    assert_eq!(containers(&group).await?, containers_before, "no container was restarted");
+    let status = group.status().await?;
+    assert_eq!((status.restarts_count_towards_max, status.group_restarts, status.restarts), (3, 3, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_fatal_code_ends_the_container_and_the_failure_policy_sees_it() -> Result<()> {
+    let (group, _, first) = start("supervised-fatal").await?;
+    group.exit(&first, 42).await?;
+    let status = group.finished().await?;
+    assert_eq!(status.terminal_state, "Failed");
+    let condition = conditions::terminal(&status.conditions).context("no final condition")?;
+    assert_eq!(condition.reason, conditions::FAIL_JOB_SET_ACTION);
+    assert_eq!((status.group_restarts, status.synced_epoch), (0, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn workers_that_succeed_complete_the_jobset() -> Result<()> {
+    let (group, before, _) = start("supervised-done").await?;
+    for worker in before.values() {
+        group.exit(worker, 0).await?;
+    }
+    let status = group.finished().await?;
+    assert_eq!((status.terminal_state.as_str(), status.synced_epoch, status.group_restarts), ("Completed", 1, 0));
+    assert_eq!(group.workers().await?, before, "no worker started again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_takes_its_worker_along_and_the_group_restarts() -> Result<()> {
+    let (group, before, first) = start("supervised-killed").await?;
+    group.kill_agent(&first)?;
+    assert_in_place(&before, &group.runs_in_epoch(2).await?);
+    let restarts = containers(&group).await?;
+    ensure!(restarts[&first.pod].1 == 1, "{restarts:?}");
+    assert_eq!(restarts.values().map(|(_, restarts)| restarts).sum::<i32>(), 1, "that container alone: {restarts:?}");
+    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_is_deleted_is_replaced_and_the_rest_restarts_in_place() -> Result<()> {
+    let (group, before, first) = start("supervised-deleted").await?;
+    group.pods.delete(&first.pod, &DeleteParams::default()).await?;
+    let mut after = group.runs_in_epoch(2).await?;
+    let mut rest = before.clone();
+    let (slot, _) = before.iter().find(|(_, worker)| worker.uid == first.uid).context("no such worker")?;
+    rest.remove(slot);
+    assert_ne!(after.remove(slot).context("the slot is empty")?.uid, first.uid);
+    assert_in_place(&rest, &after);
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Connections, from the handshake to their end: who is served, who has to make room, and how all of them end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, StatusCode, Version, header};
+use axum::response::{IntoResponse as _, Response};
+use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::io::InspectReader;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tracing::{debug, error, warn};
+
+use crate::limits::Limits;
+use crate::registry::{Connection, Registry};
+use crate::tls;
+
+/// Pause after a connection could not be accepted, as when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection has to end that was told to, once all its requests are answered.
+const LINGER: Duration = Duration::from_secs(1);
+/// Largest head of a request, in bytes: many times what API servers send, and the least that hyper can be told.
+const HEAD_LIMIT: u32 = 8 << 10;
+/// How often it is said that connections are refused.
+const WARNING_PAUSE: Duration = Duration::from_secs(10);
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
+    this port speaks HTTPS, and the request is plain HTTP\n";
+
+/// How serving ends. By default it never does.
+#[derive(Clone, Debug, Default)]
+pub struct Drain {
+    /// When clients begin to be told to ask elsewhere from now on, while connections are still accepted.
+    pub begun: CancellationToken,
+    /// When no more connections are accepted, and those that are idle are closed.
+    pub closed: CancellationToken,
+    /// How long requests in flight have to finish after that.
+    pub timeout: Duration,
+}
+
+/// What all connections of a port have in common.
+struct Server {
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limits: Limits,
+    drain: Drain,
+}
+
+/// Connections that were refused, of which the log tells once in a while.
+#[derive(Default)]
+struct Refused {
+    told: Option<Instant>,
+    untold: u32,
+}
+
+impl Refused {
+    /// One more; the number of those to tell about, if it is time to.
+    fn one(&mut self, now: Instant) -> Option<u32> {
+        self.untold = self.untold.saturating_add(1);
+        if self.told.is_some_and(|told| now < told + WARNING_PAUSE) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// Serves until the drain is over, over TLS if it is given.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    limits: &Limits,
+    drain: Drain,
+) {
+    let tls = tls.map(TlsAcceptor::from);
+    let server = Arc::new(Server { tls, router, limits: limits.clone(), drain: drain.clone() });
+    let registry = Arc::new(Registry::new(limits.max_connections));
+    let (tasks, mut refused) = (TaskTracker::new(), Refused::default());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = drain.closed.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                if let Some(connection) = registry.admit() {
+                    // From here on, so that a handshake in progress is waited for as well.
+                    tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
+                } else if let Some(number) = refused.one(Instant::now()) {
+                    warn!(%peer, number, "closed new connections: all others have reviews in progress");
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    if timeout(drain.timeout, tasks.wait()).await.is_err() {
+        warn!(connections = tasks.len(), "requests in flight did not finish in time");
+    }
+}
+
+/// One connection.
+async fn converse(stream: TcpStream, peer: SocketAddr, server: Arc<Server>, connection: Connection) {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%peer, %error, "small packets are delayed");
+    }
+    let Some(acceptor) = &server.tls else {
+        return talk(stream, false, peer, &server, &connection).await;
+    };
+    let handshake = timeout(server.limits.handshake_timeout, accept(stream, acceptor));
+    let stream = tokio::select! {
+        handshake = handshake => match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => return debug!(%peer, "TLS handshake took too long"),
+        },
+        () = connection.closed() => return debug!(%peer, "TLS handshake made room for another connection"),
+    };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
+    talk(stream, http2, peer, &server, &connection).await;
+}
+
+async fn accept(
+    mut stream: TcpStream,
+    acceptor: &TlsAcceptor,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    // A TLS record begins with another byte, and an HTTP method with a letter.
+    if !first[0].is_ascii_uppercase() {
+        return acceptor.accept(stream).await;
+    }
+    stream.write_all(PLAIN_HTTP).await?;
+    stream.shutdown().await?;
+    // What is left unread would reset the connection, and with it take back the answer.
+    let mut rest = tokio::io::sink();
+    timeout(LINGER, tokio::io::copy(&mut (&mut stream).take(u64::from(HEAD_LIMIT)), &mut rest)).await.ok();
+    Err(std::io::Error::other("plain HTTP"))
+}
+
+/// HTTP, until the client or the server has enough of it.
+async fn talk<S>(stream: S, http2: bool, peer: SocketAddr, server: &Arc<Server>, connection: &Connection)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &server.limits;
+    let service = service_fn(|request| answer(request, Arc::clone(server), connection.clone()));
+    let builder = protocol(http2, limits);
+    connection.hear();
+    let hearing = connection.clone();
+    // What an HTTP/2 client says while it is idle need not be the head of a request.
+    let stream = InspectReader::new(stream, move |bytes: &[u8]| {
+        if !http2 && !bytes.is_empty() {
+            hearing.hear();
+        }
+    });
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let (mut leaving, mut stopping, mut evicted) = (false, false, false);
+    let mut look = connection.deadline(limits);
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                return ended.unwrap_or_else(|error| debug!(%peer, error, "connection ended early"));
+            }
+            // Not before it has asked: it would have connected in vain.
+            () = server.drain.begun.cancelled().then(|()| connection.asked()), if http2 && !leaving => {
+                leaving = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = server.drain.closed.cancelled(), if !stopping => {
+                stopping = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = connection.closed(), if !evicted => {
+                evicted = true;
+                look = Instant::now() + LINGER;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = connection.head_begun(), if !evicted => look = connection.deadline(limits),
+            () = sleep_until(look) => match evicted {
+                // Its last request came in when it was told, and will be answered.
+                true if connection.is_working() => look = Instant::now() + LINGER,
+                true => return debug!(%peer, "closed a connection that did not end by itself"),
+                false => {
+                    look = connection.deadline(limits);
+                    if look <= Instant::now() {
+                        connection.close();
+                    }
+                }
+            },
+        }
+    }
+}
+
+fn protocol(http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = if http2 { builder.http2_only() } else { builder.http1_only() };
+    // hyper's timeout for heads also runs while a kept connection is idle, so the registry has that of its own.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_LIMIT as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.max_concurrent_streams)
+        .max_header_list_size(HEAD_LIMIT)
+        .keep_alive_interval(limits.keep_alive_interval)
+        .keep_alive_timeout(limits.keep_alive_timeout);
+    builder
+}
+
+/// The router's answer, or 500 where it panicked: a mistake in one review is not the end of the others.
+async fn answer(
+    request: Request<Incoming>,
+    server: Arc<Server>,
+    connection: Connection,
+) -> Result<Response, Infallible> {
+    let (_request, receiving) = connection.begin();
+    let (path, version) = (request.uri().path().to_owned(), request.version());
+    // Dropped with the body, which whoever reads it does as soon as it is whole.
+    let hold = move |body: Incoming| {
+        Body::new(body.map_err(move |error| {
+            let _ = &receiving;
+            error
+        }))
+    };
+    let answer = AssertUnwindSafe(server.router.clone().oneshot(request.map(hold))).catch_unwind();
+    let mut answer = answer.await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        error!(path, panic = text, "a handler panicked: this is a bug");
+        Ok((StatusCode::INTERNAL_SERVER_ERROR, "an internal error, which is in the log\n").into_response())
+    });
+    if let Ok(response) = &mut answer
+        && version < Version::HTTP_2
+        && server.drain.begun.is_cancelled()
+    {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_crowd_that_is_refused_the_log_tells_once_in_a_while_and_of_all() {
+        let (start, mut refused) = (Instant::now(), Refused::default());
+        assert_eq!(refused.one(start), Some(1));
+        assert_eq!((1..=5).find_map(|seconds| refused.one(start + Duration::from_secs(seconds))), None);
+        assert_eq!(refused.one(start + WARNING_PAUSE), Some(6));
+    }
+}

@@ -1,0 +1,194 @@
+//! How much a client may ask for: of time, of connections, of memory. Whoever asks for more gets an answer that says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use clap::{Args, value_parser};
+use http_body_util::BodyExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::args::positive_duration;
+
+/// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
+pub const BODY_LIMIT: usize = 8 << 20;
+/// Length of a body from which on it is large, in bytes. What is read of a large one, and made of that, may take some
+/// hundred MiB; so each router has one at a time.
+pub(crate) const LARGE: usize = 1 << 20;
+/// Memory for a body before any of it has come, whatever length the client gives.
+const FIRST_BUFFER: usize = 64 << 10;
+/// When to try again, in seconds. The API server's client does, within the webhook's timeout.
+const RETRY_AFTER: &str = "1";
+
+/// What a client may ask for.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct Limits {
+    /// Open connections, of each port. One more takes the place of a connection that has not asked for anything yet, else
+    /// of one that has been sending a request for more than a second, else of the one that has been idle for longest. Only
+    /// those with a review in progress are never displaced.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+
+    /// Requests that one HTTP/2 connection may have in flight.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
+    pub max_concurrent_streams: u32,
+
+    /// Reviews of JobSets that are worked on at once. The others wait.
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = value_parser!(u32).range(1..=65_536))]
+    pub max_concurrent_reviews: u32,
+
+    /// Reviews of Pods that are worked on at once, which is mostly to wait for their leader. The others wait.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=65_536))]
+    pub max_concurrent_pods: u32,
+
+    /// How long a review may wait for its turn, before it is answered with 503.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
+    pub review_wait: Duration,
+
+    /// Memory for bodies of JobSets, and as much for those of Pods, from their first byte until they are answered, in
+    /// MiB. A request that needs more is answered with 503. At least the 8 MiB of one body.
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
+    pub max_body_memory: u32,
+
+    /// How long a client may take for the TLS handshake.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub handshake_timeout: Duration,
+
+    /// How long a client may take for the head of a request (HTTP/1.1), and for that of the first one after the handshake.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub header_timeout: Duration,
+
+    /// How long a client may take for the body of a request.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub body_timeout: Duration,
+
+    /// How long a connection may be idle between requests. API servers close theirs after 90s, and should be the first to.
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
+    pub idle_timeout: Duration,
+
+    /// How often HTTP/2 clients are asked whether they are still there.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    pub keep_alive_interval: Duration,
+
+    /// How long they may take to say so.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    pub keep_alive_timeout: Duration,
+}
+
+/// What is handed out to requests.
+struct Gate {
+    limits: Limits,
+    at_once: u32,
+    /// Bytes of bodies.
+    memory: Arc<Semaphore>,
+    reviews: Semaphore,
+    large: Semaphore,
+}
+
+/// Why a request is not passed on.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the body must not be larger than {BODY_LIMIT} bytes")]
+    TooLarge,
+    #[error("the body did not arrive within {0:?}")]
+    TooSlow(Duration),
+    #[error("the body could not be read: {0}")]
+    Broken(axum::Error),
+    #[error("too many requests at once: their bodies fill {0} MiB (--max-body-memory); try again")]
+    NoMemory(u32),
+    #[error("too many reviews at once: {reviews}, and none of them ended within {wait:?}; try again")]
+    NoTurn { reviews: u32, wait: Duration },
+}
+
+/// The routes within these limits: requests come to them with the whole body, and so many at once at most. What one
+/// router has of it, no other takes away.
+pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
+    let gate = Gate {
+        memory: Arc::new(Semaphore::new(limits.max_body_memory as usize * (1 << 20))),
+        reviews: Semaphore::new(at_once as usize),
+        large: Semaphore::new(1),
+        at_once,
+        limits: limits.clone(),
+    };
+    // The body's size has been looked at when a route's own limit would be.
+    router.route_layer(DefaultBodyLimit::disable()).route_layer(middleware::from_fn_with_state(Arc::new(gate), pass))
+}
+
+async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    // Held until the answer is there.
+    let (body, _memory) = match gate.read(body).await {
+        Ok(read) => read,
+        Err(refusal) => return refusal.answer(),
+    };
+    let (reviews, wait) = (gate.at_once, gate.limits.review_wait);
+    let turn = async {
+        let large = if body.len() > LARGE { Some(gate.large.acquire().await) } else { None };
+        (large, gate.reviews.acquire().await)
+    };
+    let Ok((_large, Ok(_turn))) = timeout(wait, turn).await else {
+        return Refusal::NoTurn { reviews, wait }.answer();
+    };
+    next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+impl Gate {
+    async fn read(&self, body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+        let limit = self.limits.body_timeout;
+        timeout(limit, self.collect(body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
+    }
+
+    /// The whole body. Memory is asked for as it comes, so that holding much costs a client as much.
+    async fn collect(&self, mut body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > BODY_LIMIT {
+            return Err(Refusal::TooLarge);
+        }
+        let mut memory = self.memory(0)?;
+        let mut whole = Vec::with_capacity(announced.min(FIRST_BUFFER));
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(Refusal::Broken)?.into_data() else { continue };
+            if data.len() > BODY_LIMIT - whole.len() {
+                return Err(Refusal::TooLarge);
+            }
+            memory.merge(self.memory(data.len())?);
+            whole.extend_from_slice(&data);
+        }
+        Ok((whole.into(), memory))
+    }
+
+    fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let none = || Refusal::NoMemory(self.limits.max_body_memory);
+        let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
+        Arc::clone(&self.memory).try_acquire_many_owned(bytes).map_err(|_| none())
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken(_) => StatusCode::BAD_REQUEST,
+            Self::NoMemory(_) | Self::NoTurn { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn answer(&self) -> Response {
+        let status = self.status();
+        warn!(status = status.as_u16(), reason = %self, "cannot answer a request");
+        let mut response = (status, format!("{self}\n")).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER));
+        }
+        response
+    }
+}

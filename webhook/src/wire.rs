@@ -1,0 +1,174 @@
+//! The part of an AdmissionReview that is read from the wire. The rest is skipped while it is parsed: managedFields are
+//! half of what the API server sends, and who asked with which options is nothing that admission goes by.
+//!
+//! There is no `flatten` here. What serde flattens it first reads into a tree, and from that a second time.
+
+use jobset_api::{JobSet, JobSetSpec, JobSetStatus};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::core::admission::Operation;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+/// A review, of a version that is yet to be looked at.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "K: Object")]
+pub struct AdmissionReview<K> {
+    /// API version of the review, and not of the object in it.
+    pub api_version: String,
+    /// Kind of the review.
+    pub kind: String,
+    /// What is asked.
+    pub request: Option<AdmissionRequest<K>>,
+}
+
+/// What somebody wants to do with an object.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "K: Object")]
+pub struct AdmissionRequest<K> {
+    /// Has to be in the answer.
+    pub uid: String,
+    /// What is to be done.
+    pub operation: Operation,
+    /// The subresource that it is done to; none for the object as a whole.
+    #[serde(default)]
+    pub sub_resource: Option<String>,
+    /// Name of the object; empty where the API server is yet to generate it.
+    #[serde(default)]
+    pub name: String,
+    /// Namespace of the object.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The object as it will be; none in deletions.
+    #[serde(default, deserialize_with = "object")]
+    pub object: Option<K>,
+    /// The object as it is; none in creations.
+    #[serde(default, deserialize_with = "object")]
+    pub old_object: Option<K>,
+}
+
+/// A kind of objects that are reviewed.
+pub trait Object: Sized {
+    /// Type of `spec`.
+    type Spec: DeserializeOwned;
+    /// Type of `status`.
+    type Status: DeserializeOwned;
+
+    /// Puts an object together.
+    fn of(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
+}
+
+impl Object for JobSet {
+    type Spec = JobSetSpec;
+    type Status = JobSetStatus;
+
+    fn of(metadata: ObjectMeta, spec: JobSetSpec, status: Option<JobSetStatus>) -> Self {
+        Self { metadata, spec, status }
+    }
+}
+
+impl Object for Pod {
+    type Spec = PodSpec;
+    type Status = PodStatus;
+
+    fn of(metadata: ObjectMeta, spec: PodSpec, status: Option<PodStatus>) -> Self {
+        Self { metadata, spec: Some(spec), status }
+    }
+}
+
+/// An object as it is sent.
+#[derive(Deserialize)]
+struct Sent<S, T> {
+    #[serde(default)]
+    metadata: Metadata,
+    spec: S,
+    status: Option<T>,
+}
+
+/// All of [`ObjectMeta`] but `managedFields`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    annotations: Option<std::collections::BTreeMap<String, String>>,
+    creation_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+    generate_name: Option<String>,
+    generation: Option<i64>,
+    labels: Option<std::collections::BTreeMap<String, String>>,
+    name: Option<String>,
+    namespace: Option<String>,
+    owner_references: Option<Vec<OwnerReference>>,
+    resource_version: Option<String>,
+    self_link: Option<String>,
+    uid: Option<String>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(sent: Metadata) -> Self {
+        Self {
+            annotations: sent.annotations,
+            creation_timestamp: sent.creation_timestamp,
+            deletion_grace_period_seconds: sent.deletion_grace_period_seconds,
+            deletion_timestamp: sent.deletion_timestamp,
+            finalizers: sent.finalizers,
+            generate_name: sent.generate_name,
+            generation: sent.generation,
+            labels: sent.labels,
+            managed_fields: None,
+            name: sent.name,
+            namespace: sent.namespace,
+            owner_references: sent.owner_references,
+            resource_version: sent.resource_version,
+            self_link: sent.self_link,
+            uid: sent.uid,
+        }
+    }
+}
+
+fn object<'de, D: Deserializer<'de>, K: Object>(deserializer: D) -> Result<Option<K>, D::Error> {
+    let sent = Option::<Sent<K::Spec, K::Status>>::deserialize(deserializer)?;
+    Ok(sent.map(|sent| K::of(sent.metadata.into(), sent.spec, sent.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn review(object: &Value) -> AdmissionReview<JobSet> {
+        let review = json!({ "apiVersion": "v", "kind": "k", "request": {
+            "uid": "u", "operation": "CREATE", "object": object, "oldObject": null } });
+        serde_json::from_value(review).unwrap()
+    }
+
+    /// Metadata with every field.
+    fn metadata() -> Value {
+        json!({
+            "annotations": { "a": "1" }, "creationTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 1,
+            "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["f"], "generateName": "g", "generation": 2,
+            "labels": { "l": "2" }, "name": "n", "namespace": "ns", "resourceVersion": "3", "selfLink": "s", "uid": "u",
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "ou" }],
+        })
+    }
+
+    #[test]
+    fn an_object_is_read_as_it_is_but_for_managed_fields() {
+        let mut object = json!({ "metadata": metadata(), "spec": { "suspend": true }, "status": { "restarts": 1 } });
+        let wanted: JobSet = serde_json::from_value(object.clone()).unwrap();
+        object["metadata"]["managedFields"] = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }]);
+        let request = review(&object).request.unwrap();
+        assert_eq!((request.object.as_ref(), request.old_object), (Some(&wanted), None));
+        let read = serde_json::to_value(&wanted.metadata).unwrap();
+        assert_eq!(read, metadata(), "no field is missing here");
+    }
+
+    #[test]
+    fn null_is_what_is_absent() {
+        let object = json!({ "metadata": { "creationTimestamp": null, "labels": null }, "spec": {}, "status": null });
+        assert_eq!(review(&object).request.unwrap().object, Some(JobSet::default()));
+        assert_eq!(review(&json!({ "spec": {} })).request.unwrap().object, Some(JobSet::default()));
+    }
+}

@@ -1,0 +1,92 @@
+//! The children of what was admitted, as a real API server sees them: it takes each of them.
+
+use anyhow::Result;
+use futures::stream::{self, StreamExt as _};
+use jobset_api::JobSet;
+use jobset_e2e::{ControlPlane, install};
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::NamespaceResourceScope;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::engine::{self, Children};
+use super::*;
+
+/// Objects that are changed.
+const OBJECTS: usize = 400;
+/// Requests at once.
+const AT_ONCE: usize = 16;
+
+#[tokio::test]
+async fn the_api_server_takes_every_child_of_what_is_admitted() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    install::kubectl(&plane, &["create", "namespace", "ml"]).await?;
+    let client = plane.client();
+    let mut admitted = 0;
+    let mut children = Vec::new();
+    for (object, jobset) in samples() {
+        admitted += 1;
+        children.push((object, engine::reconcile(jobset)));
+    }
+    let refusals: Vec<String> = stream::iter(&children)
+        .map(|(object, children)| refusals(&client, object, children))
+        .buffer_unordered(AT_ONCE)
+        .concat()
+        .await;
+    assert!(refusals.is_empty(), "{}", refusals.join("\n"));
+    assert!(admitted > OBJECTS / 20, "{admitted} of {OBJECTS} say little");
+    plane.stop().await
+}
+
+/// Those of the changed manifests that are admitted. What is inside of a Job template is for Kubernetes to refuse.
+fn samples() -> impl Iterator<Item = (Value, JobSet)> {
+    let mut runner = TestRunner::deterministic();
+    let manifests = manifests();
+    let strategy = (any::<Index>(), prop::collection::vec(Mutation::any(), 1..4));
+    (0..OBJECTS).filter_map(move |_| {
+        let (index, mutations) = strategy.new_tree(&mut runner).unwrap().current();
+        let mut object = index.get(&manifests).clone();
+        object["metadata"]["namespace"] = json!("ml");
+        for mutation in mutations {
+            mutation.apply_where(&mut object, |place| !place.contains("/template") && place != "/spec/replicatedJobs");
+        }
+        let stored = admit("CREATE", &object, &Value::Null).unwrap()?;
+        let gone = !stored["metadata"]["deletionTimestamp"].is_null();
+        (!gone).then(|| (object, serde_json::from_value(stored).unwrap()))
+    })
+}
+
+async fn refusals(client: &kube::Client, object: &Value, children: &Children) -> Vec<String> {
+    let mut found = Vec::new();
+    // The highest indexes have the longest names.
+    for job in children.jobs.iter().rev().take(2) {
+        found.extend(refused(client, job).await);
+    }
+    for service in &children.services {
+        found.extend(refused(client, service).await);
+    }
+    for claim in &children.claims {
+        found.extend(refused(client, claim).await);
+    }
+    for binding in &children.role_bindings {
+        found.extend(refused(client, binding).await);
+    }
+    found.into_iter().map(|error| format!("{error}\n  of {object}")).collect()
+}
+
+async fn refused<K>(client: &kube::Client, child: &K) -> Option<String>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + Serialize
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), "ml");
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    api.create(&params, child).await.err().map(|error| error.to_string())
+}

@@ -1,0 +1,152 @@
+//! More than can be done at once, and what goes wrong inside: an answer that says so, and the next request is served.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use jobset_e2e::wait;
+use jobset_webhook::serve::VALIDATE_PATH;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::abuse::until_closed;
+use crate::api_server::good;
+use crate::client::{Client, Http, JSON};
+use crate::cluster::Plane;
+use crate::server::{LIMIT, Server};
+
+/// Routes that answer when they are allowed to, and one that panics.
+fn routes(turns: Arc<Semaphore>) -> Router {
+    let slow = async move |_: Bytes| {
+        turns.acquire().await.unwrap().forget();
+        "done\n"
+    };
+    let panics = async || -> &'static str { panic!("out of range for {}", "somebody") };
+    Router::new().route("/slow", post(slow)).route("/panics", post(panics)).route("/good", post(async || "good\n"))
+}
+
+#[tokio::test]
+async fn a_review_that_gets_no_turn_is_told_to_try_again() {
+    let turns = Arc::new(Semaphore::new(0));
+    let server = Server::of(routes(Arc::clone(&turns)), &["--max-concurrent-reviews=1", "--review-wait=100ms"]).await;
+    let client = server.client.clone();
+    let first = tokio::spawn(async move { client.post("/slow", JSON, "").await });
+    let refused = wait::until(LIMIT, "a refusal", async || {
+        let answer = server.client.post("/good", JSON, "").await;
+        Ok((answer.status == 503).then_some(answer))
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(refused.text(), "too many reviews at once: 1, and none of them ended within 100ms; try again\n");
+    turns.add_permits(1);
+    assert_eq!(first.await.unwrap().text(), "done\n");
+    assert_eq!(server.client.post("/good", JSON, "").await.text(), "good\n");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
+    const CROWD: usize = 30;
+    let turns = Arc::new(Semaphore::new(0));
+    let server = Server::of(routes(Arc::clone(&turns)), &["--max-connections=10", "--body-timeout=1m"]).await;
+    let client = Client { http: Http::One, ..server.client.clone() };
+    let mut begun = client.connect().await.unwrap();
+    let head =
+        |path: &str| format!("POST {path} HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n");
+    let continues = async |stream: &mut (dyn AsyncRead + Unpin + Send)| {
+        let mut interim = [0; 25];
+        timeout(LIMIT, stream.read_exact(&mut interim)).await.unwrap().unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    };
+    begun.write_all(head("/slow").as_bytes()).await.unwrap();
+    continues(&mut begun).await;
+    begun.write_all(b"{}").await.unwrap();
+    let mut crowd = Vec::new();
+    for number in 0..CROWD {
+        let mut stream = client.connect().await.expect("somebody makes room");
+        stream.write_all(head("/good").as_bytes()).await.unwrap();
+        continues(&mut stream).await;
+        stream.write_all(b"{").await.unwrap();
+        crowd.push(stream);
+        if number % 10 == 9 {
+            assert_eq!(client.post("/good", JSON, "{}").await.text(), "good\n");
+        }
+    }
+    // All but those that have a place are closed.
+    for stream in &mut crowd[..CROWD - 9] {
+        until_closed(stream).await;
+    }
+    turns.add_permits(1);
+    let mut answer = [0; 15];
+    timeout(LIMIT, begun.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    drop((crowd, begun));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
+    // It holds its share for as long as the test looks.
+    let flags = ["--max-body-memory=8", "--body-timeout=60s"];
+    let server = Server::of(routes(Arc::new(Semaphore::new(0))), &flags).await;
+    let mut greedy = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
+    let head = "POST /good HTTP/1.1\r\nhost: h\r\ncontent-length: 8000000\r\n\r\n";
+    greedy.write_all(head.as_bytes()).await.unwrap();
+    greedy.write_all(&vec![b' '; 7_900_000]).await.unwrap();
+    greedy.flush().await.unwrap();
+    let large = vec![b' '; 600_000];
+    let refused = wait::until(LIMIT, "a refusal", async || {
+        let answer = server.client.post("/good", JSON, large.clone()).await;
+        Ok((answer.status == 503).then_some(answer))
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert!(refused.text().contains("their bodies fill 8 MiB (--max-body-memory); try again"), "{}", refused.text());
+    assert_eq!(server.client.post("/good", JSON, "small").await.status, 200, "what fits is served");
+    drop(greedy);
+    let fits = wait::until(LIMIT, "the memory to come back", async || {
+        Ok((server.client.post("/good", JSON, large.clone()).await.status == 200).then_some(()))
+    });
+    fits.await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
+    const LENGTH: usize = 8 << 20;
+    let plane = Plane::start().await?;
+    let replica = plane.replica_with(&["--max-body-memory=8", "--body-timeout=3s"]).await?;
+    plane.register(replica.address).await?;
+    replica.ready().await?;
+    plane.dry_run(&good("before")).await?;
+    let client = Client { http: Http::One, ..Client::new(replica.address, plane.material().await?.authorities()) };
+    let mut greedy = client.connect().await?;
+    let head = format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
+    greedy.write_all(head.as_bytes()).await?;
+    greedy.write_all(&vec![b' '; LENGTH - 1]).await?;
+    greedy.flush().await?;
+    wait::until(LIMIT, "a refusal", async || {
+        Ok((client.post(VALIDATE_PATH, JSON, "large").await.status == 503).then_some(()))
+    })
+    .await?;
+    // Until the greedy one has had its time.
+    plane.dry_run(&good("meanwhile")).await?;
+    replica.stop().await?;
+    plane.plane.stop().await
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_with_500_and_the_connection_goes_on() {
+    let server = Server::of(routes(Arc::new(Semaphore::new(0))), &[]).await;
+    for http in [Http::One, Http::Two] {
+        let client = Client { http, ..server.client.clone() };
+        let answer = client.post("/panics", JSON, "").await;
+        assert_eq!((answer.status.as_u16(), answer.text()), (500, "an internal error, which is in the log\n"));
+        assert_eq!(client.post("/good", JSON, "").await.text(), "good\n");
+    }
+    assert_eq!(server.client.post(VALIDATE_PATH, JSON, "").await.status, 404);
+    server.stop().await;
+}

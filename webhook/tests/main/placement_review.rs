@@ -1,0 +1,126 @@
+//! Reviews of Pods, as the server answers them: without a cluster, of which a leader needs nothing.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use hyper::{Request, StatusCode};
+use jobset_webhook::pod::lookup::Lookup;
+use jobset_webhook::serve::{POD_PATH, pod_router};
+use k8s_openapi::ByteString;
+use kube::{Client, Config};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+async fn answer(content_type: &str, body: String) -> (StatusCode, String) {
+    let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
+    let lookup = Lookup::new(Client::try_from(nobody).unwrap(), Duration::ZERO);
+    let request = Request::post(POD_PATH).header("content-type", content_type).body(Body::from(body)).unwrap();
+    let response = pod_router(lookup).oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// The response to a review.
+async fn reviewed(operation: &str, sub_resource: Option<&str>, pod: &Value) -> Value {
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "namespace": "ml",
+        "kind": { "group": "", "version": "v1", "kind": "Pod" },
+        "resource": { "group": "", "version": "v1", "resource": "pods" }, "subResource": sub_resource,
+        "userInfo": { "username": "admin" }, "object": pod, "oldObject": null, "dryRun": true,
+    } });
+    let (status, text) = answer("application/json", review.to_string()).await;
+    assert_eq!(status, 200, "{text}");
+    let review: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&review["apiVersion"], &review["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
+    assert_eq!(review["response"]["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+    review["response"].clone()
+}
+
+fn pod(index: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": {
+        "generateName": "train-w-0-", "labels": {
+            "jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/job-key": "k" },
+        "annotations": { "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack",
+            "batch.kubernetes.io/job-completion-index": index },
+        "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "train-w-0", "uid": "u",
+            "controller": true }],
+    }, "spec": { "containers": [{ "name": "w", "from-the-future": 1 }], "from-the-future": { "a": [2] } } })
+}
+
+#[tokio::test]
+async fn a_leader_is_patched_once_and_keeps_what_this_build_does_not_know() {
+    let response = reviewed("CREATE", None, &pod("0")).await;
+    assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
+    let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
+    let mut placed = pod("0");
+    json_patch::patch(&mut placed, &serde_json::from_slice::<json_patch::Patch>(&patch.0).unwrap()).unwrap();
+    assert!(placed["spec"]["affinity"]["podAntiAffinity"].is_object());
+    assert_eq!(placed["spec"]["from-the-future"], pod("0")["spec"]["from-the-future"]);
+    assert_eq!(placed["spec"]["containers"], pod("0")["spec"]["containers"]);
+    let again = reviewed("CREATE", None, &placed).await;
+    assert_eq!(again, json!({ "uid": response["uid"], "allowed": true }), "nothing is left to do");
+}
+
+#[rstest]
+#[case::nothing(&[("/spec/affinity", Value::Null)])]
+#[case::empty(&[("/spec/affinity", json!({}))])]
+#[case::halves(&[("/spec/affinity", json!({ "podAffinity": null, "podAntiAffinity": {} }))])]
+#[case::lists(&[("/spec/affinity", json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [] },
+    "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": null, "from-the-future": 1 } }))])]
+#[tokio::test]
+async fn a_patch_applies_to_whatever_affinity_was_sent(#[case] sent: &[(&str, Value)]) {
+    let mut pod = pod("0");
+    for (pointer, value) in sent {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        pod.pointer_mut(parent).unwrap()[field] = value.clone();
+    }
+    let response = reviewed("CREATE", None, &pod).await;
+    let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
+    let future = pod.pointer("/spec/affinity/podAntiAffinity/from-the-future").cloned();
+    json_patch::patch(&mut pod, &serde_json::from_slice::<json_patch::Patch>(&patch.0).unwrap()).unwrap();
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = &pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(terms.as_array().unwrap().len(), 1, "{pod}");
+    }
+    assert_eq!(pod.pointer("/spec/affinity/podAntiAffinity/from-the-future").cloned(), future);
+}
+
+#[rstest]
+#[case::update("UPDATE", None, pod("0"))]
+#[case::delete("DELETE", None, Value::Null)]
+#[case::binding("CREATE", Some("binding"), pod("1"))]
+#[case::not_a_pod("CREATE", None, json!({ "metadata": { "name": "a" }, "spec": { "containers": 3 } }))]
+#[tokio::test]
+async fn what_is_no_new_pod_is_let_through(
+    #[case] operation: &str,
+    #[case] sub_resource: Option<&str>,
+    #[case] object: Value,
+) {
+    let through = json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true });
+    assert_eq!(reviewed(operation, sub_resource, &object).await, through);
+}
+
+#[tokio::test]
+async fn a_follower_whose_leader_cannot_be_looked_for_is_to_come_again() {
+    let response = reviewed("CREATE", None, &pod("1")).await;
+    assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(503)));
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with("cannot find the leader of Job train-w-0, try again: reading leaders"), "{message}");
+    assert_eq!(response.get("patch"), None);
+}
+
+#[rstest]
+#[case::text("text/plain", "{}".to_owned(), 415)]
+#[case::no_json("application/json", "{".to_owned(), 400)]
+#[case::no_review("application/json", json!({ "apiVersion": "v1", "kind": "Pod" }).to_string(), 400)]
+#[case::no_request("application/json", json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview" }).to_string(), 400)]
+#[case::too_large("application/json", " ".repeat(9 << 20), 413)]
+#[tokio::test]
+async fn what_is_no_review_gets_a_clear_answer(#[case] content_type: &str, #[case] body: String, #[case] code: u16) {
+    let (status, text) = answer(content_type, body).await;
+    assert_eq!(status.as_u16(), code, "{text}");
+    assert!(!text.trim().is_empty());
+}
