@@ -167,9 +167,9 @@ where
     let limits = &server.limits;
     let service = service_fn(|request| answer(request, Arc::clone(server), connection.clone()));
     let builder = protocol(http2, limits);
-    connection.hear();
     let hearing = connection.clone();
-    // What an HTTP/2 client says while it is idle need not be the head of a request.
+    // Before the first byte of a head the connection is idle: API servers connect in reserve, and may ask much later. And
+    // what an HTTP/2 client says while it is idle need not be the head of a request.
     let stream = InspectReader::new(stream, move |bytes: &[u8]| {
         if !http2 && !bytes.is_empty() {
             hearing.hear();

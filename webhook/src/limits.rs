@@ -62,7 +62,7 @@ pub struct Limits {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub handshake_timeout: Duration,
 
-    /// How long a client may take for the head of a request (HTTP/1.1), and for that of the first one after the handshake.
+    /// How long a client may take for the head of a request, from its first byte (HTTP/1.1).
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub header_timeout: Duration,
 
@@ -70,7 +70,8 @@ pub struct Limits {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub body_timeout: Duration,
 
-    /// How long a connection may be idle between requests. API servers close theirs after 90s, and should be the first to.
+    /// How long a connection may be idle, before its first request and between requests. API servers close theirs after
+    /// 90s, and should be the first to: they do not repeat a review that they send while it is closed here.
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
     pub idle_timeout: Duration,
 

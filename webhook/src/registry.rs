@@ -47,7 +47,7 @@ struct State {
     since: Instant,
     /// Whether there ever was a request.
     asked: bool,
-    /// Since when a head is awaited: the first one, or one of which a part has come.
+    /// Since when the rest of a head is awaited.
     head: Option<Instant>,
     /// Requests whose body is still to come, by the order in which they began, and when that was.
     receiving: BTreeMap<u64, Instant>,
@@ -228,7 +228,7 @@ impl Connection {
         self.entry.head.notified().await;
     }
 
-    /// A head is awaited from now on, unless these bytes belong to something that is.
+    /// The rest of a head is awaited from now on, unless these bytes belong to something that is.
     pub(crate) fn hear(&self) {
         if lock(&self.entry.state).hear(Instant::now()) {
             self.entry.head.notify_one();

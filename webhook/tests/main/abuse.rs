@@ -106,14 +106,14 @@ async fn whoever_is_slow_in_the_handshake_is_let_go() {
 }
 
 #[rstest]
-#[case::nothing(Http::One, b"")]
-#[case::nothing_of_http2(Http::Two, b"")]
-#[case::half_a_head(Http::One, b"POST /validate HTTP/1.1\r\nhost: h\r\nx-slow: ")]
-#[case::half_a_preface(Http::Two, b"PRI * HTTP/2.0\r\n")]
-#[case::no_request(Http::Two, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")]
+#[case::nothing(Http::One, b"", "--idle-timeout=200ms")]
+#[case::nothing_of_http2(Http::Two, b"", "--idle-timeout=200ms")]
+#[case::half_a_head(Http::One, b"POST /validate HTTP/1.1\r\nhost: h\r\nx-slow: ", "--header-timeout=200ms")]
+#[case::half_a_preface(Http::Two, b"PRI * HTTP/2.0\r\n", "--idle-timeout=200ms")]
+#[case::no_request(Http::Two, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", "--idle-timeout=200ms")]
 #[tokio::test]
-async fn whoever_is_slow_before_a_request_is_let_go(#[case] http: Http, #[case] begin: &[u8]) {
-    let server = Server::with(&["--header-timeout=200ms"]).await;
+async fn whoever_is_slow_before_a_request_is_let_go(#[case] http: Http, #[case] begin: &[u8], #[case] limit: &str) {
+    let server = Server::with(&[limit]).await;
     let mut stream = Client { http, ..server.client.clone() }.connect().await.unwrap();
     stream.write_all(begin).await.unwrap();
     stream.flush().await.unwrap();

@@ -112,6 +112,23 @@ async fn a_kept_connection_outlives_the_time_for_a_head(#[values(Http::One, Http
     server.stop().await;
 }
 
+/// API servers connect while all their connections are in use, ask over the first that is free again, and keep the new
+/// one for later. A review that they send while it is being closed fails.
+#[rstest]
+#[tokio::test]
+async fn a_connection_in_reserve_outlives_the_time_for_a_head(#[values(Http::One, Http::Two)] version: Http) {
+    let server = Server::with(&["--header-timeout=300ms"]).await;
+    let mut reserve = Kept::open(&http(version, &server)).await.unwrap();
+    // It takes these the whole time to be closed, and the one in reserve has been there since before.
+    for _ in 0..3 {
+        let mut slow = http(Http::One, &server).connect().await.unwrap();
+        slow.write_all(b"POST /validate HTTP/1.1\r\nhost: ").await.unwrap();
+        assert_eq!(until_closed(&mut slow).await, b"");
+    }
+    assert_eq!(reserve.ask().await.unwrap(), Asked::Answered);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_slow_head_is_closed_on_a_kept_connection_too() {
     let server = Server::with(&["--header-timeout=300ms"]).await;
