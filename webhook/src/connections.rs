@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, Request, StatusCode, Version, header};
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
@@ -91,7 +91,7 @@ pub async fn serve(
 ) {
     let tls = tls.map(TlsAcceptor::from);
     let server = Arc::new(Server { tls, router, limits: limits.clone(), drain: drain.clone() });
-    let registry = Arc::new(Registry::new(limits.max_connections));
+    let registry = Arc::new(Registry::new(limits.max_connections, limits.displace_after));
     let (tasks, mut refused) = (TaskTracker::new(), Refused::default());
     loop {
         let accepted = tokio::select! {
@@ -190,6 +190,7 @@ where
             }
             () = server.drain.closed.cancelled(), if !stopping => {
                 stopping = true;
+                look = Instant::now() + LINGER;
                 serving.as_mut().graceful_shutdown();
             }
             () = connection.closed(), if !evicted => {
@@ -197,18 +198,20 @@ where
                 look = Instant::now() + LINGER;
                 serving.as_mut().graceful_shutdown();
             }
-            () = connection.head_begun(), if !evicted => look = connection.deadline(limits),
-            () = sleep_until(look) => match evicted {
-                // Its last request came in when it was told, and will be answered.
-                true if connection.is_working() => look = Instant::now() + LINGER,
-                true => return debug!(%peer, "closed a connection that did not end by itself"),
-                false => {
-                    look = connection.deadline(limits);
-                    if look <= Instant::now() {
-                        connection.close();
-                    }
+            () = connection.begun(), if !evicted && !stopping => look = connection.deadline(limits),
+            () = sleep_until(look), if evicted || stopping => {
+                // A request that has come will be answered, and before a drain one that was on its way, too.
+                if !(if evicted { connection.is_working() } else { !connection.is_idle() }) {
+                    return debug!(%peer, "closed a connection that did not end by itself");
                 }
-            },
+                look = Instant::now() + LINGER;
+            }
+            () = sleep_until(look), if !evicted && !stopping => {
+                look = connection.deadline(limits);
+                if look <= Instant::now() {
+                    connection.close();
+                }
+            }
         }
     }
 }
@@ -234,16 +237,11 @@ async fn answer(
     server: Arc<Server>,
     connection: Connection,
 ) -> Result<Response, Infallible> {
-    let (_request, receiving) = connection.begin();
+    let (request_in_flight, receiving) = connection.begin();
     let (path, version) = (request.uri().path().to_owned(), request.version());
-    // Dropped with the body, which whoever reads it does as soon as it is whole.
-    let hold = move |body: Incoming| {
-        Body::new(body.map_err(move |error| {
-            let _ = &receiving;
-            error
-        }))
-    };
-    let answer = AssertUnwindSafe(server.router.clone().oneshot(request.map(hold))).catch_unwind();
+    // Whoever reads the body drops it as soon as it is whole.
+    let request = request.map(|body| Body::new(hold(body, receiving)));
+    let answer = AssertUnwindSafe(server.router.clone().oneshot(request)).catch_unwind();
     let mut answer = answer.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
@@ -256,7 +254,16 @@ async fn answer(
     {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    answer
+    request_in_flight.answered();
+    answer.map(|response| response.map(|body| Body::new(hold(body, request_in_flight))))
+}
+
+/// The body, with something that is dropped with it.
+fn hold<B: HttpBody, T>(body: B, with: T) -> impl HttpBody<Data = B::Data, Error = B::Error> {
+    body.map_err(move |error| {
+        let _ = &with;
+        error
+    })
 }
 
 #[cfg(test)]

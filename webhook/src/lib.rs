@@ -17,6 +17,7 @@ mod error;
 pub mod health;
 pub mod jobset;
 pub mod limits;
+mod memory;
 pub mod patch;
 pub mod pod;
 mod registry;

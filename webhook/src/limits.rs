@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::args::positive_duration;
+use crate::memory::{Memory, Shortage, TakenAway};
 
 /// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -32,7 +33,8 @@ const RETRY_AFTER: &str = "1";
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
     /// Open connections, of each port. One more takes the place of a connection that has not asked for anything yet, else
-    /// of one that has been sending a request for more than a second, else of the one that has been idle for longest. Only
+    /// of one that has been sending a request or taking an answer for longer than `--displace-after`, else of the one that
+    /// has been idle for longest. Only
     /// those with a review in progress are never displaced.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
     pub max_connections: u32,
@@ -53,10 +55,15 @@ pub struct Limits {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
     pub review_wait: Duration,
 
-    /// Memory for bodies of JobSets, and as much for those of Pods, from their first byte until they are answered, in
-    /// MiB. A request that needs more is answered with 503. At least the 8 MiB of one body.
+    /// Memory for reviews of JobSets, and as much for those of Pods, in MiB: for what has come of a body, and then for its
+    /// answer, until the client has taken it. Who needs more gets that of the one that has been sending or taking for
+    /// longest, if that is longer than `--displace-after`, else 503. At least the 8 MiB of one body.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
     pub max_body_memory: u32,
+
+    /// How long a body or an answer may be on its way before it gives way to those that need its memory or connection.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]
+    pub displace_after: Duration,
 
     /// How long a client may take for the TLS handshake.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
@@ -66,7 +73,7 @@ pub struct Limits {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub header_timeout: Duration,
 
-    /// How long a client may take for the body of a request.
+    /// How long a client may take for the body of a request, and as long for its answer.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub body_timeout: Duration,
 
@@ -88,8 +95,7 @@ pub struct Limits {
 struct Gate {
     limits: Limits,
     at_once: u32,
-    /// Bytes of bodies.
-    memory: Arc<Semaphore>,
+    memory: Arc<Memory>,
     reviews: Semaphore,
     large: Semaphore,
 }
@@ -103,8 +109,10 @@ enum Refusal {
     TooSlow(Duration),
     #[error("the body could not be read: {0}")]
     Broken(axum::Error),
-    #[error("too many requests at once: their bodies fill {0} MiB (--max-body-memory); try again")]
+    #[error("too many requests at once: they and their answers fill {0} MiB (--max-body-memory); try again")]
     NoMemory(u32),
+    #[error("the body came too slowly: {0} (--displace-after); try again")]
+    TakenAway(TakenAway),
     #[error("too many reviews at once: {reviews}, and none of them ended within {wait:?}; try again")]
     NoTurn { reviews: u32, wait: Duration },
 }
@@ -113,7 +121,7 @@ enum Refusal {
 /// router has of it, no other takes away.
 pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
     let gate = Gate {
-        memory: Arc::new(Semaphore::new(limits.max_body_memory as usize * (1 << 20))),
+        memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
         reviews: Semaphore::new(at_once as usize),
         large: Semaphore::new(1),
         at_once,
@@ -125,8 +133,7 @@ pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    // Held until the answer is there.
-    let (body, _memory) = match gate.read(body).await {
+    let (body, counted) = match gate.read(body).await {
         Ok(read) => read,
         Err(refusal) => return refusal.answer(),
     };
@@ -138,7 +145,8 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
     let Ok((_large, Ok(_turn))) = timeout(wait, turn).await else {
         return Refusal::NoTurn { reviews, wait }.answer();
     };
-    next.run(Request::from_parts(parts, Body::from(body))).await
+    let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
+    gate.count(answer, counted).await.unwrap_or_else(|refusal| refusal.answer())
 }
 
 impl Gate {
@@ -153,23 +161,32 @@ impl Gate {
         if announced > BODY_LIMIT {
             return Err(Refusal::TooLarge);
         }
-        let mut memory = self.memory(0)?;
-        let mut whole = Vec::with_capacity(announced.min(FIRST_BUFFER));
+        let coming = self.memory.coming(announced.min(FIRST_BUFFER)).map_err(|short| self.refuse(short.into()))?;
+        let mut length = 0;
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(Refusal::Broken)?.into_data() else { continue };
-            if data.len() > BODY_LIMIT - whole.len() {
+            length += data.len();
+            if length > BODY_LIMIT {
                 return Err(Refusal::TooLarge);
             }
-            memory.merge(self.memory(data.len())?);
-            whole.extend_from_slice(&data);
+            coming.extend(&data).map_err(|short| self.refuse(short))?;
         }
-        Ok((whole.into(), memory))
+        coming.whole().map_err(Refusal::TakenAway)
     }
 
-    fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let none = || Refusal::NoMemory(self.limits.max_body_memory);
-        let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
-        Arc::clone(&self.memory).try_acquire_many_owned(bytes).map_err(|_| none())
+    /// The answer, which counts in place of its request until the client has taken it.
+    async fn count(&self, answer: Response, counted: OwnedSemaphorePermit) -> Result<Response, Refusal> {
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
+        let going = self.memory.going(body.into(), counted).map_err(|short| self.refuse(short.into()))?;
+        Ok(Response::from_parts(parts, Body::new(going)))
+    }
+
+    fn refuse(&self, shortage: Shortage) -> Refusal {
+        match shortage {
+            Shortage::NoMemory(_) => Refusal::NoMemory(self.limits.max_body_memory),
+            Shortage::TakenAway(taken) => Refusal::TakenAway(taken),
+        }
     }
 }
 
@@ -179,7 +196,7 @@ impl Refusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
-            Self::NoMemory(_) | Self::NoTurn { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory(_) | Self::TakenAway(_) | Self::NoTurn { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

@@ -31,4 +31,5 @@ mod rotation;
 mod server;
 mod tables;
 mod unreachable;
+mod unread;
 mod updates;

@@ -18,10 +18,21 @@ use crate::client::{Client, Http, JSON};
 use crate::cluster::Plane;
 use crate::server::{LIMIT, Server};
 
+/// What is asked for, and what may be answered.
+struct Turns {
+    asked: Semaphore,
+    given: Semaphore,
+}
+
+fn turns() -> Arc<Turns> {
+    Arc::new(Turns { asked: Semaphore::new(0), given: Semaphore::new(0) })
+}
+
 /// Routes that answer when they are allowed to, and one that panics.
-fn routes(turns: Arc<Semaphore>) -> Router {
+fn routes(turns: Arc<Turns>) -> Router {
     let slow = async move |_: Bytes| {
-        turns.acquire().await.unwrap().forget();
+        turns.asked.add_permits(1);
+        turns.given.acquire().await.unwrap().forget();
         "done\n"
     };
     let panics = async || -> &'static str { panic!("out of range for {}", "somebody") };
@@ -30,7 +41,7 @@ fn routes(turns: Arc<Semaphore>) -> Router {
 
 #[tokio::test]
 async fn a_review_that_gets_no_turn_is_told_to_try_again() {
-    let turns = Arc::new(Semaphore::new(0));
+    let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-concurrent-reviews=1", "--review-wait=100ms"]).await;
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.post("/slow", JSON, "").await });
@@ -41,7 +52,7 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
     let refused = refused.await.unwrap();
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(refused.text(), "too many reviews at once: 1, and none of them ended within 100ms; try again\n");
-    turns.add_permits(1);
+    turns.given.add_permits(1);
     assert_eq!(first.await.unwrap().text(), "done\n");
     assert_eq!(server.client.post("/good", JSON, "").await.text(), "good\n");
     server.stop().await;
@@ -50,7 +61,7 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
 #[tokio::test]
 async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
     const CROWD: usize = 30;
-    let turns = Arc::new(Semaphore::new(0));
+    let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-connections=10", "--body-timeout=1m"]).await;
     let client = Client { http: Http::One, ..server.client.clone() };
     let mut begun = client.connect().await.unwrap();
@@ -79,7 +90,7 @@ async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
     for stream in &mut crowd[..CROWD - 9] {
         until_closed(stream).await;
     }
-    turns.add_permits(1);
+    turns.given.add_permits(1);
     let mut answer = [0; 15];
     timeout(LIMIT, begun.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
@@ -89,28 +100,21 @@ async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
 
 #[tokio::test]
 async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
-    // It holds its share for as long as the test looks.
-    let flags = ["--max-body-memory=8", "--body-timeout=60s"];
-    let server = Server::of(routes(Arc::new(Semaphore::new(0))), &flags).await;
-    let mut greedy = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
-    let head = "POST /good HTTP/1.1\r\nhost: h\r\ncontent-length: 8000000\r\n\r\n";
-    greedy.write_all(head.as_bytes()).await.unwrap();
-    greedy.write_all(&vec![b' '; 7_900_000]).await.unwrap();
-    greedy.flush().await.unwrap();
+    let turns = turns();
+    let server = Server::of(routes(Arc::clone(&turns)), &["--max-body-memory=8"]).await;
+    let client = server.client.clone();
+    let greedy = tokio::spawn(async move { client.post("/slow", JSON, vec![b' '; 7_900_000]).await });
+    timeout(LIMIT, turns.asked.acquire()).await.unwrap().unwrap().forget();
+    // For as long as it is worked on, nobody takes its memory.
     let large = vec![b' '; 600_000];
-    let refused = wait::until(LIMIT, "a refusal", async || {
-        let answer = server.client.post("/good", JSON, large.clone()).await;
-        Ok((answer.status == 503).then_some(answer))
-    });
-    let refused = refused.await.unwrap();
-    assert_eq!(refused.headers["retry-after"], "1");
-    assert!(refused.text().contains("their bodies fill 8 MiB (--max-body-memory); try again"), "{}", refused.text());
+    let refused = server.client.post("/good", JSON, large.clone()).await;
+    assert_eq!((refused.status.as_u16(), &refused.headers["retry-after"]), (503, &"1".parse().unwrap()));
+    let reason = "too many requests at once: they and their answers fill 8 MiB (--max-body-memory); try again\n";
+    assert_eq!(refused.text(), reason);
     assert_eq!(server.client.post("/good", JSON, "small").await.status, 200, "what fits is served");
-    drop(greedy);
-    let fits = wait::until(LIMIT, "the memory to come back", async || {
-        Ok((server.client.post("/good", JSON, large.clone()).await.status == 200).then_some(()))
-    });
-    fits.await.unwrap();
+    turns.given.add_permits(1);
+    assert_eq!(greedy.await.unwrap().text(), "done\n");
+    assert_eq!(server.client.post("/good", JSON, large).await.text(), "good\n", "the memory is back");
     server.stop().await;
 }
 
@@ -118,7 +122,7 @@ async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
 async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     const LENGTH: usize = 8 << 20;
     let plane = Plane::start().await?;
-    let replica = plane.replica_with(&["--max-body-memory=8", "--body-timeout=3s"]).await?;
+    let replica = plane.replica_with(&["--max-body-memory=8", "--body-timeout=3s", "--displace-after=60s"]).await?;
     plane.register(replica.address).await?;
     replica.ready().await?;
     plane.dry_run(&good("before")).await?;
@@ -140,7 +144,7 @@ async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
 
 #[tokio::test]
 async fn a_panic_is_answered_with_500_and_the_connection_goes_on() {
-    let server = Server::of(routes(Arc::new(Semaphore::new(0))), &[]).await;
+    let server = Server::of(routes(turns()), &[]).await;
     for http in [Http::One, Http::Two] {
         let client = Client { http, ..server.client.clone() };
         let answer = client.post("/panics", JSON, "").await;
