@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use jobset_e2e::cluster::{self, Ending, Options, Ready};
 use jobset_e2e::{deps, programs};
-use tokio::io::AsyncBufReadExt;
+use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
@@ -146,11 +146,16 @@ fn ending(background: bool) -> Result<impl Future<Output = Ending>> {
 }
 
 async fn holder() -> Ending {
-    let mut lines = tokio::io::BufReader::new(tokio::io::stdin()).lines();
-    match lines.next_line().await {
-        Ok(Some(line)) if line == cluster::REMOVE => Ending::Remove,
-        _ => Ending::KeepLogs,
+    let mut stdin = tokio::io::stdin();
+    let mut word = Vec::new();
+    let line = format!("{}\n", cluster::REMOVE);
+    let read = (&mut stdin).take(line.len() as u64).read_to_end(&mut word).await;
+    if read.is_ok() && word == line.as_bytes() {
+        return Ending::Remove;
     }
+    // What else comes is of no use, however much it is; its end is the holder's.
+    let _ = tokio::io::copy(&mut stdin, &mut tokio::io::sink()).await;
+    Ending::KeepLogs
 }
 
 /// Starts this program again with the same arguments, but in the background, and waits until the cluster is ready.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::Command;
 use tokio::sync::{Mutex, watch};
@@ -107,9 +107,8 @@ pub async fn supervise(socket: &Path) -> Result<()> {
             reap_orphans(&*children.lock().await);
         }
     });
-    let mut rest = Vec::new();
     // An error means the same as the end: the owner is gone.
-    let _ = tokio::io::stdin().read_to_end(&mut rest).await;
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
     Ok(())
 }
 
