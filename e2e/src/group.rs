@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::Cluster;
@@ -152,6 +152,18 @@ impl Group {
         wait::until(LIMIT, format!("the end of {}", self.name), || async {
             let status = self.status().await?;
             Ok((!status.terminal_state.is_empty()).then_some(status))
+        })
+        .await
+    }
+
+    /// Deletes the JobSet, and waits until its Pods are gone.
+    ///
+    /// # Errors
+    /// If they are not gone in time.
+    pub async fn remove(&self) -> Result<()> {
+        self.jobsets.delete(&self.name, &DeleteParams::foreground()).await?;
+        wait::until(LIMIT, format!("the end of {}", self.name), || async {
+            Ok(self.jobsets.get_opt(&self.name).await?.is_none().then_some(()))
         })
         .await
     }

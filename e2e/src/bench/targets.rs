@@ -8,7 +8,7 @@ pub(super) struct Targets(String);
 impl Targets {
     /// A table with this heading over its first column.
     pub(super) fn new(heading: &str) -> Self {
-        Self(format!("{heading:<38} {:>10} {:>10}\n", "measured", "target"))
+        Self(format!("{heading:<46} {:>10} {:>10}\n", "measured", "target"))
     }
 
     /// Adds a figure; without a target, it explains others.
@@ -18,7 +18,7 @@ impl Targets {
             format!("{:>10}  {verdict}", with_unit(target, unit))
         });
         // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "{what:<38} {:>10} {target}", with_unit(value, unit));
+        let _ = writeln!(self.0, "{what:<46} {:>10} {target}", with_unit(value, unit));
     }
 
     /// The table, with this text below.

@@ -1,7 +1,7 @@
 //! The benchmark of the agent on real kubelets: what it takes, and how long restarts take with it.
 //!
 //! A cluster of its own, of two nodes with kubelet defaults, on which the product is installed. Four workers, two on each
-//! node, run as one JobSet after the other ([`mode`]); one of them fails again and again ([`series`]). How long it took is
+//! node, run as one JobSet after the other ([`mode`]); one of them fails, again and again ([`series`]). How long it took is
 //! what the workers themselves wrote down, from the exit of the one to the last start; what it cost is read from the API
 //! server's audit log ([`requests`]) and from the kernel ([`footprint`]).
 
@@ -20,6 +20,7 @@ use anyhow::{Context, Result};
 use footprint::Footprint;
 use mode::{Case, Mode};
 use report::{InARow, Report};
+use series::Measured;
 
 use super::report::rounded;
 use crate::cluster::Cluster;
@@ -56,23 +57,15 @@ pub async fn run(options: &Options) -> Result<()> {
     let first_patches_ms: Vec<f64> = first_patches.into_iter().map(|took| rounded(took, 10.0)).collect();
     progress(&format!("milliseconds from an agent's start: {first_patches_ms:?}"));
 
-    let measure = async |name, mode, ignores_sigterm| {
-        progress(&format!("== {name} =="));
-        let case = Case { name, mode, ignores_sigterm };
-        let measured = series::measure(&cluster, case, options.restarts).await.context(name)?;
-        progress(&format!("{name}: {}", measured.restarts.summary()));
-        anyhow::Ok(measured)
-    };
-    let sidecar = measure("sidecar", Mode::Sidecar, false).await?;
-    let sidecar_ignoring_sigterm = measure("sidecar-ignoring-sigterm", Mode::Sidecar, true).await?;
-    let supervisor = measure("supervisor", Mode::Supervisor, false).await?;
-    let supervisor_ignoring_sigterm = measure("supervisor-ignoring-sigterm", Mode::Supervisor, true).await?;
-    let recreate = measure("recreate", Mode::Recreate, false).await?;
+    let mut bench = Bench { cluster: &cluster, restarts: options.restarts, footprint: Footprint::default() };
+    let sidecar = bench.measure("sidecar", Mode::Sidecar, false).await?;
+    let sidecar_ignoring_sigterm = bench.measure("sidecar-ignoring-sigterm", Mode::Sidecar, true).await?;
+    let supervisor = bench.measure("supervisor", Mode::Supervisor, false).await?;
+    let supervisor_ignoring_sigterm = bench.measure("supervisor-ignoring-sigterm", Mode::Supervisor, true).await?;
+    let recreate = bench.measure("recreate", Mode::Recreate, false).await?;
+    let footprint = bench.footprint;
     cluster.stop().await?;
 
-    let all = [&sidecar, &sidecar_ignoring_sigterm, &supervisor, &supervisor_ignoring_sigterm];
-    let footprint =
-        all.into_iter().filter_map(|measured| measured.footprint).fold(Footprint::default(), Footprint::max);
     let report = Report {
         footprint,
         binary_bytes: std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?.len(),
@@ -92,4 +85,23 @@ pub async fn run(options: &Options) -> Result<()> {
     let path = report.write(&options.results)?;
     println!("\n{}\nwritten: {}", report.table(), path.display());
     Ok(())
+}
+
+/// The cluster, and what was seen of agents on it so far.
+struct Bench<'a> {
+    cluster: &'a Cluster,
+    restarts: usize,
+    footprint: Footprint,
+}
+
+impl Bench<'_> {
+    /// Measures restarts of one kind.
+    async fn measure(&mut self, name: &'static str, mode: Mode, ignores_sigterm: bool) -> Result<Measured> {
+        progress(&format!("== {name} =="));
+        let case = Case { name, mode, ignores_sigterm };
+        let measured = series::measure(self.cluster, case, self.restarts).await.context(name)?;
+        progress(&format!("{name}: {}", measured.restarts.summary()));
+        self.footprint = self.footprint.max(measured.footprint);
+        Ok(measured)
+    }
 }

@@ -18,7 +18,7 @@ pub(super) enum Mode {
 /// What is measured, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
-    /// Namespace of the JobSet, and name of the case.
+    /// Name of the case, with which the namespaces of its JobSets begin.
     pub(super) name: &'static str,
     pub(super) mode: Mode,
     /// Whether workers stay alive on SIGTERM.
@@ -26,6 +26,13 @@ pub(super) struct Case {
 }
 
 impl Case {
+    /// Restarts after which a new JobSet takes over. When a kubelet asks a sidecar's startup probe, once a second, is
+    /// settled for the Pod's whole life, and so is whether the worker starts at the kubelet's next look at the Pod or at
+    /// the one after: restarts of one JobSet alone would be one sample.
+    pub(super) fn restarts_of_a_group(self) -> usize {
+        if self.mode == Mode::Sidecar { 2 } else { usize::MAX }
+    }
+
     /// Makes the manifest of four workers that are recreated one that restarts as the case says, two workers on each node.
     pub(super) fn of(self, workload: Workload) -> Workload {
         let Workload(mut jobset) = workload;
@@ -54,7 +61,12 @@ impl Case {
                 "labelSelector": {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": "train"}},
             }]);
         });
-        if self.ignores_sigterm { workload.with_env("IGNORE_SIGTERM", "1") } else { workload }
+        if !self.ignores_sigterm {
+            return workload;
+        }
+        // When the JobSet is deleted; a restart in place gives two seconds, whatever the Pod says.
+        workload.each_pod(|pod| pod["terminationGracePeriodSeconds"] = json!(2));
+        workload.with_env("IGNORE_SIGTERM", "1")
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Report {
     pub(super) cpus: usize,
 }
 
-/// Restarts of one JobSet.
+/// Restarts of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub(super) Vec<Restart>);
 

@@ -1,4 +1,4 @@
-//! One JobSet of four workers, one of which fails again and again.
+//! JobSets of four workers, one of which fails again and again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,6 @@ use crate::bench::history::History;
 use crate::bench::report::rounded;
 use crate::cluster::Cluster;
 use crate::group::{Group, LIMIT, Worker, Workers};
-use crate::install;
 use crate::journal::{self, Entry, now};
 use crate::progress::progress;
 use crate::wait::{self, Seen as Looked};
@@ -27,13 +26,14 @@ const IN_A_ROW: usize = 5;
 const KUBELET_PERIOD: Duration = Duration::from_secs(1);
 
 /// What was measured of a case.
+#[derive(Default)]
 pub(super) struct Measured {
     /// Failures at random times, of one worker after the other.
     pub(super) restarts: Series,
     /// Then failures of the same worker, in place.
     pub(super) in_a_row: Option<Row>,
-    /// The agents after all of them, if there are any.
-    pub(super) footprint: Option<Footprint>,
+    /// The agents after all of them; the most that any took.
+    pub(super) footprint: Footprint,
 }
 
 /// One failure, as it was seen. Times are seconds since 1970.
@@ -51,34 +51,17 @@ struct Failure {
 /// # Errors
 /// If anything does not happen in time, or a worker starts more often than once.
 pub(super) async fn measure(cluster: &Cluster, case: Case, restarts: usize) -> Result<Measured> {
-    let running = Running::start(cluster, case).await?;
-    let mut workers = running.run(0, 0.0).await?;
-    let nodes = on_nodes(&workers);
-    ensure!(nodes.len() == cluster.nodes().len(), "the workers are not on all nodes: {nodes:?}");
-    let mut failures = Vec::new();
-    for number in 0..restarts {
-        tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
-        let failure;
-        (workers, failure) = running.fail(&workers, number % workers.len(), number + 1).await?;
-        progress(&format!("restart {} of {restarts}: {:.2} s", number + 1, failure.started - failure.exited));
-        failures.push(failure);
-    }
-    let mut in_a_row = Vec::new();
-    if case.mode != Mode::Recreate && !case.ignores_sigterm {
-        for number in 0..IN_A_ROW {
-            let failure;
-            (workers, failure) = running.fail(&workers, 0, restarts + number + 1).await?;
-            in_a_row.push(failure);
+    let mut measured = Measured::default();
+    for number in 1.. {
+        let left = restarts - measured.restarts.0.len();
+        let of_this = case.restarts_of_a_group().min(left);
+        let one = Running::start(cluster, case, &format!("{}-{number}", case.name)).await?;
+        one.measure(cluster, &mut measured, of_this, of_this == left).await?;
+        progress(&format!("{} of {restarts} restarts", measured.restarts.0.len()));
+        if of_this == left {
+            break;
         }
     }
-    let footprint = if case.mode == Mode::Recreate { None } else { Some(Footprint::of_agents(&running.group)?) };
-    let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
-    let requests = requests::of_agents(&log, case.name)?;
-    let end = in_a_row.first().map_or(f64::INFINITY, |next| next.exited);
-    let measured =
-        Measured { restarts: summary(case.mode, &failures, end, &requests), in_a_row: row(&in_a_row), footprint };
-    drop(running);
-    install::kubectl(cluster, &["delete", "namespace", case.name]).await?;
     Ok(measured)
 }
 
@@ -91,12 +74,43 @@ struct Running {
 }
 
 impl Running {
-    async fn start(cluster: &Cluster, case: Case) -> Result<Self> {
-        let group = Group::apply(cluster, case.name, RECREATE, |workload| case.of(workload)).await?;
+    async fn start(cluster: &Cluster, case: Case, namespace: &str) -> Result<Self> {
+        let group = Group::apply(cluster, namespace, RECREATE, |workload| case.of(workload)).await?;
         let jobset = group.jobsets.get(&group.name).await?;
         let version = jobset.resource_version().context("the JobSet has no resourceVersion")?;
         let history = History::after(group.client.clone(), &group.namespace, &group.name, version);
         Ok(Self { case, group, history, clock: Clock::start() })
+    }
+
+    /// Adds what so many restarts took, and failures in a row if this is the last group, and removes the JobSet.
+    async fn measure(self, cluster: &Cluster, to: &mut Measured, restarts: usize, is_last: bool) -> Result<()> {
+        let mut workers = self.run(0, 0.0).await?;
+        let nodes = on_nodes(&workers);
+        ensure!(nodes.len() == cluster.nodes().len(), "the workers are not on all nodes: {nodes:?}");
+        let (mut failures, mut in_a_row) = (Vec::new(), Vec::new());
+        for number in 0..restarts {
+            tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
+            let failure;
+            (workers, failure) = self.fail(&workers, number % workers.len(), number + 1).await?;
+            failures.push(failure);
+        }
+        let in_place = self.case.mode != Mode::Recreate;
+        if is_last && in_place && !self.case.ignores_sigterm {
+            for number in 0..IN_A_ROW {
+                let failure;
+                (workers, failure) = self.fail(&workers, 0, restarts + number + 1).await?;
+                in_a_row.push(failure);
+            }
+        }
+        if in_place {
+            to.footprint = to.footprint.max(Footprint::of_agents(&self.group)?);
+        }
+        let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
+        let requests = requests::of_agents(&log, &self.group.namespace)?;
+        let end = in_a_row.first().map_or(f64::INFINITY, |next| next.exited);
+        to.restarts.0.extend(summary(self.case.mode, &failures, end, &requests));
+        to.in_a_row = row(&in_a_row);
+        self.group.remove().await
     }
 
     /// Tells one worker to end, and waits until all run again after so many restarts.
@@ -182,7 +196,7 @@ fn last_start(entries: &[Entry], exited: f64, workers: usize) -> Result<f64> {
 }
 
 /// Each restart, with what agents asked for until the next failure, the last one's at `end`.
-fn summary(mode: Mode, failures: &[Failure], end: f64, requests: &[Request]) -> Series {
+fn summary(mode: Mode, failures: &[Failure], end: f64, requests: &[Request]) -> Vec<Restart> {
     let ends = failures.iter().skip(1).map(|next| next.exited).chain([end]);
     let restart = |(failure, end): (&Failure, f64)| {
         let time = failure.exited..end;
@@ -198,7 +212,7 @@ fn summary(mode: Mode, failures: &[Failure], end: f64, requests: &[Request]) -> 
             phases: seen.and_then(|seen| Phases::of(&seen, requests)),
         }
     };
-    Series(failures.iter().zip(ends).map(restart).collect())
+    failures.iter().zip(ends).map(restart).collect()
 }
 
 /// Failures in a row, if there were any.
@@ -249,9 +263,9 @@ mod tests {
         let requests = [request(1.0, "patch"), request(10.2, "watch"), request(15.0, "patch"), request(20.5, "patch")];
         let failures = [failure(10.0, 12.5), failure(20.0, 21.0)];
         let restarts = summary(Mode::Sidecar, &failures, 30.0, &requests);
-        let figures: Vec<_> = restarts.0.iter().map(|it| (it.seconds, it.requests, it.phases.is_some())).collect();
+        let figures: Vec<_> = restarts.iter().map(|it| (it.seconds, it.requests, it.phases.is_some())).collect();
         assert_eq!(figures, [(2.5, 2, true), (1.0, 1, false)]);
-        assert!(summary(Mode::Supervisor, &failures, 30.0, &requests).0.iter().all(|it| it.phases.is_none()));
+        assert!(summary(Mode::Supervisor, &failures, 30.0, &requests).iter().all(|it| it.phases.is_none()));
     }
 
     #[test]
