@@ -75,6 +75,10 @@ bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong 
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.
 	@target/release/bench-webhook
 
+.PHONY: bench-agent
+bench-agent: deps ## Measures the agent and its restarts on real kubelets: memory, requests, seconds.
+	@target/debug/bench-agent
+
 .PHONY: bench-micro
 bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
 	cargo bench -p jobset-controller --bench engine

@@ -32,6 +32,7 @@ pub mod bench;
 pub mod cluster;
 pub mod demo;
 pub mod deps;
+pub mod group;
 pub mod images;
 pub mod install;
 pub mod interrupt;

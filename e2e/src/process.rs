@@ -3,8 +3,8 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-pub use rustix::process::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::kill_process;
+pub use rustix::process::{Pid, Signal};
 
 /// Longest name that the kernel keeps of a program.
 const COMM: usize = 15;
@@ -14,6 +14,18 @@ const COMM: usize = 15;
 /// # Errors
 /// If there is no such process, or several, or it cannot be signalled.
 pub fn signal(program: &str, environment: &[(&str, &str)], signal: Signal) -> Result<()> {
+    match find(program, environment)?[..] {
+        [pid] => kill_process(pid, signal).with_context(|| format!("cannot signal {program}")),
+        [] => bail!("no {program} runs with {environment:?}"),
+        ref found => bail!("{} processes {program} run with {environment:?}", found.len()),
+    }
+}
+
+/// The processes of this program that have these variables in their environment.
+///
+/// # Errors
+/// If processes cannot be listed.
+pub fn find(program: &str, environment: &[(&str, &str)]) -> Result<Vec<Pid>> {
     let wanted: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let matches = |pid: Pid| {
         let dir = format!("/proc/{}", pid.as_raw_nonzero());
@@ -24,10 +36,5 @@ pub fn signal(program: &str, environment: &[(&str, &str)], signal: Signal) -> Re
         name.trim_end() == &program[..program.len().min(COMM)] && wanted.iter().all(has)
     };
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|process| process.file_name().to_str()?.parse().ok());
-    let found: Vec<Pid> = pids.filter_map(Pid::from_raw).filter(|pid| matches(*pid)).collect();
-    match found[..] {
-        [pid] => kill_process(pid, signal).with_context(|| format!("cannot signal {program}")),
-        [] => bail!("no {program} runs with {}", wanted.join(" ")),
-        _ => bail!("{} processes {program} run with {}", found.len(), wanted.join(" ")),
-    }
+    Ok(pids.filter_map(Pid::from_raw).filter(|pid| matches(*pid)).collect())
 }

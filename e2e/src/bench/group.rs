@@ -63,7 +63,7 @@ impl Group {
         let jobsets: Api<JobSet> = Api::namespaced(bench.client.clone(), NAMESPACE);
         let jobset = jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet is refused")?;
         let version = jobset.resource_version().context("the JobSet has no resourceVersion")?;
-        let history = History::after(bench.client.clone(), version);
+        let history = History::after(bench.client.clone(), NAMESPACE, NAME, version);
         let census = Census::start(&bench.client);
         census.complete(0, count, bench.limit).await?;
         history.settled(bench.limit).await?;

@@ -12,8 +12,6 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::jobset::{NAME, NAMESPACE};
-
 /// How long the JobSet must stay as it is to count as settled: longer than the controllers wait to gather changes.
 const QUIET: Duration = Duration::from_millis(1500);
 /// Longest time in seconds after which the API server ends a watch; it then goes on from where it was.
@@ -58,10 +56,11 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Begins with what is written after this resourceVersion.
-    pub(super) fn after(client: Client, version: String) -> Self {
+    /// The JobSet of this name; begins with what is written after this resourceVersion.
+    pub(super) fn after(client: Client, namespace: &str, name: &str, version: String) -> Self {
         let writes = Arc::new(watch::Sender::new(Vec::new()));
-        let task = tokio::spawn(follow(client, version, Arc::clone(&writes)));
+        let jobset = Watched { client, namespace: namespace.to_owned(), name: name.to_owned() };
+        let task = tokio::spawn(jobset.follow(version, Arc::clone(&writes)));
         Self { writes, _watch: AbortOnDropHandle::new(task) }
     }
 
@@ -99,33 +98,42 @@ impl History {
     }
 }
 
-/// Watches for ever; a watch that ends or breaks goes on from the version that it came to.
-async fn follow(client: Client, mut version: String, writes: Arc<watch::Sender<Vec<Write>>>) {
-    loop {
-        if let Err(error) = watch(&client, &mut version, &writes).await {
-            tracing::warn!(error = %format!("{error:#}"), "the benchmark's own watch broke");
-        }
-        tokio::time::sleep(RETRY).await;
-    }
+/// The JobSet, and the watch on it.
+struct Watched {
+    client: Client,
+    namespace: String,
+    name: String,
 }
 
-async fn watch(client: &Client, version: &mut String, writes: &watch::Sender<Vec<Write>>) -> Result<()> {
-    let params = WatchParams::default().fields(&format!("metadata.name={NAME}")).timeout(WATCH_SECONDS);
-    let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets");
-    let events = client.request_events::<View>(Request::new(path).watch(&params, version)?).await?;
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.try_next().await? {
-        match event {
-            WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
-                *version = jobset.metadata.resource_version;
-                writes.send_modify(|writes| writes.push(Write { at: Instant::now(), status: jobset.status }));
+impl Watched {
+    /// Watches for ever; a watch that ends or breaks goes on from the version that it came to.
+    async fn follow(self, mut version: String, writes: Arc<watch::Sender<Vec<Write>>>) {
+        loop {
+            if let Err(error) = self.watch(&mut version, &writes).await {
+                tracing::warn!(error = %format!("{error:#}"), "the benchmark's own watch broke");
             }
-            WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
-            WatchEvent::Deleted(_) => bail!("the JobSet was deleted"),
-            WatchEvent::Error(status) => bail!("{} {}: {}", status.code, status.reason, status.message),
+            tokio::time::sleep(RETRY).await;
         }
     }
-    Ok(())
+
+    async fn watch(&self, version: &mut String, writes: &watch::Sender<Vec<Write>>) -> Result<()> {
+        let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).timeout(WATCH_SECONDS);
+        let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets", self.namespace);
+        let events = self.client.request_events::<View>(Request::new(path).watch(&params, version)?).await?;
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.try_next().await? {
+            match event {
+                WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
+                    *version = jobset.metadata.resource_version;
+                    writes.send_modify(|writes| writes.push(Write { at: Instant::now(), status: jobset.status }));
+                }
+                WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
+                WatchEvent::Deleted(_) => bail!("the JobSet was deleted"),
+                WatchEvent::Error(status) => bail!("{} {}: {}", status.code, status.reason, status.message),
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! bounds the time. The result is a JSON file for each case (`report.rs` says what each figure is, `phases.rs` what each
 //! phase), a table, and a picture of all results in the folder.
 
+pub mod agent;
 mod agents;
 mod case;
 mod connections;
@@ -30,6 +31,7 @@ mod report;
 mod requests;
 mod roll;
 mod table;
+mod targets;
 pub mod webhook;
 
 use std::path::{Path, PathBuf};
@@ -101,7 +103,7 @@ async fn measure(options: &Options, program: &Path, case: Case) -> Result<Report
         pods::create_foreign(&client, case.foreign_pods, limit(case.foreign_pods)).await?;
     }
     let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
-    let mut controller = Program::start("jobset-controller", program, listen, plane.kubeconfig(), &plane)?;
+    let mut controller = Program::start("jobset-controller", program, listen, &[], plane.kubeconfig(), &plane)?;
     let meter = Meter::new(&plane, client.clone(), controller.pid())?;
     let bench = Bench { options, case, config, client, meter, limit: limit(case.agents) };
     let measured = controller.while_running(async {

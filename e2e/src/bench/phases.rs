@@ -67,7 +67,7 @@ impl Phases {
 ///
 /// The instants are taken at different connections, and so need not be in order: an agent can hear of an epoch before the
 /// benchmark's own watch does. A phase that ended before the one before it took no time, and the sum stays what it is.
-fn between<const INSTANTS: usize, const PHASES: usize>(instants: [Instant; INSTANTS]) -> [f64; PHASES] {
+pub(super) fn between<const INSTANTS: usize, const PHASES: usize>(instants: [Instant; INSTANTS]) -> [f64; PHASES] {
     const { assert!(INSTANTS == PHASES + 1) };
     let mut latest = instants[0];
     let mut phase = 0;

@@ -50,8 +50,25 @@ pub(super) fn descendant(processes: &[Stat], ancestor: u32, program: &str) -> Op
 
 /// The peak of resident memory in KiB: `VmHWM` of `/proc/<pid>/status`.
 pub(super) fn peak_rss_kib(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    memory_kib(status, "VmHWM")
+}
+
+/// Resident memory in KiB: `VmRSS` of `/proc/<pid>/status`.
+pub(super) fn rss_kib(status: &str) -> Option<u64> {
+    memory_kib(status, "VmRSS")
+}
+
+/// The number of threads: `Threads` of `/proc/<pid>/status`.
+pub(super) fn threads(status: &str) -> Option<u64> {
+    line(status, "Threads")?.parse().ok()
+}
+
+fn memory_kib(status: &str, name: &str) -> Option<u64> {
+    line(status, name)?.strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// Clock ticks that all CPUs together were busy since the machine started: the first line of `/proc/stat`.
@@ -108,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn peak_memory_is_the_high_water_mark() {
-        let status = "Name:\tx\nVmPeak:\t  900000 kB\nVmHWM:\t   61234 kB\nVmRSS:\t   50000 kB\n";
-        assert_eq!(peak_rss_kib(status), Some(61234));
-        assert_eq!(peak_rss_kib("Name:\tx\n"), None);
+    fn memory_and_threads_are_read_from_the_status() {
+        let status = "Name:\tx\nVmPeak:\t  900000 kB\nVmHWM:\t   61234 kB\nVmRSS:\t   50000 kB\nThreads:\t2\n";
+        assert_eq!((peak_rss_kib(status), rss_kib(status), threads(status)), (Some(61234), Some(50000), Some(2)));
+        assert_eq!((peak_rss_kib("Name:\tx\n"), rss_kib(""), threads("")), (None, None, None));
     }
 
     #[test]

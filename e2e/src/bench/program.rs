@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::cluster::ControlPlane;
+use crate::cluster::Handle;
 
 /// A running program. It ends with this.
 pub(super) struct Program {
@@ -18,8 +20,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the program against a control plane, whose API server it finds by this kubeconfig; its log is among the
-    /// control plane's.
+    /// Starts the program against a cluster, whose API server it finds by this kubeconfig; its log is among the
+    /// cluster's.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -27,12 +29,14 @@ impl Program {
         name: &'static str,
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &[(&str, &str)],
         kubeconfig: &Path,
-        plane: &ControlPlane,
+        cluster: &Handle,
     ) -> Result<Self> {
-        let log = File::create(plane.dir().join(format!("logs/{name}.log"))).context("cannot create the log")?;
+        let log = File::create(cluster.dir().join(format!("logs/{name}.log"))).context("cannot create the log")?;
         let child = Command::new(program)
             .args(arguments)
+            .envs(environment.iter().copied())
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -58,9 +62,30 @@ impl Program {
         tokio::select! {
             outcome = work => outcome,
             status = self.child.wait() => match status {
-                Ok(status) => bail!("{name} has ended ({status}); its log is among those of the control plane"),
+                Ok(status) => bail!("{name} has ended ({status}); its log is among those of the cluster"),
                 Err(error) => Err(error).with_context(|| format!("cannot wait for {name}")),
             },
         }
     }
+}
+
+/// The kubeconfig of an administrator with another identity.
+///
+/// # Errors
+/// If that of the administrator cannot be read.
+pub(super) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
+    let text = std::fs::read_to_string(cluster.kubeconfig()).context("cannot read the kubeconfig")?;
+    let mut kubeconfig: Value = serde_yaml_ng::from_str(&text).context("the kubeconfig is not YAML")?;
+    for user in kubeconfig["users"].as_array_mut().into_iter().flatten() {
+        user["user"] = json!({ "token": token });
+    }
+    Ok(kubeconfig.to_string())
+}
+
+/// An address whose port was free a moment ago.
+///
+/// # Errors
+/// If no port is free.
+pub(super) fn free(host: IpAddr) -> Result<SocketAddr> {
+    TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).context("no port is free")
 }

@@ -138,6 +138,11 @@ pub(super) fn number(count: impl TryInto<u32>) -> f64 {
     f64::from(count.try_into().unwrap_or(u32::MAX))
 }
 
+/// Bytes as MB, to a hundredth.
+pub(super) fn megabytes(bytes: f64) -> f64 {
+    rounded(bytes / 1e6, 100.0)
+}
+
 /// Rounded to so many parts of one.
 pub(super) fn rounded(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts

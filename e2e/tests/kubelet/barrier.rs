@@ -1,12 +1,13 @@
 //! Peers find each other while they are held at the barrier, and at the same address after it.
 
 use anyhow::{Context, Result};
+use jobset_e2e::group::{Group, LIMIT, Workers};
 use jobset_e2e::install::kubectl;
 use jobset_e2e::wait::{self, Seen};
 use jobset_e2e::workload::{STORY_1, Workload};
 use serde_json::{Value, json};
 
-use super::group::{Group, LIMIT, Workers, assert_in_place};
+use super::shared::{apply, assert_in_place, installed};
 
 const NAMESPACE: &str = "held-at-the-barrier";
 /// Port of the sidecar that runs before the agent, and so before the barrier.
@@ -50,7 +51,7 @@ async fn resolve_peer(group: &Group, workers: &Workers) -> Result<String> {
 
 #[tokio::test]
 async fn peers_resolve_each_other_while_held_and_keep_their_address() -> Result<()> {
-    let group = Group::apply(NAMESPACE, STORY_1, held).await?;
+    let group = apply(NAMESPACE, STORY_1, held).await?;
     let peer = ("0".to_owned(), "1".to_owned());
     let while_held = wait::until_seen(LIMIT, "the first worker to find the second, both held", || async {
         let workers = group.workers().await?;
@@ -63,8 +64,9 @@ async fn peers_resolve_each_other_while_held_and_keep_their_address() -> Result<
     assert!(group.journal()?.is_empty(), "a worker started before the barrier was lifted");
     assert_eq!(group.status().await?.synced_epoch, 0);
 
-    let node = &group.cluster.nodes()[0];
-    kubectl(group.cluster, &["label", "node", node, &format!("{NODE_LABEL}={NAMESPACE}")]).await?;
+    let cluster = installed().await?;
+    let node = &cluster.nodes()[0];
+    kubectl(cluster, &["label", "node", node, &format!("{NODE_LABEL}={NAMESPACE}")]).await?;
     let lifted = group.runs_in_epoch(1).await?;
     assert_eq!(lifted.get(&peer).map(|worker| &worker.ip), Some(&while_held));
 

@@ -6,16 +6,16 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::group::Group;
+use super::shared::apply;
 
 #[tokio::test]
 async fn the_jobs_succeed_and_nothing_restarts() -> Result<()> {
-    let group = Group::apply("completes", STORY_1, |workload| workload.with_env("RUN_SECONDS", "3")).await?;
+    let group = apply("completes", STORY_1, |workload| workload.with_env("RUN_SECONDS", "3")).await?;
     let status = group.finished().await?;
     assert_eq!(status.terminal_state, "Completed");
     assert_eq!((status.synced_epoch, status.deprecated_epoch), (1, 0));
     assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (0, 0, 0));
-    let jobs: Api<Job> = Api::namespaced(group.cluster.client(), &group.namespace);
+    let jobs: Api<Job> = Api::namespaced(group.client.clone(), &group.namespace);
     for job in jobs.list(&ListParams::default()).await?.items {
         assert_eq!(job.status.unwrap_or_default().succeeded, Some(2));
     }

@@ -2,15 +2,16 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
+use jobset_e2e::group::{Group, LIMIT, Worker, Workers};
 use jobset_e2e::wait;
 use jobset_e2e::workload::STORY_2;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::group::{Group, LIMIT, Worker, Workers, assert_in_place};
+use super::shared::{self, assert_in_place};
 
 async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
-    let (group, workers) = Group::start(namespace, STORY_2, |workload| workload).await?;
+    let (group, workers) = shared::start(namespace, STORY_2, |workload| workload).await?;
     let first = workers.values().next().context("no worker")?.clone();
     Ok((group, workers, first))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
 use jobset_e2e::cluster::Cluster;
+use jobset_e2e::group::LIMIT;
 use jobset_e2e::install::{WORKER_IMAGE, kubectl};
 use jobset_e2e::order;
 use jobset_e2e::wait::{self, Seen};
@@ -14,7 +15,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::group::{LIMIT, installed};
+use super::shared::installed;
 
 const MANIFEST: &str = include_str!("../../manifests/injected.yaml");
 const NAMESPACE: &str = "injected";

@@ -4,10 +4,11 @@
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use jobset_api::conditions;
+use jobset_e2e::group::LIMIT;
 use jobset_e2e::wait;
 use jobset_e2e::workload::STORY_1;
 
-use super::group::{Group, LIMIT};
+use super::shared::start;
 
 /// Groups that fail side by side.
 const GROUPS: usize = 5;
@@ -26,7 +27,7 @@ fn judge(message: &str, code: u8, word: &str) -> Result<bool> {
 
 async fn fail_again_and_again(number: usize) -> Result<usize> {
     let namespace = format!("last-words-{number}");
-    let (group, workers) = Group::start(&namespace, STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let (group, workers) = start(&namespace, STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let worker = workers.values().next().context("no worker")?;
     let mut seen = 0;
     for failure in 0..FAILURES {

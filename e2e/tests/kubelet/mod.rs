@@ -3,9 +3,9 @@
 mod barrier;
 mod completion;
 mod exit_codes;
-mod group;
 mod injection;
 mod last_words;
 mod no_webhook;
 mod restart;
+mod shared;
 mod supervised;

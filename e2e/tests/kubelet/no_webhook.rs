@@ -1,6 +1,7 @@
 //! A dead admission service stops no running job: seed 000 asks for workers that recover, whatever else is broken.
 
 use anyhow::{Context, Result};
+use jobset_e2e::group::{Group, LIMIT, Workers};
 use jobset_e2e::install::kubectl;
 use jobset_e2e::wait::{self, Seen};
 use jobset_e2e::workload::{STORY_1, is_ready};
@@ -9,24 +10,25 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
-use super::group::{Group, LIMIT, assert_in_place};
+use super::shared::{assert_in_place, installed, start, without_admission};
 
 const NAMESPACE: &str = "jobset-system";
 const WEBHOOK: &str = "deployment/jobset-webhook";
 
 #[tokio::test]
 async fn without_any_webhook_pod_jobsets_restart_in_place_and_pods_are_created() -> Result<()> {
-    let (group, before) = Group::start("no-webhook", STORY_1, |workload| workload.of_shape(1, 2)).await?;
-    let _alone = Group::without_admission().await;
-    kubectl(group.cluster, &["scale", WEBHOOK, "--replicas=0", "-n", NAMESPACE]).await?;
+    let (group, before) = start("no-webhook", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let cluster = installed().await?;
+    let _alone = without_admission().await;
+    kubectl(cluster, &["scale", WEBHOOK, "--replicas=0", "-n", NAMESPACE]).await?;
     let result = restarts_and_is_recreated(&group, &before).await;
     // For the other tests, whatever became of this one.
-    kubectl(group.cluster, &["scale", WEBHOOK, "--replicas=2", "-n", NAMESPACE]).await?;
-    kubectl(group.cluster, &["rollout", "status", WEBHOOK, "-n", NAMESPACE, "--timeout=120s"]).await?;
+    kubectl(cluster, &["scale", WEBHOOK, "--replicas=2", "-n", NAMESPACE]).await?;
+    kubectl(cluster, &["rollout", "status", WEBHOOK, "-n", NAMESPACE, "--timeout=120s"]).await?;
     result
 }
 
-async fn restarts_and_is_recreated(group: &Group, before: &super::group::Workers) -> Result<()> {
+async fn restarts_and_is_recreated(group: &Group, before: &Workers) -> Result<()> {
     webhooks_are_gone(group).await?;
     let manifest = group.jobsets.get(&group.name).await?;
     let mut other = manifest.clone();
@@ -47,7 +49,7 @@ async fn restarts_and_is_recreated(group: &Group, before: &super::group::Workers
 }
 
 async fn webhooks_are_gone(group: &Group) -> Result<()> {
-    let pods: Api<Pod> = Api::namespaced(group.cluster.client(), NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(group.client.clone(), NAMESPACE);
     let webhooks = ListParams::default().labels("app.kubernetes.io/name=jobset-webhook");
     wait::until_seen(LIMIT, "all Pods of the webhook to be gone", async || {
         let left = pods.list(&webhooks).await?.items.len();

@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 use jobset_e2e::workload::{STORY_1, WORKER_PORT};
 use kube::api::DeleteParams;
 
-use super::group::{Group, assert_in_place};
+use super::shared::{assert_in_place, start};
 
 #[tokio::test]
 async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()> {
-    let (group, before) = Group::start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let (group, before) = start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let first = before.values().next().context("no worker")?;
     group.exit(first, 1).await?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
@@ -20,7 +20,7 @@ async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()
 
 #[tokio::test]
 async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place() -> Result<()> {
-    let (group, before) = Group::start("pod-deleted", STORY_1, |workload| workload).await?;
+    let (group, before) = start("pod-deleted", STORY_1, |workload| workload).await?;
     let (slot, deleted) = before.last_key_value().context("no worker")?;
     group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
     let mut after = group.runs_in_epoch(2).await?;
@@ -37,7 +37,7 @@ async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place() -> Re
 
 #[tokio::test]
 async fn the_content_of_an_empty_dir_survives() -> Result<()> {
-    let (group, before) = Group::start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let (group, before) = start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     for worker in before.values() {
         let path = format!("/write?name=checkpoint&text={}", worker.uid);
         group.get(worker, WORKER_PORT, &path).await?;
@@ -55,7 +55,7 @@ async fn the_content_of_an_empty_dir_survives() -> Result<()> {
 
 #[tokio::test]
 async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> Result<()> {
-    let (group, before) = Group::start("succeeds-meanwhile", STORY_1, |workload| workload.of_shape(1, 2)).await?;
+    let (group, before) = start("succeeds-meanwhile", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let workers: Vec<_> = before.values().collect();
     let (failing, succeeding) = (group.exit(workers[0], 1), group.exit(workers[1], 0));
     let (failed, succeeded) = tokio::join!(failing, succeeding);

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use jobset_api::conditions;
+use jobset_e2e::group::{Group, Worker, Workers};
 use jobset_e2e::workload::SUPERVISED;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 
-use super::group::{Group, Worker, Workers, assert_in_place};
+use super::shared::{self, assert_in_place};
 
 async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
-    let (group, workers) = Group::start(namespace, SUPERVISED, |workload| workload).await?;
+    let (group, workers) = shared::start(namespace, SUPERVISED, |workload| workload).await?;
     let first = workers.values().next().context("no worker")?.clone();
     Ok((group, workers, first))
 }

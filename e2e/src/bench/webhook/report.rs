@@ -1,6 +1,5 @@
 //! The result: as JSON, and for a person beside what is to be reached. Pure but for the file.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::number;
+use crate::bench::report::megabytes;
+use crate::bench::targets::Targets;
 
 /// Most CPU time of one review, in milliseconds.
 const CPU_MS: f64 = 0.35;
@@ -94,15 +95,9 @@ impl Report {
 
     /// One line for each figure that is to be reached, and some that explain them.
     pub(super) fn table(&self) -> String {
-        let mut text = format!("{:<38} {:>10} {:>10}\n", "review of a JobSet of 42 kB", "measured", "target");
-        let mut line = |what: &str, value: f64, target: Option<f64>, unit: &str| {
-            let target = target.map_or_else(String::new, |target| {
-                let verdict = if value <= target { "met" } else { "MISSED" };
-                format!("{:>10}  {verdict}", format!("{target} {unit}"))
-            });
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{what:<38} {:>10} {target}", format!("{value} {unit}"));
-        };
+        let mut targets = Targets::new("review of a JobSet of 42 kB");
+        let mut line =
+            |what: &str, value: f64, target: Option<f64>, unit: &str| targets.line(what, value, target, unit);
         for (name, figures) in [("mutate", &self.mutate), ("validate", &self.validate)] {
             line(&format!("{name}: CPU of a review"), figures.costs.cpu_ms_per_review, Some(CPU_MS), "ms");
             line(&format!("{name}: the same at 500 per second"), figures.cpu_ms_per_review_at_500, None, "ms");
@@ -110,7 +105,7 @@ impl Report {
             line(&format!("{name}: p99 at 500 per second"), figures.p99_ms_at_500, Some(P99_MS), "ms");
             line(&format!("{name}: longest"), figures.max_ms_at_500, None, "ms");
         }
-        line("resident memory, peak", megabytes(self.peak_rss_kib), Some(RSS_MB), "MB");
+        line("resident memory, peak", megabytes(number(self.peak_rss_kib) * 1024.0), Some(RSS_MB), "MB");
         for (name, costs) in [("mutate", &self.in_place.mutate), ("validate", &self.in_place.validate)] {
             line(&format!("{name} in place: CPU of a review"), costs.cpu_ms_per_review, Some(CPU_MS), "ms");
         }
@@ -121,8 +116,7 @@ impl Report {
             self.validate.others_cpu_share_at_500,
         ];
         let others = others.into_iter().fold(0.0, f64::max);
-        let _ = writeln!(
-            text,
+        targets.explained(&format!(
             "The JobSet has {} bytes as it is sent (in place: {}), its reviews have {} (mutate) and {} (validate); of {} \
              CPUs, up to {others:.2} were busy with something else.",
             self.jobset_bytes,
@@ -130,13 +124,8 @@ impl Report {
             self.mutate.costs.review_bytes,
             self.validate.costs.review_bytes,
             self.cpus,
-        );
-        text
+        ))
     }
-}
-
-fn megabytes(kib: u64) -> f64 {
-    super::rounded(number(kib) * 1024.0 / 1e6, 10.0)
 }
 
 #[cfg(test)]
@@ -200,7 +189,7 @@ mod tests {
             "mutate: CPU of a review 0.3 ms 0.35 ms met",
             "mutate: p99 at 500 per second 6 ms 5 ms MISSED",
             "validate: CPU of a review 0.36 ms 0.35 ms MISSED",
-            "resident memory, peak 20.5 MB 24 MB met",
+            "resident memory, peak 20.48 MB 24 MB met",
         ] {
             assert!(lines.iter().any(|it| it == line), "no line {line:?} in\n{table}");
         }

@@ -1,6 +1,6 @@
 //! The admission service under measurement, and connections to it.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client, Config};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::admission;
 use crate::bench::connections;
-use crate::bench::program::Program;
+use crate::bench::program::{Program, free, kubeconfig_of};
 use crate::cluster::ControlPlane;
 use crate::wait::{self, Seen};
 
@@ -46,7 +46,7 @@ impl Service {
             format!("--health-listen={health}"),
             format!("--extra-dns-name={host}"),
         ];
-        let program = Program::start("jobset-webhook", program, arguments, &kubeconfig, plane)?;
+        let program = Program::start("jobset-webhook", program, arguments, &[], &kubeconfig, plane)?;
         Ok(Self { program, address, health })
     }
 
@@ -109,19 +109,4 @@ pub(super) async fn dry_run(plane: &ControlPlane, jobset: &Value) -> Result<Valu
     let object = serde_json::from_value(jobset.clone()).context("not an object")?;
     let created = jobsets.create(&params, &object).await.context("the API server does not take the JobSet")?;
     serde_json::to_value(created).context("not JSON")
-}
-
-/// The kubeconfig of an administrator with another identity.
-fn kubeconfig_of(plane: &ControlPlane, token: &str) -> Result<String> {
-    let text = std::fs::read_to_string(plane.kubeconfig()).context("cannot read the kubeconfig")?;
-    let mut kubeconfig: Value = serde_yaml_ng::from_str(&text).context("the kubeconfig is not YAML")?;
-    for user in kubeconfig["users"].as_array_mut().into_iter().flatten() {
-        user["user"] = json!({ "token": token });
-    }
-    Ok(kubeconfig.to_string())
-}
-
-/// An address whose port was free a moment ago.
-fn free(host: IpAddr) -> Result<SocketAddr> {
-    TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).context("no port is free")
 }

@@ -1,0 +1,58 @@
+//! Groups on the cluster that the tests share, and what is asserted of several of them.
+
+use anyhow::{Result, bail};
+use jobset_e2e::cluster::{self, Cluster};
+use jobset_e2e::group::{Group, Workers};
+use jobset_e2e::install::install;
+use jobset_e2e::programs::rust_binaries;
+use jobset_e2e::workload::Workload;
+use tokio::sync::{OnceCell, RwLock, RwLockWriteGuard};
+
+/// Held by those who create JobSets, and alone by the test that takes the admission service away.
+static ADMISSION: RwLock<()> = RwLock::const_new(());
+
+/// Applies a manifest in a new namespace of the shared cluster, after `change`.
+pub(crate) async fn apply(namespace: &str, manifest: &str, change: impl FnOnce(Workload) -> Workload) -> Result<Group> {
+    let cluster = installed().await?;
+    let _admission = ADMISSION.read().await;
+    Group::apply(cluster, namespace, manifest, change).await
+}
+
+/// As [`apply`], and waits until all workers run in the first epoch.
+pub(crate) async fn start(
+    namespace: &str,
+    manifest: &str,
+    change: impl FnOnce(Workload) -> Workload,
+) -> Result<(Group, Workers)> {
+    let group = apply(namespace, manifest, change).await?;
+    let workers = group.runs_in_epoch(1).await?;
+    Ok((group, workers))
+}
+
+/// Keeps other tests from creating JobSets.
+pub(crate) async fn without_admission() -> RwLockWriteGuard<'static, ()> {
+    ADMISSION.write().await
+}
+
+/// Asserts that every worker restarted in place, once.
+pub(crate) fn assert_in_place(before: &Workers, after: &Workers) {
+    let mut wanted = before.clone();
+    for worker in wanted.values_mut() {
+        worker.starts += 1;
+    }
+    assert_eq!(after, &wanted, "every Pod keeps UID, node and IP, and each worker starts exactly once more");
+}
+
+/// The shared cluster, with the product installed.
+pub(crate) async fn installed() -> Result<&'static Cluster> {
+    static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
+    let cluster = cluster::shared().await?;
+    let install = || async {
+        let binaries = rust_binaries().await.map_err(|error| format!("{error:#}"))?;
+        install(cluster, &binaries).await.map_err(|error| format!("{error:#}"))
+    };
+    if let Err(error) = INSTALLED.get_or_init(install).await {
+        bail!("the product is not installed: {error}");
+    }
+    Ok(cluster)
+}
