@@ -201,10 +201,11 @@ where
             () = connection.begun(), if !evicted && !stopping => look = connection.deadline(limits),
             () = sleep_until(look), if evicted || stopping => {
                 // A request that has come will be answered, and before a drain one that was on its way, too.
-                if !(if evicted { connection.is_working() } else { !connection.is_idle() }) {
+                let end = if evicted { connection.end_of_work(LINGER) } else { connection.end_of_all(LINGER) };
+                if end.is_some_and(|end| end <= Instant::now()) {
                     return debug!(%peer, "closed a connection that did not end by itself");
                 }
-                look = Instant::now() + LINGER;
+                look = end.unwrap_or_else(|| Instant::now() + LINGER);
             }
             () = sleep_until(look), if !evicted && !stopping => {
                 look = connection.deadline(limits);

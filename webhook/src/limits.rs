@@ -11,8 +11,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use crate::args::positive_duration;
@@ -21,7 +21,7 @@ use crate::memory::{Memory, Shortage, TakenAway};
 /// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
 pub const BODY_LIMIT: usize = 8 << 20;
 /// Length of a body from which on it is large, in bytes. What is read of a large one, and made of that, may take some
-/// hundred MiB; so each router has one at a time.
+/// hundred MiB; so each router has one at a time, and those that wait leave half of the memory for others.
 pub(crate) const LARGE: usize = 1 << 20;
 /// Memory for a body before any of it has come, whatever length the client gives.
 const FIRST_BUFFER: usize = 64 << 10;
@@ -97,7 +97,16 @@ struct Gate {
     at_once: u32,
     memory: Arc<Memory>,
     reviews: Semaphore,
+    /// The turn of a large one.
     large: Semaphore,
+    /// Bytes of large bodies.
+    large_memory: Arc<Semaphore>,
+}
+
+/// What counts a body.
+struct Counted {
+    all: OwnedSemaphorePermit,
+    _large: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a request is not passed on.
@@ -113,8 +122,12 @@ enum Refusal {
     NoMemory(u32),
     #[error("the body came too slowly: {0} (--displace-after); try again")]
     TakenAway(TakenAway),
+    #[error("too many large requests at once: their bodies fill {0} bytes; try again")]
+    NoMemoryForLarge(usize),
     #[error("too many reviews at once: {reviews}, and none of them ended within {wait:?}; try again")]
     NoTurn { reviews: u32, wait: Duration },
+    #[error("reviews of over {LARGE} bytes have one turn, and none ended within {0:?}; try again")]
+    NoTurnForLarge(Duration),
 }
 
 /// The routes within these limits: requests come to them with the whole body, and so many at once at most. What one
@@ -124,11 +137,17 @@ pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
         memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
         reviews: Semaphore::new(at_once as usize),
         large: Semaphore::new(1),
+        large_memory: Arc::new(Semaphore::new(large_memory(limits))),
         at_once,
         limits: limits.clone(),
     };
     // The body's size has been looked at when a route's own limit would be.
     router.route_layer(DefaultBodyLimit::disable()).route_layer(middleware::from_fn_with_state(Arc::new(gate), pass))
+}
+
+/// What large bodies may take of the memory: half, and at least one.
+fn large_memory(limits: &Limits) -> usize {
+    (limits.max_body_memory as usize * (1 << 19)).max(BODY_LIMIT)
 }
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
@@ -138,25 +157,29 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
         Err(refusal) => return refusal.answer(),
     };
     let (reviews, wait) = (gate.at_once, gate.limits.review_wait);
-    let turn = async {
-        let large = if body.len() > LARGE { Some(gate.large.acquire().await) } else { None };
-        (large, gate.reviews.acquire().await)
+    let until = Instant::now() + wait;
+    let Ok(_large) = timeout_at(until, gate.turn_of_large(body.len())).await else {
+        return Refusal::NoTurnForLarge(wait).answer();
     };
-    let Ok((_large, Ok(_turn))) = timeout(wait, turn).await else {
+    let Ok(_turn) = timeout_at(until, gate.reviews.acquire()).await else {
         return Refusal::NoTurn { reviews, wait }.answer();
     };
     let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
-    gate.count(answer, counted).await.unwrap_or_else(|refusal| refusal.answer())
+    gate.count(answer, counted.all).await.unwrap_or_else(|refusal| refusal.answer())
 }
 
 impl Gate {
-    async fn read(&self, body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+    async fn turn_of_large(&self, length: usize) -> Option<SemaphorePermit<'_>> {
+        if length > LARGE { self.large.acquire().await.ok() } else { None }
+    }
+
+    async fn read(&self, body: Body) -> Result<(Bytes, Counted), Refusal> {
         let limit = self.limits.body_timeout;
         timeout(limit, self.collect(body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
     }
 
     /// The whole body. Memory is asked for as it comes, so that holding much costs a client as much.
-    async fn collect(&self, mut body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+    async fn collect(&self, mut body: Body) -> Result<(Bytes, Counted), Refusal> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > BODY_LIMIT {
             return Err(Refusal::TooLarge);
@@ -171,7 +194,16 @@ impl Gate {
             }
             coming.extend(&data).map_err(|short| self.refuse(short))?;
         }
-        coming.whole().map_err(Refusal::TakenAway)
+        let large = self.count_large(length)?;
+        let (body, all) = coming.whole().map_err(Refusal::TakenAway)?;
+        Ok((body, Counted { all, _large: large }))
+    }
+
+    /// One that has come as a whole keeps its memory until it is answered, so large ones are counted once more.
+    fn count_large(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        let (true, Ok(bytes)) = (length > LARGE, u32::try_from(length)) else { return Ok(None) };
+        let counted = Arc::clone(&self.large_memory).try_acquire_many_owned(bytes);
+        counted.map(Some).map_err(|_| Refusal::NoMemoryForLarge(large_memory(&self.limits)))
     }
 
     /// The answer, which counts in place of its request until the client has taken it.
@@ -196,7 +228,11 @@ impl Refusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
-            Self::NoMemory(_) | Self::TakenAway(_) | Self::NoTurn { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory(_)
+            | Self::NoMemoryForLarge(_)
+            | Self::TakenAway(_)
+            | Self::NoTurn { .. }
+            | Self::NoTurnForLarge(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

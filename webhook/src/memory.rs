@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use crate::registry::lock;
 
-/// What of an answer is handed over at once, in bytes. The rest stays where it is counted until a client has read most of
-/// what came before.
-const PIECE: usize = 16 << 10;
+/// What of an answer is handed over at once, in bytes. The rest stays where it is counted until the client has room for
+/// more. What was handed over is not counted any more, and a client may have a hundred thousand answers (a hundred on each
+/// of a thousand connections); so it is little.
+const PIECE: usize = 2 << 10;
 
 /// All memory is in use, by those who have not had it for long or are being answered.
 #[derive(Debug, PartialEq, thiserror::Error)]

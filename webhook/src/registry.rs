@@ -99,14 +99,14 @@ impl Connection {
         lock(&self.entry.state).deadline(limits, Instant::now())
     }
 
-    /// Whether there are requests that have come as a whole and are not answered.
-    pub(crate) fn is_working(&self) -> bool {
-        lock(&self.entry.state).is_working()
+    /// See [`State::end_of_work`].
+    pub(crate) fn end_of_work(&self, linger: Duration) -> Option<Instant> {
+        lock(&self.entry.state).end_of_work(linger)
     }
 
-    /// Whether there are no requests, on their way or here, and no answers.
-    pub(crate) fn is_idle(&self) -> bool {
-        lock(&self.entry.state).is_idle()
+    /// See [`State::end_of_all`].
+    pub(crate) fn end_of_all(&self, linger: Duration) -> Option<Instant> {
+        lock(&self.entry.state).end_of_all(linger)
     }
 
     /// Tells it to end.

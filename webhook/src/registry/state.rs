@@ -77,9 +77,20 @@ impl State {
         self.requests.values().any(|it| *it == Stage::Working)
     }
 
-    /// Whether it is waited for by nobody: no request is here, or on its way.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether nobody waits for it: no request is here or on its way, and no answer.
+    fn is_idle(&self) -> bool {
         self.head.is_none() && self.requests.is_empty()
+    }
+
+    /// When it may be closed that was told to end, for all that is on its way: `linger` after its last answer, which the
+    /// kernel may not have yet. `None` while an answer is awaited.
+    pub(super) fn end_of_work(&self, linger: Duration) -> Option<Instant> {
+        (!self.is_working()).then(|| self.since + linger)
+    }
+
+    /// The same, and nothing is on its way either.
+    pub(super) fn end_of_all(&self, linger: Duration) -> Option<Instant> {
+        self.is_idle().then(|| self.since + linger)
     }
 
     /// Since when each head, body and answer has been on its way.

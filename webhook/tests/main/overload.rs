@@ -119,6 +119,29 @@ async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
 }
 
 #[tokio::test]
+async fn large_bodies_have_one_turn_and_leave_half_of_the_memory_to_others() {
+    let turns = turns();
+    let flags = ["--max-body-memory=16", "--review-wait=100ms"];
+    let server = Server::of(routes(Arc::clone(&turns)), &flags).await;
+    let client = server.client.clone();
+    let first = tokio::spawn(async move { client.post("/slow", JSON, vec![b' '; 6_000_000]).await });
+    timeout(LIMIT, turns.asked.acquire()).await.unwrap().unwrap().forget();
+    let refused = async |length: usize| {
+        let answer = server.client.post("/good", JSON, vec![b' '; length]).await;
+        (answer.status.as_u16(), answer.text().to_owned())
+    };
+    let no_turn = "reviews of over 1048576 bytes have one turn, and none ended within 100ms; try again\n";
+    assert_eq!(refused(1_100_000).await, (503, no_turn.to_owned()));
+    let no_memory = "too many large requests at once: their bodies fill 8388608 bytes; try again\n";
+    assert_eq!(refused(2_500_000).await, (503, no_memory.to_owned()));
+    assert_eq!(server.client.post("/good", JSON, vec![b' '; 1_000_000]).await.text(), "good\n", "it is not large");
+    turns.given.add_permits(1);
+    assert_eq!(first.await.unwrap().text(), "done\n");
+    assert_eq!(server.client.post("/good", JSON, vec![b' '; 2_500_000]).await.text(), "good\n");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     const LENGTH: usize = 8 << 20;
     let plane = Plane::start().await?;

@@ -18,11 +18,14 @@ use crate::server::{LIMIT, Server};
 
 /// Most of the 8 MiB that these servers have, and more than what the kernel holds for a client that does not read.
 const LARGE: usize = 7_900_000;
+/// Less than HTTP/2 hands over at once where it may.
+const SMALL: usize = 15_000;
 const WINDOW: u32 = 1 << 16;
 
 fn routes() -> Router {
     Router::new()
         .route("/large", post(async || vec![b'x'; LARGE]))
+        .route("/small", post(async || vec![b'x'; SMALL]))
         .route("/length", post(async |body: Bytes| body.len().to_string()))
 }
 
@@ -94,5 +97,20 @@ async fn an_answer_that_is_not_taken_in_time_ends_its_connection() {
     // Writing fails once the connection is closed on the other side.
     let closed = async { while unread.write_all(b"x").await.is_ok() && unread.flush().await.is_ok() {} };
     timeout(LIMIT, closed).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_small_answer_that_is_not_taken_in_time_ends_its_connection_too() {
+    let server = Server::of(routes(), &["--body-timeout=300ms"]).await;
+    let stream = TokioIo::new(server.client.connect().await.unwrap());
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(1);
+    let (mut sender, connection) = builder.handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let unread = sender.send_request(request(Method::POST, "/small", JSON, "")).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    timeout(LIMIT, connection).await.expect("the connection is closed").unwrap().ok();
+    drop(unread);
     server.stop().await;
 }
