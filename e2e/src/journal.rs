@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -64,4 +65,9 @@ pub fn starts_after(entries: &[Entry], time: f64) -> Vec<&Entry> {
 /// The last time that a worker of this Pod ended.
 pub fn last_exit<'a>(entries: &'a [Entry], pod: &str) -> Option<&'a Entry> {
     entries.iter().rfind(|entry| entry.event == "exit" && entry.pod == pod)
+}
+
+/// Seconds since 1970, as in [`Entry::time`].
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

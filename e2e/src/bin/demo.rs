@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use jobset_e2e::interrupt::unless_interrupted;
-use jobset_e2e::{Cluster, demo, paths};
+use jobset_e2e::{Cluster, demo, journal, paths};
 
 /// Starts a cluster of two nodes, installs the product, lets workers fail, and shows what happens.
 #[derive(Parser)]
@@ -29,7 +29,7 @@ struct Args {
 async fn main() -> ExitCode {
     let shown = async {
         let args = Args::parse();
-        let started = args.started.unwrap_or_else(demo::now);
+        let started = args.started.unwrap_or_else(journal::now);
         show(&args, demo::Options { runs: args.runs, started }).await
     };
     match unless_interrupted(Box::pin(shown)).await {

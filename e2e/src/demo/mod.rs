@@ -5,7 +5,7 @@ mod summary;
 mod timeline;
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jobset_api::RestartStrategy;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::install::{self, install};
+use crate::journal::now;
 use crate::programs::rust_binaries;
 use crate::progress::progress;
 use crate::workload::{self, Workload};
@@ -74,9 +75,4 @@ async fn series(cluster: &Cluster, manifest: &str, strategy: RestartStrategy, op
     }
     observer.remove().await?;
     Ok(series)
-}
-
-/// Seconds since 1970.
-pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

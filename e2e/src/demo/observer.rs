@@ -13,11 +13,10 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
-use super::now;
 use super::summary::Recovery;
 use super::timeline::{HEADER, Timeline};
 use crate::cluster::Cluster;
-use crate::journal::{self, Entry};
+use crate::journal::{self, Entry, now};
 use crate::process::{self, Signal};
 use crate::wait::{self, Seen};
 use crate::workload::{Workload, is_ready};
