@@ -30,6 +30,8 @@ pub(super) struct Struck {
     pub(super) epochs: BTreeSet<i32>,
     /// When the last of them was hit, in seconds since 1970.
     pub(super) at: f64,
+    /// What the kubelet was seen to report of it, where that is asked for.
+    pub(super) reported: Option<String>,
 }
 
 /// What must have become of a group.
@@ -113,7 +115,12 @@ mod tests {
         let zero = Duration::ZERO;
         let step =
             Step { fault, hits: vec![hit.clone()], pause: zero, apart: zero, delay: zero, outage: zero, node: 0 };
-        Expectation::of(&step, &hit, &Struck { epochs: epochs.iter().copied().collect(), at: 0.0 }, &before())
+        Expectation::of(
+            &step,
+            &hit,
+            &Struck { epochs: epochs.iter().copied().collect(), ..Struck::default() },
+            &before(),
+        )
     }
 
     #[rstest]

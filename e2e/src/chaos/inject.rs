@@ -1,7 +1,12 @@
 //! Carries a fault out.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::DeleteParams;
 
@@ -21,7 +26,9 @@ use crate::workload::WORKER_PORT;
 
 /// How often the same worker is killed.
 const AGAIN: usize = 5;
-/// Name of its program and of its Deployment.
+/// How long the kubelet may take to report a container's end.
+const STATUS: Duration = Duration::from_secs(3);
+/// Name of the controller's program and of its Deployment.
 const CONTROLLER: &str = "jobset-controller";
 /// Name of its Lease.
 const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
@@ -72,7 +79,9 @@ pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) 
         }
         Fault::AgentOutOfMemory => {
             struck.lose(&worker(victim)?)?;
+            let since = Timestamp::now().as_second();
             starve(&target.agent(victim)?).await?;
+            struck.reported = out_of_memory(&target.group.pods, victim, since).await;
         }
         Fault::AgentAndWorkerKilled => {
             let (agent, worker) = (target.agent(victim)?, worker(victim)?);
@@ -182,12 +191,31 @@ async fn stop_kubelet(cluster: &Cluster, step: &Step) -> Result<()> {
     cluster.start_kubelet(node).await
 }
 
-/// Kills the controller that holds the Lease, once there is another one to take over.
+/// Kills the controller that holds the Lease, once there is another one, and waits until that one leads.
 async fn kill_leader(cluster: &Cluster) -> Result<()> {
     rolled_out(cluster, CONTROLLER).await?;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
-    let holder = leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+    let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
+    let killed = holder().await?.context("nobody leads")?;
     // The name of its Pod, and a number.
-    let pod = holder.split_once('_').map_or(holder.as_str(), |(pod, _)| pod);
-    process::signal(CONTROLLER, &[("HOSTNAME", pod)], Signal::KILL)
+    let pod = killed.split_once('_').map_or(killed.as_str(), |(pod, _)| pod);
+    process::signal(CONTROLLER, &[("HOSTNAME", pod)], Signal::KILL)?;
+    wait::until(LIMIT, "another controller to lead", || async {
+        Ok(holder().await?.filter(|holder| !holder.is_empty() && *holder != killed).map(|_| ()))
+    })
+    .await
+}
+
+/// What the Pod's status says of the container that was killed for want of memory since this second. The kubelet erases it
+/// when it restarts the whole Pod, mostly before it has written it.
+async fn out_of_memory(pods: &Api<Pod>, pod: &PodFacts, since: i64) -> Option<String> {
+    let seen = wait::until(STATUS, "the kubelet's report", || async {
+        let status = pods.get(&pod.name).await?.status.unwrap_or_default();
+        let containers = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+        let ended = containers.flat_map(|it| [it.state, it.last_state]).flatten().filter_map(|it| it.terminated);
+        let is_new = |at: &Time| at.0.as_second() >= since;
+        let mut new = ended.filter(|ended| ended.finished_at.as_ref().is_some_and(is_new));
+        Ok(new.find_map(|ended| ended.reason.filter(|reason| reason == "OOMKilled")))
+    });
+    seen.await.ok()
 }

@@ -145,7 +145,8 @@ impl Running {
         let told = self.group.events("Restarting").await?;
         let began = format!("from epoch {} to", outcome.epochs.0);
         let cause = told.iter().find(|note| note.contains(&began)).and_then(|note| summary::cause(note));
-        outcome.hit = Some(Wound { pod, seconds, cause: cause.map(str::to_owned) });
+        let told = [struck.reported.clone(), cause.map(str::to_owned)];
+        outcome.hit = Some(Wound { pod, seconds, told: told.into_iter().flatten().collect() });
         Ok(outcome)
     }
 

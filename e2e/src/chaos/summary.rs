@@ -34,8 +34,8 @@ pub(super) struct Wound {
     pub(super) pod: String,
     /// From the last blow to the last worker's start, as the worker wrote it down.
     pub(super) seconds: f64,
-    /// What the JobSet's Event says of it, if it is there already.
-    pub(super) cause: Option<String>,
+    /// What the kubelet was seen to report, and what the JobSet's Event says of it, if it is there already.
+    pub(super) told: Vec<String>,
 }
 
 impl Report {
@@ -73,9 +73,9 @@ impl fmt::Display for Outcome {
         write!(f, "{:<28} {:<11} ", name(self.fault), self.mode)?;
         match &self.hit {
             _ if !self.violations.is_empty() => write!(f, "epoch {from} to {to}: {}", self.violations.join("; ")),
-            Some(Wound { pod, seconds, cause }) => {
-                let cause = cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default();
-                write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.1} s{cause}")
+            Some(Wound { pod, seconds, told }) => {
+                write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.1} s")?;
+                told.iter().try_for_each(|told| write!(f, "; {told}"))
             }
             None => write!(f, "did not notice"),
         }
@@ -100,7 +100,7 @@ mod tests {
             fault: Some(fault),
             mode,
             epochs: (3, 4),
-            hit: seconds.map(|seconds| Wound { pod: "g-w-0-0-abcde".into(), seconds, cause: None }),
+            hit: seconds.map(|seconds| Wound { pod: "g-w-0-0-abcde".into(), seconds, told: Vec::new() }),
             violations: violations.iter().map(|violation| (*violation).to_owned()).collect(),
         }
     }
