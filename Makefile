@@ -59,6 +59,10 @@ test-certificates: tools deps ## Replicas that agree on certificates, and rotati
 	@$(E2E) programs
 	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test main -- --include-ignored --nocapture --test-threads 1 rotation::
 
+.PHONY: chaos
+chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
+	@target/debug/chaos
+
 .PHONY: bench-deps
 bench-deps: tools
 	cargo build --release -p jobset-e2e --bin bench --bin bench-webhook --bin e2e-cluster

@@ -21,6 +21,9 @@ pub const AGENT_IMAGE: &str = "localhost/jobset-agent:dev";
 /// Image of the test worker.
 pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
 
+/// Namespace of controller and webhook.
+pub const NAMESPACE: &str = "jobset-system";
+
 const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
 const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
 const CRD: &str = "jobsets.jobset.x-k8s.io";
@@ -45,11 +48,21 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     let kustomize = paths::workspace().join("deploy/kustomize");
     let kustomize = kustomize.to_string_lossy();
     kubectl(cluster, &["apply", "--server-side", "-k", &kustomize]).await?;
-    let limit = format!("--timeout={}s", LIMIT.as_secs());
-    for deployment in ["deployment/jobset-controller", "deployment/jobset-webhook"] {
-        kubectl(cluster, &["rollout", "status", deployment, "-n", "jobset-system", &limit]).await?;
+    for deployment in ["jobset-controller", "jobset-webhook"] {
+        rolled_out(cluster, deployment).await?;
     }
     progress("controller and webhook are ready");
+    Ok(())
+}
+
+/// Waits until all replicas of one of the product's Deployments are ready.
+///
+/// # Errors
+/// If they are not in time.
+pub async fn rolled_out(cluster: &Cluster, deployment: &str) -> Result<()> {
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    let deployment = format!("deployment/{deployment}");
+    kubectl(cluster, &["rollout", "status", &deployment, "-n", NAMESPACE, &limit]).await?;
     Ok(())
 }
 

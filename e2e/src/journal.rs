@@ -67,7 +67,7 @@ pub fn last_exit<'a>(entries: &'a [Entry], pod: &str) -> Option<&'a Entry> {
     entries.iter().rfind(|entry| entry.event == "exit" && entry.pod == pod)
 }
 
-/// Seconds since 1970, by the clock that the workers of this machine write down.
+/// Seconds since 1970, as in [`Entry::time`].
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

@@ -29,6 +29,7 @@
 
 pub mod admission;
 pub mod bench;
+pub mod chaos;
 pub mod cluster;
 pub mod demo;
 pub mod deps;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use jobset_api::labels;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -55,6 +56,20 @@ impl Workload {
             group["template"]["spec"]["parallelism"] = json!(parallelism);
             group["template"]["spec"]["completions"] = json!(parallelism);
         }
+        self
+    }
+
+    /// Asks admission for this kind of agent, `Sidecar` or `Supervisor`.
+    #[must_use]
+    pub fn injected(mut self, shape: &str) -> Self {
+        self.0["metadata"]["annotations"][labels::INJECT_AGENT] = json!(shape);
+        self
+    }
+
+    /// Sets how often the group may restart.
+    #[must_use]
+    pub fn with_max_restarts(mut self, most: u32) -> Self {
+        self.0["spec"]["failurePolicy"]["maxRestarts"] = json!(most);
         self
     }
 

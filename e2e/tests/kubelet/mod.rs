@@ -1,6 +1,7 @@
 //! JobSet on real kubelets: what KEP-467 promises, seen on the Pods and in what the workers wrote down.
 
 mod barrier;
+mod chaos;
 mod completion;
 mod exit_codes;
 mod injection;

@@ -1,8 +1,11 @@
 //! Restarts in place: the e2e test of seed 003, a deleted Pod, and what a Pod keeps.
 
 use anyhow::{Context, Result};
-use jobset_e2e::workload::{STORY_1, WORKER_PORT};
+use jobset_e2e::group::LIMIT;
+use jobset_e2e::wait;
+use jobset_e2e::workload::{STORY_1, SUPERVISED, WORKER_PORT};
 use kube::api::DeleteParams;
+use rstest::rstest;
 
 use super::shared::{assert_in_place, start};
 
@@ -68,5 +71,34 @@ async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> 
     }
     let status = group.status().await?;
     assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (1, 1, 1), "counted once");
+    Ok(())
+}
+
+#[rstest]
+#[case::sidecar("fails-late", STORY_1)]
+#[case::supervisor("fails-late-supervised", SUPERVISED)]
+#[tokio::test]
+async fn a_worker_that_fails_after_another_has_succeeded_makes_the_group_recreate_and_complete(
+    #[case] namespace: &str,
+    #[case] manifest: &str,
+) -> Result<()> {
+    let (group, before) = start(namespace, manifest, |workload| workload.of_shape(1, 2)).await?;
+    let workers: Vec<_> = before.values().collect();
+    group.exit(workers[0], 0).await?;
+    wait::until(LIMIT, "the first worker's Pod to succeed", || async {
+        let status = group.pods.get(&workers[0].pod).await?.status.unwrap_or_default();
+        Ok((status.phase.as_deref() == Some("Succeeded")).then_some(()))
+    })
+    .await?;
+    group.exit(workers[1], 1).await?;
+    let after = group.runs_in_epoch(2).await?;
+    assert!(after.values().all(|worker| before.values().all(|old| old.uid != worker.uid)), "{after:?}");
+    let status = group.status().await?;
+    assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (1, 1, 1), "counted once");
+    for worker in after.values() {
+        group.exit(worker, 0).await?;
+    }
+    let status = group.finished().await?;
+    assert_eq!((status.terminal_state.as_str(), status.restarts, status.synced_epoch), ("Completed", 1, 2));
     Ok(())
 }

@@ -45,7 +45,7 @@ impl Footprint {
         ensure!(agents.len() == group.workers, "{} agents run for {} workers", agents.len(), group.workers);
         let mut most = Self::default();
         for agent in agents {
-            let file = format!("/proc/{}/status", agent.as_raw_nonzero());
+            let file = format!("/proc/{}/status", agent.pid.as_raw_nonzero());
             let status = fs::read_to_string(&file).context("an agent has ended")?;
             most = most.max(Self::parse(&status).with_context(|| format!("{file} is not as expected"))?);
         }

@@ -1,0 +1,83 @@
+//! What is done to a group of workers, and to the cluster below it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Fault {
+    /// A worker gets SIGKILL.
+    WorkerKilled,
+    /// An agent gets SIGKILL.
+    AgentKilled,
+    /// The kernel kills an agent, whose container has no memory left.
+    AgentOutOfMemory,
+    /// An agent gets SIGTERM, and nobody else does.
+    AgentTerminated,
+    /// An agent and its worker get SIGKILL at the same moment.
+    AgentAndWorkerKilled,
+    /// All workers get SIGKILL at the same moment.
+    AllWorkersKilled,
+    /// Two workers get SIGKILL, the second up to some seconds after the first.
+    TwoWorkersKilled,
+    /// One worker gets SIGKILL five times, each time as soon as it has started again.
+    SameWorkerKilled,
+    /// A worker gets SIGKILL after another one has succeeded.
+    WorkerKilledAfterSuccess,
+    /// A Pod is deleted.
+    PodDeleted,
+    /// The kubelet of a node is stopped for some seconds, and a worker gets SIGKILL meanwhile.
+    KubeletStopped,
+    /// The API server is stopped and started again, and a worker gets SIGKILL meanwhile.
+    ApiServerRestarted,
+    /// The leading controller gets SIGKILL, and a worker does at about the same time.
+    LeaderKilled,
+}
+
+/// Whom a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Each group by itself; one step does it to all of them.
+    Group,
+    /// What all groups share. The worker of one group is killed beside it; the others must not notice anything.
+    Cluster,
+}
+
+impl Fault {
+    /// Whom it hits.
+    pub(super) fn scope(self) -> Scope {
+        match self {
+            Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled => Scope::Cluster,
+            _ => Scope::Group,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    /// The name by which the command line knows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
+/// How the agents of a group work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Mode {
+    /// In containers of their own.
+    Sidecar,
+    /// As the parents of their workers.
+    Supervisor,
+}
+
+impl Mode {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Sidecar, Self::Supervisor];
+}
+
+impl fmt::Display for Mode {
+    /// The name by which the command line knows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}

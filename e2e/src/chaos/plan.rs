@@ -1,0 +1,157 @@
+//! Which faults come when, from a seed alone: the same seed gives the same plan.
+
+use std::time::Duration;
+
+use super::fault::{Fault, Mode, Scope};
+
+/// Workers of each group.
+pub(super) const WORKERS: usize = 4;
+/// Nodes of the cluster.
+pub const NODES: usize = 2;
+
+/// Longest pause before a fault. A kubelet looks at its containers once a second, so that faults fall into each part of
+/// that second.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Longest time between the two parts of a fault that has two: longer than a restart in place takes.
+const APART: Duration = Duration::from_secs(4);
+/// Shortest and longest time for which something is stopped: not so long that the node counts as lost (40 s).
+const OUTAGE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(8));
+
+/// One fault, ready to be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Step {
+    /// What happens.
+    pub(super) fault: Fault,
+    /// To whom. Groups that are not named must not notice anything.
+    pub(super) hits: Vec<Hit>,
+    /// Before it begins.
+    pub(super) pause: Duration,
+    /// Until its second part: another worker, or the worker that goes while the cluster is disturbed.
+    pub(super) apart: Duration,
+    /// Until the cluster is disturbed: before the worker goes, or after it.
+    pub(super) delay: Duration,
+    /// How long what is stopped stays so.
+    pub(super) outage: Duration,
+    /// The node whose kubelet is stopped.
+    pub(super) node: usize,
+}
+
+impl Step {
+    /// What it does to this group.
+    pub(super) fn hit(&self, mode: Mode) -> Option<&Hit> {
+        self.hits.iter().find(|hit| hit.mode == mode)
+    }
+}
+
+/// The part of a step that concerns one group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hit {
+    /// The group.
+    pub(super) mode: Mode,
+    /// The slot that is hit, below [`WORKERS`].
+    pub(super) victim: usize,
+    /// Another slot, for faults of two workers.
+    pub(super) second: usize,
+}
+
+/// The steps, without end. They come in rounds: none is repeated before each of its round was there.
+pub(super) struct Plan {
+    random: fastrand::Rng,
+    /// What a round has, with the groups that it hits.
+    kinds: Vec<(Fault, Vec<Mode>)>,
+    /// What is left of this round.
+    round: Vec<(Fault, Vec<Mode>)>,
+}
+
+impl Plan {
+    /// The plan of this seed for these faults and groups.
+    pub(super) fn new(seed: u64, faults: &[Fault], modes: &[Mode]) -> Self {
+        let kinds = faults.iter().flat_map(|fault| match fault.scope() {
+            Scope::Group => vec![(*fault, modes.to_vec())],
+            Scope::Cluster => modes.iter().map(|mode| (*fault, vec![*mode])).collect(),
+        });
+        Self { random: fastrand::Rng::with_seed(seed), kinds: kinds.collect(), round: Vec::new() }
+    }
+
+    /// The number of steps in a round.
+    pub(super) fn steps_of_a_round(&self) -> usize {
+        self.kinds.len()
+    }
+
+    fn hit(&mut self, mode: Mode) -> Hit {
+        let victim = self.random.usize(..WORKERS);
+        let second = (victim + self.random.usize(1..WORKERS)) % WORKERS;
+        Hit { mode, victim, second }
+    }
+
+    fn between(&mut self, shortest: Duration, longest: Duration) -> Duration {
+        shortest + longest.saturating_sub(shortest).mul_f64(self.random.f64())
+    }
+}
+
+impl Iterator for Plan {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.round.is_empty() {
+            self.round.clone_from(&self.kinds);
+            self.random.shuffle(&mut self.round);
+        }
+        let (fault, modes) = self.round.pop()?;
+        Some(Step {
+            fault,
+            hits: modes.into_iter().map(|mode| self.hit(mode)).collect(),
+            pause: self.between(Duration::ZERO, PAUSE),
+            apart: self.between(Duration::ZERO, APART),
+            delay: self.between(Duration::ZERO, APART),
+            outage: self.between(OUTAGE.0, OUTAGE.1),
+            node: self.random.usize(..NODES),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    fn plan(seed: u64) -> Plan {
+        Plan::new(seed, Fault::value_variants(), &Mode::ALL)
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan_and_another_one_another() {
+        let steps = |seed| plan(seed).take(60).collect::<Vec<_>>();
+        assert_eq!(steps(7), steps(7));
+        assert_ne!(steps(7), steps(8));
+    }
+
+    #[test]
+    fn each_round_has_every_fault_for_every_group_once() {
+        let size = plan(1).steps_of_a_round();
+        let steps: Vec<Step> = plan(1).take(5 * size).collect();
+        for round in steps.chunks(size) {
+            for fault in Fault::value_variants() {
+                let hits = round.iter().filter(|step| step.fault == *fault).flat_map(|step| &step.hits);
+                let mut modes: Vec<Mode> = hits.map(|hit| hit.mode).collect();
+                modes.sort();
+                assert_eq!(modes, Mode::ALL, "{fault}");
+            }
+        }
+    }
+
+    #[test]
+    fn victims_are_two_and_times_are_within_their_bounds() {
+        for step in plan(2).take(500) {
+            assert!(step.hits.iter().all(|hit| hit.victim != hit.second && hit.victim.max(hit.second) < WORKERS));
+            assert!(step.pause <= PAUSE && step.apart <= APART && step.delay <= APART && step.node < NODES);
+            assert!(step.outage >= OUTAGE.0 && step.outage <= OUTAGE.1);
+        }
+    }
+
+    #[test]
+    fn without_faults_there_are_no_steps() {
+        assert_eq!(Plan::new(1, &[], &Mode::ALL).next(), None);
+    }
+}
