@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use jobset_agent::args::{Command, Config, HELP};
 use jobset_agent::install::install;
+use jobset_agent::signals::keep_terminate;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -14,6 +15,9 @@ const USAGE: u8 = 2;
 const NAMESPACE_OF_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 fn main() -> ExitCode {
+    if let Err(error) = keep_terminate() {
+        eprintln!("jobset-agent: a SIGTERM may be missed: {error}");
+    }
     let namespace_of_token = || std::fs::read_to_string(NAMESPACE_OF_TOKEN).ok().map(|text| text.trim().to_owned());
     match Command::parse(std::env::args_os().skip(1), |name| std::env::var_os(name), namespace_of_token) {
         Ok(Command::Help) => {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nix::sys::signal::SigSet;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -33,6 +34,19 @@ pub enum Signalled {
     Forward(Signal),
 }
 
+/// Keeps a SIGTERM until [`Signals::listen`]. The kernel drops one for which the first process of a container has no handler
+/// yet, and a Pod that is deleted just then takes its whole grace period.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn keep_terminate() -> io::Result<()> {
+    Ok(terminate().thread_block()?)
+}
+
+fn terminate() -> SigSet {
+    SigSet::from(nix::sys::signal::Signal::SIGTERM)
+}
+
 /// Where signals arrive.
 #[derive(Debug)]
 pub struct Signals(mpsc::Receiver<Signalled>);
@@ -45,6 +59,7 @@ impl Signals {
     pub fn listen(supervises: bool) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(16);
         spawn(&sender, SignalKind::terminate(), Signalled::Terminate)?;
+        terminate().thread_unblock()?;
         if supervises {
             spawn(&sender, SignalKind::child(), Signalled::ChildEnded)?;
             for signal in FORWARDED {

@@ -122,7 +122,7 @@ pub struct CertificateArgs {
 #[derive(Clone, Debug, ArgGroup)]
 #[command(next_help_heading = "Placement")]
 pub struct PlacementArgs {
-    /// How long a Pod that follows its leader waits for the scheduler to decide about it, at most 2s. It saves refused
+    /// How long a Pod that follows its leader waits for the scheduler to decide about it, at most 1.5s. It saves refused
     /// requests, and holds a worker of the Job controller meanwhile; 0s refuses at once.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = leader_wait)]
     pub leader_wait: Duration,
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().placement.leader_wait, Duration::from_secs(1));
         assert_eq!(parse(&["--leader-wait=0s"]).unwrap().placement.leader_wait, Duration::ZERO);
         let error = parse(&["--leader-wait=3s"]).unwrap_err().to_string();
-        assert!(error.contains("must be at most 2s"), "{error}");
+        assert!(error.contains("must be at most 1.5s"), "{error}");
     }
 
     #[test]

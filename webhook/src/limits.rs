@@ -34,8 +34,7 @@ const RETRY_AFTER: &str = "1";
 pub struct Limits {
     /// Open connections, of each port. One more takes the place of a connection that has not asked for anything yet, else
     /// of one that has been sending a request or taking an answer for longer than `--displace-after`, else of the one that
-    /// has been idle for longest. Only
-    /// those with a review in progress are never displaced.
+    /// has been idle for longest. Only those with a review in progress are never displaced.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
     pub max_connections: u32,
 

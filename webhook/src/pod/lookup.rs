@@ -32,8 +32,8 @@ use super::placement::Follower;
 use super::refusal::{Obstacle, ReadError, Refusal, Unread};
 use super::wire::LeaderPod;
 
-/// Longest wait for a leader to be placed. With two reads it stays below 5 s.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Longest wait for a leader to be placed. With three reads, before it, after it and of the leader's node, it stays below 5 s.
+pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 /// How long one read may take.
 const READ_LIMIT: Duration = Duration::from_secs(1);
 /// Number of followers that wait at the same time. One more is refused without a wait.

@@ -1,0 +1,54 @@
+//! What happens before the agent is ready for anything.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jobset_e2e::wait;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_mins(1);
+/// Where the agent reads its namespace, if nobody tells it: here a pipe, which it waits for.
+const TOKEN: &str = "/run/secrets/kubernetes.io/serviceaccount";
+const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: none,
+    contexts: [{name: none, context: {cluster: none, user: none}}],
+    clusters: [{name: none, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: none, user: {}}]}";
+
+#[tokio::test]
+async fn a_request_to_end_that_comes_before_anything_else_is_kept() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, KUBECONFIG)?;
+    let script = format!("mount -t tmpfs none /run; mkdir -p {TOKEN}; mkfifo {TOKEN}/namespace; exec \"$0\"");
+    let mut container = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"])
+        .args(["sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
+        .env_clear()
+        .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
+        .env("KUBECONFIG", &kubeconfig)
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot run unshare (Debian: util-linux), as root")?;
+    let unshare = container.id().context("it has ended")?;
+    let children = format!("/proc/{unshare}/task/{unshare}/children");
+    let agent = wait::until(LIMIT, "the agent to wait for its namespace", || async {
+        let Some(pid) = std::fs::read_to_string(&children)?.trim().parse().ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
+        Ok(stat.contains("(jobset-agent) S ").then_some(pid))
+    })
+    .await?;
+    kill_process(agent, Signal::TERM)?;
+    let pipe = format!("/proc/{}/root{TOKEN}/namespace", agent.as_raw_nonzero());
+    let mut pipe: File = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(pipe)).await??;
+    pipe.write_all(b"default")?;
+    drop(pipe);
+    assert_eq!(timeout(LIMIT, container.wait()).await??.code(), Some(0));
+    Ok(())
+}
