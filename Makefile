@@ -88,7 +88,7 @@ bench-micro: tools ## Measures a pass of the rules and an event of a Pod, withou
 	cargo bench -p jobset-controller --bench engine
 
 .PHONY: fuzz
-fuzz: tools ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
+fuzz: bench-deps ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test main fuzz
 
 .PHONY: model

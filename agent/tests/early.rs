@@ -25,7 +25,8 @@ async fn a_request_to_end_that_comes_before_anything_else_is_kept() -> Result<()
     std::fs::write(&kubeconfig, KUBECONFIG)?;
     let script = format!("mount -t tmpfs none /run; mkdir -p {TOKEN}; mkfifo {TOKEN}/namespace; exec \"$0\"");
     let mut container = Command::new("unshare")
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"])
+        // A network of its own: its port may be in use on the host.
+        .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .args(["sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
         .env_clear()
         .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])

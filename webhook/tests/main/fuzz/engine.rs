@@ -42,13 +42,11 @@ pub(crate) fn reconcile(mut jobset: JobSet) -> Children {
     let rests = (0..passes).any(|_| !world.pass());
     if followed {
         assert!(rests, "the rules do not come to rest");
-        let waits =
-            spec.startup_policy.as_ref().is_some_and(|it| it.startup_policy_order == StartupPolicyOrder::InOrder)
-                || spec
-                    .replicated_jobs
-                    .iter()
-                    .flat_map(|it| &it.depends_on)
-                    .any(|it| it.status == DependsOnStatus::Complete);
+        let in_order =
+            spec.startup_policy.as_ref().is_some_and(|it| it.startup_policy_order == StartupPolicyOrder::InOrder);
+        // Nothing is ready while it is suspended, and here nothing completes.
+        let mut awaited = spec.replicated_jobs.iter().flat_map(|it| &it.depends_on).map(|it| it.status);
+        let waits = in_order || awaited.any(|status| spec.is_suspended() || status == DependsOnStatus::Complete);
         let is_ours = jobset.is_managed_here();
         let expected = if is_ours { spec.global_replicas() } else { 0 };
         let built = i64::try_from(world.children.jobs.len()).unwrap_or(i64::MAX);
