@@ -55,7 +55,7 @@ test: tools lint crd-check deps ## Everything: lints, unit tests, and the tests 
 	cargo test --workspace
 
 .PHONY: test-certificates
-test-certificates: tools deps ## Replicas that agree on certificates, and rotations under load: a hundred rounds, some minutes.
+test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
 	@$(E2E) programs
 	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test main -- --include-ignored --nocapture --test-threads 1 rotation::
 
