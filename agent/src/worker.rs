@@ -45,10 +45,7 @@ pub struct Worker {
 pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     // Without it, handing a terminal to the next worker would stop this process, which is in the background by then.
-    let mut signals = SigSet::empty();
-    signals.add(nix::sys::signal::Signal::SIGTTOU);
-    signals.thread_block()?;
-    Ok(())
+    Ok(SigSet::from(nix::sys::signal::Signal::SIGTTOU).thread_block()?)
 }
 
 impl Worker {

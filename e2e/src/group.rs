@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::install;
 use crate::journal::{self, Entry};
 use crate::order;
-use crate::process::{self, Signal};
+use crate::process::{self, Process, Signal};
 use crate::wait::{self, Seen};
 use crate::workload::{WORKER_PORT, Workload, is_ready};
 
@@ -97,6 +97,7 @@ impl Group {
             let epochs: Vec<_> = pods.iter().map(|pod| pod.annotations().get(labels::EPOCH).cloned()).collect();
             // A container runs before its worker does.
             let entries = self.journal()?;
+            let restarts = |pod: &Pod| usize::try_from(restarts(pod)).unwrap_or(0);
             let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && was_told(&entries, pod, epoch);
             let ready = pods.iter().filter(|pod| is_ready(pod)).filter(begun).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
@@ -188,10 +189,14 @@ impl Group {
         order::get(&self.pods.get(&worker.pod).await?, port, path).await
     }
 
+    /// The agent process of the Pod of this name.
+    pub fn agent(&self, pod: &str) -> Result<Process> {
+        process::find_one("jobset-agent", &[("POD_NAME", pod), ("NAMESPACE", &self.namespace)])
+    }
+
     /// Kills the agent process of a Pod.
     pub fn kill_agent(&self, worker: &Worker) -> Result<()> {
-        let environment = [("POD_NAME", worker.pod.as_str()), ("NAMESPACE", &self.namespace)];
-        process::signal("jobset-agent", &environment, Signal::KILL)
+        self.agent(&worker.pod)?.signal(Signal::KILL).context("cannot kill an agent")
     }
 }
 
@@ -209,7 +214,7 @@ fn was_told(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
 }
 
 /// How often the kubelet has restarted the worker of a Pod.
-fn restarts(pod: &Pod) -> usize {
+pub(crate) fn restarts(pod: &Pod) -> i32 {
     let workers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-    workers.iter().map(|worker| usize::try_from(worker.restart_count).unwrap_or(0)).max().unwrap_or(0)
+    workers.iter().map(|worker| worker.restart_count).max().unwrap_or(0)
 }

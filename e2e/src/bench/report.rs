@@ -102,9 +102,7 @@ impl Report {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(self.case.file());
-        let json = serde_json::to_string_pretty(self).context("a result is not JSON")? + "\n";
-        fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))
+        write_json(self, &folder.join(self.case.file()))
     }
 
     /// The median of a figure over the restarts.
@@ -126,6 +124,15 @@ impl Report {
             apiserver_cpu_seconds: ratio(|restart| restart.apiserver_cpu_seconds),
         });
     }
+}
+
+/// Writes a result for other programs to read.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn write_json(result: &impl Serialize, path: &Path) -> Result<()> {
+    let json = serde_json::to_string_pretty(result).context("a result is not JSON")? + "\n";
+    fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Seconds, to a tenth of a millisecond.

@@ -1,18 +1,16 @@
 //! What can be seen of a group at one moment.
 
 use anyhow::Result;
-use jobset_api::{JobSetStatus, labels};
+use jobset_api::{JobSetStatus, agent, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::group::Group;
+use crate::group::{Group, restarts};
 use crate::journal::Entry;
 use crate::process;
 
 /// Variable in the environment of all workers of a group: its namespace.
 pub(super) const GROUP: &str = "CHAOS_GROUP";
-/// Variable by which a worker is told its epoch.
-const EPOCH: &str = "JOBSET_EPOCH";
 
 /// A group at one moment.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +77,11 @@ impl Facts {
 impl PodFacts {
     fn of(pod: &Pod) -> Self {
         let name = pod.name_any();
-        let workers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         Self {
             slot: slot(&name).to_owned(),
             uid: pod.uid().unwrap_or_default(),
             epoch: pod.annotations().get(labels::EPOCH).and_then(|epoch| epoch.parse().ok()),
-            restarts: workers.iter().map(|worker| worker.restart_count).max().unwrap_or(0),
+            restarts: restarts(pod),
             name,
         }
     }
@@ -97,5 +94,5 @@ pub(super) fn slot(pod: &str) -> &str {
 
 /// The epoch that a worker process was told.
 pub(super) fn epoch(worker: &process::Process) -> Option<i32> {
-    worker.variable(EPOCH)?.parse().ok()
+    worker.variable(agent::EPOCH)?.parse().ok()
 }

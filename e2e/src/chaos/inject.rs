@@ -71,20 +71,20 @@ pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) 
         }
         Fault::AgentKilled => {
             struck.lose(&worker(victim)?)?;
-            target.agent(victim)?.signal(Signal::KILL)?;
+            target.group.agent(&victim.name)?.signal(Signal::KILL)?;
         }
         Fault::AgentTerminated => {
             struck.lose(&worker(victim)?)?;
-            target.agent(victim)?.signal(Signal::TERM)?;
+            target.group.agent(&victim.name)?.signal(Signal::TERM)?;
         }
         Fault::AgentOutOfMemory => {
             struck.lose(&worker(victim)?)?;
             let since = Timestamp::now().as_second();
-            starve(&target.agent(victim)?).await?;
+            starve(&target.group.agent(&victim.name)?).await?;
             struck.reported = out_of_memory(&target.group.pods, victim, since).await;
         }
         Fault::AgentAndWorkerKilled => {
-            let (agent, worker) = (target.agent(victim)?, worker(victim)?);
+            let (agent, worker) = (target.group.agent(&victim.name)?, worker(victim)?);
             struck.lose(&worker)?;
             // The agent first: a supervisor that has time to see its worker go would be a case of its own. Its worker is
             // gone by then.
@@ -123,11 +123,6 @@ async fn beside(
 impl Target<'_> {
     fn pod(&self, slot: usize) -> Result<&PodFacts> {
         self.before.pods.get(slot).with_context(|| format!("there is no slot {slot}"))
-    }
-
-    fn agent(&self, pod: &PodFacts) -> Result<Process> {
-        let environment = [("POD_NAME", pod.name.as_str()), ("NAMESPACE", &self.group.namespace)];
-        process::find_one("jobset-agent", &environment)
     }
 }
 

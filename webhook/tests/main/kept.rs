@@ -96,6 +96,13 @@ fn http(http: Http, server: &Server) -> Client {
     Client { http, ..server.client.clone() }
 }
 
+/// A connection whose head does not come is given the whole time for it before it is closed.
+async fn time_for_a_head_passes(server: &Server) {
+    let mut slow = http(Http::One, server).connect().await.unwrap();
+    slow.write_all(b"POST /validate HTTP/1.1\r\nhost: ").await.unwrap();
+    assert_eq!(until_closed(&mut slow).await, b"");
+}
+
 #[rstest]
 #[tokio::test]
 async fn a_kept_connection_outlives_the_time_for_a_head(#[values(Http::One, Http::Two)] version: Http) {
@@ -103,10 +110,7 @@ async fn a_kept_connection_outlives_the_time_for_a_head(#[values(Http::One, Http
     let mut kept = Kept::open(&http(version, &server)).await.unwrap();
     for _ in 0..3 {
         assert_eq!(kept.ask().await.unwrap(), Asked::Answered);
-        // It takes this one the whole time to be closed, and the kept one has been idle since before.
-        let mut slow = http(Http::One, &server).connect().await.unwrap();
-        slow.write_all(b"POST /validate HTTP/1.1\r\nhost: ").await.unwrap();
-        assert_eq!(until_closed(&mut slow).await, b"");
+        time_for_a_head_passes(&server).await;
     }
     assert_eq!(kept.ask().await.unwrap(), Asked::Answered);
     server.stop().await;
@@ -119,11 +123,8 @@ async fn a_kept_connection_outlives_the_time_for_a_head(#[values(Http::One, Http
 async fn a_connection_in_reserve_outlives_the_time_for_a_head(#[values(Http::One, Http::Two)] version: Http) {
     let server = Server::with(&["--header-timeout=300ms"]).await;
     let mut reserve = Kept::open(&http(version, &server)).await.unwrap();
-    // It takes these the whole time to be closed, and the one in reserve has been there since before.
     for _ in 0..3 {
-        let mut slow = http(Http::One, &server).connect().await.unwrap();
-        slow.write_all(b"POST /validate HTTP/1.1\r\nhost: ").await.unwrap();
-        assert_eq!(until_closed(&mut slow).await, b"");
+        time_for_a_head_passes(&server).await;
     }
     assert_eq!(reserve.ask().await.unwrap(), Asked::Answered);
     server.stop().await;

@@ -1,14 +1,13 @@
 //! The result: as JSON, and for a person beside what is to be reached. Pure but for the file.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Serialize, Serializer};
 
 use super::footprint::Footprint;
 use super::phases::Phases;
-use crate::bench::report::{megabytes, number, rounded};
+use crate::bench::report::{megabytes, number, rounded, write_json};
 use crate::bench::targets::Targets;
 use crate::median::median;
 
@@ -155,8 +154,7 @@ impl Report {
     /// If it cannot be written.
     pub(super) fn write(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join("agent.json");
-        let text = serde_json::to_string_pretty(self).context("not JSON")?;
-        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        write_json(self, &path)?;
         Ok(path)
     }
 
@@ -239,7 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = report().write(folder.path()).unwrap();
         assert_eq!(path.file_name().unwrap(), "agent.json");
-        let written: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let written: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let figures = ["rss_kib", "binary_bytes", "first_patch_ms"].map(|key| written[key].clone());
         assert_eq!(figures, [json!(4_800), json!(5_737_288), json!(41.5)]);
         let seconds = ["sidecar", "supervisor", "recreate"].map(|mode| written[mode]["seconds"].clone());

@@ -1,13 +1,12 @@
 //! The result: as JSON, and for a person beside what is to be reached. Pure but for the file.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::number;
-use crate::bench::report::megabytes;
+use crate::bench::report::{megabytes, write_json};
 use crate::bench::targets::Targets;
 
 /// Most CPU time of one review, in milliseconds.
@@ -88,8 +87,7 @@ impl Report {
     /// If it cannot be written.
     pub(super) fn write(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join("webhook.json");
-        let text = serde_json::to_string_pretty(self).context("not JSON")?;
-        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        write_json(self, &path)?;
         Ok(path)
     }
 
@@ -168,7 +166,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = report().write(folder.path()).unwrap();
         assert_eq!(path.file_name().unwrap(), "webhook.json");
-        let written: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let written: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         assert_eq!(
             (&written["mutate"]["cpu_ms_per_review"], &written["mutate"]["p99_ms_at_500"]),
             (&0.3.into(), &6.0.into())
