@@ -59,9 +59,23 @@ test-certificates: tools deps ## Replicas that agree on certificates, a hundred 
 	@$(E2E) programs
 	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test main -- --include-ignored --nocapture --test-threads 1 rotation::
 
+.PHONY: images
+images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
+	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
+
+.PHONY: plugin
+plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.
+	host="$$(rustc -vV | sed -n 's/^host: //p')"; \
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target "$$host" -p jobset-cli --bin kubectl-jobset; \
+	install -m 755 "target/$$host/release/kubectl-jobset" target/kubectl-jobset
+
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
 	@target/debug/chaos
+
+.PHONY: picture
+picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.
+	@target/debug/picture
 
 .PHONY: bench-deps
 bench-deps: tools
@@ -87,6 +101,10 @@ bench-agent: deps ## Measures the agent and its restarts on real kubelets: memor
 bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
 	cargo bench -p jobset-controller --bench engine
 
+.PHONY: bench-metrics
+bench-metrics: tools ## Measures a scrape of /metrics after ten thousand JobSets have finished, without a cluster.
+	cargo test -p jobset-controller --lib metrics::scrape -- --nocapture
+
 .PHONY: fuzz
 fuzz: bench-deps ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test main fuzz
@@ -103,6 +121,10 @@ lint: tools ## Format and clippy, warnings denied.
 .PHONY: crd
 crd: tools ## Generates the CustomResourceDefinition.
 	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
+
+.PHONY: manifests
+manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.
+	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test main chart::render::the_kustomizations
 
 .PHONY: crd-check
 crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.

@@ -3,6 +3,7 @@
 //! A request that comes while the barrier is closed is held for a moment: the kubelet asks once a second, and a barrier
 //! that is lifted while it waits is seen at once rather than at its next question.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::timeout;
 
 use crate::args::BarrierPath;
@@ -22,7 +24,8 @@ use crate::error::Error;
 pub const HEALTH_PATH: &str = "/healthz";
 /// How long a request is held while the barrier is closed. The kubelet's default limit is one second.
 const HOLD: Duration = Duration::from_millis(900);
-/// Connections served at a time; the kubelet needs one.
+/// Connections served at a time; the kubelet needs one. One more ends the oldest: whoever asks something is answered at once
+/// or held for a moment, so that it is one that says nothing.
 const CONNECTIONS: usize = 16;
 /// Longest time for a request to arrive and for the answer to leave.
 const TRANSFER: Duration = Duration::from_secs(1);
@@ -68,8 +71,8 @@ pub async fn start(ports: &[NonZeroU16], paths: &[BarrierPath], barrier: &watch:
 
 /// Answers probes, for ever.
 async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch::Receiver<Barrier>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    let mut served: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -80,12 +83,19 @@ async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch:
             }
         };
         let (paths, barrier) = (Arc::clone(&paths), barrier.clone());
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = answer(stream, &paths, barrier).await {
                 tracing::debug!(%error, "a probe broke off");
             }
-            drop(permit);
         });
+        if served.len() == CONNECTIONS
+            && let Some(oldest) = served.pop_front()
+        {
+            oldest.abort();
+        }
+        served.push_back(task.abort_handle());
+        // Before the next are let in: what was asked already is answered first.
+        yield_now().await;
     }
 }
 
@@ -220,5 +230,17 @@ mod tests {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
         assert_eq!(get(address, "/barrier-is-lifted").await.0, "200");
+    }
+
+    /// As many as a backlog holds, which would keep it out for as long as they come.
+    #[tokio::test]
+    async fn however_many_they_are() {
+        let (address, _barrier) = start(LIFTED).await;
+        let mut silent = Vec::new();
+        for _ in 0..8 * CONNECTIONS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let answer = timeout(TRANSFER, get(address, "/barrier-is-lifted")).await;
+        assert_eq!(answer.map(|(status, _)| status).ok().as_deref(), Some("200"));
     }
 }

@@ -33,6 +33,9 @@ pub async fn run(config: Config) -> Result<u8, Error> {
         Role::Supervisor { .. } => None,
     };
     let epoch_file = EpochFile::empty(epoch_file).map_err(Error::EpochFile)?;
+    if let Role::Sidecar { save: Some(way), .. } = &config.role {
+        save::forget(way);
+    }
     let mut agent = Agent::new(config.jobset_uid.clone(), config.role.mode());
     let barrier = watch::Sender::new(agent.barrier());
     probe::start(&config.barrier_ports, &config.barrier_paths, &barrier).await?;
@@ -82,6 +85,9 @@ pub async fn run(config: Config) -> Result<u8, Error> {
 fn show(barrier: &watch::Sender<Barrier>, now: Barrier) {
     barrier.send_if_modified(|shown| {
         let modified = *shown != now;
+        if modified && matches!(now, Barrier::AwaitsOtherJobSet { .. }) {
+            tracing::warn!("{now}: the Pod's own was deleted, or JOBSET_UID is wrong");
+        }
         *shown = now;
         modified
     });
@@ -123,9 +129,10 @@ impl Shell {
                 return Some(Input::WorkerExited { code });
             }
             (Signalled::ChildEnded, None) => worker::reap_strangers(),
-            (Signalled::Forward(signal), Some(worker)) => worker.signal(signal),
+            (Signalled::Forward(number), Some(worker)) => worker.pass_on(number),
+            (Signalled::Terminate, _) => return Some(Input::Terminate),
             // SIGINT at a terminal, when there is nothing else to interrupt.
-            (Signalled::Terminate, _) | (Signalled::Forward(Signal::INT), None) => return Some(Input::Terminate),
+            (Signalled::Forward(number), None) if number == Signal::INT.as_raw() => return Some(Input::Terminate),
             (Signalled::Forward(_), None) => {}
         }
         None
@@ -153,7 +160,7 @@ impl Shell {
             Output::TerminateWorker => {
                 tracing::info!("asked to end: the worker is, too");
                 if let Some(worker) = &self.worker {
-                    worker.signal(Signal::TERM);
+                    worker.terminate();
                 }
             }
             Output::Restart { epoch, deprecated } => {

@@ -51,8 +51,13 @@ pub async fn save(save: &Save, epoch: i32) {
         Ok(Err(cause)) => tracing::warn!(epoch, took, cause, "the worker could not save its state"),
         Err(_) => tracing::warn!(epoch, took, "the worker has not said in time that it has saved its state"),
     }
+    forget(save);
+}
+
+/// Takes back what an agent of this Pod has told the last worker, if it was ended before it could do so itself: the kubelet
+/// ends it when the worker fails meanwhile, and the volume outlives them. The next worker shall not find it.
+pub fn forget(save: &Save) {
     if let By::File(path) = &save.by {
-        // The next worker shall not find it.
         let _ = std::fs::remove_file(path);
     }
 }

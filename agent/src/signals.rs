@@ -2,27 +2,31 @@
 
 use std::io;
 
+use nix::libc::{SIGRTMAX, SIGRTMIN};
 use nix::sys::signal::SigSet;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// What a supervisor passes on to its worker, besides SIGTERM, which is a decision. SIGKILL and SIGSTOP cannot be caught;
-/// those of a fault are nobody's to send; those of job control belong to the terminal.
-const FORWARDED: [Signal; 11] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::ALARM,
-    Signal::CONT,
-    Signal::URG,
-    Signal::WINCH,
-    Signal::IO,
-    Signal::POWER,
+/// What a supervisor does not pass on. SIGKILL and SIGSTOP cannot be caught; those of a fault are nobody's to send, and
+/// caught, the fault would come again for ever; those of job control belong to the terminal; SIGPIPE is the agent's own, as
+/// are SIGCHLD and SIGTERM, which are decisions.
+const KEPT: [Signal; 14] = [
+    Signal::KILL,
+    Signal::STOP,
+    Signal::ILL,
+    Signal::TRAP,
+    Signal::BUS,
+    Signal::FPE,
+    Signal::SEGV,
+    Signal::SYS,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+    Signal::PIPE,
+    Signal::CHILD,
+    Signal::TERM,
 ];
-
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signalled {
@@ -30,8 +34,8 @@ pub enum Signalled {
     Terminate,
     /// A child has ended, maybe several.
     ChildEnded,
-    /// One that is the worker's.
-    Forward(Signal),
+    /// The one of this number, which is the worker's.
+    Forward(i32),
 }
 
 /// Keeps a SIGTERM until [`Signals::listen`]. The kernel drops one for which the first process of a container has no handler
@@ -52,7 +56,7 @@ fn terminate() -> SigSet {
 pub struct Signals(mpsc::Receiver<Signalled>);
 
 impl Signals {
-    /// Listens from now on. A sidecar takes SIGINT for SIGTERM; a supervisor passes on what it can.
+    /// Listens from now on. A sidecar takes SIGINT for SIGTERM; a supervisor passes on what can be caught.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -62,8 +66,8 @@ impl Signals {
         terminate().thread_unblock()?;
         if supervises {
             spawn(&sender, SignalKind::child(), Signalled::ChildEnded)?;
-            for signal in FORWARDED {
-                spawn(&sender, SignalKind::from_raw(signal.as_raw()), Signalled::Forward(signal))?;
+            for number in forwarded() {
+                spawn(&sender, SignalKind::from_raw(number), Signalled::Forward(number))?;
             }
         } else {
             spawn(&sender, SignalKind::interrupt(), Signalled::Terminate)?;
@@ -78,6 +82,14 @@ impl Signals {
             None => std::future::pending().await,
         }
     }
+}
+
+/// What a supervisor passes on: all but [`KEPT`], and the real-time signals that the C library leaves to others. Several of
+/// one kind that come at once may be passed on as one.
+fn forwarded() -> impl Iterator<Item = i32> {
+    let is_kept = |number| KEPT.iter().any(|kept| kept.as_raw() == number);
+    let named = (1..32).filter(move |number| Signal::from_named_raw(*number).is_some() && !is_kept(*number));
+    named.chain(SIGRTMIN()..=SIGRTMAX())
 }
 
 fn spawn(sender: &mpsc::Sender<Signalled>, kind: SignalKind, signalled: Signalled) -> io::Result<()> {

@@ -14,10 +14,11 @@ use kube::core::{Request, Status};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::backoff::{after_failures, jittered};
+use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
 use crate::error::Failure;
 use crate::jobset::JobSetView;
+use crate::pace::Pace;
 
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -127,34 +128,37 @@ impl Default for Cursor {
 /// Watches the JobSet and sends what it sees, until the receiver is gone.
 pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc::Sender<Input>) {
     let mut cursor = Cursor::new();
-    let mut failures = 0;
+    let mut pace = Pace::default();
     while !inputs.is_closed() {
-        let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut failures).await.err();
-        match &failure {
-            Some(failure) if failure.code == GONE => {
-                tracing::debug!(%namespace, %jobset, "the resourceVersion is gone, the watch begins anew");
-                failures = 0;
-            }
-            Some(failure) => {
-                let (cause, advice) = (failure.text.as_str(), advice(failure.code));
+        let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut pace).await.err();
+        let wait = pace.ended(failure.as_ref().and_then(|failure| failure.retry_after));
+        match failure {
+            Some(failure) if failure.code != GONE => {
+                let (cause, advice) = (failure.text, advice(failure.code));
                 tracing::warn!(%namespace, %jobset, cause, advice, "cannot watch the JobSet");
             }
-            None => {}
+            // Once is in order.
+            failure => {
+                let cause = failure.map_or_else(|| "the API server ended it".to_owned(), |failure| failure.text);
+                if pace.tells() {
+                    tracing::warn!(%namespace, %jobset, cause, "the watch on the JobSet does not last; retrying less and less");
+                } else {
+                    tracing::debug!(%namespace, %jobset, cause, "the watch has ended");
+                }
+            }
         }
-        let wait = jittered(after_failures(failures, failure.and_then(|failure| failure.retry_after)));
-        failures = failures.saturating_add(1);
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(jittered(wait)).await;
     }
 }
 
-/// One request; ends when the API server ends it or it breaks. The first event resets the count of failures.
+/// One request; ends when the API server ends it or it breaks.
 async fn watch(
     client: &Client,
     namespace: &str,
     jobset: &str,
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
-    failures: &mut u32,
+    pace: &mut Pace,
 ) -> Result<(), Failure> {
     let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
     let (params, version) = cursor.request(jobset, fastrand::u32(WATCH_SECONDS..2 * WATCH_SECONDS));
@@ -169,7 +173,7 @@ async fn watch(
     while let Some(event) = timeout(SILENCE, events.try_next()).await.map_err(|_| Failure::timeout(SILENCE))?? {
         let listing = matches!(cursor, Cursor::Initial(_));
         let input = cursor.apply(event).map_err(|status| Failure::from(&*status))?;
-        *failures = 0;
+        pace.hears();
         if input.is_none() && listing && matches!(cursor, Cursor::After(_)) {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist, waiting for it");
         }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, test_kill_process_group,
+    wait,
 };
 use rustix::termios::tcsetpgrp;
 use tokio::time::Instant;
@@ -70,11 +71,20 @@ impl Worker {
         Ok(Self { main, code: None, kill_at: None, stuck_at: None })
     }
 
-    /// Passes a signal on to the process that was started, as the container's first process would get it.
-    pub fn signal(&self, signal: Signal) {
+    /// Passes SIGTERM on to the process that was started, as the container's first process would get it.
+    pub fn terminate(&self) {
+        self.pass_on(Signal::TERM.as_raw());
+    }
+
+    /// The same with the signal of this number.
+    // No safe function sends a real-time signal: for rustix and nix, signals have names.
+    #[allow(unsafe_code)]
+    pub fn pass_on(&self, number: i32) {
         if self.code.is_none() {
             // It may have ended since.
-            let _ = kill_process(self.main, signal);
+            // SAFETY: takes two numbers, and touches no memory. The process is a child that was not waited for, so its number
+            // is no other's.
+            let _ = unsafe { nix::libc::kill(self.main.as_raw_nonzero().get(), number) };
         }
     }
 
@@ -104,8 +114,8 @@ impl Worker {
         self.stuck_at.is_some_and(|stuck_at| now >= stuck_at)
     }
 
-    /// Children have ended: takes note of them all, and kills what the main process leaves behind. Gives its exit code, or
-    /// 128 and the signal that ended it, once nothing is left of the worker.
+    /// Children have ended: takes note of them all, and kills what the main process leaves behind, unless that still has its
+    /// grace. Gives its exit code, or 128 and the signal that ended it, once nothing is left of the worker.
     pub fn reap(&mut self) -> Option<u8> {
         let any_left = reap_children(|pid, status| {
             if pid == self.main {
@@ -115,10 +125,16 @@ impl Worker {
         if !any_left {
             return self.code;
         }
-        if self.code.is_some() || self.stuck_at.is_some() {
+        if self.stuck_at.is_some() || self.code.is_some() && !self.rest_has_grace() {
             self.kill(Instant::now());
         }
         None
+    }
+
+    /// Whether others of the process group were asked to end with the main process, and still have time: a shell ends at
+    /// once, while the program that it has started may save its state. Who has left the group was asked nothing.
+    fn rest_has_grace(&self) -> bool {
+        self.kill_at.is_some() && test_kill_process_group(self.main).is_ok()
     }
 
     fn kill(&mut self, now: Instant) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jobset_e2e::wait;
+use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -18,16 +19,23 @@ const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: none,
     contexts: [{name: none, context: {cluster: none, user: none}}],
     clusters: [{name: none, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: none, user: {}}]}";
 
+#[rstest]
+#[case::of_a_sidecar(&[], 0)]
+#[case::of_a_supervisor(&["supervise", "--", "true"], 143)]
 #[tokio::test]
-async fn a_request_to_end_that_comes_before_anything_else_is_kept() -> Result<()> {
+async fn a_request_to_end_that_comes_before_anything_else_is_kept(
+    #[case] arguments: &[&str],
+    #[case] code: i32,
+) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, KUBECONFIG)?;
-    let script = format!("mount -t tmpfs none /run; mkdir -p {TOKEN}; mkfifo {TOKEN}/namespace; exec \"$0\"");
+    let script = format!("mount -t tmpfs none /run; mkdir -p {TOKEN}; mkfifo {TOKEN}/namespace; exec \"$0\" \"$@\"");
     let mut container = Command::new("unshare")
         // A network of its own: its port may be in use on the host.
         .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .args(["sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
+        .args(arguments)
         .env_clear()
         .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
         .env("KUBECONFIG", &kubeconfig)
@@ -50,6 +58,6 @@ async fn a_request_to_end_that_comes_before_anything_else_is_kept() -> Result<()
     let mut pipe: File = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(pipe)).await??;
     pipe.write_all(b"default")?;
     drop(pipe);
-    assert_eq!(timeout(LIMIT, container.wait()).await??.code(), Some(0));
+    assert_eq!(timeout(LIMIT, container.wait()).await??.code(), Some(code));
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 mod decide;
 mod early;
+mod fake;
 mod program;
+mod refusals;
 mod server;
 mod supervise_rules;

@@ -1,6 +1,6 @@
 //! The program with an environment it cannot use: one line, a non-zero exit, never a panic.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rstest::rstest;
 
@@ -38,4 +38,26 @@ fn without_credentials_it_says_what_to_mount() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.contains("ServiceAccount"), "{said}");
+}
+
+#[test]
+fn an_empty_kubeconfig_is_none() {
+    let mut environment = COMPLETE.to_vec();
+    environment.push(("KUBECONFIG", ""));
+    let said = String::from_utf8_lossy(&run(&environment).unwrap().stderr).into_owned();
+    assert!(said.contains("ServiceAccount"), "{said}");
+}
+
+/// Whoever has gone does not read; the exit code is there for all others.
+#[rstest]
+#[case::help(&["--help"], 0)]
+#[case::version(&["--version"], 0)]
+#[case::an_unknown_argument(&["--nonsense"], 2)]
+#[case::a_folder_that_is_not_there(&["install", "/nonexistent"], 1)]
+fn nobody_who_reads_it_is_no_reason_to_panic(#[case] arguments: &[&str], #[case] code: i32) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_jobset-agent"));
+    program.env_clear().args(arguments).stdout(Stdio::from(writer.try_clone().unwrap())).stderr(Stdio::from(writer));
+    assert_eq!(program.status().unwrap().code(), Some(code));
 }

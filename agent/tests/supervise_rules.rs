@@ -107,6 +107,7 @@ fn a_worker_that_waits(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>)
 #[rstest]
 #[case::runs_at_once(vec![bypassed(4, 4)], vec![START_BYPASSED])]
 #[case::and_ends_as_it_ends(vec![bypassed(4, 4), exited(1)], vec![START_BYPASSED, exit(1)])]
+#[case::is_asked_to_end(vec![bypassed(4, 4), Input::Terminate, exited(0)], vec![START_BYPASSED, TERMINATE_WORKER, exit(143)])]
 #[case::is_never_stopped(vec![bypassed(4, 3), bypassed(5, 5)], vec![START_BYPASSED])]
 #[case::is_stopped_once_switched_on(
     vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4), exited(143)], vec![START_BYPASSED, stop(4, 4), report(5)])]

@@ -4,6 +4,8 @@
 //! workers back, and its exit code restarts the whole Pod. As a *supervisor* it is the entrypoint of the worker's
 //! container, and starts and stops the worker as its child.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::restart_rules::is_agent_sidecar;
@@ -56,6 +58,25 @@ pub const EPOCH_FILE: &str = "EPOCH_FILE";
 pub const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
 /// Environment of the worker: its epoch. Key of the file, too.
 pub const EPOCH: &str = "JOBSET_EPOCH";
+
+/// Reads a list of exit codes and ranges of them, such as `2,3,64-78`, as the agent reads [`FATAL_EXIT_CODES`]. 0 is no
+/// failure, and so in no list. `None` if the text is none.
+///
+/// The agent has its own reading: it is in every worker's Pod, and its binary is smaller without this crate. Its tests hold
+/// the two against each other.
+pub fn exit_codes(text: &str) -> Option<BTreeSet<u8>> {
+    let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0);
+    let mut codes = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (code(first)?, code(last)?);
+        if first > last {
+            return None;
+        }
+        codes.extend(first..=last);
+    }
+    Some(codes)
+}
 
 /// Where the agent is in a Pod.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -45,6 +45,16 @@ pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-
 /// `Supervisor` of the worker.
 pub const INJECT_AGENT: &str = "jobset.sigs.k8s.io/inject-agent";
 
+/// Annotation of an Event of the controller on a JobSet: `status.groupRestarts` as it was written with what the Event
+/// tells. Events of one restart have the same number, whatever becomes of the others.
+pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";
+/// The same: `status.restartsCountTowardsMax`.
+pub const EVENT_RESTARTS_COUNT_TOWARDS_MAX: &str = "jobset.sigs.k8s.io/restarts-count-towards-max";
+/// The same: `status.syncedEpoch`.
+pub const EVENT_SYNCED_EPOCH: &str = "jobset.sigs.k8s.io/synced-epoch";
+/// Annotation of the Event by which a restart begins: when the first worker failed (RFC 3339). Absent where nobody saw it.
+pub const EVENT_FAILED_AT: &str = "jobset.sigs.k8s.io/failed-at";
+
 /// Annotation of a JobSet or a Job template: place each Job alone in one topology domain; the value is the node label
 /// that names the domain.
 pub const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";

@@ -26,6 +26,7 @@ mod jobset;
 pub mod labels;
 pub mod message_pattern;
 pub mod names;
+pub mod partial;
 mod policy;
 pub mod restart_rules;
 pub mod restore;

@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{GROUP, JobSetSpec, JobSetStatus, VERSION};
 
+mod fields;
 mod openapi;
 
+pub use fields::Fields;
 pub use openapi::{OpenApi, UnknownSchema};
 
 /// Keyword that stands in a generated schema where a schema of Kubernetes belongs. Its value is that schema's name.
@@ -112,6 +114,7 @@ pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSch
 fn printer_columns() -> Value {
     let column = |name: &str, kind: &str, path: &str, priority: i32, description: &str| json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": description});
     json!([
+        column("Ready", "string", ".status.jobsReady", 0, "Jobs that are ready or have succeeded, of all"),
         column(
             "TerminalState",
             "string",
@@ -126,13 +129,21 @@ fn printer_columns() -> Value {
             0,
             "Restarts of the whole group, in place or by recreation"
         ),
-        column("Completed", "string", ".status.conditions[?(@.type==\"Completed\")].status", 0, "Whether it succeeded"),
+        column("Epoch", "integer", ".status.syncedEpoch", 0, "In place: the epoch whose workers may run"),
         column("Suspended", "string", ".spec.suspend", 0, "Whether it is suspended"),
         column("Age", "date", ".metadata.creationTimestamp", 0, "Time since it was created"),
         column("Strategy", "string", ".spec.failurePolicy.restartStrategy", 1, "How it restarts"),
-        column("Epoch", "integer", ".status.syncedEpoch", 1, "Epoch whose workers may run"),
         column("Deprecated", "integer", ".status.deprecatedEpoch", 1, "Epoch whose Pods must restart in place"),
         column("Counted", "integer", ".status.restartsCountTowardsMax", 1, "Restarts that count towards maxRestarts"),
+        column("Max", "integer", ".spec.failurePolicy.maxRestarts", 1, "Restarts that may be counted before it fails"),
+        column("Completed", "string", ".status.conditions[?(@.type==\"Completed\")].status", 1, "Whether it succeeded"),
+        column(
+            "Restarting",
+            "string",
+            ".status.conditions[?(@.type==\"RestartingJobSet\")].message",
+            1,
+            "Its last restart"
+        ),
     ])
 }
 

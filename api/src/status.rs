@@ -32,6 +32,10 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub terminal_state: String,
 
+    /// jobsReady is the number of Jobs that are ready or have succeeded, and after a slash the number of all, as in 3/4.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub jobs_ready: String,
+
     /// replicatedJobsStatus counts the Jobs of each replicatedJob.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -10,6 +10,7 @@ use tracing::info;
 
 use crate::bundle::{Configuration, LiveBundle};
 use crate::material::Serving;
+use crate::metrics::Vitals;
 use crate::{Names, Readiness, Resolver};
 
 /// A certificate that may be put into service.
@@ -37,6 +38,8 @@ pub(crate) struct InService {
     settle: Duration,
     propagation: Duration,
     current: Option<Candidate>,
+    /// How often another took the place of the one in service.
+    reloads: u64,
     /// The certificate that waits to be put into service, and since when all live bundles have been seen to trust it.
     waiting: Option<(CertificateDer<'static>, Instant)>,
     /// Since when, without a break, all live bundles have been seen to trust the one in service.
@@ -48,7 +51,17 @@ pub(crate) struct InService {
 impl InService {
     /// Nothing yet. `settle` and `propagation` are those of [`crate::Settings`].
     pub(crate) fn new(resolver: Arc<Resolver>, names: Names, settle: Duration, propagation: Duration) -> Self {
-        Self { resolver, names, settle, propagation, current: None, waiting: None, trusted_since: None, ready: false }
+        Self {
+            resolver,
+            names,
+            settle,
+            propagation,
+            current: None,
+            reloads: 0,
+            waiting: None,
+            trusted_since: None,
+            ready: false,
+        }
     }
 
     /// CAs that came with the certificate in service.
@@ -106,6 +119,7 @@ impl InService {
         let serving = &candidate.serving;
         self.resolver.serve(Arc::clone(&serving.certified));
         self.waiting = None;
+        self.reloads += u64::from(self.current.is_some());
         info!(not_after = %serving.validity.not_after, names = %serving.names, "put a certificate into service");
         self.current = Some(candidate);
     }
@@ -148,13 +162,23 @@ impl InService {
             let configurations: Vec<_> = configurations.iter().map(ToString::to_string).collect();
             return Some(format!("there is no webhook in {}", configurations.join(", ")));
         }
-        let distrusts = |it: &&LiveBundle| !it.trusts(&current.serving, &self.names, now);
-        live.bundles.iter().find(distrusts).map(|it| {
+        self.distrusting(current, live, now).map(|it| {
             format!(
                 "the caBundle of webhook {} in {} does not verify the serving certificate",
                 it.webhook, it.configuration
             )
         })
+    }
+
+    fn distrusting<'a>(&self, current: &Candidate, live: &'a Live, now: Timestamp) -> Option<&'a LiveBundle> {
+        live.bundles.iter().find(|it| !it.trusts(&current.serving, &self.names, now))
+    }
+
+    /// What the metrics tell. Whether all bundles verify the certificate is not known while one cannot be read.
+    pub(crate) fn vitals(&self, live: &Live, now: Timestamp) -> Vitals {
+        let not_after = self.current.as_ref().map(|it| it.serving.validity.not_after);
+        let mismatch = self.current.as_ref().is_some_and(|it| self.distrusting(it, live, now).is_some());
+        Vitals { not_after, reloads: self.reloads, mismatch: (mismatch || live.complete).then_some(mismatch) }
     }
 }
 
@@ -275,6 +299,26 @@ mod tests {
             assert!(reason.contains(text), "{reason}");
             assert_eq!(ask(&good, ISSUED).1, PROPAGATION, "and from the beginning");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reloads_and_bundles_that_do_not_verify_are_told() {
+        let (old, new) = (candidate(), candidate());
+        let mut it = InService::new(Arc::default(), names(), SETTLE, PROPAGATION);
+        let vitals = |it: &InService, live: &Live| {
+            let Vitals { not_after, reloads, mismatch } = it.vitals(live, ISSUED);
+            (not_after.is_some(), reloads, mismatch)
+        };
+        let (good, bad) = (live(&[&[&old, &new]], true), live(&[&[&new], &[&old, &new]], true));
+        assert_eq!(vitals(&it, &good), (false, 0, Some(false)), "nothing is in service yet");
+        it.begin(&old);
+        assert_eq!(vitals(&it, &good), (true, 0, Some(false)), "the first takes nobody's place");
+        assert_eq!(vitals(&it, &bad), (true, 0, Some(true)));
+        assert_eq!(vitals(&it, &live(&[&[&old]], false)), (true, 0, None), "another could not be read");
+        assert_eq!(vitals(&it, &live(&[&[&new]], false)), (true, 0, Some(true)), "one is enough");
+        it.offer(&new, &bad, ISSUED);
+        it.offer(&new, &bad, ISSUED);
+        assert_eq!(vitals(&it, &bad), (true, 1, Some(false)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use crate::in_service::{Candidate, InService, Live};
 use crate::mounted::{self, Files};
 use crate::pace::Pace;
 use crate::secret::{SecretStore, Wanted};
-use crate::{Error, Names, Resolver};
+use crate::{Error, Metrics, Names, Resolver};
 
 /// First delay after a failure; it doubles up to [`Settings::interval`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -84,14 +84,15 @@ impl Readiness {
     }
 }
 
-/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, and says
-/// when the service is ready. Never returns; drop the future to stop. A failure is logged, shown in the readiness and
+/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, says when
+/// the service is ready, and measures all that. Never returns; drop the future to stop. A failure is logged, shown in the readiness and
 /// tried again.
 pub async fn maintain(
     client: Client,
     settings: Settings,
     resolver: Arc<Resolver>,
     readiness: watch::Sender<Readiness>,
+    metrics: Metrics,
 ) -> Infallible {
     let mut changes = watch_configurations(&client, &settings.configurations);
     let origin = match &settings.source {
@@ -107,7 +108,7 @@ pub async fn maintain(
         }
     };
     let in_service = InService::new(resolver, settings.names.clone(), settings.settle, settings.propagation);
-    let mut maintainer = Maintainer { client, settings, origin, in_service };
+    let mut maintainer = Maintainer { client, settings, origin, in_service, metrics };
     let mut backoff = FIRST_BACKOFF;
     loop {
         let now = Timestamp::now();
@@ -144,6 +145,7 @@ struct Maintainer {
     settings: Settings,
     origin: Origin,
     in_service: InService,
+    metrics: Metrics,
 }
 
 /// Where the certificate comes from, opened.
@@ -206,6 +208,7 @@ impl Maintainer {
             Duration::MAX
         };
         let (readiness, change) = self.in_service.readiness(&live, &self.settings.configurations, now);
+        self.metrics.set(self.in_service.vitals(&live, now));
         let failure = failure.map(|error| chain(&error));
         let due = due.duration_since(now).unsigned_abs();
         Pass {

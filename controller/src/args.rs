@@ -48,6 +48,11 @@ pub struct Args {
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub metrics_listen: SocketAddr,
 
+    /// Add the state of each JobSet to /metrics: kube_jobset_*, and where its restarts and its barrier stand. Of the leader
+    /// alone, for it knows; some twenty series a JobSet.
+    #[arg(long)]
+    pub metrics_per_jobset: bool,
+
     /// Form of the log. The environment variable RUST_LOG sets what is logged (default: info).
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,

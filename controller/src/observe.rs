@@ -99,6 +99,11 @@ impl<'a> Observed<'a> {
         self.store.role_bindings.find(&self.sibling(name)).map(|(_, binding)| binding)
     }
 
+    /// Whether its namespace is being deleted.
+    pub fn namespace_is_terminating(&self) -> bool {
+        self.store.terminating.contains(&self.key.namespace)
+    }
+
     /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&'a NodeView> {
         self.store.nodes.get(name)

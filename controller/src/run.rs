@@ -47,10 +47,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         force_delete_after: args.force_delete_unreachable_after,
         agent_cluster_role: args.agent_cluster_role.clone(),
     };
-    let options = Options { namespace: args.namespace, settings };
+    let options = Options { namespace: args.namespace, settings, metrics_per_jobset: args.metrics_per_jobset };
     let served =
         shell::serve(args.health_listen, "health-listen", "health checks", health.clone().routes(), drained.clone());
-    let metrics = shell::serve_metrics(registry.clone())?;
+    let metrics = jobset_metrics::routes(registry.clone(), env!("CARGO_PKG_VERSION")).map_err(Error::Metrics)?;
     let measured = shell::serve(args.metrics_listen, "metrics-listen", "metrics", metrics, drained.clone());
     let elected = async {
         if args.election.leader_elect {

@@ -78,6 +78,10 @@ impl Vacant {
         Ok(Self { plane, space })
     }
 
+    pub(crate) fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
     /// Starts the controller with these arguments.
     pub(crate) fn start_controller(self, arguments: &[&str]) -> Result<Fixture> {
         let Self { plane, space } = self;

@@ -8,6 +8,7 @@ mod buckets;
 mod budgets;
 mod children;
 mod claims;
+mod crd;
 mod elastic;
 mod epochs;
 mod expect;

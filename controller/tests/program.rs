@@ -19,7 +19,7 @@ pub(crate) const NAMESPACE: &str = "jobset-system";
 
 /// Creates the controller's ServiceAccount and its rights, and a kubeconfig for it.
 pub(crate) async fn grant(plane: &ControlPlane) -> Result<()> {
-    apply(plane, &["namespace.yaml", "controller.yaml"]).await?;
+    apply(plane, &["namespace.yaml", "controller-rbac.yaml"]).await?;
     let token = install::kubectl(plane, &["create", "token", "jobset-controller", "-n", NAMESPACE]).await?;
     let mut config: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(plane.kubeconfig())?)?;
     let user = config["users"][0].get_mut("user").context("a kubeconfig without a user")?;

@@ -87,11 +87,10 @@ fn counts(active: usize, ready: usize) -> Value {
     json!([{"name": "w", "active": active, "ready": ready, "failed": 0, "succeeded": 0, "suspended": 0}])
 }
 
-/// The Go controller was killed a minute ago: its Lease has not been released.
+/// The Go controller was killed a minute ago: the Lease, which is installed, has not been released.
 async fn go_lease(space: &Space) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(space.client.clone(), NAMESPACE);
     let lease = json!({
-        "metadata": {"name": "6d4f6a47.jobset.x-k8s.io"},
         "spec": {
             "holderIdentity": "jobset-controller-manager-7c8f6d9b5-x2vqz_0b9ae1a5-6f0f-4a8e-9d6c-2f4c1d8a7e35",
             "leaseDurationSeconds": 1,
@@ -100,7 +99,7 @@ async fn go_lease(space: &Space) -> Result<()> {
             "leaseTransitions": 3,
         },
     });
-    create(&leases, lease).await?;
+    leases.patch("6d4f6a47.jobset.x-k8s.io", &PatchParams::default(), &Patch::Merge(lease)).await?;
     Ok(())
 }
 

@@ -47,9 +47,10 @@ async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_
     fixture.controller.logged("requests succeed again").await?;
     let log = fixture.controller.log()?;
     assert!(!log.contains("ERROR"), "{log}");
-    // One for each of eight watches, for the Lease, and for what was to be written.
-    let warnings = log.lines().filter(|line| line.contains("WARN")).count();
-    assert!(warnings <= 10, "{warnings} warnings: {log}");
+    let warnings = log.lines().filter(|line| line.contains("WARN"));
+    let (failures, others): (Vec<_>, Vec<_>) = warnings.partition(|line| line.contains("requests fail"));
+    // One for each of nine watches, for the Lease, and for what was to be written; one says that the group restarts.
+    assert!(failures.len() <= 11 && others.len() == 1, "{log}");
     fixture.plane.stop().await
 }
 

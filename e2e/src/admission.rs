@@ -119,11 +119,16 @@ pub async fn kustomize(handle: &Handle, folder: &str) -> Result<Vec<Value>> {
 
 /// The manifests of these kinds, as they are deployed: what is missing there is missing here.
 fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
-    let manifests = std::fs::read_to_string(paths::workspace().join("deploy/kustomize/webhook.yaml"))?;
-    Ok(documents(&manifests)?.into_iter().filter(|it| is_one_of(it, kinds)).collect())
+    let mut deployed = Vec::new();
+    for file in ["webhook-rbac", "webhook", "webhook-configurations"] {
+        let file = paths::workspace().join(format!("deploy/kustomize/{file}.yaml"));
+        deployed.extend(documents(&std::fs::read_to_string(file)?)?.into_iter().filter(|it| is_one_of(it, kinds)));
+    }
+    Ok(deployed)
 }
 
-fn documents(yaml: &str) -> Result<Vec<Value>> {
+/// The documents of a manifest.
+pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(serde_yaml_ng::Deserializer::from_str(yaml).map(Value::deserialize).collect::<Result<_, _>>()?)
 }
 

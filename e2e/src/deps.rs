@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::cluster::check_cgroups;
-use crate::images::BUSYBOX_PROGRAM;
+use crate::images::{BASH_PROGRAM, BUSYBOX_PROGRAM};
 use crate::programs::Set;
 
 /// The oldest Go that builds the modules in `e2e/cluster`.
@@ -24,7 +24,7 @@ enum Shows {
     File(&'static str),
 }
 
-const PACKAGES: [Package; 8] = [
+const PACKAGES: [Package; 9] = [
     Package { name: "iproute2", shows: Shows::Command("ip"), control_plane: true },
     Package { name: "util-linux", shows: Shows::Command("unshare"), control_plane: true },
     Package { name: "mount", shows: Shows::Command("mount"), control_plane: true },
@@ -32,6 +32,7 @@ const PACKAGES: [Package; 8] = [
     Package { name: "libc6-dev", shows: Shows::File("/usr/include/stdio.h"), control_plane: true },
     Package { name: "pkg-config", shows: Shows::Command("pkg-config"), control_plane: false },
     Package { name: "libseccomp-dev", shows: Shows::File("/usr/include/seccomp.h"), control_plane: false },
+    Package { name: "bash-static", shows: Shows::File(BASH_PROGRAM), control_plane: false },
     Package { name: "nftables", shows: Shows::Command("nft"), control_plane: false },
 ];
 /// Apart from the table: where it lies is known to the image, too.

@@ -1,6 +1,7 @@
 //! Container images without a registry and without a daemon: an OCI layout in a tar file, the same bytes for the same
 //! input, made from a static binary.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::paths;
+use crate::programs::Architecture;
 
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
@@ -25,6 +27,22 @@ pub const BUSYBOX: &str = "localhost/busybox:test";
 /// Where Debian's busybox-static puts its program.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
 
+/// User and group of the product's images, those that other images from scratch have, too.
+const PRODUCT_USER: &str = "65532:65532";
+
+/// Labels of the product's images, by the names that the OCI has for them.
+const PRODUCT_LABELS: [(&str, &str); 3] = [
+    ("org.opencontainers.image.title", "jobset-rs"),
+    ("org.opencontainers.image.version", env!("CARGO_PKG_VERSION")),
+    ("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE")),
+];
+
+/// A shell as published examples expect it, `bash` beside Debian's busybox, in which `sleep` is twenty times as fast.
+pub const EXAMPLES: &str = "localhost/examples:test";
+
+/// Where Debian's bash-static puts its program.
+pub(crate) const BASH_PROGRAM: &str = "/bin/bash-static";
+
 /// What an image is made of.
 #[derive(Clone, Debug)]
 pub struct ImageSpec<'a> {
@@ -35,16 +53,27 @@ pub struct ImageSpec<'a> {
     pub binary: &'a Path,
     /// The entrypoint; empty means the binary without arguments.
     pub entrypoint: &'a [&'a str],
+    /// Further programs as path in the image and file.
+    pub programs: &'a [(&'a str, &'a Path)],
     /// Symbolic links as path and target.
     pub links: &'a [(&'a str, &'a str)],
     /// The user of the image's config, as `uid` or `uid:gid`; empty means root.
     pub user: &'a str,
+    /// Labels of the image's config.
+    pub labels: &'a [(&'a str, &'a str)],
+    /// What its binary runs on; without one, this machine.
+    pub architecture: Option<Architecture>,
 }
 
 impl<'a> ImageSpec<'a> {
     /// An image whose entrypoint is the binary, run as root.
     pub fn new(name: &'a str, binary: &'a Path) -> Self {
-        Self { name, binary, entrypoint: &[], links: &[], user: "" }
+        Self { name, binary, entrypoint: &[], programs: &[], links: &[], user: "", labels: &[], architecture: None }
+    }
+
+    /// An image of the product: it is not run as root, and says what it is.
+    pub fn product(name: &'a str, binary: &'a Path) -> Self {
+        Self { user: PRODUCT_USER, labels: &PRODUCT_LABELS, ..Self::new(name, binary) }
     }
 }
 
@@ -55,17 +84,22 @@ impl<'a> ImageSpec<'a> {
 pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     let file_name = spec.binary.file_name().and_then(|name| name.to_str()).context("the binary has no file name")?;
     let binary = fs::read(spec.binary).with_context(|| format!("cannot read {}", spec.binary.display()))?;
-    let layer = layer(file_name, &binary, spec.links)?;
+    let layer = layer(file_name, &binary, spec.programs, spec.links)?;
+    let host = Architecture::of_host()?;
+    let architecture = spec.architecture.unwrap_or(host);
     let own_entrypoint = [format!("/{file_name}")];
     let entrypoint = if spec.entrypoint.is_empty() { json!(own_entrypoint) } else { json!(spec.entrypoint) };
     let mut config = json!({
-        "architecture": architecture(),
+        "architecture": architecture.name(),
         "os": "linux",
         "config": { "Entrypoint": entrypoint, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "WorkingDir": "/" },
         "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
     });
     if !spec.user.is_empty() {
         config["config"]["User"] = json!(spec.user);
+    }
+    if !spec.labels.is_empty() {
+        config["config"]["Labels"] = spec.labels.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
     }
     let config = config.to_string().into_bytes();
     let manifest = json!({
@@ -86,7 +120,8 @@ pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     for blob in [&config, &manifest, &layer] {
         layout.file(&format!("blobs/sha256/{}", hex(blob)), 0o644, blob)?;
     }
-    write(spec.name, &layout.finish()?)
+    let foreign = if architecture == host { String::new() } else { format!("_{}", architecture.name()) };
+    write(&format!("{}{foreign}", spec.name), &layout.finish()?)
 }
 
 /// The pause image, from the Go program in `e2e/cluster/pause`.
@@ -102,18 +137,37 @@ pub fn pause(program: &Path) -> Result<PathBuf> {
 /// # Errors
 /// As [`build`].
 pub fn busybox() -> Result<PathBuf> {
-    const APPLETS: [&str; 24] = [
+    with_applets(|links| {
+        let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
+        build(&ImageSpec { entrypoint: &["/bin/sh"], links, ..spec })
+    })
+}
+
+/// The image [`EXAMPLES`]. Without a command it sleeps for a second, as one that fetches something might take.
+///
+/// # Errors
+/// As [`build`].
+pub fn examples(worker: &Path) -> Result<PathBuf> {
+    with_applets(|links| {
+        let links: Vec<_> = links.iter().copied().filter(|(path, _)| *path != "bin/sleep").collect();
+        let programs = [("bin/bash", Path::new(BASH_PROGRAM)), ("bin/sleep", worker)];
+        let spec = ImageSpec::new(EXAMPLES, Path::new(BUSYBOX_PROGRAM));
+        build(&ImageSpec { entrypoint: &["/bin/sleep", "20"], programs: &programs, links: &links, ..spec })
+    })
+}
+
+/// Makes an image with a link to busybox for each common applet.
+fn with_applets(image: impl FnOnce(&[(&str, &str)]) -> Result<PathBuf>) -> Result<PathBuf> {
+    const APPLETS: [&str; 25] = [
         "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "httpd", "id", "kill", "ls", "mkdir", "nc",
-        "nslookup", "ping", "ps", "rm", "sh", "sleep", "test", "touch", "true", "wget",
+        "nslookup", "ping", "ps", "rm", "seq", "sh", "sleep", "test", "touch", "true", "wget",
     ];
     let links: Vec<(String, &str)> = APPLETS.iter().map(|applet| (format!("bin/{applet}"), "/busybox")).collect();
-    let links: Vec<(&str, &str)> = links.iter().map(|(path, target)| (path.as_str(), *target)).collect();
-    let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
-    build(&ImageSpec { entrypoint: &["/bin/sh"], links: &links, ..spec })
+    image(&links.iter().map(|(path, target)| (path.as_str(), *target)).collect::<Vec<_>>())
 }
 
 /// The one layer: the binary, a writable `/tmp`, and the links.
-fn layer(file_name: &str, binary: &[u8], links: &[(&str, &str)]) -> Result<Vec<u8>> {
+fn layer(file_name: &str, binary: &[u8], programs: &[(&str, &Path)], links: &[(&str, &str)]) -> Result<Vec<u8>> {
     let mut layer = Archive::new();
     layer.folder("tmp/", 0o1777)?;
     layer.file(file_name, 0o755, binary)?;
@@ -121,6 +175,10 @@ fn layer(file_name: &str, binary: &[u8], links: &[(&str, &str)]) -> Result<Vec<u
     folders.dedup();
     for folder in folders {
         layer.folder(&format!("{folder}/"), 0o755)?;
+    }
+    for (path, program) in programs {
+        let program = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        layer.file(path, 0o755, &program)?;
     }
     for (path, target) in links {
         layer.link(path, target)?;
@@ -179,15 +237,6 @@ fn hex(blob: &[u8]) -> String {
     format!("{:x}", Sha256::digest(blob))
 }
 
-/// The machine's architecture in the words of an OCI image.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 fn write(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let dir = paths::target().join("images");
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -198,4 +247,22 @@ fn write(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     file.write_all(bytes).with_context(|| format!("cannot write {}", aside.display()))?;
     fs::rename(&aside, &path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dockerfile_makes_the_same_images() {
+        let dockerfile = fs::read_to_string(paths::workspace().join("deploy/Dockerfile")).unwrap();
+        assert!(dockerfile.contains(&format!("\nUSER {PRODUCT_USER}\n")), "{dockerfile}");
+        for (label, value) in PRODUCT_LABELS {
+            assert!(dockerfile.contains(&format!("{label}=\"{value}\"")), "{label}");
+        }
+        for program in ["controller", "webhook", "agent"] {
+            assert!(dockerfile.contains(&format!("FROM base AS {program}\n")), "{program}");
+            assert!(dockerfile.contains(&format!("ENTRYPOINT [\"/jobset-{program}\"]\n")), "{program}");
+        }
+    }
 }

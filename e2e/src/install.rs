@@ -1,6 +1,6 @@
 //! Installs the product into a cluster, as its users do: images, then `kubectl apply -k deploy/kustomize`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::cluster::{Cluster, Handle};
 use crate::images::{self, ImageSpec};
 use crate::paths;
-use crate::programs::RustBinaries;
+use crate::programs::{Architecture, RustBinaries};
 use crate::progress::progress;
 
 /// Image of the agent.
@@ -34,22 +34,45 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// # Errors
 /// If anything is refused, or not ready in time; the text has what `kubectl` said.
 pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
-    progress("loading images");
-    let images: [(&str, &Path); 4] = [
-        (AGENT_IMAGE, &binaries.agent),
-        (CONTROLLER_IMAGE, &binaries.controller),
-        (WEBHOOK_IMAGE, &binaries.webhook),
-        (WORKER_IMAGE, &binaries.worker),
-    ];
-    for (name, binary) in images {
-        cluster.load_image(&images::build(&ImageSpec::new(name, binary))?).await?;
-    }
+    load_images(cluster, binaries).await?;
     progress("installing deploy/kustomize");
     let kustomize = paths::workspace().join("deploy/kustomize");
     let kustomize = kustomize.to_string_lossy();
     kubectl(cluster, &["apply", "--server-side", "-k", &kustomize]).await?;
+    ready(cluster, NAMESPACE).await
+}
+
+/// Loads the images of the product, and of the worker of the tests.
+///
+/// # Errors
+/// If an image cannot be built, or is refused.
+pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+    progress("loading images");
+    for image in product_images(binaries, Architecture::of_host()?)? {
+        cluster.load_image(&image).await?;
+    }
+    cluster.load_image(&images::build(&ImageSpec::new(WORKER_IMAGE, &binaries.worker))?).await?;
+    Ok(())
+}
+
+/// Builds the images of the product, as OCI archives below `target/images`.
+///
+/// # Errors
+/// If a binary cannot be read, or an archive not be written.
+pub fn product_images(binaries: &RustBinaries, architecture: Architecture) -> Result<Vec<PathBuf>> {
+    let images: [(&str, &Path); 3] =
+        [(AGENT_IMAGE, &binaries.agent), (CONTROLLER_IMAGE, &binaries.controller), (WEBHOOK_IMAGE, &binaries.webhook)];
+    let spec = |(name, binary)| ImageSpec { architecture: Some(architecture), ..ImageSpec::product(name, binary) };
+    images.into_iter().map(|image| images::build(&spec(image))).collect()
+}
+
+/// Waits until controller and webhook are ready.
+///
+/// # Errors
+/// If they are not in time.
+pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     for deployment in ["jobset-controller", "jobset-webhook"] {
-        rolled_out(cluster, deployment).await?;
+        rolled_out(cluster, namespace, deployment).await?;
     }
     progress("controller and webhook are ready");
     Ok(())
@@ -59,10 +82,10 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
 ///
 /// # Errors
 /// If they are not in time.
-pub async fn rolled_out(cluster: &Cluster, deployment: &str) -> Result<()> {
+pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) -> Result<()> {
     let limit = format!("--timeout={}s", LIMIT.as_secs());
     let deployment = format!("deployment/{deployment}");
-    kubectl(cluster, &["rollout", "status", &deployment, "-n", NAMESPACE, &limit]).await?;
+    kubectl(cluster, &["rollout", "status", &deployment, "-n", namespace, &limit]).await?;
     Ok(())
 }
 

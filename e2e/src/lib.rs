@@ -30,7 +30,9 @@
 pub mod admission;
 pub mod bench;
 pub mod chaos;
+pub mod chart;
 pub mod cluster;
+pub mod dashboard;
 pub mod demo;
 pub mod deps;
 pub mod group;
@@ -41,9 +43,12 @@ pub mod journal;
 mod median;
 pub mod order;
 pub mod paths;
+pub mod picture;
 pub mod process;
 pub mod programs;
 pub mod progress;
+pub mod prometheus;
+pub mod upstream;
 pub mod wait;
 pub mod workload;
 

@@ -49,6 +49,10 @@ pub struct ServingArgs {
     #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
     pub health_listen: SocketAddr,
 
+    /// Address of /metrics (HTTP).
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)))]
+    pub metrics_listen: SocketAddr,
+
     /// Oldest version of TLS that is spoken.
     #[arg(long, value_name = "VERSION", value_enum, default_value_t = MinVersion::Tls12)]
     pub tls_min_version: MinVersion,
@@ -200,6 +204,7 @@ mod tests {
         let args = parse(&[]).unwrap();
         assert_eq!(args.serving.listen.to_string(), "0.0.0.0:9443");
         assert_eq!(args.serving.health_listen.to_string(), "0.0.0.0:8081");
+        assert_eq!(args.serving.metrics_listen.to_string(), "0.0.0.0:8080");
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
         assert_eq!(args.certificates.secret_name, "jobset-webhook-server-cert");
         assert!(args.features.gates.in_place_restart);

@@ -25,6 +25,9 @@ pub enum Error {
     /// TLS could not be set up.
     #[error("cannot set up TLS")]
     Tls(#[source] rustls::Error),
+    /// A metric could not be registered.
+    #[error("a metric cannot be registered")]
+    Metrics(#[source] prometheus::Error),
     /// There is no way to reach an API server.
     #[error("cannot find out how to reach the API server (neither in a cluster nor a kubeconfig)")]
     InferConfig(#[source] Box<kube::config::InferConfigError>),

@@ -8,7 +8,7 @@
 //! The rules are those of `jobset-api`, by which the controller goes as well. [`jobset`] says which of them a request has
 //! to keep; [`pod`] places Pods that ask for exclusive placement; [`review`] speaks AdmissionReview, of which [`wire`] reads
 //! what is needed; [`serve`] has its paths; [`limits`] is what a client may ask for, and [`connections`] the TLS and HTTP
-//! below it. The certificate comes from `jobset-certs`.
+//! below it, and [`metrics`] what is measured around them. The certificate comes from `jobset-certs`.
 
 pub mod args;
 pub mod cluster;
@@ -18,6 +18,7 @@ pub mod health;
 pub mod jobset;
 pub mod limits;
 mod memory;
+pub mod metrics;
 pub mod patch;
 pub mod pod;
 mod registry;

@@ -108,6 +108,37 @@ struct Counted {
     _large: Option<OwnedSemaphorePermit>,
 }
 
+/// The limit that a request met which is to be tried again: a label of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// Bodies and answers fill the memory.
+    Memory,
+    /// Large bodies fill theirs.
+    LargeMemory,
+    /// Its body came too slowly, and another took its memory.
+    Displaced,
+    /// No turn came up in time.
+    Turn,
+    /// That of large ones did not.
+    LargeTurn,
+}
+
+impl Overload {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn];
+
+    /// Value of the label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::LargeMemory => "large_memory",
+            Self::Displaced => "displaced",
+            Self::Turn => "turn",
+            Self::LargeTurn => "large_turn",
+        }
+    }
+}
+
 /// Why a request is not passed on.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -235,11 +266,24 @@ impl Refusal {
         }
     }
 
+    /// What there was too much of at once. None where the request itself is at fault.
+    fn overload(&self) -> Option<Overload> {
+        match self {
+            Self::TooLarge | Self::TooSlow(_) | Self::Broken(_) => None,
+            Self::NoMemory(_) => Some(Overload::Memory),
+            Self::NoMemoryForLarge(_) => Some(Overload::LargeMemory),
+            Self::TakenAway(_) => Some(Overload::Displaced),
+            Self::NoTurn { .. } => Some(Overload::Turn),
+            Self::NoTurnForLarge(_) => Some(Overload::LargeTurn),
+        }
+    }
+
     fn answer(&self) -> Response {
         let status = self.status();
         warn!(status = status.as_u16(), reason = %self, "cannot answer a request");
         let mut response = (status, format!("{self}\n")).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if let Some(overload) = self.overload() {
+            response.extensions_mut().insert(overload);
             response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER));
         }
         response

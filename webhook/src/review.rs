@@ -9,13 +9,15 @@ use jobset_api::validation::Errors;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::core::admission::{META_API_VERSION_V1, META_KIND};
+use kube::core::admission::{META_API_VERSION_V1, META_KIND, Operation};
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary, reason};
 use serde::{Deserialize as _, Serialize};
 use tracing::{debug, info};
 
 use crate::jobset::Terms;
+use crate::metrics::{Outcome, Verdict};
 use crate::pod::lookup::Lookup;
+use crate::pod::refusal::Reason;
 use crate::strict::{Strict, budget};
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
 use crate::{jobset, patch, pod};
@@ -46,6 +48,16 @@ pub struct Review {
     api_version: &'static str,
     kind: &'static str,
     response: Response,
+    #[serde(skip)]
+    operation: Option<Operation>,
+    #[serde(skip)]
+    rejection: Option<Reason>,
+}
+
+/// What of a request is needed to answer it.
+struct Asked {
+    uid: String,
+    operation: Option<Operation>,
 }
 
 // kube's own response type writes the patch as a list of numbers; the API says base64.
@@ -72,14 +84,14 @@ struct Response {
 /// # Errors
 /// When the body is not an AdmissionReview.
 pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
-    let (uid, request) = match decode(body)? {
-        Decoded::Readable(request) => (request.uid.clone(), request),
-        Decoded::Unreadable { uid, .. } => return Ok(Review::allow(uid)),
+    let (asked, request) = match decode(body)? {
+        Decoded::Readable(request) => (Asked::by(&request), request),
+        Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
     let (name, namespace) = (name(&request).to_owned(), request.namespace.clone());
-    let Some(change) = jobset::mutate(*request, settings) else { return Ok(Review::allow(uid)) };
+    let Some(change) = jobset::mutate(*request, settings) else { return Ok(Review::allow(asked)) };
     debug!(jobset = name, namespace, "filled in");
-    Ok(Review::change(uid, &change.before, &change.after))
+    Ok(Review::change(asked, &change.before, &change.after))
 }
 
 /// Answers a review of the webhook that places Pods. One that cannot be read is let through, as by [`mutate`].
@@ -87,20 +99,20 @@ pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
 /// # Errors
 /// When the body is not an AdmissionReview.
 pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
-    let (uid, request) = match decode::<Pod>(body)? {
-        Decoded::Readable(request) => (request.uid.clone(), request),
-        Decoded::Unreadable { uid, .. } => return Ok(Review::allow(uid)),
+    let (asked, request) = match decode::<Pod>(body)? {
+        Decoded::Readable(request) => (Asked::by(&request), request),
+        Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
     let (pod, namespace) = (name(&request), request.namespace.as_deref());
     match (&request.object, pod::mutate(&request, lookup).await) {
         (Some(before), Ok(Some(after))) => {
             debug!(pod, namespace, "placed");
-            Ok(Review::change(uid, before, &after))
+            Ok(Review::change(asked, before, &after))
         }
-        (_, Ok(_)) => Ok(Review::allow(uid)),
+        (_, Ok(_)) => Ok(Review::allow(asked)),
         (_, Err(refusal)) => {
             info!(pod, namespace, %refusal, "refused");
-            Ok(Review::deny(uid, refusal.status()))
+            Ok(Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) })
         }
     }
 }
@@ -110,48 +122,66 @@ pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
 /// # Errors
 /// When the body is not an AdmissionReview.
 pub fn validate(body: &[u8], terms: &Terms) -> Result<Review, Malformed> {
-    let (uid, name, namespace, errors) = match decode(body)? {
+    let (asked, name, namespace, errors) = match decode(body)? {
         Decoded::Readable(request) => {
-            let errors = jobset::validate(&request, terms);
+            let (asked, errors) = (Asked::by(&request), jobset::validate(&request, terms));
             if errors.is_empty() {
-                return Ok(Review::allow_with(request.uid.clone(), jobset::warnings(&request, terms)));
+                return Ok(Review::allow_with(asked, jobset::warnings(&request, terms)));
             }
-            (request.uid.clone(), name(&request).to_owned(), request.namespace, errors)
+            (asked, name(&request).to_owned(), request.namespace, errors)
         }
-        Decoded::Unreadable { uid, errors, .. } if errors.is_empty() => return Ok(Review::allow(uid)),
-        Decoded::Unreadable { uid, name, namespace, errors } => (uid, name, namespace, errors),
+        Decoded::Unreadable { asked, errors, .. } if errors.is_empty() => return Ok(Review::allow(asked)),
+        Decoded::Unreadable { asked, name, namespace, errors } => (asked, name, namespace, errors),
     };
     info!(jobset = name, namespace, %errors, "refused");
-    Ok(Review::deny(uid, invalid(&name, &errors)))
+    Ok(Review::deny(asked, invalid(&name, &errors)))
+}
+
+impl Asked {
+    fn by<K>(request: &AdmissionRequest<K>) -> Self {
+        Self { uid: request.uid.clone(), operation: Some(request.operation.clone()) }
+    }
 }
 
 impl Review {
-    fn of(response: Response) -> Self {
-        Self { api_version: META_API_VERSION_V1, kind: META_KIND, response }
+    /// What it came to.
+    pub fn outcome(&self) -> Outcome {
+        let verdict = match &self.response {
+            Response { allowed: true, .. } => Verdict::Allowed,
+            Response { status: Some(status), .. } if status.code >= 500 => Verdict::Error,
+            _ => Verdict::Denied,
+        };
+        Outcome { operation: self.operation.clone(), verdict, rejection: self.rejection }
     }
 
-    fn allow(uid: String) -> Self {
-        Self::of(Response { uid, allowed: true, ..Response::default() })
+    fn of(asked: Asked, response: Response) -> Self {
+        let Asked { uid, operation } = asked;
+        let response = Response { uid, ..response };
+        Self { api_version: META_API_VERSION_V1, kind: META_KIND, response, operation, rejection: None }
     }
 
-    fn allow_with(uid: String, warnings: Vec<String>) -> Self {
-        Self::of(Response { uid, allowed: true, warnings, ..Response::default() })
+    fn allow(asked: Asked) -> Self {
+        Self::of(asked, Response { allowed: true, ..Response::default() })
+    }
+
+    fn allow_with(asked: Asked, warnings: Vec<String>) -> Self {
+        Self::of(asked, Response { allowed: true, warnings, ..Response::default() })
     }
 
     /// Lets an object through as `after` instead of `before`.
-    fn change<K: Serialize>(uid: String, before: &K, after: &K) -> Self {
+    fn change<K: Serialize>(asked: Asked, before: &K, after: &K) -> Self {
         let patch = patch::diff(before, after).and_then(|patch| serde_json::to_vec(&patch));
         let patch = match patch {
             Ok(patch) => Some(ByteString(patch)),
             Err(error) => {
-                return Self::deny(uid, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500));
+                return Self::deny(asked, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500));
             }
         };
-        Self::of(Response { uid, allowed: true, patch, patch_type: Some("JSONPatch"), ..Response::default() })
+        Self::of(asked, Response { allowed: true, patch, patch_type: Some("JSONPatch"), ..Response::default() })
     }
 
-    fn deny(uid: String, status: Status) -> Self {
-        Self::of(Response { uid, allowed: false, status: Some(status), ..Response::default() })
+    fn deny(asked: Asked, status: Status) -> Self {
+        Self::of(asked, Response { allowed: false, status: Some(status), ..Response::default() })
     }
 }
 
@@ -159,7 +189,7 @@ enum Decoded<K> {
     Readable(Box<AdmissionRequest<K>>),
     /// The object is not of its kind as this build knows it. Without errors, nothing depends on that.
     Unreadable {
-        uid: String,
+        asked: Asked,
         name: String,
         namespace: Option<String>,
         errors: Errors,

@@ -9,6 +9,7 @@ use jobset_certs::bundle::Configuration;
 use jobset_certs::secret::Wanted;
 use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings, Source};
 use kube::{Client, Config};
+use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -20,9 +21,10 @@ use crate::cluster::Cluster;
 use crate::connections::Drain;
 use crate::jobset::Terms;
 use crate::limits::{self, Limits};
+use crate::metrics::Metrics;
 use crate::pod::lookup::Lookup;
 use crate::tls::{self, MinVersion};
-use crate::{Error, connections, health, serve};
+use crate::{Error, connections, health, metrics, serve};
 
 /// How long CAs that were replaced stay trusted.
 const OVERLAP: Duration = Duration::from_hours(24);
@@ -36,6 +38,7 @@ const PROPAGATION: Duration = Duration::from_secs(1);
 pub struct Service {
     listener: TcpListener,
     health_listener: TcpListener,
+    metrics_listener: TcpListener,
     settings: Settings,
     tls_min_version: MinVersion,
     limits: Limits,
@@ -57,6 +60,7 @@ impl Service {
             limits: args.limits.clone(),
             listener: listen(args.serving.listen, "--listen").await?,
             health_listener: listen(args.serving.health_listen, "--health-listen").await?,
+            metrics_listener: listen(args.serving.metrics_listen, "--metrics-listen").await?,
             leader_wait: args.placement.leader_wait,
             terms: Terms {
                 gates: args.features.gates,
@@ -84,26 +88,40 @@ impl Service {
         self.health_listener.local_addr()
     }
 
+    /// Address of `/metrics`.
+    ///
+    /// # Errors
+    /// When the system does not know it.
+    pub fn metrics_address(&self) -> std::io::Result<SocketAddr> {
+        self.metrics_listener.local_addr()
+    }
+
     /// Serves until `stop`. Then readiness falls and clients are told to ask elsewhere, connections are still accepted for
     /// the drain delay, and requests in flight finish.
     ///
     /// # Errors
-    /// When TLS cannot be set up.
+    /// When TLS or a metric cannot be set up.
     pub async fn run(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
         let resolver = Arc::new(Resolver::default());
         let tls = tls::config(Arc::clone(&resolver) as Arc<_>, self.tls_min_version)?;
         let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
         let closed = CancellationToken::new();
         let limits = &self.limits;
+        let registry = Registry::new();
+        let metrics = Metrics::register(&registry)?;
+        let of_certificates = jobset_certs::Metrics::register(&registry).map_err(Error::Metrics)?;
+        let exposition = jobset_metrics::routes(registry, env!("CARGO_PKG_VERSION")).map_err(Error::Metrics)?;
+        let scrapes = connections::serve(self.metrics_listener, None, exposition, limits, Drain::default());
         let health = health::router(ready, stop.clone());
         let probes = connections::serve(self.health_listener, None, health, limits, Drain::default());
         let lookup = Lookup::new(client.clone(), self.leader_wait);
         let pods = limits::guard(serve::pod_router(lookup.clone()), limits, limits.max_concurrent_pods);
         let (jobsets, cluster) = (serve::router(self.terms.clone()), self.terms.cluster);
         let router = limits::guard(jobsets, limits, limits.max_concurrent_reviews).merge(pods);
+        let router = metrics::measure(router, metrics);
         let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
         let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);
-        let certificates = jobset_certs::maintain(client.clone(), self.settings, resolver, readiness);
+        let certificates = jobset_certs::maintain(client.clone(), self.settings, resolver, readiness, of_certificates);
         let shutdown = async {
             stop.cancelled().await;
             info!("shutting down");
@@ -115,6 +133,7 @@ impl Service {
         tokio::select! {
             () = webhooks => {}
             () = probes => {}
+            () = scrapes => {}
             never = certificates => match never {},
             never = lookup.watch() => match never {},
             never = cluster.watch(&client) => match never {},
@@ -135,7 +154,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     let service = Service::bind(args).await?;
     let config = Config::infer().await.map_err(|source| Error::InferConfig(Box::new(source)))?;
     let client = Client::try_from(config).map_err(Error::Client)?;
-    info!(listen = %args.serving.listen, health_listen = %args.serving.health_listen, "serving");
+    info!(listen = %args.serving.listen, health_listen = %args.serving.health_listen, metrics_listen = %args.serving.metrics_listen, "serving");
     service.run(client, stop).await
 }
 

@@ -73,7 +73,12 @@ fn content_type_of(headers: &HeaderMap) -> Result<(), Response> {
 
 fn written(review: Result<Review, Malformed>) -> Response {
     match review {
-        Ok(review) => axum::Json(review).into_response(),
+        Ok(review) => {
+            let outcome = review.outcome();
+            let mut answer = axum::Json(review).into_response();
+            answer.extensions_mut().insert(outcome);
+            answer
+        }
         Err(error) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }

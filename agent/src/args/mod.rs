@@ -48,7 +48,7 @@ Environment, optional:
   JOBSET_UID                      UID of the JobSet    (fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-uid'])
   BARRIER_PORT                    port of the probe       [default: 8080; of a supervisor: none, so no readiness probe]
   BARRIER_PATH                    path of the probe                                        [default: /barrier-is-lifted]
-  KUBECONFIG                      cluster and credentials, for use outside a Pod     [default: the Pod's ServiceAccount]
+  KUBECONFIG                      cluster and credentials outside a Pod; in one, its ServiceAccount counts and not this
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]

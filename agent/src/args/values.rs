@@ -33,7 +33,8 @@ impl FromStr for BarrierPath {
     }
 }
 
-/// Exit codes and ranges of them, separated by commas. 0 is no failure.
+/// Exit codes and ranges of them, separated by commas. 0 is no failure. Admission reads them alike, by `exit_codes` of
+/// jobset-api.
 pub(super) struct ExitCodes(pub BTreeSet<u8>);
 
 impl FromStr for ExitCodes {

@@ -1,10 +1,15 @@
 //! How a supervised container ends: as its worker does, or as it is asked to.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use rstest::rstest;
 use rustix::process::Signal;
 
 use super::fixture::{Space, shared};
+
+/// Long before the thirty seconds are over that a kubelet gives a Pod, on a machine that runs all tests at once.
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Without a restart in place, every end of the worker is the container's.
 async fn bypassed(namespace: &str) -> Result<Space> {
@@ -69,34 +74,81 @@ async fn whoever_is_asked_to_end_before_its_worker_has_says_143() -> Result<()> 
     agent.signal(Signal::TERM).await?;
     assert_eq!(agent.ended().await?, 143);
     assert_eq!(space.written("log"), "asked\n");
-
-    let space = Space::new("asked-while-it-waits").await?;
-    let mut agent = space.supervise("echo on >log", &[])?;
-    space.reported(1).await?;
-    agent.signal(Signal::TERM).await?;
-    assert_eq!((agent.ended().await?, space.written("log").as_str()), (143, ""));
     Ok(())
 }
 
+#[rstest]
+#[case::of_its_first_epoch("asked-while-it-waits", 0, "")]
+#[case::of_a_later_one("asked-while-it-waits-again", 2, "on\non\n")]
+#[tokio::test]
+async fn whoever_is_asked_to_end_at_the_barrier_ends_at_once(
+    #[case] namespace: &str,
+    #[case] failures: i32,
+    #[case] log: &str,
+) -> Result<()> {
+    let space = Space::new(namespace).await?;
+    let mut agent = space.supervise("echo on >>log; exit 1", &[])?;
+    for epoch in 1..=failures {
+        space.lift(epoch).await?;
+    }
+    space.reported(failures + 1).await?;
+    let asked = Instant::now();
+    agent.signal(Signal::TERM).await?;
+    assert_eq!((agent.ended().await?, space.written("log").as_str()), (143, log));
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    Ok(())
+}
+
+/// The agent hears of both in either order, and of the end while it starts the worker.
+#[tokio::test]
+async fn whoever_is_asked_to_end_as_its_barrier_lifts_ends_at_once() -> Result<()> {
+    let space = Space::new("asked-as-it-starts").await?;
+    for (epoch, wait) in (1..).zip([0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30]) {
+        let mut agent = space.supervise("exec sleep 1000", &[("STOP_GRACE_SECONDS", "600")])?;
+        space.reported(epoch).await?;
+        let asked = Instant::now();
+        let ask = async {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            agent.signal(Signal::TERM).await
+        };
+        tokio::try_join!(space.say(epoch, epoch - 1), ask)?;
+        assert_eq!(agent.ended().await?, 143, "{wait} ms after the lift was asked for");
+        assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    }
+    Ok(())
+}
+
+/// All that it is to hear, it hears at once when its node was busy or suspended.
+#[tokio::test]
+async fn whoever_finds_its_lift_and_its_end_together_ends_at_once() -> Result<()> {
+    let space = Space::new("asked-while-halted").await?;
+    let mut agent = space.supervise("exec sleep 1000", &[("STOP_GRACE_SECONDS", "600")])?;
+    space.reported(1).await?;
+    agent.signal(Signal::STOP).await?;
+    space.say(1, 0).await?;
+    agent.signal(Signal::TERM).await?;
+    let asked = Instant::now();
+    agent.signal(Signal::CONT).await?;
+    assert_eq!(agent.ended().await?, 143);
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    Ok(())
+}
+
+/// Whatever has a meaning to the worker alone: the end of a budget of time or size, the warning of a batch system, a
+/// real-time signal.
 #[tokio::test]
 async fn other_signals_are_the_workers() -> Result<()> {
     let space = Space::new("signals").await?;
-    let traps = "for s in HUP INT QUIT USR1 USR2 ALRM WINCH; do trap \"echo $s >>log\" $s; done; echo on >log";
+    let signals = [1, 2, 3, 6, 10, 12, 14, 16, 18, 23, 24, 25, 26, 27, 28, 29, 30, 35, 40, 63, 64];
+    let names = signals.map(|signal| signal.to_string()).join(" ");
+    let traps = format!("for s in {names}; do trap \"echo $s >>log\" $s; done; echo on >log");
     let agent = space.supervise(&format!("{traps}; while :; do sleep 0.05; done"), &[])?;
     space.lift(1).await?;
     let mut wanted = "on\n".to_owned();
     space.writes("log", &wanted).await?;
-    for (signal, name) in [
-        (Signal::HUP, "HUP"),
-        (Signal::INT, "INT"),
-        (Signal::QUIT, "QUIT"),
-        (Signal::USR1, "USR1"),
-        (Signal::USR2, "USR2"),
-        (Signal::ALARM, "ALRM"),
-        (Signal::WINCH, "WINCH"),
-    ] {
-        agent.signal(signal).await?;
-        wanted = format!("{wanted}{name}\n");
+    for signal in signals {
+        agent.kill(signal).await?;
+        wanted = format!("{wanted}{signal}\n");
         space.writes("log", &wanted).await?;
     }
     Ok(())

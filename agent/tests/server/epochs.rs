@@ -46,11 +46,7 @@ async fn a_worker_that_ignores_sigterm_is_killed_after_its_grace() -> Result<()>
         "trap 'echo asked >>log' TERM; echo $JOBSET_EPOCH >>log; while :; do sleep 0.1; done",
         &[("STOP_GRACE_SECONDS", "0.5")],
     )?;
-    space.lift(1).await?;
-    space.writes("log", "1\n").await?;
-    space.say(1, 1).await?;
-    space.lift(2).await?;
-    space.writes("log", "1\nasked\n2\n").await
+    space.restarts("1\n", "1\nasked\n2\n").await
 }
 
 #[tokio::test]
@@ -60,11 +56,25 @@ async fn within_its_grace_a_worker_may_save_what_it_has() -> Result<()> {
         "trap 'sleep 0.5; echo saved $JOBSET_EPOCH >>log; exit 0' TERM; echo on >>log; while :; do sleep 0.1; done",
         &[("STOP_GRACE_SECONDS", "30")],
     )?;
-    space.lift(1).await?;
-    space.writes("log", "on\n").await?;
-    space.say(1, 1).await?;
-    space.lift(2).await?;
-    space.writes("log", "on\nsaved 1\non\n").await
+    space.restarts("on\n", "on\nsaved 1\non\n").await
+}
+
+/// A shell ends at once when it is asked to, and what it has started goes on with what it has to do.
+#[tokio::test]
+async fn so_may_the_rest_of_its_process_group_when_its_first_process_has_ended() -> Result<()> {
+    let space = Space::new("saves-behind-a-shell").await?;
+    let trains = "trap 'sleep 0.5; echo saved $JOBSET_EPOCH >>log; exit 0' TERM; echo on >>log; \
+         while :; do sleep 0.1; done";
+    std::fs::write(space.folder.path().join("trains.sh"), trains)?;
+    let _agent = space.supervise("sh trains.sh | cat", &[("STOP_GRACE_SECONDS", "30")])?;
+    space.restarts("on\n", "on\nsaved 1\non\n").await
+}
+
+#[tokio::test]
+async fn a_worker_whose_words_nobody_reads_is_stopped_and_started_all_the_same() -> Result<()> {
+    let space = Space::new("unread").await?;
+    let _agent = space.unread("echo $JOBSET_EPOCH >>log; timeout 1 yes >&2; echo full >>log; exec sleep 1000")?;
+    space.restarts("1\nfull\n", "1\nfull\n2\nfull\n").await
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use jobset_api::JobSet;
 use jobset_e2e::wait::{self, Seen};
 use jobset_e2e::{ControlPlane, install};
@@ -128,6 +128,15 @@ impl Space {
         self.say(epoch, epoch - 1).await
     }
 
+    /// Lets the worker run in epoch 1 until its log is `before`, and restarts it into epoch 2, until its log is `after`.
+    pub(crate) async fn restarts(&self, before: &str, after: &str) -> Result<()> {
+        self.lift(1).await?;
+        self.writes("log", before).await?;
+        self.say(1, 1).await?;
+        self.lift(2).await?;
+        self.writes("log", after).await
+    }
+
     /// What the worker has written into this file of its folder.
     pub(crate) fn written(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
@@ -157,6 +166,13 @@ impl Space {
         std::fs::write(self.folder.path().join("worker.sh"), script)?;
         let command = format!("exec {AGENT} supervise -- sh worker.sh");
         Container::start(self, ["script", "-qec", &command, "/dev/null"], &[])
+    }
+
+    /// Starts the agent above this worker, with a standard error that nobody reads.
+    pub(crate) fn unread(&self, script: &str) -> Result<Container> {
+        std::fs::write(self.folder.path().join("worker.sh"), script)?;
+        let command = format!("mkfifo unread; exec {AGENT} supervise -- sh worker.sh 2<>unread");
+        Container::start(self, ["sh", "-ec", &command], &[])
     }
 
     /// The requests for this namespace's objects that the API server has got from agents, as verb and URI, in the order
@@ -189,6 +205,8 @@ impl Container {
             .args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"])
             .args(command)
             .env("KUBECONFIG", &space.kubeconfig)
+            // These tests may run in a Pod themselves, and mean another cluster than that one's.
+            .env_remove("KUBERNETES_SERVICE_HOST")
             .envs(own)
             .envs(env.iter().copied())
             .current_dir(folder)
@@ -215,13 +233,24 @@ impl Container {
 
     /// Sends a signal to the agent, as a kubelet or a runtime does.
     pub(crate) async fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.agent().await?, signal)?)
+    }
+
+    /// The same with any number: a real-time signal has no name.
+    pub(crate) async fn kill(&self, signal: i32) -> Result<()> {
+        let line = format!("kill -{signal} {}", self.agent().await?.as_raw_nonzero());
+        let status = Command::new("sh").args(["-c", &line]).status().await?;
+        ensure!(status.success(), "{line}: {status}");
+        Ok(())
+    }
+
+    async fn agent(&self) -> Result<Pid> {
         let unshare = self.child.id().context("it has ended")?;
         let children = format!("/proc/{unshare}/task/{unshare}/children");
-        let agent = wait::until(LIMIT, "the agent's process", || async {
+        wait::until(LIMIT, "the agent's process", || async {
             Ok(std::fs::read_to_string(&children)?.trim().parse().ok().and_then(Pid::from_raw))
         })
-        .await?;
-        Ok(kill_process(agent, signal)?)
+        .await
     }
 
     /// Waits until the agent has ended; its exit code.

@@ -88,6 +88,39 @@ async fn a_healthy_worker_saves_its_state_before_the_pod_restarts() -> Result<()
     Ok(())
 }
 
+/// The kubelet ends an agent whose worker fails while it saves its state.
+#[tokio::test]
+async fn the_next_worker_does_not_find_the_file_of_an_agent_that_was_ended_meanwhile() -> Result<()> {
+    let space = Space::new("sidecar-saves-no-more").await?;
+    let file = space.folder.path().join("save");
+    let port = free_port().await?;
+    let env = [("BARRIER_PORT", &*port.to_string()), ("PRE_RESTART_FILE", "save")];
+    let mut agent = space.run(&[], &env)?;
+    space.lift(1).await?;
+    barrier(port, "200").await?;
+    space.say(1, 1).await?;
+    wait::until(LIMIT, "the file", || async { Ok(file.exists().then_some(())) }).await?;
+    agent.signal(Signal::TERM).await?;
+    assert_eq!(agent.ended().await?, 0);
+    let _agent = space.run(&[], &env)?;
+    space.lift(2).await?;
+    barrier(port, "200").await?;
+    assert!(!file.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_says_so_when_the_jobset_is_not_the_one_of_its_pod() -> Result<()> {
+    let space = Space::new("sidecar-foreign").await?;
+    let port = free_port().await?;
+    let _agent = space.run(&[], &[("BARRIER_PORT", &port.to_string()), ("JOBSET_UID", "of-another")])?;
+    wait::until_seen(LIMIT, "a line about the UID", || async {
+        let said = space.written("stderr");
+        Ok(if said.contains("waiting for the JobSet with UID of-another") { Seen::Yes(()) } else { Seen::NotYet(said) })
+    })
+    .await
+}
+
 #[tokio::test]
 async fn it_ends_at_once_when_it_is_asked_to_and_with_0() -> Result<()> {
     let space = Space::new("sidecar-asked").await?;

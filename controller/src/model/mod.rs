@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! cargo test -p jobset-controller --lib model -- --nocapture      # with the number of states
-//! make model                                                      # three Pods in each setting, more faults: hours
+//! make model                                                      # three Pods in each setting, more faults: long
 //! ```
 //!
 //! # What is left out

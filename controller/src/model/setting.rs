@@ -19,9 +19,11 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The same with three Pods, or where there are as many, with one fault more: for those who have time.
+    /// The same with three Pods, or where there are as many, with one fault more: for those who have time. Where somebody is
+    /// late or the JobSet is suspended, three Pods are enough of it.
     pub(super) fn larger(self) -> Self {
-        let more = u8::from(self.pods >= 3);
+        let is_prompt = !self.late.statuses && self.late.pods == 0 && !self.late.jobsets && !self.late.writes;
+        let more = u8::from(self.pods >= 3 && is_prompt && self.left.suspensions == 0);
         let left = Budget { faults: self.left.faults + more, ..self.left };
         Self { pods: self.pods.max(3), left, ..self }
     }

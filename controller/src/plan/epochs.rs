@@ -143,6 +143,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
             }
             if epochs.synced > current.synced {
                 pass.facts.push(Fact::BarrierLifted);
+                pass.tell("BarrierLifted", format!("all workers have reported epoch {}, and run", epochs.synced));
             }
             pass.status.synced_epoch = epochs.synced;
             pass.status.deprecated_epoch = epochs.deprecated;

@@ -13,6 +13,7 @@ mod gate;
 mod incident;
 mod invalid;
 mod members;
+mod namespace;
 mod pass;
 mod permissions;
 mod placement;
@@ -34,6 +35,7 @@ mod tests;
 mod ttl;
 mod types;
 mod unreachable;
+mod waiting;
 
 use std::ops::ControlFlow;
 
@@ -43,12 +45,14 @@ use crate::observe::Observed;
 use pass::Pass;
 
 pub use types::{Action, ExitClass, Fact, Note, Plan, PodDeletion, Settings, Trigger};
+pub use waiting::{Barrier, barrier};
 
 /// The rules, in order. A rule that breaks ends the pass.
 fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     skip::if_being_deleted(pass)?;
     ttl::delete_when_due(pass)?;
     skip::if_managed_by_another(pass)?;
+    namespace::delete_with_it(pass)?;
     tally::jobs(pass);
     refused::name(pass);
     finished::delete_what_still_runs(pass)?;

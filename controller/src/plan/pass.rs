@@ -138,11 +138,11 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn warn(&mut self, reason: &'static str, message: String) {
-        self.notes.push(Note { warning: true, reason, message });
+        self.notes.push(Note::warning(reason, message));
     }
 
     pub(super) fn tell(&mut self, reason: &'static str, message: String) {
-        self.notes.push(Note { warning: false, reason, message });
+        self.notes.push(Note::normal(reason, message));
     }
 
     /// Fails the JobSet: final.

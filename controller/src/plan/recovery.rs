@@ -12,7 +12,7 @@ pub(super) fn note(pass: &mut Pass<'_>) {
         return;
     }
     if pass.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, "all jobs are ready") {
-        pass.tell("Restarted", "all jobs are ready".to_owned());
+        pass.tell("Restarted", again(pass));
         pass.facts.push(Fact::Recovered);
     } else if pass.status.group_restarts == 0 && !all_are_ready(&pass.seen.status(), groups) {
         pass.facts.push(Fact::Started);
@@ -23,6 +23,15 @@ pub(super) fn note(pass: &mut Pass<'_>) {
 fn all_run_again(pass: &Pass<'_>) -> bool {
     let lifted = pass.status.synced_epoch > pass.status.deprecated_epoch;
     !pass.in_place() || lifted && members::slots(pass).all_run()
+}
+
+fn again(pass: &Pass<'_>) -> String {
+    let epoch = if pass.in_place() { format!(" in epoch {}", pass.status.synced_epoch) } else { String::new() };
+    let (counted, max_restarts) = (pass.status.restarts_count_towards_max, pass.seen.jobset.spec.max_restarts());
+    format!(
+        "all jobs are ready{epoch} after restart {}; {counted} of {max_restarts} counted",
+        pass.status.group_restarts
+    )
 }
 
 fn all_are_ready(status: &JobSetStatus, groups: &[ReplicatedJob]) -> bool {

@@ -6,7 +6,7 @@ use jobset_api::{FailurePolicyAction, RestartStrategy, conditions, labels};
 use k8s_openapi::jiff::Timestamp;
 
 use super::pass::{Pass, is_current};
-use super::{Fact, Trigger};
+use super::{Fact, Note, Trigger};
 
 /// Whether a restart counts towards `maxRestarts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +94,12 @@ pub(super) fn fail_for_budget(pass: &mut Pass<'_>, of_what: &str, cause: &Cause)
 /// Says that the whole group restarts, and how.
 pub(super) fn begin(pass: &mut Pass<'_>, strategy: RestartStrategy, counting: Counting, cause: &Cause, message: &str) {
     pass.set_condition(conditions::RESTARTING, true, &cause.reason, message);
-    pass.warn("Restarting", message.to_owned());
     let action = match counting {
         Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
         Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,
     };
     let Cause { trigger, failed_at, .. } = *cause;
+    pass.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
     let counted = counting == Counting::Counted;
     pass.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
 }

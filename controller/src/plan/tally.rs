@@ -23,6 +23,9 @@ pub(super) fn jobs(pass: &mut Pass<'_>) {
     for current in &pass.current {
         count(current.job, &mut counted[current.group]);
     }
+    let ready: i64 = counted.iter().map(|group| i64::from(group.ready) + i64::from(group.succeeded)).sum();
+    let all: i64 = pass.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    pass.status.jobs_ready = format!("{ready}/{all}");
     pass.status.replicated_jobs_status = counted;
 }
 

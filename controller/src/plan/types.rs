@@ -95,7 +95,7 @@ pub enum Action {
         /// Why, which decides how.
         reason: PodDeletion,
     },
-    /// Delete the JobSet itself: its time after the end is over.
+    /// Delete the JobSet itself: its time after the end is over, or its namespace is being deleted.
     DeleteJobSet,
     /// Annotate the JobSet so that its agents let their workers run: in-place restart is switched off.
     DisableInPlaceRestart,
@@ -124,6 +124,20 @@ pub struct Note {
     pub reason: &'static str,
     /// Message.
     pub message: String,
+    /// Of a restart that begins: when the first failure happened, if that was seen.
+    pub failed_at: Option<Timestamp>,
+}
+
+impl Note {
+    /// A Warning.
+    pub(crate) fn warning(reason: &'static str, message: String) -> Self {
+        Self { warning: true, reason, message, failed_at: None }
+    }
+
+    /// No Warning.
+    pub(crate) fn normal(reason: &'static str, message: String) -> Self {
+        Self { warning: false, ..Self::warning(reason, message) }
+    }
 }
 
 /// Something that the metrics count. True once the status of its plan is written, and not before.

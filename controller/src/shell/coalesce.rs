@@ -17,7 +17,7 @@ pub(super) fn urgent(stored: &JobSetStatus, planned: &JobSetStatus) -> bool {
 }
 
 fn without_counts(status: &JobSetStatus) -> JobSetStatus {
-    let mut status = status.clone();
+    let mut status = JobSetStatus { jobs_ready: String::new(), ..status.clone() };
     for ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } in &mut status.replicated_jobs_status {
         for count in [ready, succeeded, failed, active, suspended] {
             *count = 0;

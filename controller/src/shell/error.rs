@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use jobset_api::GROUP;
+
 use super::client::NotLeading;
 use super::lease::{InvalidTerms, Lost};
 use crate::plan::Note;
@@ -53,6 +55,12 @@ pub enum Error {
     LabelService(Key, #[source] kube::Error),
     #[error("cannot write the status of JobSet {0}")]
     WriteStatus(Key, #[source] kube::Error),
+    #[error(
+        "the CustomResourceDefinition jobsets.{GROUP} is older than this controller, and the API server would drop {}: apply \
+         that of this version",
+        .0.join(", ")
+    )]
+    StaleCrd(Vec<String>),
     #[error("lost the Lease {0}, nothing may be done without it")]
     LeaseLost(String, #[source] Lost),
     #[error("leader election cannot work with these durations")]
@@ -124,7 +132,7 @@ impl Error {
             Some(error) => format!("{self}: {error}"),
             None => self.to_string(),
         };
-        Some(Note { warning: true, reason, message })
+        Some(Note::warning(reason, message))
     }
 
     fn request(&self) -> Option<&kube::Error> {

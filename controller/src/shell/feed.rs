@@ -20,7 +20,9 @@ use tracing::{debug, warn};
 
 use super::weather::{Patience, Weather};
 use crate::store::pods::{PodView, PodWire};
-use crate::store::{Change, ClaimView, JobView, Key, NodeWire, RoleBindingView, Seen, ServiceView, version};
+use crate::store::{
+    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, version,
+};
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
@@ -52,6 +54,9 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
             Seen::Node(change(event, cluster_wide))
         }),
+        watch(Api::all(client.clone()), watcher::Config::default(), "Namespace", |event: Event<NamespaceWire>| {
+            Seen::Namespace(change(event, cluster_wide))
+        }),
         watch(Api::all(client.clone()), watcher::Config::default(), "PriorityClass", |event: Event<PriorityClass>| {
             Seen::PriorityClass(change(event, cluster_wide))
         }),
@@ -60,7 +65,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
 }
 
 /// Number of kinds that are watched.
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
 #[derive(Default)]
@@ -77,6 +82,7 @@ impl Listed {
             Seen::Claim(change) => matches!(change, Change::ListingEnded),
             Seen::RoleBinding(change) => matches!(change, Change::ListingEnded),
             Seen::Node(change) => matches!(change, Change::ListingEnded),
+            Seen::Namespace(change) => matches!(change, Change::ListingEnded),
             Seen::PriorityClass(change) => matches!(change, Change::ListingEnded),
         };
         if ended {

@@ -5,6 +5,7 @@ pub mod client;
 mod coalesce;
 mod error;
 mod feed;
+mod installed;
 pub mod lease;
 mod metrics;
 mod notes;
@@ -16,4 +17,4 @@ mod weather;
 
 pub use error::Error;
 pub use reconcile::{Options, run};
-pub use serve::{Health, metrics as serve_metrics, serve};
+pub use serve::{Health, serve};

@@ -1,8 +1,8 @@
 //! Events on JobSets.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use jobset_api::JobSet;
+use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
@@ -31,8 +31,8 @@ impl Notes {
         Self { client, last: HashMap::new(), sending: TaskTracker::new() }
     }
 
-    /// Reports the notes of a pass that the pass before did not have.
-    pub(super) fn report(&mut self, key: &Key, jobset: &JobSet, notes: Vec<Note>) {
+    /// Reports the notes of a pass that the pass before did not have. `stored` is what is stored of the JobSet's status now.
+    pub(super) fn report(&mut self, key: &Key, jobset: &JobSet, stored: Stored, notes: Vec<Note>) {
         let notes: HashSet<Note> = notes.into_iter().collect();
         let before = self.last.remove(key).unwrap_or_default();
         for note in notes.difference(&before) {
@@ -41,7 +41,7 @@ impl Notes {
             } else {
                 info!(jobset = %key, reason = note.reason, message = note.message, "note");
             }
-            self.publish(key, jobset, note);
+            self.publish(key, jobset, stored, note);
         }
         if !notes.is_empty() {
             self.last.insert(key.clone(), notes);
@@ -53,13 +53,14 @@ impl Notes {
         self.last.remove(key);
     }
 
-    fn publish(&self, key: &Key, jobset: &JobSet, note: &Note) {
+    fn publish(&self, key: &Key, jobset: &JobSet, stored: Stored, note: &Note) {
         // An Event of its own for each note: a series would keep the text of the first.
         let namespace = jobset.namespace().unwrap_or_default();
         let event = Event {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{}-", jobset.name_any())),
                 namespace: Some(namespace.clone()),
+                annotations: Some(stored.annotations(note)),
                 ..ObjectMeta::default()
             },
             type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
@@ -85,6 +86,35 @@ impl Notes {
     pub(super) async fn sent(&self) {
         self.sending.close();
         self.sending.wait().await;
+    }
+}
+
+/// What programs read of a JobSet in its Events, as it was stored when they were reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stored {
+    group_restarts: i32,
+    counted: i32,
+    epoch: i32,
+}
+
+impl Stored {
+    pub(super) fn of(status: &JobSetStatus) -> Self {
+        Self {
+            group_restarts: status.group_restarts,
+            counted: status.restarts_count_towards_max,
+            epoch: status.synced_epoch,
+        }
+    }
+
+    fn annotations(self, note: &Note) -> BTreeMap<String, String> {
+        let numbers = [
+            (labels::EVENT_GROUP_RESTARTS, self.group_restarts),
+            (labels::EVENT_RESTARTS_COUNT_TOWARDS_MAX, self.counted),
+            (labels::EVENT_SYNCED_EPOCH, self.epoch),
+        ];
+        let failed_at = note.failed_at.map(|at| (labels::EVENT_FAILED_AT.to_owned(), at.to_string()));
+        let numbers = numbers.into_iter().map(|(key, number)| (key.to_owned(), number.to_string()));
+        numbers.chain(failed_at).collect()
     }
 }
 

@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn note(message: &str) -> Note {
-        Note { warning: true, reason: "Refused", message: message.to_owned() }
+        Note::warning("Refused", message.to_owned())
     }
 
     /// What is left of a plan of two requests, and when the withheld ones are due, in seconds.

@@ -23,15 +23,16 @@ use super::apply::{Applied, Applier};
 use super::coalesce::{Writes, urgent};
 use super::error::{Error, Failure};
 use super::feed::{self, Listed};
+use super::installed;
 use super::lease::Leadership;
-use super::metrics::{Ledger, PassResult, Passes};
-use super::notes::Notes;
+use super::metrics::{Ledger, Objects, PassResult, Passes};
+use super::notes::{Notes, Stored};
 use super::postponed::Postponed;
 use super::queue::{LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED, Queue};
 use super::serve::Health;
 use super::weather::Weather;
 use crate::observe::Observed;
-use crate::plan::{Fact, Note, Plan, Settings, plan};
+use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
 use crate::store::{Key, Store, Versions};
 
 /// JobSets that are worked on at once.
@@ -55,12 +56,16 @@ pub struct Options {
     pub namespace: Option<String>,
     /// How to work.
     pub settings: Settings,
+    /// Whether the metrics have the state of each JobSet.
+    pub metrics_per_jobset: bool,
 }
 
 /// How one pass ended.
 struct Pass {
     key: Key,
     jobset: Arc<JobSet>,
+    /// Of the status that it writes.
+    planned: Stored,
     notes: Vec<Note>,
     facts: Vec<Fact>,
     /// Whether it had nothing to write before it goes on.
@@ -74,7 +79,7 @@ struct Pass {
 /// Runs until `stop`; requests that are under way then are finished.
 ///
 /// # Errors
-/// If a metric is registered already, or the passes under way do not end in time.
+/// If a metric is registered already, the CRD is older than this build, or the passes under way do not end in time.
 pub async fn run(
     client: Client,
     options: Options,
@@ -83,10 +88,14 @@ pub async fn run(
     mut leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
+    match stop.run_until_cancelled(installed::check(&client)).await {
+        Some(checked) => checked?,
+        None => return Ok(()),
+    }
     let mut feed = feed::feed(&client, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut listed = Listed::default();
     let mut running: FuturesUnordered<BoxFuture<'static, Pass>> = FuturesUnordered::new();
-    let mut state = State::new(client, options.settings, registry)?;
+    let mut state = State::new(client, options.settings, options.metrics_per_jobset, registry)?;
     loop {
         let leads = leadership.borrow_and_update().holds(Instant::now());
         let works = leads && listed.all();
@@ -140,6 +149,7 @@ struct State {
     postponed: Postponed,
     notes: Notes,
     ledger: Ledger,
+    objects: Option<Objects>,
     passes: Passes,
     weather: Weather,
     applier: Applier,
@@ -147,7 +157,7 @@ struct State {
 }
 
 impl State {
-    fn new(client: Client, settings: Settings, registry: &Registry) -> Result<Self, Error> {
+    fn new(client: Client, settings: Settings, per_jobset: bool, registry: &Registry) -> Result<Self, Error> {
         Ok(Self {
             store: Store::default(),
             queue: Queue::default(),
@@ -156,6 +166,7 @@ impl State {
             postponed: Postponed::default(),
             notes: Notes::new(client.clone()),
             ledger: Ledger::register(registry)?,
+            objects: per_jobset.then(|| Objects::register(registry)).transpose()?,
             passes: Passes::register(registry)?,
             weather: Weather::default(),
             applier: Applier::new(client),
@@ -184,6 +195,9 @@ impl State {
         self.postponed.forget(key);
         self.notes.forget(key);
         self.ledger.forget(key);
+        if let Some(objects) = &self.objects {
+            objects.forget(key);
+        }
     }
 
     /// Plans the next JobSet that is due; what comes back applies the plan.
@@ -207,15 +221,19 @@ impl State {
             let jobset = seen.jobset.clone();
             self.ledger.see(&key, &jobset);
             let now = Timestamp::now();
+            if let Some(objects) = &self.objects {
+                objects.see(&key, &jobset, barrier(&seen, &self.settings, &Time(now)));
+            }
             let mut plan = plan(&seen, &self.settings, &Time(now));
             let due = self.withhold(&key, &jobset, &mut plan, began, now);
             let settled = jobset.status.clone().unwrap_or_default() == plan.status;
+            let planned = Stored::of(&plan.status);
             let (notes, facts) = (std::mem::take(&mut plan.notes), std::mem::take(&mut plan.facts));
             debug!(jobset = %key, actions = plan.actions.len(), ?due, "planned");
             let requests = self.applier.clone();
             return Some(Box::pin(async move {
                 let applied = requests.apply(&jobset, plan).await;
-                Pass { key, jobset, notes, facts, settled, due, began, applied }
+                Pass { key, jobset, planned, notes, facts, settled, due, began, applied }
             }));
         }
     }
@@ -258,7 +276,7 @@ impl State {
     }
 
     fn conclude(&mut self, pass: Pass) {
-        let Pass { key, jobset, notes, facts, settled, mut due, began, applied } = pass;
+        let Pass { key, jobset, planned, notes, facts, settled, mut due, began, applied } = pass;
         let now = Instant::now();
         let generation = jobset.metadata.generation;
         let Applied { written, failures, provided, accepted, status } = applied;
@@ -285,11 +303,11 @@ impl State {
         }
         self.keep_refused(&key, &worst, settled);
         let stored = match status {
-            Ok(_) => true,
+            Ok(_) => Some(planned),
             Err(error) => {
                 worst.status_refused = error.failure() == Failure::Refused;
                 worst.add(error);
-                false
+                None
             }
         };
         self.passes.ended(worst.result(), now.duration_since(began));
@@ -318,7 +336,7 @@ impl State {
         }
     }
 
-    fn report(&mut self, key: &Key, jobset: &JobSet, mut notes: Vec<Note>, stored: bool, worst: &Worst) {
+    fn report(&mut self, key: &Key, jobset: &JobSet, mut notes: Vec<Note>, stored: Option<Stored>, worst: &Worst) {
         match &worst.error {
             // This program is about to end, and says so.
             Some((_, error)) if error.is_not_leading() => return,
@@ -329,7 +347,7 @@ impl State {
             }
             None => self.weather.clears("passes"),
         }
-        if !stored {
+        if stored.is_none() {
             if !worst.status_refused {
                 // What was not stored has not happened; what was told before still holds.
                 return;
@@ -338,7 +356,8 @@ impl State {
             notes.extend(worst.error.as_ref().and_then(|(_, error)| error.note()));
         }
         notes.extend(self.postponed.notes(key));
-        self.notes.report(key, jobset, notes);
+        let stored = stored.unwrap_or_else(|| jobset.status.as_ref().map_or_else(Stored::default, Stored::of));
+        self.notes.report(key, jobset, stored, notes);
     }
 }
 

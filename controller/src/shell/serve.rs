@@ -1,15 +1,12 @@
-//! `/healthz` and `/readyz` on one port, `/metrics` on another.
+//! `/healthz` and `/readyz` on one port, `/metrics` ([`jobset_metrics`]) on another.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
 use axum::routing::get;
-use prometheus::process_collector::ProcessCollector;
-use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -39,27 +36,6 @@ impl Health {
         Router::new()
             .route("/healthz", get(|| std::future::ready("ok\n")))
             .route("/readyz", get(move || std::future::ready(self.readiness())))
-    }
-}
-
-/// What is served of the metrics; those of the process and of the build are added.
-///
-/// # Errors
-/// If these are registered already.
-pub fn metrics(registry: Registry) -> Result<Router, Error> {
-    let options = Opts::new("jobset_build_info", "1, with the version of this program as a label.");
-    let build =
-        IntGauge::with_opts(options.const_label("version", env!("CARGO_PKG_VERSION"))).map_err(Error::Metrics)?;
-    build.set(1);
-    registry.register(Box::new(build)).map_err(Error::Metrics)?;
-    registry.register(Box::new(ProcessCollector::for_self())).map_err(Error::Metrics)?;
-    Ok(Router::new().route("/metrics", get(move || std::future::ready(exposition(&registry)))))
-}
-
-fn exposition(registry: &Registry) -> Response {
-    match TextEncoder::new().encode_to_string(&registry.gather()) {
-        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 

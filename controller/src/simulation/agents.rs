@@ -5,6 +5,7 @@ use jobset_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::cluster::{Checked, Cluster};
+use super::machine::Worker;
 use super::properties::{Property, Violation};
 use super::scenario::UID;
 
@@ -36,9 +37,19 @@ enum Fate {
 }
 
 impl AgentProcess {
-    pub(super) fn new(container: u32, started: Time) -> Self {
-        let agent = Agent::new(Some(UID.to_owned()), Mode::Sidecar { saves: false });
+    pub(super) fn new(container: u32, started: Time, mode: Mode) -> Self {
+        let agent = Agent::new(Some(UID.to_owned()), mode);
         Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: false, entered: None }
+    }
+}
+
+impl AgentProcess {
+    /// The code with which a supervisor ends that is asked to, whose worker then exits with this one.
+    pub(super) fn terminate(&mut self, worker: u8) -> Option<u8> {
+        let exit = |outputs: Vec<Output>| {
+            outputs.into_iter().find_map(|output| if let Output::Exit { code } = output { Some(code) } else { None })
+        };
+        exit(self.agent.step(Input::Terminate)).or_else(|| exit(self.agent.step(Input::WorkerExited { code: worker })))
     }
 }
 
@@ -67,8 +78,7 @@ impl Cluster {
             process.seen = Some(next);
             Input::JobSet(self.api.states[next].clone())
         };
-        self.tell_agent(uid, input);
-        Ok(())
+        self.tell_agent(uid, input)
     }
 
     fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> Checked {
@@ -94,14 +104,14 @@ impl Cluster {
         }
         let answered = fate == Fate::Stored && is_there;
         let failed = Input::ReportFailed { epoch, retry_after: None };
-        self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed });
-        Ok(())
+        self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed })
     }
 
-    fn tell_agent(&mut self, uid: &str, input: Input) {
-        let clock = self.clock;
-        let Some(machine) = self.machines.get_mut(uid) else { return };
-        let Some(process) = &mut machine.agent else { return };
+    pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> Checked {
+        let (clock, now) = (self.clock, self.now());
+        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        let Some(process) = &mut machine.agent else { return Ok(()) };
+        let (mut starts, mut stops) = (None, false);
         for output in process.agent.step(input) {
             match output {
                 Output::Report { epoch } => {
@@ -113,21 +123,33 @@ impl Cluster {
                 Output::SetTimer(wait) => {
                     process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
                 }
-                Output::Lift { .. } => process.lifted = true,
+                Output::Lift { epoch } => {
+                    process.lifted = true;
+                    starts = machine.supervised.then_some(epoch);
+                }
+                Output::StopWorker { .. } => stops = true,
                 Output::Restart { .. } => {
                     machine.agent = None;
                     machine.must_reset = true;
                     machine.unsaid = true;
                     break;
                 }
-                Output::Exit { .. } => {
+                Output::Exit { code } => {
+                    if machine.supervised {
+                        machine.worker = Worker::Ended { code: code.into(), container: process.container, at: now };
+                        machine.unsaid = true;
+                    }
                     machine.agent = None;
                     break;
                 }
-                // Of supervisors, and of sidecars whose workers save their state.
-                Output::Save { .. } | Output::StopWorker { .. } | Output::TerminateWorker => {}
+                // Of sidecars whose workers save their state, and of supervisors that are asked to end.
+                Output::Save { .. } | Output::TerminateWorker => {}
             }
         }
         self.worked = true;
+        if stops {
+            self.stop_supervised(uid)?;
+        }
+        starts.map_or(Ok(()), |epoch| self.worker_starts(uid, epoch))
     }
 }

@@ -39,6 +39,8 @@ pub(super) enum Broken {
     LiftedOneReportEarly,
     /// The end of a Pod does not reach the store.
     EndsNotSeen,
+    /// A supervisor goes on to the next epoch while its worker still runs.
+    SupervisorsDoNotWait,
 }
 
 /// What of an event reaches the store.
@@ -92,7 +94,7 @@ pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut 
             }
         }
         Broken::ChattersAtRest => {
-            plan.notes.push(Note { warning: false, reason: "StillHere", message: "still here".to_owned() });
+            plan.notes.push(Note::normal("StillHere", "still here".to_owned()));
         }
         Broken::NeverContent => status.free_epoch = if before.free_epoch == 0 { synced + 1 } else { 0 },
         Broken::LiftedOneReportEarly => {
@@ -119,6 +121,7 @@ pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut 
 #[case::it_comes_to_rest(Broken::NeverContent, &[Property::Rest])]
 #[case::nobody_runs_before_all_are_there(Broken::LiftedOneReportEarly, &[Property::Barrier])]
 #[case::counts_are_those_of_what_is_there(Broken::EndsNotSeen, &[Property::Counts])]
+#[case::one_worker_at_a_time(Broken::SupervisorsDoNotWait, &[Property::Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: Broken, #[case] by: &[Property]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));
     assert!((0..SEEDS).find_map(caught).is_some(), "{broken:?} is not caught by {by:?} within {SEEDS} seeds");

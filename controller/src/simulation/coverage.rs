@@ -5,6 +5,9 @@ use super::cluster::trace;
 /// Seeds within which everything has to happen.
 const SEEDS: u64 = 2_000;
 
+/// Lives of one kind that are enough.
+const ENOUGH: usize = 5;
+
 /// What has to happen, as the trace says it.
 const EVENTS: [&str; 26] = [
     "in place, from epoch",
@@ -46,4 +49,16 @@ fn everything_happens() {
         }
     }
     panic!("not within {SEEDS} seeds: {missing:?}");
+}
+
+/// The group is resized while it has supervisors, whose containers go on from epoch to epoch.
+#[test]
+fn supervisors_go_through_a_resize() {
+    let supervised_resize = |seed: &u64| {
+        let lines = trace(*seed, None);
+        let has = |what: &str| lines.iter().any(|line| line.contains(what));
+        has("the supervisor of") && has("request: resize") && has("in place, from epoch") && has("status: S 3")
+    };
+    let found = (0..SEEDS).filter(supervised_resize).take(ENOUGH).count();
+    assert_eq!(found, ENOUGH, "not within {SEEDS} seeds");
 }

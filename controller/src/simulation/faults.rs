@@ -77,10 +77,15 @@ impl Cluster {
         };
         self.strike(&uid, false, "its agent restarts alone");
         self.clock += 2_000;
-        let now = self.now();
+        let (now, mode) = (self.now(), self.scenario.mode());
         if let Some(machine) = self.machines.get_mut(&uid) {
+            if machine.supervised {
+                // Its worker ends with it, and its container starts again.
+                machine.kill_supervisor(137, now);
+                return;
+            }
             let container = machine.next_container();
-            machine.agent = Some(super::agents::AgentProcess::new(container, now));
+            machine.agent = Some(super::agents::AgentProcess::new(container, now, mode));
             machine.agent_restarts += 1;
             machine.unsaid = true;
         }
@@ -91,7 +96,12 @@ impl Cluster {
         let waits = |machine: &Machine| machine.agent.is_some() && matches!(machine.worker, Worker::NotYet);
         let Some(uid) = self.pick(waits) else { return };
         self.strike(&uid, false, "it fails at the barrier");
+        let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
+            if machine.supervised {
+                machine.kill_supervisor(1, now);
+                return;
+            }
             machine.agent = None;
             machine.must_reset = true;
             machine.unsaid = true;

@@ -9,7 +9,7 @@ use super::properties::{Property, Violation};
 use super::scenario::FATAL;
 
 /// Exit code of a worker that is ended by SIGTERM.
-const TERMINATED: i32 = 143;
+pub(super) const TERMINATED: i32 = 143;
 
 impl Cluster {
     pub(super) fn machine_of(&self, pod: &str) -> Option<&Machine> {
@@ -33,7 +33,7 @@ impl Cluster {
             self.stop(uid);
             return Ok(());
         }
-        let now = self.now();
+        let (now, mode) = (self.now(), self.scenario.mode());
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.must_reset {
             // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
@@ -42,6 +42,8 @@ impl Cluster {
             machine.reset();
             self.worked = true;
             self.trace(|| format!("{name}: all containers restart"));
+        } else if machine.supervised && machine.agent.is_some() {
+            return self.step_supervisor(uid);
         } else if let Worker::Ended { code, .. } = machine.worker {
             if machine.has_agent && code != 0 && !(code == FATAL && self.scenario.has_fatal_code) {
                 machine.must_reset = true;
@@ -51,7 +53,7 @@ impl Cluster {
             self.worked = true;
         } else if machine.has_agent && machine.agent.is_none() {
             let container = machine.next_container();
-            machine.agent = Some(AgentProcess::new(container, now));
+            machine.agent = Some(AgentProcess::new(container, now, mode));
             machine.resetting = false;
             machine.unsaid = true;
             self.worked = true;
@@ -62,12 +64,21 @@ impl Cluster {
     }
 
     fn start_worker(&mut self, uid: &str) -> Checked {
-        let (now, synced) = (self.now(), self.api.synced());
-        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         if machine.agent.as_ref().is_some_and(|agent| !agent.lifted) {
             return Ok(());
         }
         let epoch = machine.agent.as_ref().and_then(|agent| agent.entered);
+        self.worker_starts(uid, epoch)
+    }
+
+    pub(super) fn worker_starts(&mut self, uid: &str, epoch: Option<i32>) -> Checked {
+        let (now, synced) = (self.now(), self.api.synced());
+        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        if machine.runs() {
+            let message = format!("a second worker of {} starts in epoch {epoch:?} beside the first", machine.pod);
+            return Err(Violation::new(Property::Barrier, message));
+        }
         let again = epoch.is_some() && machine.last_run >= epoch;
         machine.last_run = epoch;
         let container = machine.next_container();
@@ -99,6 +110,13 @@ impl Cluster {
             self.truth.asked_to_go(entered);
         }
         machine.end_worker(code, &now);
+        if machine.supervised
+            && let Some(process) = &mut machine.agent
+        {
+            // Whatever its worker says, the supervisor says that it was asked to end.
+            let code = process.terminate(u8::try_from(code).unwrap_or(u8::MAX)).map_or(TERMINATED, i32::from);
+            machine.worker = Worker::Ended { code, container: process.container, at: now };
+        }
         let well = matches!(machine.worker, Worker::Ended { code: 0, .. });
         machine.end(well);
         let name = machine.pod.clone();

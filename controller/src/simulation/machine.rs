@@ -19,6 +19,10 @@ pub(super) struct Machine {
     pub index: i32,
     pub node: String,
     pub has_agent: bool,
+    /// The agent is the parent of the worker, in one container with it.
+    pub supervised: bool,
+    /// Its supervisor has asked the worker to end.
+    pub stopping: bool,
     /// Its node is dead: nothing runs, and nobody says so.
     pub lost: bool,
     pub agent: Option<AgentProcess>,
@@ -51,12 +55,16 @@ pub(super) enum Worker {
 
 impl Machine {
     pub(super) fn new(name: &str, pod: &PodObject, job_uid: &str) -> Self {
+        let has_sidecar = !pod.wire.spec.init_containers.is_empty();
+        let has_rules = pod.wire.spec.containers.iter().any(|it| !it.restart_policy_rules.is_empty());
         Self {
+            has_agent: has_sidecar || has_rules,
+            supervised: has_rules && !has_sidecar,
+            stopping: false,
             pod: name.to_owned(),
             job_uid: job_uid.to_owned(),
             index: pod.index,
             node: pod.wire.spec.node_name.clone().unwrap_or_default(),
-            has_agent: !pod.wire.spec.init_containers.is_empty(),
             lost: false,
             agent: None,
             worker: Worker::NotYet,
@@ -102,9 +110,11 @@ impl Machine {
     pub(super) fn reset(&mut self) {
         self.agent = None;
         self.worker = Worker::NotYet;
-        self.must_reset = false;
-        self.resetting = true;
-        self.agent_restarts += 1;
+        (self.must_reset, self.stopping) = (false, false);
+        if !self.supervised {
+            self.resetting = true;
+            self.agent_restarts += 1;
+        }
         self.worker_restarts += 1;
         self.unsaid = true;
     }
@@ -128,13 +138,16 @@ impl Machine {
         let phase = match (self.ended, &self.worker) {
             (Some(true), _) => "Succeeded",
             (Some(false), _) => "Failed",
-            (None, Worker::NotYet) => "Pending",
+            (None, Worker::NotYet) if !self.supervised || self.agent.is_none() => "Pending",
             (None, _) => "Running",
         };
         Status {
             phase: phase.to_owned(),
             conditions,
-            init_container_statuses: self.has_agent.then(|| self.agent_status()).into_iter().collect(),
+            init_container_statuses: (self.has_agent && !self.supervised)
+                .then(|| self.agent_status())
+                .into_iter()
+                .collect(),
             container_statuses: vec![self.worker_status()],
         }
     }
@@ -151,12 +164,18 @@ impl Machine {
     }
 
     fn worker_status(&self) -> ContainerStatus {
-        let (container, state) = match &self.worker {
-            Worker::NotYet => (0, State::default()),
-            Worker::Runs { container, since, .. } => {
+        let supervisor = self.agent.as_ref().filter(|_| self.supervised);
+        let (container, state) = match (&self.worker, supervisor) {
+            // Whatever its worker does, the container runs.
+            (_, Some(agent)) => {
+                let running = Running { started_at: Some(agent.started.clone()) };
+                (agent.container, State { running: Some(running), terminated: None })
+            }
+            (Worker::NotYet, _) => (0, State::default()),
+            (Worker::Runs { container, since, .. }, _) => {
                 (*container, State { running: Some(Running { started_at: Some(since.clone()) }), terminated: None })
             }
-            Worker::Ended { code, container, at } => {
+            (Worker::Ended { code, container, at }, _) => {
                 let reason = if *code == 0 { "Completed" } else { "Error" };
                 let end = Terminated {
                     exit_code: *code,

@@ -2,7 +2,8 @@
 //!
 //! Around the real store and the real rules, with the real state machine of the agents, everything else is simulated: the
 //! API server ([`api`]) and the controller's watches on it ([`watches`]), the Job controller ([`jobs`]), kubelets
-//! ([`kubelets`]) and agents ([`agents`]), and the shell's part of the controller ([`controller`]). A seed draws the JobSet
+//! ([`kubelets`]), agents ([`agents`]; in a third of the lives that restart in place, the parents of their workers:
+//! [`supervisors`]), and the shell's part of the controller ([`controller`]). A seed draws the JobSet
 //! ([`scenario`]), who is quick and who is slow, and what goes wrong and when ([`faults`]). Then the faults stop, everybody
 //! does what there is to do, and the JobSet has to come to rest ([`cluster`]). The same seed is the same life.
 //!
@@ -10,7 +11,7 @@
 //!
 //! - Workers exit: with a code that restarts their Pod, with one that a podFailurePolicy fails the Job for, with 0; several
 //!   at once.
-//! - An agent restarts alone; a Pod fails at the barrier, before its worker could start.
+//! - An agent restarts alone, a supervisor with its worker; a Pod fails at the barrier, before its worker could start.
 //! - A Pod is evicted or preempted (DisruptionTarget), deleted by force (it vanishes, and its containers linger), or its
 //!   node is lost: nothing is heard of it until the control plane gives it up.
 //! - A worker that is asked to go exits 143, or 0 as if it had done its work.
@@ -48,8 +49,8 @@
 //!
 //! # What is left out
 //!
-//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, supervised workers,
-//! a node that comes back, and the pause of status writes that only change counts.
+//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, a node that
+//! comes back, and the pause of status writes that only change counts.
 
 mod agents;
 mod api;
@@ -64,6 +65,7 @@ mod machine;
 mod properties;
 mod scenario;
 mod shown;
+mod supervisors;
 mod truth;
 mod watches;
 

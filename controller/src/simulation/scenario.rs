@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use fastrand::Rng;
+use jobset_agent::decide::Mode;
 use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy};
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ pub(super) const UID: &str = "uid-of-train";
 pub(super) const FATAL: i32 = 42;
 /// Exit code by which the agent restarts its Pod.
 const RESTART: i32 = 81;
+/// What a rule of a sidecar's Pod does.
+const ALL: &str = "RestartAllContainers";
 /// Most Pods that a scenario has at first.
 const MOST_PODS: i32 = 9;
 
@@ -27,6 +30,8 @@ pub(super) struct Scenario {
     pub has_fatal_code: bool,
     /// Whether a worker exits 0 when it is asked to go, as if it had done its work.
     pub ends_well_when_asked: bool,
+    /// Whether the agents are the parents of their workers.
+    pub supervised: bool,
 }
 
 static KEY: LazyLock<Key> = LazyLock::new(|| Key { namespace: NAMESPACE.to_owned(), name: JOBSET.to_owned() });
@@ -44,7 +49,8 @@ impl Scenario {
         };
         let has_fatal_code = rng.bool();
         let ends_well_when_asked = rng.u8(..4) == 0;
-        let mut spec = json!({"replicatedJobs": groups(rng, strategy, has_fatal_code)});
+        let supervised = strategy == RestartStrategy::InPlaceRestart && rng.u8(..3) == 0;
+        let mut spec = json!({"replicatedJobs": groups(rng, strategy, has_fatal_code, supervised)});
         if strategy == RestartStrategy::InPlaceRestart || rng.u8(..4) != 0 {
             spec["failurePolicy"] = failure_policy(rng, strategy);
         }
@@ -56,7 +62,16 @@ impl Scenario {
         }
         let metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
-        Self { jobset, strategy, has_fatal_code, ends_well_when_asked }
+        Self { jobset, strategy, has_fatal_code, ends_well_when_asked, supervised }
+    }
+
+    /// How the agents work.
+    pub(super) fn mode(&self) -> Mode {
+        if !self.supervised {
+            return Mode::Sidecar { saves: false };
+        }
+        let fatal = u8::try_from(FATAL).ok().filter(|_| self.has_fatal_code);
+        Mode::Supervisor { fatal: fatal.into_iter().collect() }
     }
 
     pub(super) fn in_place(&self) -> bool {
@@ -111,7 +126,7 @@ fn rule(rng: &mut Rng) -> Value {
 }
 
 /// The replicatedJobs `a`, `b` and `c`, or fewer.
-fn groups(rng: &mut Rng, strategy: RestartStrategy, has_fatal_code: bool) -> Value {
+fn groups(rng: &mut Rng, strategy: RestartStrategy, has_fatal_code: bool, supervised: bool) -> Value {
     let mut left = MOST_PODS;
     let mut groups = Vec::new();
     for name in &["a", "b", "c"][..rng.usize(1..=3)] {
@@ -120,12 +135,13 @@ fn groups(rng: &mut Rng, strategy: RestartStrategy, has_fatal_code: bool) -> Val
             break;
         }
         left -= replicas * pods;
-        groups.push(json!({"name": name, "replicas": replicas, "template": job(rng, pods, strategy, has_fatal_code)}));
+        let job = job(rng, pods, strategy, has_fatal_code, supervised);
+        groups.push(json!({"name": name, "replicas": replicas, "template": job}));
     }
     json!(groups)
 }
 
-fn job(rng: &mut Rng, pods: i32, strategy: RestartStrategy, has_fatal_code: bool) -> Value {
+fn job(rng: &mut Rng, pods: i32, strategy: RestartStrategy, has_fatal_code: bool, supervised: bool) -> Value {
     let in_place = strategy == RestartStrategy::InPlaceRestart;
     let mut worker = json!({"name": "worker", "image": "worker"});
     let mut pod = json!({"restartPolicy": "Never"});
@@ -133,13 +149,22 @@ fn job(rng: &mut Rng, pods: i32, strategy: RestartStrategy, has_fatal_code: bool
     if in_place {
         spec["backoffLimit"] = json!(i32::MAX);
         spec["podReplacementPolicy"] = json!("Failed");
-        let rules = |operator: &str, values: &[i32]| json!([{"action": "RestartAllContainers", "exitCodes": {"operator": operator, "values": values}}]);
+        let rules = |action: &str, operator: &str, values: &[i32]| json!([{"action": action, "exitCodes": {"operator": operator, "values": values}}]);
         let left_alone: &[i32] = if has_fatal_code { &[0, FATAL] } else { &[0] };
         worker["restartPolicy"] = json!("Never");
-        worker["restartPolicyRules"] = rules("NotIn", left_alone);
-        let agent = json!({
-            "name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": rules("In", &[RESTART])});
-        pod["initContainers"] = json!([agent]);
+        // A supervisor that is killed comes back alone: all containers are the one that it is in.
+        let action = if supervised { "Restart" } else { ALL };
+        worker["restartPolicyRules"] = rules(action, "NotIn", left_alone);
+        if supervised {
+            worker["command"] = json!(["jobset-agent", "supervise", "--", "train"]);
+            if has_fatal_code {
+                worker["env"] = json!([{"name": "FATAL_EXIT_CODES", "value": FATAL.to_string()}]);
+            }
+        } else {
+            let rules = rules(ALL, "In", &[RESTART]);
+            pod["initContainers"] =
+                json!([{"name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": rules}]);
+        }
     } else {
         spec["backoffLimit"] = json!(rng.i32(0..2));
     }

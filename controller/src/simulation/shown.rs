@@ -63,7 +63,9 @@ impl Shown {
             Seen::Job(change) => self.jobs.note(change),
             Seen::Pod(change) => self.pods.note(change),
             Seen::Service(change) => matches!(change, Change::ListingEnded),
-            Seen::Claim(_) | Seen::RoleBinding(_) | Seen::Node(_) | Seen::PriorityClass(_) => false,
+            Seen::Claim(_) | Seen::RoleBinding(_) | Seen::Namespace(_) | Seen::Node(_) | Seen::PriorityClass(_) => {
+                false
+            }
         }
     }
 

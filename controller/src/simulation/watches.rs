@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::store::Seen;
 
-/// What is watched. Nodes and PriorityClasses there are none.
+/// What is watched. Nodes, namespaces and PriorityClasses there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     JobSets,

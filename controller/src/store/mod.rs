@@ -7,7 +7,7 @@
 mod children;
 mod claim;
 mod job;
-mod metadata;
+mod namespaces;
 mod nodes;
 pub mod pods;
 mod priority;
@@ -28,6 +28,7 @@ pub use children::{Children, Versioned};
 pub use claim::ClaimView;
 pub(crate) use job::controller;
 pub use job::{Controller, Finished, JobView};
+pub use namespaces::{NamespaceWire, Terminating};
 pub use nodes::{NodeView, NodeWire, Nodes};
 pub use priority::PriorityClasses;
 pub use ranges::Ranges;
@@ -75,6 +76,8 @@ pub struct Store {
     pub role_bindings: Children<RoleBindingView>,
     /// Nodes.
     pub nodes: Nodes,
+    /// Namespaces that are being deleted.
+    pub terminating: Terminating,
     /// PriorityClasses.
     pub classes: PriorityClasses,
     /// Names of Pods that carry the label of a JobSet and that no Job controls: somebody made them by hand.
@@ -83,6 +86,8 @@ pub struct Store {
     verdicts: HashMap<Key, Verdict>,
     /// What the API server, or whoever has taken a name, refuses to JobSets at present: `set_refused`.
     refused: HashMap<Key, Vec<String>>,
+    /// Namespaces of a listing that has not ended.
+    listed_terminating: Option<Terminating>,
     /// PriorityClasses of a listing that has not ended.
     listed_classes: Option<PriorityClasses>,
 }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use jobset_api::partial::metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-
-use super::metadata::metadata;
 
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

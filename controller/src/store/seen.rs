@@ -9,7 +9,8 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use super::pods::{Epochs, Extent, PodView};
 use super::verdict::Verdict;
 use super::{
-    Children, ClaimView, JobView, Key, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store, Versioned,
+    Children, ClaimView, JobView, Key, NamespaceWire, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store,
+    Terminating, Versioned,
 };
 
 /// Something was seen.
@@ -23,6 +24,7 @@ pub enum Seen {
     Claim(Change<ClaimView>),
     RoleBinding(Change<RoleBindingView>),
     Node(Change<Box<NodeWire>>),
+    Namespace(Change<Box<NamespaceWire>>),
     PriorityClass(Change<Box<PriorityClass>>),
 }
 
@@ -57,6 +59,7 @@ impl Store {
             Seen::Claim(change) => put(&mut self.claims, change),
             Seen::RoleBinding(change) => put(&mut self.role_bindings, change),
             Seen::Node(change) => self.see_node(change),
+            Seen::Namespace(change) => self.see_namespace(change),
             Seen::PriorityClass(change) => {
                 self.see_class(change);
                 Vec::new()
@@ -188,12 +191,41 @@ impl Store {
         }
     }
 
+    fn see_namespace(&mut self, change: Change<Box<NamespaceWire>>) -> Vec<Key> {
+        match change {
+            Change::Put { object, view, .. } => {
+                let terminating = self.listed_terminating.as_mut().unwrap_or(&mut self.terminating);
+                if !terminating.apply(&view) {
+                    return Vec::new();
+                }
+                self.keys().filter(|key| key.namespace == object.name).collect()
+            }
+            Change::Gone(object, _) => {
+                self.terminating.delete(&object.name);
+                Vec::new()
+            }
+            Change::ListingBegins => {
+                self.listed_terminating = Some(Terminating::default());
+                Vec::new()
+            }
+            Change::ListingEnded => {
+                self.terminating = self.listed_terminating.take().unwrap_or_default();
+                self.keys().filter(|key| self.terminating.contains(&key.namespace)).collect()
+            }
+        }
+    }
+
+    /// Keys of all JobSets.
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        self.jobsets.all().map(|(key, _)| key.clone())
+    }
+
     fn see_node(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
         let outdated = self.nodes.all_outdated();
         let mut marked = self.see_node_of_pods(change);
         // What is said of a cluster in which no node can restart in place concerns also those that have no Pod yet.
         if self.nodes.all_outdated() != outdated {
-            marked = self.jobsets.all().map(|(key, _)| key.clone()).collect();
+            marked = self.keys().collect();
         }
         marked
     }

@@ -113,15 +113,19 @@ async fn a_token_that_is_bound_to_no_pod_is_refused() -> Result<()> {
         name: Some("a".to_owned()),
         uid: secret.uid(),
     };
+    let account = format!("system:serviceaccount:{}:default", space.namespace);
+    let said = format!("this token of {account} is bound to no Pod: an agent needs the token");
     for bound in [None, Some(of_secret)] {
         let client = space.client_with(&token(&space, "default", bound).await?)?;
-        let said =
-            "this token of system:serviceaccount:agents-unbound:default is bound to no Pod: an agent needs the token";
         for patch in [epoch("1"), label()] {
             let patched = send(&client, &path(&space.namespace, &agent.pod), MERGE, &patch).await;
-            assert_denied(&patch.to_string(), patched, 403, said);
+            assert_denied(&patch.to_string(), patched, 403, &said);
         }
     }
+    // A token of a Secret of the type service-account-token says nothing more than the name.
+    let client = space.client_sending(vec![as_account(&space)?])?;
+    let patched = send(&client, &path(&space.namespace, &agent.pod), MERGE, &epoch("1")).await;
+    assert_denied("as a Secret's token", patched, 403, &said);
     Ok(())
 }
 
@@ -156,13 +160,18 @@ async fn a_pod_that_was_deleted_leaves_its_token_nothing_of_its_successor() -> R
 
 /// The ServiceAccount `default`, as a token that is bound to this Pod makes it known.
 fn as_bound_to(space: &Space, name: &str, uid: &str) -> Result<Client> {
-    let user = format!("system:serviceaccount:{}:default", space.namespace);
     let header = |name: &str, value: &str| anyhow::Ok((name.parse::<HeaderName>()?, HeaderValue::from_str(value)?));
     space.client_sending(vec![
-        header("Impersonate-User", &user)?,
+        as_account(space)?,
         header("Impersonate-Extra-Authentication.kubernetes.io%2fpod-name", name)?,
         header("Impersonate-Extra-Authentication.kubernetes.io%2fpod-uid", uid)?,
     ])
+}
+
+/// The header of a request in the name of the ServiceAccount `default`.
+fn as_account(space: &Space) -> Result<(HeaderName, HeaderValue)> {
+    let user = format!("system:serviceaccount:{}:default", space.namespace);
+    Ok((HeaderName::from_static("impersonate-user"), HeaderValue::from_str(&user)?))
 }
 
 async fn get(client: &Client, path: &str) -> kube::Result<Value> {

@@ -113,11 +113,17 @@ async fn create_account(space: &Space, account: &str) -> Result<()> {
 
 /// Binds a ServiceAccount, also of another namespace, to a role in this one.
 async fn bind(space: &Space, kind: &str, role: &str, namespace: &str, account: &str) -> Result<()> {
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
+    bind_to(space, kind, role, &subject).await
+}
+
+/// Binds somebody to a role in this namespace.
+async fn bind_to(space: &Space, kind: &str, role: &str, subject: &Value) -> Result<()> {
     let bindings: Api<RoleBinding> = Api::default_namespaced(space.client.clone());
     let binding = json!({
         "metadata": {"generateName": "test-"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        "subjects": [subject],
     });
     bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
     Ok(())

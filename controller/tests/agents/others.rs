@@ -1,11 +1,16 @@
 //! Those who are no agents, or more than agents: the policy is not about them.
 
 use anyhow::Result;
+use http::{HeaderName, HeaderValue};
 use jobset_e2e::wait;
-use kube::{Client, ResourceExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Agent, MERGE, assert_denied, create_account, give_role, label, let_agents_in, path, send, token};
+use super::{
+    Agent, MERGE, STRATEGIC, assert_denied, bind_to, create_account, give_role, label, let_agents_in, path, send, token,
+};
 use crate::fixture::{LIMIT, Space};
 
 /// Waits until the Pod of the agent takes a label from this client; a role takes a moment to be known.
@@ -66,5 +71,42 @@ async fn an_agent_that_may_also_update_pods_keeps_that_right() -> Result<()> {
     give_role(&space, "default", on_pods("update")).await?;
     labels(&space, &agent.client, &other).await?;
     labels(&space, &unbound, &other).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_may_do_more_to_pods_than_patch_them_keeps_these_rights() -> Result<()> {
+    let space = Space::new("agents-that-do-more").await?;
+    let_agents_in(&space, "default").await?;
+    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    agent.is_confined().await?;
+    let more = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]);
+    give_role(&space, "default", more).await?;
+    let checked = json!({"status": {"conditions": [{"type": "example.com/checked", "status": "True"}]}});
+    wait::until(LIMIT, "the condition to be taken", || async {
+        Ok(Some(agent.send(STRATEGIC, "/status", &checked).await?))
+    })
+    .await?;
+    let pods: Api<Pod> = Api::namespaced(agent.client.clone(), &space.namespace);
+    let helper = json!({"metadata": {"name": "helper"}, "spec": {"containers": [{"name": "a", "image": "none"}]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(helper)?).await?;
+    pods.delete("helper", &DeleteParams::default()).await?;
+    assert_denied("a label", agent.merge(&label()).await, 403, "not metadata.labels;");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_who_holds_the_role_is_no_agent() -> Result<()> {
+    let space = Space::new("agents-and-users").await?;
+    let_agents_in(&space, "default").await?;
+    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    agent.is_confined().await?;
+    for name in ["alice", "system:alice"] {
+        let user = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name});
+        bind_to(&space, "ClusterRole", "jobset-agent", &user).await?;
+        let header = (HeaderName::from_static("impersonate-user"), HeaderValue::from_static(name));
+        labels(&space, &space.client_sending(vec![header])?, &agent).await?;
+    }
     Ok(())
 }

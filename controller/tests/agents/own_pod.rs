@@ -4,9 +4,10 @@ use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
 use jobset_e2e::wait::{self, Seen};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     APPLY, Agent, EPOCH, JSON, MERGE, STRATEGIC, assert_denied, assert_forbidden, create_account, epoch, label,
@@ -60,13 +61,29 @@ async fn an_agent_of_any_service_account_reports_epochs_that_grow(
     agent.send(MERGE, "?dryRun=All", &epoch("9")).await?;
     assert_eq!(shown(&space, &agent).await?.as_deref(), Some("7"));
     assert_eq!(agent.report(i32::MAX).await, Input::Reported { epoch: i32::MAX });
+    assert_denied("fallen from the last", agent.merge(&epoch("2")).await, 422, "must not fall from 2147483647 to 2: ");
 
     // What is no epoch is the administrator's doing, and no bound.
     let pod = path(&space.namespace, &agent.pod);
-    for nonsense in [json!("many"), json!("0"), json!("007"), json!("2147483648"), Value::Null] {
+    let nonsense = ["many", "0", "-7", "007", "7th", "the 7", "2147483648", "99999999999999999999"].map(Value::from);
+    for nonsense in nonsense.into_iter().chain([Value::Null]) {
         send(&space.client, &pod, MERGE, &epoch(nonsense.clone())).await?;
         assert_eq!(agent.report(2).await, Input::Reported { epoch: 2 }, "after {nonsense}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
+    let space = Space::new("agents-of-bare-pods").await?;
+    let_agents_in(&space, "default").await?;
+    Agent::new(&space, "train-w-0-0", "default").await?.is_confined().await?;
+    let bare = json!({"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "worker", "image": "none"}]}});
+    let bare = space.all_pods().create(&PostParams::default(), &serde_json::from_value(bare)?).await?;
+    let agent = Agent::of(&space, bare).await?;
+    assert_denied("nothing", agent.merge(&json!({})).await, 422, "must be there");
+    assert_denied("a label", agent.merge(&label()).await, 403, "not metadata.labels;");
+    assert_eq!(agent.report(1).await, Input::Reported { epoch: 1 });
     Ok(())
 }
 
@@ -116,6 +133,14 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
     json_patch::merge(&mut both, &metadata("labels", json!({"app": "other"})));
     let said = format!("alone, not metadata.labels, {kept};");
     assert_denied("both", agent.merge(&both).await, 403, &said);
+    // Too many to be listed.
+    let many: Map<String, Value> = (0..200).map(|number| (format!("example.com/number-{number}"), json!(""))).collect();
+    let many = agent.merge(&metadata("annotations", Value::Object(many))).await;
+    assert_denied("many annotations", many, 403, &format!("an agent may change the annotation {EPOCH} alone; others"));
+    // More than can be compared.
+    let more: Map<String, Value> = (0..30_000).map(|number| (format!("{number:x}"), json!(""))).collect();
+    let more = agent.merge(&metadata("annotations", Value::Object(more))).await;
+    assert_denied("too many to compare", more, 422, "cost limit exceeded");
 
     assert_forbidden("status", agent.send(MERGE, "/status", &json!({"status": {"phase": "Failed"}})).await);
     let containers = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "e"}]}});

@@ -38,6 +38,8 @@ impl Program {
             .args(arguments)
             .envs(environment.iter().copied())
             .env("KUBECONFIG", kubeconfig)
+            // It may run in a Pod itself, and means another cluster than that one's.
+            .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

@@ -8,7 +8,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use jobset_e2e::cluster::{self, Ending, Options, Ready};
-use jobset_e2e::{deps, programs};
+use jobset_e2e::deps;
+use jobset_e2e::install;
+use jobset_e2e::programs::{self, Architecture, Helm};
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,6 +31,12 @@ enum Action {
     },
     /// Builds all Go programs.
     Programs,
+    /// Builds the images of controller, webhook and agent, as OCI archives.
+    Images {
+        /// What they run on. Default: this machine.
+        #[arg(long)]
+        architecture: Option<Architecture>,
+    },
     /// Runs a cluster until standard input ends, or a signal comes; prints one line of JSON when it is ready.
     Up(Up),
     /// Ends a cluster and removes its folder.
@@ -88,12 +96,29 @@ fn run(action: Action) -> Result<()> {
             println!("{}", deps::missing(programs::Set::Cluster).join(" "));
             Ok(())
         }
-        Action::Programs => programs::ensure(programs::Set::Cluster).map(|_| ()),
+        Action::Programs => {
+            programs::ensure(programs::Set::Cluster)?;
+            [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))
+        }
+        Action::Images { architecture } => images(architecture),
         Action::Up(up) if up.detach => detach(),
         Action::Up(up) => block_on(own(up)),
         Action::Down { dir } => cluster::down(&dir),
         Action::Supervise { socket } => block_on(cluster::supervise(&socket)),
     }
+}
+
+fn images(architecture: Option<Architecture>) -> Result<()> {
+    let architecture = architecture.map_or_else(Architecture::of_host, Ok)?;
+    let binaries = programs::cross_binaries(architecture)?;
+    for image in install::product_images(&binaries, architecture)? {
+        println!("{}", image.display());
+    }
+    println!(
+        "Load them with `kind load image-archive FILE`, `ctr -n k8s.io images import FILE`, or `skopeo copy oci-archive:FILE \
+         docker://REGISTRY/NAME:TAG`."
+    );
+    Ok(())
 }
 
 fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {

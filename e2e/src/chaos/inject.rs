@@ -188,7 +188,7 @@ async fn stop_kubelet(cluster: &Cluster, step: &Step) -> Result<()> {
 
 /// Kills the controller that holds the Lease, once there is another one, and waits until that one leads.
 async fn kill_leader(cluster: &Cluster) -> Result<()> {
-    rolled_out(cluster, CONTROLLER).await?;
+    rolled_out(cluster, NAMESPACE, CONTROLLER).await?;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
     let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
     let killed = holder().await?.context("nobody leads")?;

@@ -65,6 +65,11 @@ const NODE_MODULES: [Module; 5] = [
     Module { name: "pause", packages: &["."], cgo: false, tags: "", links: &[] },
 ];
 
+const HELM_3: Module =
+    Module { name: "helm3", packages: &["helm.sh/helm/v3/cmd/helm"], cgo: false, tags: "", links: &[] };
+const HELM_4: Module =
+    Module { name: "helm", packages: &["helm.sh/helm/v4/cmd/helm"], cgo: false, tags: "", links: &[] };
+
 /// Which programs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -72,6 +77,15 @@ pub enum Set {
     ControlPlane,
     /// All of the control plane, and what a node runs.
     Cluster,
+}
+
+/// A major version of Helm. The third merges what it installs on its own side, the fourth has the API server apply it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helm {
+    /// Version 3.
+    V3,
+    /// Version 4.
+    V4,
 }
 
 /// The built Go programs.
@@ -116,6 +130,28 @@ impl GoPrograms {
 /// # Errors
 /// When Go is missing or a build fails; the text has the last lines of the compiler.
 pub fn ensure(set: Set) -> Result<GoPrograms> {
+    let (root, _lock) = locked()?;
+    let node_modules: &[Module] = if set == Set::Cluster { &NODE_MODULES } else { &[] };
+    let modules = std::iter::once(&KUBERNETES).chain(node_modules);
+    let dirs = modules.map(|module| ensure_module(&root, module)).collect::<Result<_>>()?;
+    Ok(GoPrograms { dirs })
+}
+
+/// Builds Helm if it is missing, as [`ensure`] does, and returns the path of the program.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
+    let (root, _lock) = locked()?;
+    let module = match version {
+        Helm::V3 => &HELM_3,
+        Helm::V4 => &HELM_4,
+    };
+    Ok(ensure_module(&root, module)?.join("helm"))
+}
+
+/// Where the programs lie, and a lock on building them.
+fn locked() -> Result<(PathBuf, File)> {
     let root = paths::target().join("cluster-programs");
     fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
     let lock = File::create(root.join("lock")).context("cannot create the build lock")?;
@@ -123,10 +159,7 @@ pub fn ensure(set: Set) -> Result<GoPrograms> {
         progress("waiting for another build of the cluster's programs");
         lock.lock().context("cannot take the build lock")?;
     }
-    let node_modules: &[Module] = if set == Set::Cluster { &NODE_MODULES } else { &[] };
-    let modules = std::iter::once(&KUBERNETES).chain(node_modules);
-    let dirs = modules.map(|module| ensure_module(&root, module)).collect::<Result<_>>()?;
-    Ok(GoPrograms { dirs })
+    Ok((root, lock))
 }
 
 fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {

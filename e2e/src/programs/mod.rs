@@ -2,6 +2,22 @@
 
 mod go;
 mod own;
+mod sources;
 
-pub use go::{GoPrograms, Set, ensure};
-pub use own::{RustBinaries, deployed_webhook, release_controller, rust_binaries};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm};
+pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
+pub use sources::sources;
+
+/// Runs a program to its end, which must be a good one; else the text has what it said.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&said).trim());
+    }
+    Ok(())
+}

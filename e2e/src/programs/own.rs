@@ -53,11 +53,69 @@ pub async fn deployed_webhook() -> Result<PathBuf> {
     tokio::task::spawn_blocking(build).await.context("the build was aborted")?
 }
 
+/// An architecture that images are built for, by its name in Go and in OCI images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Architecture {
+    /// x86_64
+    Amd64,
+    /// aarch64
+    Arm64,
+}
+
+impl Architecture {
+    /// That of this machine.
+    ///
+    /// # Errors
+    /// If it is another one.
+    pub fn of_host() -> Result<Self> {
+        match std::env::consts::ARCH {
+            "x86_64" => Ok(Self::Amd64),
+            "aarch64" => Ok(Self::Arm64),
+            other => bail!("there are no images for {other}"),
+        }
+    }
+
+    /// In the words of an OCI image.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    fn triple(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-unknown-linux-gnu",
+            Self::Arm64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// Debian's C compiler for it, which links for another machine as well.
+    fn compiler(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-linux-gnu-gcc",
+            Self::Arm64 => "aarch64-linux-gnu-gcc",
+        }
+    }
+}
+
+/// Builds the static binaries for another architecture: its standard library comes from `rustup target add`, its linker and C
+/// library are Debian's packages `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`.
+///
+/// # Errors
+/// As [`rust_binaries`].
+pub fn cross_binaries(architecture: Architecture) -> Result<RustBinaries> {
+    build_for(architecture.triple())
+}
+
 fn build_all() -> Result<RustBinaries> {
-    let host = host_triple()?;
-    build(&host, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
-    build_release(&host)?;
-    let dir = paths::target().join(host);
+    build_for(&host_triple()?)
+}
+
+fn build_for(triple: &str) -> Result<RustBinaries> {
+    build(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+    build_release(triple)?;
+    let dir = paths::target().join(triple);
     Ok(RustBinaries {
         agent: dir.join("agent/jobset-agent"),
         controller: dir.join("release/jobset-controller"),
@@ -68,9 +126,9 @@ fn build_all() -> Result<RustBinaries> {
 
 /// Builds what images get with the release profile: together, since features of dependencies are those that all of a
 /// build ask for.
-fn build_release(host: &str) -> Result<()> {
+fn build_release(triple: &str) -> Result<()> {
     build(
-        host,
+        triple,
         "release",
         &[
             "-p",
@@ -90,11 +148,18 @@ fn build_release(host: &str) -> Result<()> {
 }
 
 /// Builds statically.
-fn build(host: &str, profile: &str, what: &[&str]) -> Result<()> {
+fn build(triple: &str, profile: &str, what: &[&str]) -> Result<()> {
     // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
     cargo_build(profile, what, |cargo| {
+        for architecture in [Architecture::Amd64, Architecture::Arm64] {
+            if triple == architecture.triple() && Architecture::of_host().ok() != Some(architecture) {
+                let variable = triple.replace('-', "_");
+                let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
+                cargo.env(linker, architecture.compiler()).env(format!("CC_{variable}"), architecture.compiler());
+            }
+        }
         cargo
-            .args(["--target", host])
+            .args(["--target", triple])
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
     })

@@ -6,7 +6,12 @@ mod completion;
 mod exit_codes;
 mod injection;
 mod last_words;
+mod monitoring;
+mod namespace;
 mod no_webhook;
 mod restart;
 mod shared;
 mod supervised;
+mod upstream;
+
+pub(crate) use shared::{assert_in_place, binaries};

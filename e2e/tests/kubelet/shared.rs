@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use jobset_e2e::cluster::{self, Cluster};
 use jobset_e2e::group::{Group, Workers};
 use jobset_e2e::install::install;
-use jobset_e2e::programs::rust_binaries;
+use jobset_e2e::programs::{RustBinaries, rust_binaries};
 use jobset_e2e::workload::Workload;
-use tokio::sync::{OnceCell, RwLock, RwLockWriteGuard};
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.
 static ADMISSION: RwLock<()> = RwLock::const_new(());
@@ -29,6 +29,11 @@ pub(crate) async fn start(
     Ok((group, workers))
 }
 
+/// Keeps the test that takes the admission service away waiting. Whoever holds it creates JobSets by [`Group::apply`].
+pub(crate) async fn with_admission() -> RwLockReadGuard<'static, ()> {
+    ADMISSION.read().await
+}
+
 /// Keeps other tests from creating JobSets.
 pub(crate) async fn without_admission() -> RwLockWriteGuard<'static, ()> {
     ADMISSION.write().await
@@ -43,13 +48,19 @@ pub(crate) fn assert_in_place(before: &Workers, after: &Workers) {
     assert_eq!(after, &wanted, "every Pod keeps UID, node and IP, and each worker starts exactly once more");
 }
 
+/// The static binaries, built once: what is installed is what every test of this process speaks of.
+pub(crate) async fn binaries() -> Result<&'static RustBinaries> {
+    static BINARIES: OnceCell<RustBinaries> = OnceCell::const_new();
+    BINARIES.get_or_try_init(rust_binaries).await
+}
+
 /// The shared cluster, with the product installed.
 pub(crate) async fn installed() -> Result<&'static Cluster> {
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
     let cluster = cluster::shared().await?;
     let install = || async {
-        let binaries = rust_binaries().await.map_err(|error| format!("{error:#}"))?;
-        install(cluster, &binaries).await.map_err(|error| format!("{error:#}"))
+        let binaries = binaries().await.map_err(|error| format!("{error:#}"))?;
+        install(cluster, binaries).await.map_err(|error| format!("{error:#}"))
     };
     if let Err(error) = INSTALLED.get_or_init(install).await {
         bail!("the product is not installed: {error}");

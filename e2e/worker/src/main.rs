@@ -7,6 +7,7 @@ mod config;
 mod dns;
 mod http;
 mod journal;
+mod nap;
 
 use std::io;
 use std::net::TcpListener;
@@ -27,7 +28,12 @@ const TERMINATED: u8 = 143;
 const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args = std::env::args();
+    let program = args.next().unwrap_or_default();
+    let args: Vec<String> = args.collect();
+    if program.rsplit('/').next() == Some("sleep") {
+        return sleep(&args);
+    }
     let config = match Config::parse(&args, |name| std::env::var(name).ok()) {
         Ok(config) => Arc::new(config),
         Err(text) => {
@@ -47,6 +53,27 @@ fn main() -> ExitCode {
         eprintln!("jobset-test-worker: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// As PID 1 of a container it would not get a SIGTERM for which it has no handler.
+fn sleep(args: &[String]) -> ExitCode {
+    let ended = Signals::new([SIGTERM]).map_err(|error| error.to_string()).and_then(|mut signals| {
+        let time = nap::parse(args)?;
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                std::process::exit(TERMINATED.into());
+            }
+        });
+        std::thread::sleep(time);
+        Ok(())
+    });
+    ended.map_or_else(
+        |error| {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
 
 fn work(config: &Arc<Config>) -> io::Result<ExitCode> {

@@ -35,6 +35,29 @@ pub enum Obstacle {
     NoDomain(String, String),
 }
 
+/// Why a Pod is refused, in a word: a label of metrics and, of what followers wait for, part of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The Pod lacks what its role depends on.
+    Invalid,
+    /// There is no leader.
+    LeaderMissing,
+    /// The leader has no node.
+    LeaderPending,
+    /// The leader is being deleted.
+    LeaderTerminating,
+    /// The leader has failed.
+    LeaderFailed,
+    /// There is more than one leader.
+    LeaderAmbiguous,
+    /// The leader's node is not there.
+    LeaderNodeMissing,
+    /// The leader's node is in no domain.
+    LeaderNodeWithoutDomain,
+    /// The API server did not say.
+    Unread,
+}
+
 /// A request to the API server that did not succeed.
 #[derive(Debug)]
 pub struct Unread {
@@ -55,17 +78,53 @@ pub enum ReadError {
     Late(Duration),
 }
 
-impl Obstacle {
-    /// Reason of the cause in the answer, in one word.
-    fn reason(&self) -> &'static str {
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Invalid,
+        Self::LeaderMissing,
+        Self::LeaderPending,
+        Self::LeaderTerminating,
+        Self::LeaderFailed,
+        Self::LeaderAmbiguous,
+        Self::LeaderNodeMissing,
+        Self::LeaderNodeWithoutDomain,
+        Self::Unread,
+    ];
+
+    /// Value of the label.
+    pub fn label(self) -> &'static str {
         match self {
-            Self::NotPlaced(NotPlaced::Missing) => "LeaderMissing",
-            Self::NotPlaced(NotPlaced::Pending(..)) => "LeaderPending",
-            Self::NotPlaced(NotPlaced::Terminating(_)) => "LeaderTerminating",
-            Self::NotPlaced(NotPlaced::Failed(_)) => "LeaderFailed",
-            Self::NotPlaced(NotPlaced::Several(_)) => "LeaderAmbiguous",
-            Self::NodeGone(..) => "LeaderNodeMissing",
-            Self::NoDomain(..) => "LeaderNodeWithoutDomain",
+            Self::Invalid => "invalid",
+            Self::LeaderMissing => "leader_missing",
+            Self::LeaderPending => "leader_pending",
+            Self::LeaderTerminating => "leader_terminating",
+            Self::LeaderFailed => "leader_failed",
+            Self::LeaderAmbiguous => "leader_ambiguous",
+            Self::LeaderNodeMissing => "leader_node_missing",
+            Self::LeaderNodeWithoutDomain => "leader_node_without_domain",
+            Self::Unread => "unread",
+        }
+    }
+}
+
+/// As reasons are written in a Status: its name.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Obstacle {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::NotPlaced(NotPlaced::Missing) => Reason::LeaderMissing,
+            Self::NotPlaced(NotPlaced::Pending(..)) => Reason::LeaderPending,
+            Self::NotPlaced(NotPlaced::Terminating(_)) => Reason::LeaderTerminating,
+            Self::NotPlaced(NotPlaced::Failed(_)) => Reason::LeaderFailed,
+            Self::NotPlaced(NotPlaced::Several(_)) => Reason::LeaderAmbiguous,
+            Self::NodeGone(..) => Reason::LeaderNodeMissing,
+            Self::NoDomain(..) => Reason::LeaderNodeWithoutDomain,
         }
     }
 
@@ -83,13 +142,22 @@ impl Obstacle {
 }
 
 impl Refusal {
+    /// Why, in a word.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Invalid(_) => Reason::Invalid,
+            Self::Waits(_, obstacle) => obstacle.reason(),
+            Self::Unread(..) => Reason::Unread,
+        }
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> Status {
         let (code, reason, causes) = match self {
             Self::Invalid(errors) => (422, reason::INVALID, crate::review::causes(errors)),
             Self::Waits(_, obstacle) => {
                 let cause = StatusCause {
-                    reason: obstacle.reason().to_owned(),
+                    reason: obstacle.reason().to_string(),
                     message: self.to_string(),
                     field: String::new(),
                 };

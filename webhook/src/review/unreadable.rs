@@ -5,10 +5,11 @@ use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
 use jobset_api::validation::{Errors, Path};
+use kube::core::admission::Operation;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Decoded, Malformed, request_of};
+use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
 use crate::strict::{BUDGET, Strict, budget};
 use crate::wire::{AdmissionReview, Object};
@@ -31,6 +32,7 @@ struct Head {
 #[serde(rename_all = "camelCase", default)]
 struct Request {
     uid: String,
+    operation: Option<Operation>,
     #[serde(deserialize_with = "text")]
     name: String,
     namespace: Option<String>,
@@ -91,7 +93,8 @@ fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
         Err(_) if !request.sub_resource.is_empty() || is_leaving(body) => Errors::default(),
         Err(error) => errors(error, None)?,
     };
-    Ok(Decoded::Unreadable { uid: request.uid, name: request.name, namespace: request.namespace, errors })
+    let asked = Asked { uid: request.uid, operation: request.operation };
+    Ok(Decoded::Unreadable { asked, name: request.name, namespace: request.namespace, errors })
 }
 
 /// An old object that cannot be read counts as none, so that it can be replaced by a better one; so does a new one that no
@@ -106,6 +109,7 @@ fn by_tree<K: Object>(mut review: Value) -> Result<Decoded<K>, Malformed> {
     let name = text("/request/name").or(text("/request/object/metadata/name")).unwrap_or_default().to_owned();
     let uid = text("/request/uid").unwrap_or_default().to_owned();
     let namespace = text("/request/namespace").map(str::to_owned);
+    let operation = review.pointer("/request/operation").and_then(|it| Operation::deserialize(it).ok());
     if exempt {
         review["request"]["object"] = Value::Null;
     }
@@ -114,7 +118,10 @@ fn by_tree<K: Object>(mut review: Value) -> Result<Decoded<K>, Malformed> {
     }
     match read(&review) {
         Ok(review) => request_of(review).map(Decoded::Readable),
-        Err(error) => Ok(Decoded::Unreadable { uid, name, namespace, errors: errors(error, Some(&review))? }),
+        Err(error) => {
+            let (asked, errors) = (Asked { uid, operation }, errors(error, Some(&review))?);
+            Ok(Decoded::Unreadable { asked, name, namespace, errors })
+        }
     }
 }
 

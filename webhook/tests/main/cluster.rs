@@ -32,6 +32,7 @@ pub(crate) struct Bound(Service);
 pub(crate) struct Replica {
     pub(crate) address: SocketAddr,
     health: SocketAddr,
+    pub(crate) metrics: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<Result<(), jobset_webhook::Error>>,
 }
@@ -129,6 +130,7 @@ impl Plane {
             "jobset-webhook".to_owned(),
             format!("--listen={}", SocketAddr::new(host, 0)),
             "--health-listen=127.0.0.1:0".to_owned(),
+            "--metrics-listen=127.0.0.1:0".to_owned(),
             format!("--namespace={NAMESPACE}"),
             format!("--extra-dns-name={host}"),
             "--drain-delay=0s".to_owned(),
@@ -164,8 +166,9 @@ impl Bound {
 
     pub(crate) fn run(self, client: Client) -> Result<Replica> {
         let (address, health, stop) = (self.0.address()?, self.0.health_address()?, CancellationToken::new());
+        let metrics = self.0.metrics_address()?;
         let task = tokio::spawn(self.0.run(client, stop.clone()));
-        Ok(Replica { address, health, stop, task })
+        Ok(Replica { address, health, metrics, stop, task })
     }
 }
 

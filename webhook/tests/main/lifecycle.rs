@@ -41,6 +41,7 @@ impl Program {
         let (address, health) = (free(host)?, free([127, 0, 0, 1].into())?);
         let child: Child = Command::new(env!("CARGO_BIN_EXE_jobset-webhook"))
             .args([format!("--listen={address}"), format!("--health-listen={health}")])
+            .arg("--metrics-listen=127.0.0.1:0")
             .args([format!("--namespace={NAMESPACE}"), format!("--extra-dns-name={host}")])
             .args(["--drain-delay=3s", "--ca-bundle-settle=0s"])
             .env_clear()

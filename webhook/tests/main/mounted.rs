@@ -102,9 +102,11 @@ async fn a_mounted_certificate_is_served_replaced_and_never_by_a_broken_one() ->
     let (files, first) = issuer.issue()?;
     mount.swap(&files)?;
     says(&replica, "HTTP/1.1 503", "does not verify the serving certificate").await?;
+    replica.has_metric("jobset_webhook_ca_mismatch", 1.0).await?;
     plane.inject(issuer.bundle()).await?;
     replica.ready().await?;
     assert!(replica.serves(&first).await);
+    replica.has_metric("jobset_webhook_ca_mismatch", 0.0).await?;
 
     let load = Load::start(&plane, &[&replica]).await?;
     let (files, second) = issuer.issue()?;
@@ -127,6 +129,7 @@ async fn a_mounted_certificate_is_served_replaced_and_never_by_a_broken_one() ->
     assert!(replica.serves(&second).await && !replica.serves(&third).await);
     plane.inject(&[issuer.bundle(), other.bundle()].concat()).await?;
     replica.wait_until_serving(&third).await?;
+    replica.has_metric("jobset_webhook_cert_reloads_total", 2.0).await?;
     load.stop().await?.expect_at_least(20);
 
     assert!(plane.secrets().list(&ListParams::default()).await?.items.is_empty(), "nothing was written");

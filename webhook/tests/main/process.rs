@@ -32,7 +32,8 @@ fn a_missing_namespace_is_named_with_its_flag() {
 fn what_prevents_the_start_is_one_line_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let free = ["--namespace=ns", "--listen=127.0.0.1:0", "--health-listen=127.0.0.1:0"];
+    let free =
+        ["--namespace=ns", "--listen=127.0.0.1:0", "--health-listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0"];
     let cases: [(Vec<&str>, &str); 3] = [
         (vec!["--namespace=ns", "--listen", &taken], "(choose another with --listen): Address already in use"),
         (
@@ -75,7 +76,8 @@ async fn without_an_api_server_it_waits_and_ends_on_sigterm() {
     );
     kubeconfig.write_all(cluster.as_bytes()).unwrap();
     let health = free_port();
-    let mut command = webhook(&["--listen=127.0.0.1:0", "--drain-delay=0s", "--log-format=json"]);
+    let mut command =
+        webhook(&["--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--drain-delay=0s", "--log-format=json"]);
     command.env("KUBECONFIG", kubeconfig.path()).env("POD_NAMESPACE", "ns").stderr(Stdio::null());
     let mut process = Process(command.arg(format!("--health-listen={health}")).spawn().unwrap());
     let reason = wait::until(LIMIT, "a reason for not being ready", async || {

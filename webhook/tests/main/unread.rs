@@ -76,8 +76,10 @@ async fn a_body_that_does_not_come_gives_way_to_others() {
     stalled.write_all(&vec![b' '; LARGE - 1]).await.unwrap();
     stalled.flush().await.unwrap();
     large_answer_is_given(&server).await;
-    stalled.write_all(b" ").await.unwrap();
-    stalled.flush().await.unwrap();
+    // On a busy machine the answer is there before the last byte is sent, and the connection closed.
+    if stalled.write_all(b" ").await.is_ok() {
+        let _ = stalled.flush().await;
+    }
     let answer = String::from_utf8(until_closed(&mut stalled).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
     let reason = "the body came too slowly: others needed its memory after 100ms (--displace-after); try again\n";

@@ -1,11 +1,9 @@
 //! The agent as the worker's supervisor: it starts the worker in its own container when the barrier lifts.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::environment::{Declared, declared};
-use crate::agent::FATAL_EXIT_CODES;
+use crate::agent::{FATAL_EXIT_CODES, exit_codes};
 use crate::restart_rules::{NEVER, final_codes};
 use crate::validation::field::{Errors, Path};
 
@@ -43,7 +41,7 @@ fn fatal_codes(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("env");
     let item = list.index(index);
     let path = item.child("value");
-    let Some(fatal) = fatal(value) else {
+    let Some(fatal) = exit_codes(value) else {
         errors.invalid(&path, value, CODES);
         return;
     };
@@ -58,21 +56,6 @@ fn fatal_codes(container: &Container, path: &Path<'_>, errors: &mut Errors) {
         );
         errors.invalid(&path, value, required);
     }
-}
-
-/// The codes of a list such as `2,3,64-78`, as the agent reads it.
-fn fatal(text: &str) -> Option<BTreeSet<u8>> {
-    let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0);
-    let mut codes = BTreeSet::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (code(first)?, code(last)?);
-        if first > last {
-            return None;
-        }
-        codes.extend(first..=last);
-    }
-    Some(codes)
 }
 
 #[cfg(test)]

@@ -155,7 +155,9 @@ impl Candidate {
         if held {
             Decision::Wait { holder: record.holder }
         } else {
-            Decision::Write(self.acquisition(record.transitions.saturating_add(1), time))
+            // One that nobody has held yet, as it is installed, changes no hands.
+            let changes_hands = i32::from(record.acquired.is_some() || !record.holder.is_empty());
+            Decision::Write(self.acquisition(record.transitions.saturating_add(changes_hands), time))
         }
     }
 

@@ -37,6 +37,7 @@ fn taken(transitions: i32) -> Decision {
 
 #[rstest]
 #[case::absent(&[(0, None)], vec![taken(0)])]
+#[case::installed_and_never_held(&[(0, Some(Record::of(&Lease::default())))], vec![taken(0)])]
 #[case::released(&[(0, Some(held("", 0)))], vec![taken(4)])]
 #[case::held_by_another_however_old_it_says_it_is(&[(0, Some(held("b", -9_999)))], vec![wait()])]
 #[case::unchanged_for_less_than_its_duration(&[(0, Some(held("b", 0))), (14, Some(held("b", 0)))], vec![wait(), wait()])]

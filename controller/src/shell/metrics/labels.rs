@@ -7,6 +7,10 @@ use crate::plan::{ExitClass, Trigger};
 /// Rules beyond this one share a label.
 const LAST_RULE: usize = 31;
 
+/// Results of JobSets.
+pub(super) const COMPLETED: &str = "completed";
+pub(super) const FAILED: &str = "failed";
+
 pub(super) fn strategy(strategy: RestartStrategy) -> &'static str {
     match strategy {
         RestartStrategy::Recreate => "recreate",

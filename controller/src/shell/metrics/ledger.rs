@@ -35,9 +35,11 @@ impl Ledger {
         self.forget(key);
         self.clocks.insert(key.clone(), (jobset.metadata.uid.clone(), Clock::of(jobset)));
         // A counter that appears with its first event shows no increase. Those of rare events cannot all be there before.
-        let (name, namespace) = (&key.name[..], &key.namespace[..]);
-        self.metrics.failed.with_label_values(&[name, namespace]);
-        self.metrics.completed.with_label_values(&[name, namespace]);
+        // Nor could those of each JobSet: thousands of series of nothing.
+        let namespace = &key.namespace[..];
+        for result in [labels::COMPLETED, labels::FAILED] {
+            self.metrics.finished.with_label_values(&[namespace, result]);
+        }
         let strategy = labels::strategy(jobset.spec.restart_strategy());
         let action = labels::action(FailurePolicyAction::RestartJobSet);
         self.metrics.begun.with_label_values(&[namespace, strategy, action, "true"]);
@@ -58,12 +60,11 @@ impl Ledger {
 
     /// The JobSet is gone.
     pub(in crate::shell) fn forget(&mut self, key: &Key) {
-        if self.clocks.remove(key).is_some() {
-            // Both were there since it was first seen.
-            let series = [&key.name[..], &key.namespace[..]];
-            let _ = self.metrics.failed.remove_label_values(&series);
-            let _ = self.metrics.completed.remove_label_values(&series);
-        }
+        self.clocks.remove(key);
+        // It has one of them at most. A write that was under way when it went may have brought it back.
+        let series = [&key.name[..], &key.namespace[..]];
+        let _ = self.metrics.failed.remove_label_values(&series);
+        let _ = self.metrics.completed.remove_label_values(&series);
     }
 
     fn count(&self, key: &Key, fact: &Fact) {
@@ -81,9 +82,13 @@ impl Ledger {
                 let rule = labels::rule_index(*rule);
                 metrics.policy_actions.with_label_values(&[labels::action(*action), &rule]).inc();
             }
-            Fact::Completed => metrics.completed.with_label_values(&[name, namespace]).inc(),
+            Fact::Completed => {
+                metrics.completed.with_label_values(&[name, namespace]).inc();
+                metrics.finished.with_label_values(&[namespace, labels::COMPLETED]).inc();
+            }
             Fact::Failed { budget_exhausted } => {
                 metrics.failed.with_label_values(&[name, namespace]).inc();
+                metrics.finished.with_label_values(&[namespace, labels::FAILED]).inc();
                 if *budget_exhausted {
                     metrics.budget_exhausted.with_label_values(&[namespace]).inc();
                 }

@@ -1,13 +1,17 @@
-//! What is measured of JobSets. Nothing here has an object's name in a label but the two counters that the Go JobSet has,
-//! and their series go with their JobSet.
+//! What is measured of JobSets. Unless it is asked for ([`Objects`]), nothing here has an object's name in a label but the
+//! two counters that the Go JobSet has: their series come when their JobSet finishes, and go with it.
 
 mod clock;
 mod labels;
 mod ledger;
+mod objects;
 mod passes;
 mod restarts;
+#[cfg(test)]
+mod scrape;
 #[cfg(test)]
 mod tests;
 
 pub(super) use ledger::Ledger;
+pub(super) use objects::Objects;
 pub(super) use passes::{Passes, Result as PassResult};

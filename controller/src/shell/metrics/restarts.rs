@@ -8,6 +8,7 @@ use prometheus::{
 pub(super) struct Restarts {
     pub(super) failed: IntCounterVec,
     pub(super) completed: IntCounterVec,
+    pub(super) finished: IntCounterVec,
     pub(super) begun: IntCounterVec,
     pub(super) triggers: IntCounterVec,
     pub(super) duration: HistogramVec,
@@ -47,13 +48,18 @@ impl Restarts {
         Ok(Self {
             failed: counter(
                 "jobset_failed_total",
-                "1 once the JobSet has failed. The series ends with the JobSet.",
+                "1 once the JobSet has failed. The series begins then, and ends with the JobSet.",
                 &["jobset_name", "namespace"],
             )?,
             completed: counter(
                 "jobset_completed_total",
-                "1 once the JobSet has completed. The series ends with the JobSet.",
+                "1 once the JobSet has completed. The series begins then, and ends with the JobSet.",
                 &["jobset_name", "namespace"],
+            )?,
+            finished: counter(
+                "jobset_finished_total",
+                "JobSets that have finished, by how: completed or failed.",
+                &["namespace", "result"],
             )?,
             begun: counter(
                 "jobset_restarts_total",

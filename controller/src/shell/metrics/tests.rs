@@ -1,12 +1,15 @@
-use jobset_api::{FailurePolicyAction, JobSet, JobSetSpec, RestartStrategy, conditions};
+use std::sync::Arc;
+
+use jobset_api::{FailurePolicyAction, JobSet, JobSetSpec, ReplicatedJobStatus, RestartStrategy, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 use rstest::rstest;
+use serde_json::json;
 
 use super::clock::{Clock, Measured, Outcome, Phase};
-use super::ledger::Ledger;
-use crate::plan::{ExitClass, Fact, Trigger};
+use super::{Ledger, Objects};
+use crate::plan::{Barrier, ExitClass, Fact, Trigger};
 use crate::store::Key;
 
 use RestartStrategy::{InPlaceRestart as InPlace, Recreate};
@@ -173,42 +176,134 @@ fn lines(registry: &Registry, start: &str) -> Vec<String> {
     text(registry).lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
 }
 
+fn train() -> Key {
+    Key { namespace: "ml".to_owned(), name: "train".to_owned() }
+}
+
 #[test]
-fn series_of_a_jobset_begin_at_zero_and_end_with_it() {
+fn series_of_a_jobset_begin_with_its_end_and_go_with_it() {
     let registry = Registry::new();
     let mut ledger = Ledger::register(&registry).unwrap();
-    let key = Key { namespace: "ml".to_owned(), name: "train".to_owned() };
+    let key = train();
+    let of_jobset = |registry: &Registry| {
+        [lines(registry, "jobset_failed_total"), lines(registry, "jobset_completed_total")].concat()
+    };
+    let finished = |failed: u8| {
+        [("completed", 0), ("failed", failed)]
+            .map(|(result, count)| format!(r#"jobset_finished_total{{namespace="ml",result="{result}"}} {count}"#))
+    };
     ledger.see(&key, &jobset());
-    assert_eq!(
-        lines(&registry, "jobset_failed_total"),
-        [r#"jobset_failed_total{jobset_name="train",namespace="ml"} 0"#]
-    );
+    assert_eq!(of_jobset(&registry), [""; 0], "thousands of them would be series of nothing");
+    assert_eq!(lines(&registry, "jobset_finished_total"), finished(0), "the first one is an increase");
     ledger.see(&key, &jobset());
     ledger.written(&key, &[Fact::Failed { budget_exhausted: true }], at(1));
-    assert_eq!(
-        lines(&registry, "jobset_failed_total"),
-        [r#"jobset_failed_total{jobset_name="train",namespace="ml"} 1"#]
-    );
+    assert_eq!(of_jobset(&registry), [r#"jobset_failed_total{jobset_name="train",namespace="ml"} 1"#]);
+    assert_eq!(lines(&registry, "jobset_finished_total"), finished(1));
     let exhausted = r#"jobset_restart_budget_exhausted_total{namespace="ml"} 1"#;
     assert_eq!(lines(&registry, "jobset_restart_budget"), [exhausted]);
 
     let mut successor = jobset();
     successor.metadata.uid = Some("v".to_owned());
     ledger.see(&key, &successor);
-    assert_eq!(
-        lines(&registry, "jobset_failed_total"),
-        [r#"jobset_failed_total{jobset_name="train",namespace="ml"} 0"#]
-    );
+    assert_eq!(of_jobset(&registry), [""; 0], "it is another one");
+    ledger.written(&key, &[Fact::Completed], at(2));
+    assert_eq!(of_jobset(&registry), [r#"jobset_completed_total{jobset_name="train",namespace="ml"} 1"#]);
     ledger.forget(&key);
-    assert_eq!(lines(&registry, "jobset_failed_total").len() + lines(&registry, "jobset_completed_total").len(), 0);
+    assert_eq!(of_jobset(&registry), [""; 0]);
     assert_eq!(lines(&registry, "jobset_restart_budget"), [exhausted], "what counts for the namespace stays");
+}
+
+#[test]
+fn a_write_that_ends_after_its_jobset_has_gone_leaves_no_series() {
+    let registry = Registry::new();
+    let mut ledger = Ledger::register(&registry).unwrap();
+    let key = train();
+    ledger.see(&key, &jobset());
+    ledger.forget(&key);
+    ledger.written(&key, &[Fact::Completed], at(1));
+    ledger.forget(&key);
+    assert_eq!(lines(&registry, "jobset_completed_total"), [""; 0]);
+}
+
+/// With a replicatedJob that is counted and one that is not yet.
+fn running() -> JobSet {
+    let mut jobset = jobset();
+    jobset.spec = serde_json::from_value(json!({
+        "failurePolicy": {"maxRestarts": 3, "restartStrategy": "InPlaceRestart"},
+        "replicatedJobs": [{"name": "w", "replicas": 4, "template": {"spec": {}}}, {"name": "x", "template": {"spec": {}}}],
+    }))
+    .unwrap();
+    let status = jobset.status.get_or_insert_default();
+    let counted = ReplicatedJobStatus { name: "w".to_owned(), ready: 1, active: 2, failed: 3, ..Default::default() };
+    status.replicated_jobs_status = vec![counted];
+    (status.restarts, status.group_restarts, status.restarts_count_towards_max) = (1, 5, 2);
+    conditions::set(&mut status.conditions, conditions::RESTARTING, true, "", "", &Time(at(1)));
+    jobset
+}
+
+#[test]
+fn the_state_of_a_jobset_is_what_was_last_seen_of_it_and_nothing_else() {
+    let registry = Registry::new();
+    let objects = Objects::register(&registry).unwrap();
+    let key = train();
+    let series = |name: &str| lines(&registry, name).concat();
+    assert_eq!(lines(&registry, ""), [""; 0]);
+    let mut jobset = running();
+    objects.see(&key, &Arc::new(jobset.clone()), Some(Barrier { open: false, waiting: 7 }));
+    let of_group = |name: &str, group: &str, value: u8| {
+        format!(
+            r#"kube_jobset_{name}_replicas{{jobset_name="train",namespace="ml",replicated_job_name="{group}"}} {value}"#
+        )
+    };
+    for (name, value) in [("ready", 1), ("succeeded", 0), ("failed", 3), ("active", 2), ("suspended", 0)] {
+        assert_eq!(series(&format!("kube_jobset_{name}_replicas")), of_group(name, "w", value));
+    }
+    assert_eq!(
+        lines(&registry, "kube_jobset_specified_"),
+        [of_group("specified", "w", 4), of_group("specified", "x", 1)]
+    );
+    let condition = |type_: &str, value: u8| {
+        format!(
+            r#"kube_jobset_status_condition{{condition="{type_}",jobset_name="train",namespace="ml",status="true"}} {value}"#
+        )
+    };
+    assert_eq!(series("kube_jobset_status_condition"), condition("RestartingJobSet", 1));
+    for (name, value) in [
+        ("kube_jobset_restarts", 5),
+        ("jobset_max_restarts", 3),
+        ("jobset_restarts_counted", 2),
+        ("jobset_barrier_waiting_pods", 7),
+        ("jobset_barrier_open", 0),
+    ] {
+        assert_eq!(series(&format!("{name}{{")), format!(r#"{name}{{jobset_name="train",namespace="ml"}} {value}"#));
+    }
+
+    // The replicatedJob x goes, a condition gives way to another, and there is no barrier any more.
+    jobset.spec.replicated_jobs.truncate(1);
+    let status = jobset.status.as_mut().unwrap();
+    status.conditions.clear();
+    conditions::set(&mut status.conditions, conditions::SUSPENDED, true, "", "", &Time(at(2)));
+    conditions::set(&mut status.conditions, conditions::SUSPENDED, false, "", "", &Time(at(3)));
+    objects.see(&key, &Arc::new(jobset), None);
+    assert_eq!(series("kube_jobset_specified_"), of_group("specified", "w", 4));
+    assert_eq!(series("kube_jobset_status_condition"), condition("Suspended", 0));
+    assert_eq!(series("jobset_barrier_"), "");
+
+    // Another JobSet of this name has not been counted yet.
+    let mut successor = running();
+    successor.status = None;
+    objects.see(&key, &Arc::new(successor), None);
+    assert_eq!(series("kube_jobset_ready_replicas") + &series("kube_jobset_status_condition"), "");
+    assert!(series("kube_jobset_restarts").ends_with(" 0"));
+    objects.forget(&key);
+    assert_eq!(lines(&registry, ""), [""; 0]);
 }
 
 #[test]
 fn a_restart_is_counted_with_its_cause_and_its_rule() {
     let registry = Registry::new();
     let mut ledger = Ledger::register(&registry).unwrap();
-    let key = Key { namespace: "ml".to_owned(), name: "train".to_owned() };
+    let key = train();
     ledger.see(&key, &jobset());
     let applied = |rule| Fact::PolicyApplied { action: FailurePolicyAction::RestartJobSet, rule };
     let facts = [began(InPlace, None), applied(None), applied(Some(2)), applied(Some(200))];

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::partial::metadata;
 use jobset_api::restart_rules::{RESTART_ALL_CONTAINERS, restarts_pod};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
-
-use crate::store::metadata::metadata;
 
 /// A Pod as the controller reads it.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]

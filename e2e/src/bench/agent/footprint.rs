@@ -61,7 +61,8 @@ mod tests {
     fn each_figure_is_the_largest() {
         let one = Footprint::parse("VmHWM:\t 9 kB\nVmRSS:\t 5 kB\nThreads:\t1\n").unwrap();
         let other = Footprint::parse("VmHWM:\t 8 kB\nVmRSS:\t 7 kB\nThreads:\t2\n").unwrap();
-        assert_eq!(one.max(other), Footprint { rss_kib: 7, peak_rss_kib: 9, threads: 2 });
+        let most = Footprint { rss_kib: 7, peak_rss_kib: 9, threads: 2 };
+        assert_eq!((one.max(other), other.max(one)), (most, most));
         assert_eq!(Footprint::parse("VmHWM:\t 9 kB\nVmRSS:\t 5 kB\n"), None);
     }
 }

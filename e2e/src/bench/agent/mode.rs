@@ -74,6 +74,7 @@ impl Case {
 mod tests {
     use std::path::Path;
 
+    use jobset_api::labels;
     use rstest::rstest;
     use serde_json::Value;
 
@@ -101,15 +102,41 @@ mod tests {
         assert_eq!(jobset["metadata"]["annotations"]["jobset.sigs.k8s.io/inject-agent"], injected);
         assert_eq!(jobset["spec"]["failurePolicy"]["restartStrategy"], strategy);
         assert_eq!(jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"], backoff_limit);
+        assert_eq!(jobset["spec"]["failurePolicy"]["maxRestarts"], 1_000_000);
     }
 
     #[rstest]
-    #[case(true)]
-    #[case(false)]
-    fn workers_ignore_sigterm_if_they_are_to(#[case] ignores: bool) {
+    fn each_node_gets_as_many_workers_of_a_known_command(
+        #[values(Mode::Sidecar, Mode::Supervisor, Mode::Recreate)] mode: Mode,
+    ) {
+        let jobset = jobset(mode, false);
+        let pod = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["command"], json!(["/jobset-test-worker"]));
+        let spread = json!([{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {labels::JOBSET_NAME: "train"}},
+        }]);
+        assert_eq!(pod["topologySpreadConstraints"], spread);
+    }
+
+    #[test]
+    fn sidecars_alone_are_measured_in_several_jobsets() {
+        let restarts = [Mode::Sidecar, Mode::Supervisor, Mode::Recreate]
+            .map(|mode| Case { name: "ns", mode, ignores_sigterm: false }.restarts_of_a_group());
+        assert_eq!(restarts, [2, usize::MAX, usize::MAX]);
+    }
+
+    #[rstest]
+    #[case(true, json!(2))]
+    #[case(false, Value::Null)]
+    fn workers_ignore_sigterm_if_they_are_to_and_do_not_hold_up_their_removal(
+        #[case] ignores: bool,
+        #[case] grace: Value,
+    ) {
         let jobset = jobset(Mode::Sidecar, ignores);
         let pod = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
         let ignoring = json!({"name": "IGNORE_SIGTERM", "value": "1"});
         assert_eq!(pod["containers"][0]["env"].as_array().unwrap().contains(&ignoring), ignores);
+        assert_eq!(pod["terminationGracePeriodSeconds"], grace);
     }
 }

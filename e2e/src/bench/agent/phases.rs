@@ -78,24 +78,41 @@ mod tests {
             request("a", "watch", 10.5, Some(20.4)),
             request("a", "patch", 10.5, Some(10.6)),
             request("b", "watch", 11.5, Some(20.5)),
-            request("b", "patch", 11.6, Some(11.7)),
+            request("b", "patch", 11.6, Some(11.9)),
             request("a", "watch", 20.5, None),
         ]
     }
 
     #[test]
     fn phases_end_with_the_last_agent_and_add_up() {
-        let seen = Seen { time: 10.0..20.0, deprecated: 10.5, synced: 11.8, started: 12.8 };
+        let seen = Seen { time: 10.0..20.0, deprecated: 10.5, synced: 12.0, started: 13.0 };
         let phases = Phases::of(&seen, &requests()).unwrap();
-        let wanted = [("detect", 0.5), ("exit", 0.2), ("reset", 0.8), ("report", 0.2), ("sync", 0.1), ("start", 1.0)];
+        let wanted = [("detect", 0.5), ("exit", 0.2), ("reset", 0.8), ("report", 0.4), ("sync", 0.1), ("start", 1.0)];
         for (phase, wanted) in phases.named().into_iter().zip(wanted) {
             assert!(phase.0 == wanted.0 && (phase.1 - wanted.1).abs() < 1e-3, "{phase:?} instead of {wanted:?}");
         }
+    }
+
+    /// The journal's times are rounded, and the watch's are those of another clock.
+    #[test]
+    fn what_was_seen_before_the_exit_took_no_time() {
+        let seen = Seen { time: 10.0..20.0, deprecated: 9.0, synced: 12.0, started: 13.0 };
+        let phases = Phases::of(&seen, &requests()).unwrap();
+        assert!(phases.detect == 0.0 && (phases.exit - 0.7).abs() < 1e-3, "{phases:?}");
     }
 
     #[test]
     fn without_agents_there_are_no_phases() {
         let seen = Seen { time: 30.0..40.0, deprecated: 30.5, synced: 31.0, started: 32.0 };
         assert_eq!(Phases::of(&seen, &requests()), None);
+        // Nor where one of the three times is missing.
+        let seen = Seen { time: 10.0..20.0, deprecated: 10.5, synced: 12.0, started: 13.0 };
+        let ended = request("a", "watch", 1.0, Some(10.4));
+        let begun = request("a", "watch", 10.5, None);
+        let patched = request("a", "patch", 10.6, Some(10.7));
+        for [one, other] in [[&ended, &begun], [&ended, &patched], [&begun, &patched]] {
+            assert_eq!(Phases::of(&seen, &[one.clone(), other.clone()]), None);
+        }
+        assert!(Phases::of(&seen, &[ended, begun, patched]).is_some());
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     fn event(id: &str, stage: &str, verb: &str, pod: &str, second: u32) -> Value {
         json!({
             "auditID": id, "stage": stage, "verb": verb, "userAgent": "jobset-agent/0.1.0",
-            "user": {"username": "system:serviceaccount:ns:default", "extra": {POD_OF_TOKEN: [pod]}},
+            "user": {"username": "system:serviceaccount:ns:default", "extra": {"authentication.kubernetes.io/pod-name": [pod]}},
             "objectRef": {"resource": "pods", "namespace": "ns"},
             "requestReceivedTimestamp": "1970-01-01T00:00:01.500000Z",
             "stageTimestamp": format!("1970-01-01T00:00:{second:02}.250000Z"),
@@ -136,10 +136,28 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_told_apart_and_ordered_by_their_arrival() {
+        let event = |id: &str, pod: &str, received: &str| {
+            let mut event = event(id, "ResponseComplete", "patch", pod, 9);
+            event["requestReceivedTimestamp"] = json!(received);
+            event
+        };
+        let events = [
+            event("1", "a", "1970-01-01T00:00:03.000000Z"),
+            event("2", "a", "1970-01-01T00:00:01.000000Z"),
+            event("3", "b", "1970-01-01T00:00:02.000000Z"),
+        ];
+        let requests = of_agents(&log(&events), "ns").unwrap();
+        let seen: Vec<_> = requests.iter().map(|request| (request.pod.as_str(), request.received)).collect();
+        assert_eq!(seen, [("a", 1.0), ("b", 2.0), ("a", 3.0)]);
+    }
+
+    #[test]
     fn half_a_line_is_left_for_later() {
         let whole = log(&[event("1", "ResponseComplete", "patch", "a", 2)]);
         assert_eq!(of_agents(&whole[..whole.len() - 3], "ns").unwrap(), []);
         assert!(of_agents("jobset-agent/ {\n", "ns").is_err());
+        assert_eq!(of_agents("{}\n", "ns").unwrap(), [], "not about agents");
     }
 
     #[test]

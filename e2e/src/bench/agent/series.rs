@@ -260,18 +260,52 @@ mod tests {
             received,
             ended: Some(received + 0.01),
         };
-        let requests = [request(1.0, "patch"), request(10.2, "watch"), request(15.0, "patch"), request(20.5, "patch")];
-        let failures = [failure(10.0, 12.5), failure(20.0, 21.0)];
+        let requests = [
+            request(1.0, "patch"),
+            request(10.19, "watch"),
+            request(10.24, "patch"),
+            request(20.5, "patch"),
+            request(30.5, "patch"),
+        ];
+        let failures = [failure(10.0, 12.500_4), failure(20.0, 21.0)];
         let restarts = summary(Mode::Sidecar, &failures, 30.0, &requests);
-        let figures: Vec<_> = restarts.iter().map(|it| (it.seconds, it.requests, it.phases.is_some())).collect();
-        assert_eq!(figures, [(2.5, 2, true), (1.0, 1, false)]);
+        let figures: Vec<_> = restarts.iter().map(|it| (it.seconds, it.requests)).collect();
+        assert_eq!(figures, [(2.5, 2), (1.0, 1)]);
+        let phases = restarts[0].phases.unwrap().named();
+        let phases: Vec<f64> = phases.into_iter().map(|(_, seconds)| rounded(seconds, 1e3)).collect();
+        assert_eq!(phases, [0.1, 0.1, 0.0, 0.05, 0.05, 2.2]);
+        assert_eq!(restarts[1].phases, None, "no agent has begun anew");
         assert!(summary(Mode::Supervisor, &failures, 30.0, &requests).iter().all(|it| it.phases.is_none()));
     }
 
     #[test]
     fn a_row_lasts_from_its_first_exit_to_its_last_start() {
-        let wanted = Row { seconds: vec![2.0, 3.0], within_seconds: 13.0 };
-        assert_eq!(row(&[failure(10.0, 12.0), failure(20.0, 23.0)]), Some(wanted));
+        let wanted = Row { seconds: vec![2.0, 3.123], within_seconds: 13.123 };
+        assert_eq!(row(&[failure(10.0, 12.0), failure(20.0, 23.123_4)]), Some(wanted));
         assert_eq!(row(&[]), None);
+    }
+
+    #[test]
+    fn the_clock_goes_on_from_its_start() {
+        let begun = Instant::now();
+        let clock = Clock { instant: begun + Duration::from_secs(9), time: 100.0 };
+        let times: Vec<f64> = [7, 9, 12].map(|after| clock.time(begun + Duration::from_secs(after))).into();
+        assert_eq!(times, [100.0, 100.0, 103.0]);
+    }
+
+    #[test]
+    fn workers_are_counted_by_their_nodes() {
+        let worker = |index: usize, node: &str| {
+            let worker = Worker {
+                pod: format!("pod-{index}"),
+                uid: "1".into(),
+                node: node.into(),
+                ip: String::new(),
+                starts: 1,
+            };
+            (("0".to_owned(), index.to_string()), worker)
+        };
+        let workers = [worker(0, "a"), worker(1, "b"), worker(2, "a")].into_iter().collect();
+        assert_eq!(on_nodes(&workers), BTreeMap::from([("a", 2), ("b", 1)]));
     }
 }

@@ -44,6 +44,7 @@ impl Service {
             format!("--namespace={}", admission::NAMESPACE),
             format!("--listen={address}"),
             format!("--health-listen={health}"),
+            "--metrics-listen=127.0.0.1:0".to_owned(),
             format!("--extra-dns-name={host}"),
         ];
         let program = Program::start("jobset-webhook", program, arguments, &[], &kubeconfig, plane)?;

@@ -17,7 +17,9 @@ use super::{Objects, Step, defaults};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
 use crate::store::pods::{PodView, PodWire};
-use crate::store::{Change, ClaimView, JobView, Key, NodeWire, RoleBindingView, Seen, ServiceView, Store};
+use crate::store::{
+    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, Store,
+};
 
 /// Between two steps, where nothing else is said.
 const STEP: SignedDuration = SignedDuration::from_secs(60);
@@ -25,6 +27,7 @@ const STEP: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     JobSet,
+    Namespace,
     Node,
     Service,
     Claim,
@@ -54,7 +57,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// What the step shows, in the order JobSet, nodes, Service, claims, RoleBindings, Jobs, Pods.
+    /// What the step shows, in the order JobSet, namespaces, nodes, Service, claims, RoleBindings, Jobs, Pods.
     pub(super) fn see(&mut self, step: Step, number: usize) {
         let (first, later) = (number == 0, self.now.checked_add(STEP).unwrap());
         self.now = step.now.unwrap_or(if first { self.now } else { later });
@@ -69,6 +72,7 @@ impl Cluster {
             let patch = if step.jobset.is_null() { json!({}) } else { step.jobset };
             self.change(Kind::JobSet, defaults::JOBSET, patch);
         }
+        self.change_all(Kind::Namespace, step.namespaces);
         self.change_all(Kind::Node, step.nodes);
         let service = first.then(|| Map::from_iter([(defaults::JOBSET.to_owned(), json!({}))]));
         self.change_all(Kind::Service, step.services.or(service).unwrap_or_default());
@@ -139,7 +143,7 @@ impl Cluster {
                 let (_, job) = job.unwrap_or_else(|| panic!("{name} has no Job"));
                 defaults::pod(&self.jobset(), job, name, self.now)
             }
-            Kind::Node => json!({"metadata": {"name": name}}),
+            Kind::Namespace | Kind::Node => json!({"metadata": {"name": name}}),
             Kind::Service | Kind::Claim => defaults::child(name),
             Kind::RoleBinding => {
                 let mut binding = defaults::child(name);
@@ -166,6 +170,9 @@ fn put(kind: Kind, object: Key, value: &Value) -> Seen {
         Kind::JobSet => {
             Seen::JobSet(Change::Put { owner: Some(object.clone()), object, view: Arc::new(typed::<JobSet>(value)) })
         }
+        Kind::Namespace => {
+            Seen::Namespace(Change::Put { object, owner: None, view: Box::new(typed::<NamespaceWire>(value)) })
+        }
         Kind::Node => Seen::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) }),
         Kind::Service => Seen::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
         Kind::Claim => Seen::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
@@ -178,6 +185,7 @@ fn put(kind: Kind, object: Key, value: &Value) -> Seen {
 fn gone(kind: Kind, object: Key, version: u64) -> Seen {
     match kind {
         Kind::JobSet => Seen::JobSet(Change::Gone(object, version)),
+        Kind::Namespace => Seen::Namespace(Change::Gone(object, version)),
         Kind::Node => Seen::Node(Change::Gone(object, version)),
         Kind::Service => Seen::Service(Change::Gone(object, version)),
         Kind::Claim => Seen::Claim(Change::Gone(object, version)),

@@ -28,6 +28,7 @@ struct Step {
     /// What the shell was refused since the step before.
     refused: Option<Vec<String>>,
     jobset: Value,
+    namespaces: Objects,
     nodes: Objects,
     services: Option<Objects>,
     claims: Objects,

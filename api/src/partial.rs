@@ -1,4 +1,4 @@
-//! Metadata of objects that are read in part.
+//! Metadata of objects that are read in part, for those who keep or show thousands of them.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,11 @@ struct Metadata {
     deletion_grace_period_seconds: Option<i64>,
 }
 
-/// Reads metadata, and skips what no rule reads.
-pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+/// Reads metadata, and skips what no rule reads and no report shows: for `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// If it is no metadata.
+pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let read = Metadata::deserialize(deserializer)?;
     Ok(ObjectMeta {
         name: read.name,

@@ -1,0 +1,99 @@
+//! The fields of a JobSet that this build knows, by their paths, and which of them an API server drops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{JobSetSpec, JobSetStatus};
+
+/// A schema, reduced to the names of its fields.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Fields {
+    properties: BTreeMap<String, Fields>,
+    items: Option<Box<Fields>>,
+    /// What other names may hold, in a map; `false`, or nothing, for none.
+    #[serde(rename = "additionalProperties")]
+    additional: Option<Value>,
+}
+
+impl Fields {
+    /// Paths of the fields that this build reads or writes and that a schema of `kind: JobSet` does not have: the API server
+    /// drops them without a word. What Kubernetes defines, the Job template for example, is not looked at.
+    pub fn missing_in(live: &Self) -> Vec<String> {
+        let mut missing = BTreeSet::new();
+        for (name, known) in [("spec", of::<JobSetSpec>()), ("status", of::<JobSetStatus>())] {
+            match live.properties.get(name) {
+                Some(live) => known.compare(live, name, &mut missing),
+                None => drop(missing.insert(name.to_owned())),
+            }
+        }
+        missing.into_iter().collect()
+    }
+
+    fn compare(&self, live: &Self, path: &str, missing: &mut BTreeSet<String>) {
+        for (name, known) in &self.properties {
+            let path = format!("{path}.{name}");
+            match live.properties.get(name) {
+                Some(live) => known.compare(live, &path, missing),
+                None if live.additional.as_ref().is_some_and(|allowed| *allowed != Value::Bool(false)) => {}
+                None => drop(missing.insert(path)),
+            }
+        }
+        if let (Some(known), Some(live)) = (&self.items, &live.items) {
+            known.compare(live, &format!("{path}[]"), missing);
+        }
+    }
+}
+
+fn of<T: JsonSchema>() -> Fields {
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    let schema: Value = settings.into_generator().into_root_schema_for::<T>().to_value();
+    Fields::deserialize(schema).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn crd() -> Value {
+        let crd = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../deploy/crds/jobset.x-k8s.io_jobsets.yaml"
+        ));
+        let crd: Value = serde_yaml_ng::from_str(&crd.unwrap()).unwrap();
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    }
+
+    fn missing(schema: Value) -> Vec<String> {
+        Fields::missing_in(&serde_json::from_value(schema).unwrap())
+    }
+
+    #[test]
+    fn the_crd_of_this_build_has_them_all() {
+        assert_eq!(missing(crd()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_field_that_is_dropped_is_named_wherever_it_is() {
+        let mut schema = crd();
+        let mut forget = |pointer: &str, name: &str| {
+            let fields = schema.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+            fields.remove(name).unwrap();
+        };
+        forget("/properties/status/properties", "freeEpoch");
+        forget("/properties/spec/properties/replicatedJobs/items/properties", "dependsOn");
+        forget("/properties/spec/properties/failurePolicy/properties/rules/items/properties", "name");
+        let wanted = ["spec.failurePolicy.rules[].name", "spec.replicatedJobs[].dependsOn", "status.freeEpoch"];
+        assert_eq!(missing(schema), wanted);
+    }
+
+    #[test]
+    fn a_schema_without_a_status_lacks_the_status() {
+        assert_eq!(missing(json!({"properties": {"spec": crd()["properties"]["spec"]}})), ["status"]);
+    }
+}

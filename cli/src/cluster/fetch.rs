@@ -1,0 +1,121 @@
+//! JobSets, and what belongs to them.
+
+use std::time::Duration;
+
+use jobset_api::{JobSet, labels};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::{Api, ResourceExt as _};
+
+use super::connect::Cluster;
+use super::pages::all;
+use crate::error::Error;
+use crate::restarts::Told;
+use crate::wire::{JobWire, PodWire};
+
+/// Kind of a JobSet in the reference of an Event.
+const KIND: &str = "JobSet";
+/// How long a completion may take: somebody waits for it with a finger on the key.
+const IMPATIENCE: Duration = Duration::from_secs(3);
+
+impl Cluster {
+    /// The JobSet of this name.
+    ///
+    /// # Errors
+    /// If it cannot be read, or there is none.
+    pub async fn jobset(&self, name: &str) -> Result<JobSet, Error> {
+        let api: Api<JobSet> = self.api();
+        api.get(name).await.map_err(|error| self.unfound(name, error))
+    }
+
+    fn unfound(&self, name: &str, error: kube::Error) -> Error {
+        match error {
+            kube::Error::Api(status) if status.code == 404 => {
+                // Without the kind there is no object that the answer could name.
+                let names_it = status.details.as_ref().is_some_and(|details| details.name == name);
+                if names_it {
+                    Error::NotFound { name: name.to_owned(), namespace: self.namespace.clone() }
+                } else {
+                    Error::NoKind
+                }
+            }
+            error => Error::request(format!("read JobSet {}/{name}", self.namespace), error),
+        }
+    }
+
+    /// All JobSets, of the namespace or of all.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn jobsets(&self, all_namespaces: bool) -> Result<Vec<JobSet>, Error> {
+        let api: Api<JobSet> = if all_namespaces { Api::all(self.client.clone()) } else { self.api() };
+        let place = if all_namespaces { "all namespaces".to_owned() } else { format!("namespace {}", self.namespace) };
+        match all(&api, &ListParams::default(), &format!("list JobSets in {place}")).await {
+            Err(Error::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) => {
+                Err(Error::NoKind)
+            }
+            listed => listed,
+        }
+    }
+
+    /// The Jobs of a JobSet.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn jobs(&self, jobset: &str) -> Result<Vec<JobWire>, Error> {
+        all(&self.api(), &children(jobset), &format!("list the Jobs of JobSet {}/{jobset}", self.namespace)).await
+    }
+
+    /// The Pods of a JobSet.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn pods(&self, jobset: &str) -> Result<Vec<PodWire>, Error> {
+        all(&self.api(), &children(jobset), &format!("list the Pods of JobSet {}/{jobset}", self.namespace)).await
+    }
+
+    /// What the controller's Events tell of the restarts of this very JobSet.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn told(&self, jobset: &JobSet) -> Result<Vec<Told>, Error> {
+        let (name, uid) = (jobset.name_any(), jobset.uid().unwrap_or_default());
+        let selector = about(&name, &uid);
+        let api: Api<Event> = self.api();
+        let what = format!("list the Events of JobSet {}/{name}", self.namespace);
+        let events = all(&api, &ListParams::default().fields(&selector), &what).await?;
+        Ok(events.iter().filter_map(Told::of).collect())
+    }
+
+    /// Names of JobSets, for completion. What goes wrong with it is nobody's business.
+    pub async fn jobset_names(&self) -> Vec<String> {
+        let api: Api<PartialObjectMeta<JobSet>> = Api::namespaced(self.client.clone(), &self.namespace);
+        names(&api).await
+    }
+
+    /// Names of namespaces, for completion.
+    pub async fn namespace_names(&self) -> Vec<String> {
+        names(&Api::<PartialObjectMeta<Namespace>>::all(self.client.clone())).await
+    }
+}
+
+async fn names<K>(api: &Api<PartialObjectMeta<K>>) -> Vec<String>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + kube::Resource,
+{
+    let params = ListParams::default();
+    let listed = tokio::time::timeout(IMPATIENCE, api.list_metadata(&params)).await;
+    let items = listed.ok().and_then(Result::ok).map(|list| list.items).unwrap_or_default();
+    items.iter().filter_map(|item| item.metadata.name.clone()).collect()
+}
+
+/// Selects Jobs and Pods of a JobSet.
+pub(super) fn children(jobset: &str) -> ListParams {
+    ListParams::default().labels(&format!("{}={jobset}", labels::JOBSET_NAME))
+}
+
+/// Selects Events about a JobSet, and not about one of its name before it.
+pub(super) fn about(name: &str, uid: &str) -> String {
+    format!("regarding.kind={KIND},regarding.name={name},regarding.uid={uid}")
+}

@@ -1,0 +1,32 @@
+//! An explanation as text.
+
+use super::{Explanation, Finding};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, paint};
+use crate::status::State;
+
+impl Report for Explanation {
+    fn text(&self, _: &View) -> String {
+        let name = paint(HEAD, &format!("{}/{}", self.namespace, self.name));
+        let jobs = format!("{} of {} Jobs are ready", self.jobs_ready, self.jobs);
+        let head = match self.state {
+            State::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
+            State::Running => format!("{name} {}: {jobs}.\n", paint(GOOD, "runs")),
+            state => {
+                let style = if state.is_bad() { BAD } else { WAIT };
+                format!("{name} {} ({}): {jobs}.\n", paint(style, "does not run"), state.as_str())
+            }
+        };
+        if self.findings.is_empty() && !self.runs {
+            let text = "Nothing stands in its way: look again in some seconds, or with --watch.";
+            return format!("{head}{text}\n");
+        }
+        let findings = self.findings.iter().enumerate().map(|(index, finding)| self::finding(index + 1, finding));
+        head + &findings.collect::<String>()
+    }
+}
+
+fn finding(number: usize, finding: &Finding) -> String {
+    let details: Vec<String> = finding.details.iter().map(|detail| format!("   {detail}\n")).collect();
+    let (what, arrow) = (paint(HEAD, &finding.what), paint(DIM, "->"));
+    format!("\n{number}. {what}\n{}   {arrow} {}\n", details.concat(), finding.advice)
+}

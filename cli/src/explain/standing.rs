@@ -1,0 +1,56 @@
+//! It is not to run.
+
+use super::{Facts, Finding};
+use crate::output::age;
+
+/// Label by which Kueue takes an object into a queue.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+pub(super) fn deleting(facts: &Facts) -> Vec<Finding> {
+    let metadata = &facts.jobset.metadata;
+    let Some(since) = &metadata.deletion_timestamp else { return Vec::new() };
+    let what = format!("It has been deleted, {} ago, and is not gone yet.", age(Some(since.0), facts.now));
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    if finalizers.is_empty() {
+        return vec![Finding::new("Deleting", what, "Nothing: it goes with the last of its Jobs and Pods.")];
+    }
+    let advice = "Whoever put the finalizers there has to take them away: see whether that controller runs.";
+    vec![Finding::new("Deleting", what, advice).with(vec![format!("finalizers: {}", finalizers.join(", "))])]
+}
+
+pub(super) fn managed_elsewhere(facts: &Facts) -> Vec<Finding> {
+    if facts.jobset.is_managed_here() {
+        return Vec::new();
+    }
+    let manager = facts.jobset.spec.managed_by.as_deref().unwrap_or_default();
+    let what = format!("Another controller is to carry it out: spec.managedBy is {manager}.");
+    let advice = match manager {
+        "kueue.x-k8s.io/multikueue" => "Kueue sends it to another cluster: see its Workload, `kubectl get workloads`.",
+        _ => {
+            "See whether that controller runs, and what it says. managedBy cannot be changed: create the JobSet without it."
+        }
+    };
+    vec![Finding::new("ManagedElsewhere", what, advice)]
+}
+
+pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
+    if !facts.jobset.spec.is_suspended() {
+        return Vec::new();
+    }
+    let metadata = &facts.jobset.metadata;
+    let queue = metadata.labels.as_ref().and_then(|labels| labels.get(QUEUE));
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let finding = match queue {
+        Some(queue) => Finding::new(
+            "Suspended",
+            format!("It is suspended (spec.suspend), and waits in Kueue's queue {queue}."),
+            "Kueue resumes it once there is quota: see why not in its Workload, `kubectl describe workloads`.",
+        ),
+        None => Finding::new(
+            "Suspended",
+            "It is suspended: spec.suspend is true.",
+            format!("kubectl patch jobset {name} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'"),
+        ),
+    };
+    vec![finding]
+}

@@ -1,0 +1,196 @@
+//! Explanations, one for each kind of reason, as they are printed.
+
+use k8s_openapi::api::events::v1::Event;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{condition, group, held, job, jobset, now, plain, pod, ready, running, unschedulable, view};
+
+/// What is seen of a JobSet with this status, merged with this.
+fn facts(status: Value, patch: &Value) -> Facts {
+    let lease = LeaseSeen {
+        namespace: "jobset-system".to_owned(),
+        holder: Some("a".to_owned()),
+        renewed: Some(now()),
+        seconds: 15,
+    };
+    Facts {
+        jobset: jobset(status, patch),
+        leases: Readable::Seen(vec![lease]),
+        admission: Readable::Seen(true),
+        now: now(),
+        ..Facts::default()
+    }
+}
+
+fn with_condition(type_: &str, reason: &str, message: &str) -> Facts {
+    facts(json!({"conditions": [condition(type_, true, reason, message)]}), &Value::Null)
+}
+
+fn text(facts: &Facts) -> String {
+    plain(&explain(facts), &view())
+}
+
+fn reasons(facts: &Facts) -> Vec<&'static str> {
+    explain(facts).findings.iter().map(|finding| finding.reason).collect()
+}
+
+#[rstest]
+#[case::failed("Failed", "ReachedMaxRestarts", "Failed")]
+#[case::completed("Completed", "AllJobsCompleted", "Completed")]
+#[case::invalid("Invalid", "InvalidSpecification", "Invalid")]
+#[case::refused("ChildRefused", "Refused", "ChildRefused")]
+#[case::unsupported("InPlaceUnsupported", "InPlaceUnsupported", "InPlaceUnsupported")]
+#[case::blocked("BarrierBlocked", "FailsBeforeBarrier", "BarrierBlocked")]
+fn what_the_controller_says_comes_first(#[case] type_: &str, #[case] reason: &str, #[case] expected: &str) {
+    let facts = with_condition(type_, reason, "as the controller says");
+    assert_eq!(reasons(&facts)[0], expected);
+    assert!(text(&facts).contains("as the controller says"), "{}", text(&facts));
+}
+
+#[rstest]
+#[case::suspended(json!({"spec": {"suspend": true}}), "Suspended", "kubectl patch jobset train")]
+#[case::queued(json!({"spec": {"suspend": true}, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "gpus"}}}), "Suspended", "Kueue's queue gpus")]
+#[case::elsewhere(json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}), "ManagedElsewhere", "another cluster")]
+#[case::deleting(json!({"metadata": {"deletionTimestamp": "2026-11-22T09:59:00Z", "finalizers": ["a/b"]}}), "Deleting", "finalizers: a/b")]
+fn one_that_is_not_to_run_says_who_wants_it_so(#[case] patch: Value, #[case] reason: &str, #[case] words: &str) {
+    let facts = facts(Value::Null, &patch);
+    assert_eq!(reasons(&facts), [reason]);
+    assert!(text(&facts).contains(words), "{}", text(&facts));
+}
+
+#[test]
+fn one_that_runs_has_nothing_to_explain_but_its_budget() {
+    let status = json!({"replicatedJobsStatus": ready(1, 2), "restartsCountTowardsMax": 5, "groupRestarts": 5});
+    let facts = facts(status, &Value::Null);
+    assert!(explain(&facts).runs);
+    insta::assert_snapshot!(text(&facts));
+}
+
+/// Everything that can keep Pods from the barrier at once.
+#[test]
+fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
+    let patch = json!({"spec": {"replicatedJobs": [group("workers", 1, 9)]}});
+    let mut facts = facts(
+        json!({"syncedEpoch": 2, "deprecatedEpoch": 2, "groupRestarts": 2, "restartsCountTowardsMax": 2,
+        "conditions": [condition("RestartingJobSet", true, "InPlaceRestart", "in place, from epoch 2 to 3: Pod a failed")]}),
+        &patch,
+    );
+    let worker = |index, epoch, status: Value| pod("train-workers-0", index, epoch, &status, &Value::Null);
+    let free =
+        |index, status: Value| pod("train-workers-0", index, None, &status, &json!({"spec": {"nodeName": null}}));
+    let init = |state: Value| {
+        pod(
+            "train-workers-0",
+            5,
+            None,
+            &json!({"phase": "Pending", "initContainerStatuses": [{"name": "fetch", "state": state,
+            "lastState": {"terminated": {"exitCode": 7, "reason": "Error", "message": "no such\nbucket"}}}]}),
+            &json!({"spec": {"initContainers": [{"name": "fetch"}]}}),
+        )
+    };
+    facts.jobs = vec![job("workers", 0, 9, 0)];
+    facts.pods = vec![
+        worker(0, Some("3"), held()),
+        worker(1, Some("2"), running()),
+        free(2, unschedulable("0/9 nodes are available: 9 Insufficient nvidia.com/gpu.")),
+        free(3, unschedulable("0/9 nodes are available: 9 Insufficient nvidia.com/gpu.")),
+        worker(
+            4,
+            None,
+            json!({"phase": "Pending", "containerStatuses": [{"name": "worker",
+            "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"x:1\""}}}]}),
+        ),
+        init(json!({"waiting": {"reason": "CrashLoopBackOff"}})),
+        worker(6, None, held()),
+        free(7, json!({"phase": "Pending"})),
+    ];
+    insta::assert_snapshot!(text(&facts));
+}
+
+#[rstest]
+#[case::waiting("ContainerCreating", "Starting")]
+#[case::config("CreateContainerConfigError", "ContainerConfig")]
+#[case::image("ErrImagePull", "ImagePull")]
+fn a_container_that_waits_says_why(#[case] waiting: &str, #[case] reason: &str) {
+    let recreate = json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}});
+    let mut facts = facts(json!({}), &recreate);
+    let status = json!({"phase": "Pending", "containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": waiting, "message": "m"}}}]});
+    facts.pods = vec![pod("train-workers-0", 0, None, &status, &Value::Null)];
+    assert_eq!(reasons(&facts), [reason]);
+}
+
+#[rstest]
+#[case::in_order(json!({"spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}}}), "StartupOrder", "workers waits for replicatedJob driver: 0 of 1")]
+#[case::depends(json!({"spec": {"replicatedJobs": [group("driver", 1, 1), {"name": "workers", "replicas": 2,
+    "dependsOn": [{"name": "driver", "status": "Complete"}], "template": {"spec": {}}}]}}), "DependsOn", "workers waits for driver to be complete: 0 of 1")]
+fn one_that_waits_for_another_names_it(#[case] mut patch: Value, #[case] reason: &str, #[case] words: &str) {
+    patch["spec"]["failurePolicy"] = json!({"restartStrategy": "Recreate"});
+    let facts = facts(json!({"replicatedJobsStatus": ready(0, 0)}), &patch);
+    assert_eq!(reasons(&facts), [reason]);
+    assert!(text(&facts).contains(words), "{}", text(&facts));
+}
+
+fn refusal(job: &str, note: &str) -> Event {
+    serde_json::from_value(json!({"metadata": {}, "reason": "FailedCreate", "note": note, "eventTime": null,
+        "deprecatedLastTimestamp": "2026-11-22T09:59:00Z", "regarding": {"kind": "Job", "name": job}}))
+    .unwrap()
+}
+
+#[rstest]
+#[case::leader(
+    "admission webhook \"mpod.kb.io\" denied the request: waits for the leader of Job train-workers-0 ...",
+    "LeaderNotPlaced"
+)]
+#[case::webhook("Internal error occurred: failed calling webhook \"mpod.kb.io\"", "WebhookUnreachable")]
+#[case::quota("pods \"x\" is forbidden: exceeded quota: gpus", "QuotaExceeded")]
+#[case::policy("pods \"x\" is forbidden: violates PodSecurity", "PodsRefused")]
+fn pods_that_cannot_be_created_say_by_whom(#[case] note: &str, #[case] reason: &str) {
+    let recreate = json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}});
+    let mut facts = facts(json!({}), &recreate);
+    facts.jobs = vec![job("driver", 0, 1, 0), job("workers", 0, 2, 0), job("workers", 1, 2, 0)];
+    let note = format!("Error creating: {note}");
+    facts.refusals = ["train-workers-0", "train-workers-1", "another"].map(|job| refusal(job, &note)).to_vec();
+    assert_eq!(reasons(&facts), [reason]);
+    assert!(text(&facts).contains("2 Jobs (train-workers-0, train-workers-1)"), "{}", text(&facts));
+    // It was refused once, and is there now.
+    facts.pods = (0..2)
+        .flat_map(|job| {
+            (0..2).map(move |index| pod(&format!("train-workers-{job}"), index, None, &running(), &Value::Null))
+        })
+        .collect();
+    assert_eq!(reasons(&facts), Vec::<&str>::new());
+}
+
+#[test]
+fn a_leader_of_exclusive_placement_is_named_as_one() {
+    let mut facts = facts(json!({}), &json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}}));
+    let leads = json!({"spec": {"nodeName": null}, "metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}});
+    facts.pods = vec![pod("train-workers-0", 0, None, &unschedulable("0/4 nodes are available"), &leads)];
+    assert_eq!(reasons(&facts), ["LeaderUnschedulable"]);
+    assert!(text(&facts).contains("leads Job train-workers-0"), "{}", text(&facts));
+}
+
+#[rstest]
+#[case::stale(Readable::Seen(vec![LeaseSeen { namespace: "x".to_owned(), holder: Some("a".to_owned()), renewed: "2026-11-22T09:50:00Z".parse().ok(), seconds: 15 }]), json!({}), true)]
+#[case::given_back(Readable::Seen(vec![LeaseSeen { namespace: "x".to_owned(), holder: Some(String::new()), renewed: Some(now()), seconds: 1 }]), json!({}), true)]
+#[case::none_and_no_status(Readable::Seen(vec![]), Value::Null, true)]
+#[case::none_but_a_status(Readable::Seen(vec![]), json!({}), false)]
+#[case::nobody_may_say_and_no_status(Readable::Unknown, Value::Null, true)]
+#[case::nobody_may_say(Readable::Unknown, json!({}), false)]
+fn a_controller_that_does_not_run_is_missed(
+    #[case] leases: Readable<Vec<LeaseSeen>>,
+    #[case] status: Value,
+    #[case] missed: bool,
+) {
+    let facts = Facts { leases, ..facts(status, &json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}})) };
+    assert_eq!(reasons(&facts) == ["NoController"], missed, "{}", text(&facts));
+}
+
+#[test]
+fn admission_that_is_missing_is_missed_by_whom_it_serves() {
+    let asks = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/inject-agent": "Sidecar"}}});
+    let facts = Facts { admission: Readable::Seen(false), ..facts(json!({}), &asks) };
+    assert!(text(&facts).contains("It asks for an agent, which nobody has put into its Pods."), "{}", text(&facts));
+}

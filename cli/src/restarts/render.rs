@@ -1,0 +1,164 @@
+//! Restarts as text: a table, and a timeline of each.
+
+use anstyle::Style;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::report::{Budget, Manner, Phase, Restart, Restarts};
+use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
+
+/// Columns of the bar of a timeline.
+const BAR: f64 = 60.0;
+
+impl Report for Restarts {
+    fn text(&self, view: &View) -> String {
+        let mut parts = vec![summary(self)];
+        if self.expired > 0 {
+            let events = "the API server keeps Events for a while only (an hour, unless told otherwise)";
+            let missing = format!("Of {} of them no Event tells any more: {events}.", self.expired);
+            parts.push(paint(WAIT, &missing) + "\n");
+        }
+        if !self.restarts.is_empty() {
+            parts.push(format!("\n{}", table(&self.restarts, view)));
+            parts.extend(self.restarts.iter().map(|restart| format!("\n{}", timeline(restart))));
+        }
+        parts.concat()
+    }
+}
+
+fn summary(report: &Restarts) -> String {
+    let name = paint(HEAD, &format!("{}/{}", report.namespace, report.name));
+    let Budget { group_restarts, restarts_count_towards_max: counted, max_restarts: max } = report.budget;
+    let strategy = report.strategy;
+    let times = match group_restarts {
+        0 => return format!("{name} has not restarted ({strategy:?}, maxRestarts {max}).\n"),
+        1 => "once".to_owned(),
+        times => format!("{times} times"),
+    };
+    format!("{name} has restarted {times} ({strategy:?}); {counted} of maxRestarts {max} are spent.\n")
+}
+
+fn table(restarts: &[Restart], view: &View) -> String {
+    let mut titles = vec!["#", "AGO", "MANNER", "COUNTED", "DETECT", "REGISTER", "LIFT", "RECREATE", "TOTAL", "CAUSE"];
+    let has = |name: &str| restarts.iter().any(|restart| phase(restart, name).is_some());
+    // Columns that nothing is in are left out.
+    let phases: Vec<&str> = ["detect", "register", "lift", "recreate"].into_iter().filter(|name| has(name)).collect();
+    titles.retain(|title| {
+        let name = title.to_lowercase();
+        !["detect", "register", "lift", "recreate"].contains(&name.as_str()) || phases.contains(&name.as_str())
+    });
+    let mut table = Table::titled(&titles);
+    for restart in restarts {
+        let mut row: Vec<Cell> = vec![
+            restart.number.map_or_else(|| "?".to_owned(), |number| number.to_string()).into(),
+            age(restart.start().or(restart.lifted).or(restart.recovered), view.now).into(),
+            manner(restart).into(),
+            match restart.counted {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "?",
+            }
+            .into(),
+        ];
+        row.extend(phases.iter().map(|name| phase(restart, name).map_or("-".to_owned(), length).into()));
+        row.push(total(restart));
+        row.push(if view.wide { restart.cause.clone() } else { shortened(&restart.cause) }.into());
+        table.push(row);
+    }
+    table.render()
+}
+
+fn phase<'a>(restart: &'a Restart, name: &str) -> Option<&'a Phase> {
+    restart.phases.iter().find(|phase| phase.name == name)
+}
+
+fn length(phase: &Phase) -> String {
+    seconds(phase.to.duration_since(phase.from))
+}
+
+fn manner(restart: &Restart) -> &'static str {
+    match restart.manner {
+        Some(Manner::InPlace) => "in place",
+        Some(Manner::Recreate) => "recreate",
+        None => "?",
+    }
+}
+
+fn total(restart: &Restart) -> Cell {
+    match restart.total {
+        Some(total) => Cell::new(GOOD, seconds(SignedDuration::from_secs_f64(total))),
+        None if restart.superseded => Cell::new(BAD, "superseded"),
+        None if restart.recovered.is_none() => Cell::new(WAIT, "under way"),
+        None => Cell::new(DIM, "?"),
+    }
+}
+
+/// The longest cause in a table, in characters. All of it is in the timeline.
+const CAUSE: usize = 60;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CAUSE) {
+        Some((end, _)) => format!("{}...", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+fn timeline(restart: &Restart) -> String {
+    let number = restart.number.map_or_else(|| "Restart".to_owned(), |number| format!("Restart {number}"));
+    let start = restart.start().or(restart.lifted).or(restart.recovered);
+    let day = start.map(|start| format!("  {} UTC", start.strftime("%Y-%m-%d"))).unwrap_or_default();
+    let epoch = restart.epoch.map(|epoch| format!("  from epoch {epoch}")).unwrap_or_default();
+    let cause = if restart.cause.is_empty() { String::new() } else { format!("  {}\n", restart.cause) };
+    [paint(HEAD, &number), day, epoch, "\n".to_owned(), cause, steps(restart), bar(restart)].concat()
+}
+
+fn steps(restart: &Restart) -> String {
+    let mut table = Table::indented(2);
+    let start = restart.start();
+    let mut step = |at: Option<Timestamp>, style: Style, what: &str| {
+        if let Some(at) = at {
+            let offset = start.map_or_else(String::new, |start| format!("+{}", seconds(at.duration_since(start))));
+            table.push(vec![clock(at).into(), offset.into(), Cell::new(style, what)]);
+        }
+    };
+    step(restart.failed, BAD, "the first worker fails");
+    step(restart.began, WAIT, "the restart begins");
+    step(restart.lifted, Style::new(), "the barrier is lifted");
+    step(restart.recovered, GOOD, "all Jobs are ready");
+    let missing = if restart.superseded {
+        Some("another restart begins before this one is over")
+    } else if restart.began.is_none() {
+        Some("the Event of its beginning has expired")
+    } else {
+        None
+    };
+    let missing = missing.map(|text| format!("  {}\n", paint(DIM, text))).unwrap_or_default();
+    table.render() + &missing
+}
+
+/// One bar for all phases, each as long as it took.
+fn bar(restart: &Restart) -> String {
+    let all: f64 = restart.phases.iter().map(|phase| phase.seconds).sum();
+    if all <= 0.0 {
+        return String::new();
+    }
+    let mut line = String::from("  ");
+    for phase in &restart.phases {
+        let (fill, style) = match phase.name {
+            "detect" => ('░', BAD),
+            "register" | "recreate" => ('▒', WAIT),
+            _ => ('█', GOOD),
+        };
+        let share = phase.seconds / all;
+        let label = format!(" {} {} ", phase.name, length(phase));
+        // A phase too short for a column still has its name.
+        let cells = columns(share * BAR);
+        line += &paint(style, &fill.to_string().repeat(cells));
+        line += &label;
+    }
+    line.trim_end().to_owned() + "\n"
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the length of the bar")]
+fn columns(share: f64) -> usize {
+    share.round().clamp(0.0, BAR) as usize
+}

@@ -1,0 +1,136 @@
+//! From the command line to an exit code.
+
+use std::future::Future;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Cli, Command, Explain, Global, Output, Restarts, Status, Validate};
+use crate::cluster::{Changes, Cluster, Scope, connect};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{Report, Screen, View, rendered};
+use crate::validate::{Outcome, Settings};
+use crate::{completion, explain, restarts, status, validate};
+
+/// Carries out a command.
+///
+/// # Errors
+/// If it cannot be carried out; the error's text is for standard error.
+pub async fn run(cli: Cli) -> Result<Exit, Error> {
+    let screen = Screen::new(cli.global.color);
+    match cli.command {
+        Command::Status(args) => status(&cli.global, args, screen).await,
+        Command::Restarts(args) => restarts(&cli.global, args, screen).await,
+        Command::Explain(args) => explain(&cli.global, args, screen).await,
+        Command::Validate(args) => validate(&cli.global, &args, screen),
+        Command::Completion { shell } => screen.print(&completion::script(shell)).map(|()| Exit::Ok),
+        Command::Complete { words } => screen.print(&completion::complete(&words).await).map(|()| Exit::Ok),
+    }
+}
+
+async fn status(global: &Global, args: Status, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let shown = Shown { screen, output: global.output, pods: args.pods, watch: args.watch };
+    let Some(name) = args.name else {
+        let scope = if args.all_namespaces { Scope::Everywhere } else { Scope::List };
+        let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
+        let list = async || Ok(status::list(&cluster.jobsets(args.all_namespaces).await?, namespace));
+        shown.show(&cluster, &scope, list).await?;
+        return Ok(Exit::Ok);
+    };
+    let tree = async || {
+        let jobset = cluster.jobset(&name).await?;
+        let (jobs, pods) = tokio::try_join!(cluster.jobs(&name), cluster.pods(&name))?;
+        Ok(status::report(&jobset, &jobs, &pods))
+    };
+    shown.show(&cluster, &Scope::Tree(name.clone()), tree).await?;
+    Ok(Exit::Ok)
+}
+
+async fn restarts(global: &Global, args: Restarts, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let shown = Shown { screen, output: global.output, pods: false, watch: args.watch };
+    let jobset = cluster.jobset(&args.name).await?;
+    let fetch = async || {
+        let jobset = cluster.jobset(&args.name).await?;
+        let told = cluster.told(&jobset).await?;
+        Ok(restarts::report(&jobset, told))
+    };
+    shown.show(&cluster, &Scope::Events(Box::new(jobset)), fetch).await?;
+    Ok(Exit::Ok)
+}
+
+async fn explain(global: &Global, args: Explain, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let shown = Shown { screen, output: global.output, pods: false, watch: args.watch };
+    let fetch = async || Ok(explain::explain(&cluster.facts(&args.name).await?));
+    let last = shown.show(&cluster, &Scope::Tree(args.name.clone()), fetch).await?;
+    Ok(if last.runs { Exit::Ok } else { Exit::No })
+}
+
+fn validate(global: &Global, args: &Validate, screen: Screen) -> Result<Exit, Error> {
+    let sources = validate::sources(&args.filenames)?;
+    let injection = jobset_api::injection::Settings { agent_image: args.agent_image.clone() };
+    let verdicts = validate::check(&sources, &Settings { injection, gates: args.feature_gates });
+    let view = View { now: Timestamp::now(), wide: false, pods: false };
+    screen.print(&rendered(&verdicts, global.output, &view)?)?;
+    Ok(if verdicts.objects.is_empty() || verdicts.any(Outcome::Unreadable) {
+        Exit::Usage
+    } else if verdicts.any(Outcome::Refused) {
+        Exit::No
+    } else {
+        Exit::Ok
+    })
+}
+
+/// How reports are shown.
+struct Shown {
+    screen: Screen,
+    output: Output,
+    pods: bool,
+    watch: bool,
+}
+
+impl Shown {
+    /// Shows a report once, and gives it back; or again and again, whenever it is another, until Ctrl-C.
+    async fn show<R, F>(&self, cluster: &Cluster, scope: &Scope, fetch: impl Fn() -> F) -> Result<R, Error>
+    where
+        R: Report + PartialEq,
+        F: Future<Output = Result<R, Error>>,
+    {
+        if !self.watch {
+            let report = fetch().await?;
+            self.screen.print(&self.text(&report)?)?;
+            return Ok(report);
+        }
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Write)?;
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => Err(Error::Interrupted),
+            never = self.follow(cluster, scope, fetch) => never,
+        }
+    }
+
+    async fn follow<R, F>(&self, cluster: &Cluster, scope: &Scope, fetch: impl Fn() -> F) -> Result<R, Error>
+    where
+        R: Report + PartialEq,
+        F: Future<Output = Result<R, Error>>,
+    {
+        let mut shown = fetch().await?;
+        self.screen.redraw(&self.text(&shown)?, true)?;
+        let mut changes = Changes::begin(cluster, scope);
+        loop {
+            changes.next().await;
+            let report = fetch().await?;
+            if report != shown {
+                shown = report;
+                self.screen.redraw(&self.text(&shown)?, false)?;
+            }
+        }
+    }
+
+    fn text(&self, report: &impl Report) -> Result<String, Error> {
+        rendered(report, self.output, &View { now: Timestamp::now(), wide: false, pods: self.pods })
+    }
+}

@@ -1,0 +1,137 @@
+//! One Pod of the tree.
+
+use jobset_api::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use super::barrier::{Epochs, PodBarrier};
+use crate::wire::{ContainerStatus, PodWire, Terminated};
+
+/// What the kubelet writes as the end of every container of a Pod that it restarts in place. It is no end of its own:
+/// the true exit code is lost.
+const RESET: &str = "RestartingAllContainers";
+
+/// A Pod.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodNode {
+    /// Its name.
+    pub name: String,
+    /// Its completion index in its Job.
+    pub index: Option<i32>,
+    /// Phase, or what keeps it from running, as `kubectl get pods` has it.
+    pub state: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it has ended, well or not.
+    pub ended: bool,
+    /// Its containers that are ready, and all of them.
+    pub containers: (usize, usize),
+    /// The epoch that its agent reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// Where it is at the barrier; none where the JobSet does not restart in place, or the Pod has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<PodBarrier>,
+    /// How often its containers were restarted: the most of any of them.
+    pub restarts: i32,
+    /// Its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How a container of it ended last, where that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_exit: Option<String>,
+    /// When it was created.
+    pub created: Option<Time>,
+}
+
+/// The epoch that a Pod reports, as it is written.
+pub fn epoch(pod: &PodWire) -> Option<&str> {
+    pod.annotations().get(labels::EPOCH).map(String::as_str)
+}
+
+impl PodNode {
+    /// The Pod. `epochs` are those of a JobSet that restarts in place.
+    pub fn of(pod: &PodWire, epochs: Option<Epochs>) -> Self {
+        let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
+        let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
+        let sidecars: Vec<&str> = sidecars.map(|container| container.name.as_str()).collect();
+        let init = &pod.status.init_container_statuses;
+        let beside = init.iter().filter(|status| sidecars.contains(&status.name.as_str()));
+        let counted: Vec<&ContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
+        let ready = counted.iter().filter(|status| status.ready).count();
+        let all = init.iter().chain(&pod.status.container_statuses);
+        Self {
+            name: pod.name_any(),
+            index: pod.annotations().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok()),
+            state: state(pod, &sidecars),
+            ready: pod.is_ready(),
+            ended,
+            containers: (ready, pod.spec.containers.len() + sidecars.len()),
+            epoch: epoch(pod).map(str::to_owned),
+            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of(epoch(pod), epochs)),
+            restarts: all.clone().map(|status| status.restart_count).max().unwrap_or(0),
+            node: pod.spec.node_name.clone(),
+            last_exit: last_exit(all),
+            created: pod.metadata.creation_timestamp.clone(),
+        }
+    }
+}
+
+/// The newest end of any container that tells something.
+fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Option<String> {
+    let ends = containers.flat_map(|status| {
+        let ends = [&status.state.terminated, &status.last_state.terminated];
+        ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
+    });
+    let told = ends.filter(|(_, end)| end.reason != RESET);
+    let (name, end) = told.max_by_key(|(_, end)| end.finished_at.as_ref().map(|time| time.0))?;
+    Some(format!("{name}: {}", ended(end)))
+}
+
+/// How a container ended, in few words.
+pub(crate) fn ended(end: &Terminated) -> String {
+    let Terminated { exit_code, reason, .. } = end;
+    if reason.is_empty() { format!("exit code {exit_code}") } else { format!("exit code {exit_code} ({reason})") }
+}
+
+/// As `kubectl get pods` has it.
+fn state(pod: &PodWire, sidecars: &[&str]) -> String {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return "Terminating".to_owned();
+    }
+    if !pod.status.reason.is_empty() {
+        return pod.status.reason.clone();
+    }
+    let init = &pod.status.init_container_statuses;
+    for (index, status) in init.iter().enumerate() {
+        let is_sidecar = sidecars.contains(&status.name.as_str());
+        if is_sidecar && status.started == Some(true) {
+            continue;
+        }
+        match (&status.state.waiting, &status.state.terminated) {
+            (_, Some(end)) if end.exit_code == 0 => {}
+            (_, Some(_)) if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") && is_sidecar => {}
+            (_, Some(end)) => return format!("Init:{}", or(&end.reason, "Error")),
+            (Some(waiting), _) if !matches!(waiting.reason.as_str(), "" | "PodInitializing") => {
+                return format!("Init:{}", waiting.reason);
+            }
+            _ => return format!("Init:{index}/{}", init.len()),
+        }
+    }
+    let containers = &pod.status.container_statuses;
+    let mut waiting = containers.iter().filter_map(|status| status.state.waiting.as_ref());
+    if let Some(waiting) = waiting.rfind(|waiting| !waiting.reason.is_empty()) {
+        return waiting.reason.clone();
+    }
+    let mut ended = containers.iter().filter_map(|status| status.state.terminated.as_ref());
+    if let Some(end) = ended.rfind(|end| end.exit_code != 0) {
+        return or(&end.reason, "Error").to_owned();
+    }
+    or(&pod.status.phase, "Unknown").to_owned()
+}
+
+fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+    if text.is_empty() { other } else { text }
+}

@@ -1,0 +1,260 @@
+//! The tree as text.
+
+use anstyle::Style;
+use jobset_api::conditions;
+
+use super::barrier::PodBarrier;
+use super::fold::{Line, fold};
+use super::pod::PodNode;
+use super::report::{Group, JobNode, Status};
+use super::state::State;
+use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, paint};
+
+/// Sets of at most so many Pods are shown whole.
+const SHOWN_WHOLE: usize = 16;
+
+/// The colour of a state.
+pub(super) fn style(state: State) -> Style {
+    match state {
+        state if state.is_good() => GOOD,
+        state if state.is_bad() => BAD,
+        _ => WAIT,
+    }
+}
+
+impl Report for Status {
+    fn text(&self, view: &View) -> String {
+        let conditions = match self.conditions.as_slice() {
+            [] => String::new(),
+            _ => format!("\n{}\n{}", paint(HEAD, "Conditions"), conditions(self, view)),
+        };
+        format!("{}{conditions}\n{}", head(self, view), tree(self, view))
+    }
+}
+
+fn head(status: &Status, view: &View) -> String {
+    let name = paint(HEAD, &format!("{}/{}", status.namespace, status.name));
+    let mut table = Table::indented(2);
+    let created = age(status.created.as_ref().map(|time| time.0), view.now);
+    table.push(vec!["Jobs".into(), format!("{} of {} ready", status.jobs_ready, status.jobs).into()]);
+    let restarts = status.restarts;
+    let budget = format!(
+        "{}, of which {} count towards maxRestarts {} ({:?})",
+        restarts.total, restarts.counted, restarts.max, status.strategy
+    );
+    table.push(vec!["Restarts".into(), budget.into()]);
+    if let Some(epochs) = status.epochs {
+        let text = format!("{} synced, {} deprecated", epochs.synced, epochs.deprecated);
+        table.push(vec!["Epoch".into(), text.into()]);
+    }
+    if let Some(barrier) = &status.barrier {
+        let cell = if barrier.lifted {
+            Cell::new(GOOD, format!("lifted, the workers of epoch {} may run", barrier.epoch))
+        } else {
+            let text = format!(
+                "closed, {} of {} Pods have reported epoch {}",
+                barrier.reported, barrier.expected, barrier.epoch
+            );
+            Cell::new(WAIT, text)
+        };
+        table.push(vec!["Barrier".into(), cell]);
+    }
+    table.push(vec!["Age".into(), created.into()]);
+    format!("{name}  {}\n{}", paint(style(status.state), status.state.as_str()), table.render())
+}
+
+/// Conditions that are bad news when they are true.
+const BAD_NEWS: [&str; 5] = [
+    conditions::FAILED,
+    conditions::INVALID,
+    conditions::CHILD_REFUSED,
+    conditions::BARRIER_BLOCKED,
+    conditions::IN_PLACE_UNSUPPORTED,
+];
+
+fn conditions(status: &Status, view: &View) -> String {
+    let mut table = Table::indented(2);
+    for condition in &status.conditions {
+        let is_true = condition.status == "True";
+        let style = match condition.type_.as_str() {
+            _ if !is_true => DIM,
+            conditions::COMPLETED => GOOD,
+            type_ if BAD_NEWS.contains(&type_) => BAD,
+            _ => Style::new(),
+        };
+        table.push(vec![
+            Cell::new(style, &condition.type_),
+            Cell::new(style, &condition.status),
+            Cell::new(style, &condition.reason),
+            Cell::new(style, age(Some(condition.last_transition_time.0), view.now)),
+            Cell::new(style, one_line(&condition.message)),
+        ]);
+    }
+    table.render()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How lines of a tree begin.
+struct Branch {
+    own: &'static str,
+    below: &'static str,
+}
+
+fn branch(is_last: bool) -> Branch {
+    if is_last { Branch { own: "└─ ", below: "   " } } else { Branch { own: "├─ ", below: "│  " } }
+}
+
+fn tree(status: &Status, view: &View) -> String {
+    let in_place = status.epochs.is_some();
+    let mut titles = vec!["NAME", "STATE", "READY"];
+    if in_place {
+        titles.extend(["EPOCH", "BARRIER"]);
+    }
+    titles.extend(["RESTARTS", "NODE"]);
+    if view.wide {
+        titles.extend(["AGE", "LAST EXIT"]);
+    }
+    let mut table = Table::titled(&titles);
+    let pods: usize = status.replicated_jobs.iter().flat_map(|group| &group.jobs).map(|job| job.pods.len()).sum();
+    let lines = Lines { whole: view.pods || pods <= SHOWN_WHOLE, in_place, view };
+    for group in &status.replicated_jobs {
+        table.push(lines.group(group));
+        for (index, job) in group.jobs.iter().enumerate() {
+            let branch = branch(index + 1 == group.jobs.len());
+            table.push(lines.job(job, branch.own));
+            lines.pods(&job.pods, branch.below, &mut table);
+        }
+    }
+    if !status.other_pods.is_empty() {
+        table.push(vec![Cell::new(DIM, "(Pods of Jobs that are gone)")]);
+        lines.pods(&status.other_pods, "", &mut table);
+    }
+    table.render()
+}
+
+/// Makes the lines of the tree.
+struct Lines<'a> {
+    whole: bool,
+    in_place: bool,
+    view: &'a View,
+}
+
+impl Lines<'_> {
+    fn group(&self, group: &Group) -> Vec<Cell> {
+        let Group { replicas, ready, succeeded, failed, .. } = *group;
+        let all = ready + succeeded >= replicas;
+        let state = match (failed, succeeded == replicas) {
+            (0, true) => "Complete".to_owned(),
+            (0, _) if all => "Ready".to_owned(),
+            (0, _) if group.jobs.is_empty() && replicas > 0 => "NotCreated".to_owned(),
+            (0, _) => "Active".to_owned(),
+            (failed, _) => format!("{failed} failed"),
+        };
+        let style = if failed > 0 { BAD } else { done(all) };
+        let mut row = vec![
+            Cell::new(HEAD, &group.name),
+            Cell::new(style, state),
+            Cell::new(style, format!("{}/{replicas}", ready + succeeded)),
+        ];
+        self.finish(&mut row, [Cell::default(), Cell::default()], positive(group.restarts).into(), Cell::default());
+        row
+    }
+
+    fn job(&self, job: &JobNode, prefix: &str) -> Vec<Cell> {
+        let done_pods = job.ready + job.succeeded;
+        let style = if job.state == "Failed" { BAD } else { done(matches!(job.state, "Ready" | "Complete")) };
+        let mut row = vec![
+            format!("{prefix}{}", job.name).into(),
+            Cell::new(style, job.state),
+            Cell::new(style, format!("{done_pods}/{}", job.parallelism)),
+        ];
+        self.finish(&mut row, [Cell::default(), Cell::default()], positive(job.recreations).into(), Cell::default());
+        if self.view.wide {
+            row.push(age(job.created.as_ref().map(|time| time.0), self.view.now).into());
+        }
+        row
+    }
+
+    fn pods(&self, pods: &[PodNode], prefix: &str, table: &mut Table) {
+        let lines = if self.whole { pods.iter().map(Line::One).collect() } else { fold(pods) };
+        for (index, line) in lines.iter().enumerate() {
+            let prefix = format!("{prefix}{}", branch(index + 1 == lines.len()).own);
+            table.push(match line {
+                Line::One(pod) => self.pod(pod, &prefix),
+                Line::Alike(first, count) => self.alike(first, *count, &prefix),
+            });
+        }
+    }
+
+    fn pod(&self, pod: &PodNode, prefix: &str) -> Vec<Cell> {
+        let style = pod_style(pod);
+        let (ready, all) = pod.containers;
+        let mut row = vec![
+            format!("{prefix}{}", pod.name).into(),
+            Cell::new(style, &pod.state),
+            Cell::new(style, format!("{ready}/{all}")),
+        ];
+        let node = pod.node.as_deref().unwrap_or("-").into();
+        self.finish(&mut row, at_barrier(pod), pod.restarts.to_string().into(), node);
+        if self.view.wide {
+            row.push(age(pod.created.as_ref().map(|time| time.0), self.view.now).into());
+            row.push(pod.last_exit.as_deref().unwrap_or("-").into());
+        }
+        row
+    }
+
+    fn alike(&self, first: &PodNode, count: usize, prefix: &str) -> Vec<Cell> {
+        let style = pod_style(first);
+        let ready = if first.ready { "all ready" } else { "none ready" };
+        let mut row = vec![
+            format!("{prefix}{count} Pods").into(),
+            Cell::new(style, &first.state),
+            Cell::new(style, if first.ended { "" } else { ready }),
+        ];
+        self.finish(&mut row, at_barrier(first), Cell::default(), Cell::default());
+        row
+    }
+
+    /// Adds what follows after readiness.
+    fn finish(&self, row: &mut Vec<Cell>, barrier: [Cell; 2], restarts: Cell, node: Cell) {
+        if self.in_place {
+            row.extend(barrier);
+        }
+        row.extend([restarts, node]);
+    }
+}
+
+fn at_barrier(pod: &PodNode) -> [Cell; 2] {
+    let epoch = pod.epoch.as_deref().unwrap_or("-");
+    let barrier = pod.barrier.map_or_else(Cell::default, |barrier| {
+        let style = match barrier {
+            PodBarrier::Lifted => GOOD,
+            PodBarrier::Invalid => BAD,
+            _ => WAIT,
+        };
+        Cell::new(style, barrier.as_str())
+    });
+    [epoch.into(), barrier]
+}
+
+fn pod_style(pod: &PodNode) -> Style {
+    match pod.state.as_str() {
+        "Succeeded" | "Completed" => DIM,
+        _ if pod.ready => GOOD,
+        _ if pod.ended => BAD,
+        state if ["Error", "BackOff", "ErrImagePull", "OOMKilled"].iter().any(|bad| state.contains(bad)) => BAD,
+        _ => WAIT,
+    }
+}
+
+fn done(is_done: bool) -> Style {
+    if is_done { GOOD } else { WAIT }
+}
+
+/// A number that says something only where it is not 0.
+fn positive(number: i32) -> String {
+    if number > 0 { number.to_string() } else { String::new() }
+}

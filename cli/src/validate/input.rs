@@ -1,0 +1,107 @@
+//! Manifests: from files, folders and standard input to objects.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// What stands for standard input.
+const STDIN: &str = "-";
+
+/// A text, and where it came from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path, or "standard input".
+    pub name: String,
+    /// What is there.
+    pub text: String,
+}
+
+/// An object of a source, or why there is none.
+pub(super) type Document = Result<Value, String>;
+
+/// Reads files, the manifests of folders, and standard input.
+///
+/// # Errors
+/// For the first that cannot be read.
+pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if path.as_os_str() == STDIN {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map_err(|source| Error::Read { path: "standard input".into(), source })?;
+            sources.push(Source { name: "standard input".to_owned(), text });
+        } else if path.is_dir() {
+            for file in manifests(path)? {
+                sources.push(read(&file)?);
+            }
+        } else {
+            sources.push(read(path)?);
+        }
+    }
+    Ok(sources)
+}
+
+fn read(path: &Path) -> Result<Source, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    Ok(Source { name: path.display().to_string(), text })
+}
+
+/// The manifests of a folder, as `kubectl apply -f` takes them: not those of folders in it.
+fn manifests(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let error = |source| Error::Read { path: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        let is_manifest = path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
+        if is_manifest && path.is_file() {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::EmptyFolder(folder.to_owned()));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The objects of a text: documents of YAML, of which JSON is a part, and what is in their Lists. Empty documents are none.
+pub(super) fn documents(text: &str) -> Vec<Document> {
+    let mut documents = Vec::new();
+    for document in serde_yaml_ng::Deserializer::from_str(text) {
+        match object(document) {
+            Ok(Value::Null) => {}
+            Ok(object) => flatten(object, &mut documents),
+            Err(error) => {
+                documents.push(Err(error));
+                // What follows a document that is not YAML cannot be told apart from it.
+                break;
+            }
+        }
+    }
+    documents
+}
+
+fn object(document: serde_yaml_ng::Deserializer<'_>) -> Result<Value, String> {
+    let mut value = serde_yaml_ng::Value::deserialize(document).map_err(|error| format!("is not YAML: {error}"))?;
+    value.apply_merge().map_err(|error| format!("has a merge key that merges nothing: {error}"))?;
+    serde_json::to_value(value).map_err(|error| format!("is YAML that no JSON can express: {error}"))
+}
+
+fn flatten(object: Value, documents: &mut Vec<Document>) {
+    let is_list = object["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    match object {
+        Value::Object(mut list) if is_list && list.get("items").is_some_and(Value::is_array) => {
+            if let Some(Value::Array(items)) = list.remove("items") {
+                for item in items {
+                    flatten(item, documents);
+                }
+            }
+        }
+        object => documents.push(Ok(object)),
+    }
+}

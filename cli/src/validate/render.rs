@@ -1,0 +1,36 @@
+//! Verdicts as text: one line for each object, and one for each thing to look at.
+
+use super::check::{Outcome, Refusal, Verdict, Verdicts};
+use crate::output::{BAD, DIM, GOOD, Report, View, WAIT, paint};
+
+impl Report for Verdicts {
+    fn text(&self, _: &View) -> String {
+        if self.objects.is_empty() {
+            return "There is no object in it.\n".to_owned();
+        }
+        self.objects.iter().map(verdict).collect()
+    }
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    let (style, word) = match verdict.outcome {
+        Outcome::Admitted => (GOOD, "admitted"),
+        Outcome::Refused => (BAD, "refused"),
+        Outcome::Skipped => (DIM, "skipped"),
+        Outcome::Unreadable => (BAD, "unreadable"),
+    };
+    let what = match (verdict.kind.as_str(), verdict.name.as_str()) {
+        ("", _) => format!("document {}", verdict.document),
+        (kind, "") => format!("{kind} without a name"),
+        (kind, name) => format!("{kind} {name}"),
+    };
+    let note = if verdict.outcome == Outcome::Skipped { " (not a JobSet)" } else { "" };
+    let error = |error: &Refusal| {
+        let field = if error.field.is_empty() { String::new() } else { format!("{}: ", error.field) };
+        format!("  {} {field}{}\n", paint(BAD, "error:"), error.message)
+    };
+    let errors: String = verdict.errors.iter().map(error).collect();
+    let warning = |warning: &String| format!("  {} {warning}\n", paint(WAIT, "warning:"));
+    let warnings: String = verdict.warnings.iter().map(warning).collect();
+    format!("{}: {what}: {}{note}\n{errors}{warnings}", verdict.source, paint(style, word))
+}

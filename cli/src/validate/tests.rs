@@ -1,0 +1,108 @@
+//! Verdicts about manifests, as they are printed.
+
+use jobset_e2e::paths;
+use rstest::rstest;
+
+use super::*;
+use crate::testing::{plain, view};
+
+fn source(text: &str) -> Source {
+    Source { name: "train.yaml".to_owned(), text: text.to_owned() }
+}
+
+fn of(text: &str) -> Verdicts {
+    check(&[source(text)], &Settings::default())
+}
+
+const GOOD: &str = "
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - name: workers
+    template: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}
+";
+
+#[test]
+fn what_is_wrong_is_named_by_its_path_and_other_kinds_are_skipped() {
+    let text = format!(
+        "{GOOD}---\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\n---\n{}---\n{}---\n{}",
+        GOOD.replace("name: workers", "name: workers\n    replicas: -1")
+            .replace("  replicatedJobs", "  failurePolicy: {restartStrategy: InPlaceRestart}\n  replicatedJobs"),
+        GOOD.replace("image: b", "imagee: b, ports: [{containerPorts: 1, containerPort: 2}]")
+            .replace("  replicatedJobs", "  replicas: 1\n  replicatedJobs"),
+        GOOD.replace("name: workers", "name: workers\n    replicas: many"),
+    );
+    insta::assert_snapshot!(plain(&of(&text), &view()));
+}
+
+#[rstest]
+#[case::no_yaml("a: [", Outcome::Unreadable, "is not YAML")]
+#[case::twice("a: 1\na: 2", Outcome::Unreadable, "duplicate")]
+#[case::no_kind("a: 1", Outcome::Unreadable, "has no apiVersion and kind")]
+#[case::a_text("hello", Outcome::Unreadable, "has no apiVersion and kind")]
+#[case::another_version(
+    "apiVersion: jobset.x-k8s.io/v1\nkind: JobSet",
+    Outcome::Refused,
+    "write jobset.x-k8s.io/v1alpha2"
+)]
+#[case::no_specification(
+    "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}",
+    Outcome::Refused,
+    "missing field `spec`"
+)]
+fn what_is_no_jobset_says_why(#[case] text: &str, #[case] outcome: Outcome, #[case] words: &str) {
+    let verdicts = of(text);
+    assert_eq!(verdicts.objects.iter().map(|it| it.outcome).collect::<Vec<_>>(), [outcome], "{verdicts:?}");
+    assert!(plain(&verdicts, &view()).contains(words), "{verdicts:?}");
+}
+
+#[test]
+fn lists_merge_keys_and_json_are_taken() {
+    let json = serde_json::to_string(&documents(GOOD).remove(0).unwrap()).unwrap();
+    let list = format!("apiVersion: v1\nkind: List\nitems: [{json}, {json}]");
+    let merged = GOOD.replace("{name: a, image: b}", "&a {name: a, image: b}, {<<: *a, name: c}");
+    for (text, count) in [(json.as_str(), 1), (&list, 2), (&merged, 1)] {
+        let outcomes: Vec<_> = of(text).objects.iter().map(|it| it.outcome).collect();
+        assert_eq!(outcomes, vec![Outcome::Admitted; count], "{text}: {:?}", of(text));
+    }
+    assert_eq!(of("---\n---\n").objects, []);
+}
+
+#[test]
+fn one_without_a_name_is_refused_and_one_to_be_named_is_not() {
+    let refused = of(&GOOD.replace("{name: train}", "{}"));
+    assert_eq!(refused.objects[0].errors[0].field, "metadata.name");
+    assert!(!of(&GOOD.replace("{name: train}", "{generateName: train-}")).any(Outcome::Refused));
+}
+
+#[test]
+fn an_agent_is_injected_from_the_image_that_is_given() {
+    let injected = std::fs::read_to_string(paths::workspace().join("e2e/manifests/injected.yaml")).unwrap();
+    let without = of(&injected);
+    assert!(plain(&without, &view()).contains("--agent-image"), "{without:?}");
+    let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
+    let with = check(&[source(&injected)], &Settings { injection, ..Settings::default() });
+    assert_eq!((with.objects[0].outcome, with.objects[0].warnings.len()), (Outcome::Admitted, 0), "{with:?}");
+}
+
+#[test]
+fn every_manifest_of_the_tests_is_admitted_without_an_unknown_field() {
+    let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
+    let settings = Settings { injection, ..Settings::default() };
+    for folder in ["", "features", "examples", "seeds"] {
+        let sources = sources(&[paths::workspace().join("e2e/manifests").join(folder)]).unwrap();
+        for verdict in check(&sources, &settings).objects {
+            assert!(matches!(verdict.outcome, Outcome::Admitted | Outcome::Skipped), "{verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_without_manifests_is_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "").unwrap();
+    let error = sources(&[folder.path().to_owned()]).unwrap_err();
+    assert!(error.to_string().ends_with("holds no file that ends in .yaml, .yml or .json"), "{error}");
+}

@@ -1,0 +1,107 @@
+//! How long `status` takes for a JobSet of 5,000 Pods of some 9 kB each, on a real API server without kubelets.
+//!
+//! `cargo test -p jobset-cli --test plugin -- --ignored --nocapture bench` prints it. The aim is 2 s.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::fixture::{Space, in_place};
+
+const JOBS: usize = 10;
+const PODS: usize = 5000;
+const AIM: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 5;
+/// Requests under way at once.
+const CONCURRENCY: usize = 32;
+
+#[tokio::test]
+#[ignore = "creates 5,000 Pods, which takes a minute"]
+async fn status_of_5000_pods_takes_at_most_2_seconds() -> Result<()> {
+    let space = Space::new("bench").await?;
+    let uid = fill(&space).await?;
+    let size = serde_json::to_vec(&space.pods().get("bench-workers-0-0").await?)?.len();
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let text = space.run(&["status", "bench"], 0).await?;
+        times.push(start.elapsed());
+        assert!(text.contains("500 Pods"), "{uid}: {text}");
+    }
+    times.sort();
+    let median = times[times.len() / 2];
+    println!("status of {PODS} Pods of {size} bytes: median {median:.2?} of {times:.2?}; aim {AIM:?}");
+    assert!(median <= AIM, "{median:?}");
+    Ok(())
+}
+
+/// Makes a JobSet that nobody carries out, with Jobs that nobody runs, and their Pods. The UID of the JobSet.
+async fn fill(space: &Space) -> Result<String> {
+    let mut object = in_place("bench", PODS / JOBS);
+    object["spec"]["managedBy"] = json!("example.com/nobody");
+    object["spec"]["replicatedJobs"][0]["replicas"] = json!(JOBS);
+    let uid = space.create(object).await?.uid().context("no UID")?;
+    let status = json!({"status": {"syncedEpoch": 3, "deprecatedEpoch": 2, "groupRestarts": 2, "restarts": 0}});
+    space.jobsets().patch_status("bench", &PatchParams::default(), &Patch::Merge(status)).await?;
+    let jobs: Api<Job> = Api::default_namespaced(space.client.clone());
+    for index in 0..JOBS {
+        jobs.create(&PostParams::default(), &serde_json::from_value(job(&uid, index))?).await?;
+    }
+    let (uid_ref, api) = (uid.as_str(), space.pods());
+    let make = async |index: usize| {
+        let pod: Pod = serde_json::from_value(pod(uid_ref, index % JOBS, index / JOBS))?;
+        let name = api.create(&PostParams::default(), &pod).await?.name_any();
+        let patch = Patch::Strategic(json!({"status": running()}));
+        api.patch_status(&name, &PatchParams::default(), &patch).await?;
+        anyhow::Ok(())
+    };
+    stream::iter(0..PODS).map(Ok).try_for_each_concurrent(CONCURRENCY, make).await?;
+    Ok(uid)
+}
+
+fn labels(uid: &str, job: usize) -> Value {
+    json!({
+        "jobset.sigs.k8s.io/jobset-name": "bench", "jobset.sigs.k8s.io/jobset-uid": uid,
+        "jobset.sigs.k8s.io/replicatedjob-name": "workers", "jobset.sigs.k8s.io/job-index": job.to_string(),
+        "jobset.sigs.k8s.io/restart-attempt": "0", "batch.kubernetes.io/job-name": format!("bench-workers-{job}"),
+    })
+}
+
+fn job(uid: &str, index: usize) -> Value {
+    let worker = json!({"restartPolicy": "Never", "containers": [{"name": "worker", "image": "none"}]});
+    json!({"metadata": {"name": format!("bench-workers-{index}"), "labels": labels(uid, index)},
+           "spec": {"suspend": true, "parallelism": PODS / JOBS, "completions": PODS / JOBS, "completionMode": "Indexed",
+                    "template": {"spec": worker}}})
+}
+
+/// As large as those of trainers are.
+fn pod(uid: &str, job: usize, index: usize) -> Value {
+    let variable = |number| json!({"name": format!("TRAINING_SETTING_{number}"), "value": "x".repeat(200)});
+    let variables: Vec<Value> = (0..20).map(variable).collect();
+    json!({
+        "metadata": {"name": format!("bench-workers-{job}-{index}"), "labels": labels(uid, job), "annotations": {
+            "batch.kubernetes.io/job-completion-index": index.to_string(), "jobset.sigs.k8s.io/epoch": "3"}},
+        "spec": {"restartPolicy": "Never", "nodeName": format!("node-{index}"),
+            "initContainers": [{"name": "agent", "image": "registry.example/agent:1", "restartPolicy": "Always"}],
+            "containers": [{"name": "worker", "image": "registry.example/trainer:1", "env": variables}]},
+    })
+}
+
+fn running() -> Value {
+    let container = |name: &str| {
+        json!([{"name": name, "image": "registry.example/trainer:1", "imageID": "sha256:0123456789abcdef", "restartCount": 2,
+                "ready": true, "started": true, "containerID": "containerd://0123456789abcdef",
+                "state": {"running": {"startedAt": "2026-11-22T10:00:00Z"}}}])
+    };
+    let condition =
+        |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-11-22T10:00:00Z"});
+    let conditions: Vec<Value> = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition).into();
+    json!({"phase": "Running", "conditions": conditions, "hostIP": "10.0.0.1", "podIP": "10.1.0.1",
+           "initContainerStatuses": container("agent"), "containerStatuses": container("worker")})
+}

@@ -1,0 +1,58 @@
+//! Completion: scripts that shells can read, and the answers to kubectl.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::fixture::{PROGRAM, Space, expect, folder, in_place};
+
+fn script(shell: &str) -> Result<String> {
+    expect(&Command::new(PROGRAM).args(["completion", shell]).output()?, 0)
+}
+
+/// Has a shell read a script without carrying it out.
+fn is_read_by(shell: &str, script: &str) -> Result<()> {
+    let mut child = Command::new(shell).arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().context("no input")?.write_all(script.as_bytes())?;
+    expect(&child.wait_with_output()?, 0).map(|_| ())
+}
+
+#[test]
+fn scripts_are_read_by_their_shells() -> Result<()> {
+    is_read_by("bash", &script("bash")?)?;
+    is_read_by("sh", &script("kubectl")?)?;
+    for shell in ["zsh", "fish", "powershell"] {
+        assert!(script(shell)?.contains("kubectl-jobset"), "{shell}");
+    }
+    Ok(())
+}
+
+#[test]
+fn bash_completes_commands_by_the_script() -> Result<()> {
+    let tried = r#"COMP_WORDS=(kubectl-jobset st) COMP_CWORD=1; _kubectl__jobset kubectl-jobset st kubectl-jobset; echo "${COMPREPLY[@]}""#;
+    let output = Command::new("bash").arg("-c").arg(format!("{}\n{tried}", script("bash")?)).output()?;
+    assert_eq!(expect(&output, 0)?.trim(), "status");
+    Ok(())
+}
+
+/// As kubectl runs `kubectl_complete-jobset`.
+#[tokio::test]
+async fn kubectl_is_told_names_of_jobsets() -> Result<()> {
+    let space = Space::new("completed").await?;
+    for name in ["train-a", "train-b", "other"] {
+        space.create(in_place(name, 1)).await?;
+    }
+    let bin = tempfile::tempdir()?;
+    let program = bin.path().join("kubectl_complete-jobset");
+    std::fs::write(&program, script("kubectl")?)?;
+    expect(&Command::new("chmod").arg("+x").arg(&program).output()?, 0)?;
+    let path = format!("{}:{}:{}", bin.path().display(), folder().display(), std::env::var("PATH")?);
+    let mut kubectl = Command::new(&space.kubectl);
+    let line = ["__complete", "jobset", "status", "-n", "completed", "train"];
+    kubectl.args(line).env("PATH", path).env("KUBECONFIG", &space.kubeconfig);
+    let text = expect(&kubectl.output()?, 0)?;
+    let lines: Vec<_> = text.lines().take(3).collect();
+    assert_eq!(lines, ["train-a", "train-b", ":4"], "{text}");
+    Ok(())
+}

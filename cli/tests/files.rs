@@ -1,0 +1,44 @@
+//! `validate`, without any cluster.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use jobset_e2e::paths;
+
+use crate::fixture::{PROGRAM, expect};
+
+/// Runs `validate` with this standard input; it has to end with this code.
+fn validate(args: &[&str], input: &str, code: i32) -> Result<String> {
+    let mut command = Command::new(PROGRAM);
+    command.arg("validate").args(args).env("KUBECONFIG", "/nowhere");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().context("no input")?.write_all(input.as_bytes())?;
+    expect(&child.wait_with_output()?, code)
+}
+
+#[test]
+fn the_answer_is_the_exit_code() -> Result<()> {
+    let folder = paths::workspace().join("e2e/manifests");
+    let story = folder.join("story-1.yaml");
+    let story = story.to_str().context("not UTF-8")?;
+    assert_eq!(validate(&["-f", story], "", 0)?, format!("{story}: JobSet in-place: admitted\n"));
+
+    let injected = std::fs::read_to_string(folder.join("injected.yaml"))?;
+    assert!(
+        validate(&["-f", "-"], &injected, 1)?
+            .contains("error: metadata.annotations[jobset.sigs.k8s.io/inject-agent]: ")
+    );
+    validate(&["-f", "-", "-f", story, "--agent-image", "agent:1"], &injected, 0)?;
+    let gate =
+        validate(&["-f", "-", "--agent-image", "agent:1", "--feature-gates", "InPlaceRestart=false"], &injected, 1)?;
+    assert!(gate.contains("InPlaceRestart"), "{gate}");
+    validate(&["-f", "-", "--agent-image", "agent:1", "-o", "json"], &injected, 0)?;
+
+    validate(&["-f", "-"], "a: [", 2)?;
+    validate(&["-f", "-"], "", 2)?;
+    validate(&[], "", 2)?;
+    let missing = validate(&["-f", "/nowhere.yaml"], "", 2)?;
+    assert_eq!(missing, "error: cannot read /nowhere.yaml: No such file or directory (os error 2)\n");
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! A control plane with the CRD and the controller, and the plugin run against it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use jobset_api::JobSet;
+use jobset_e2e::{ControlPlane, install, wait};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::controller;
+
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+/// The program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-jobset");
+
+/// The control plane that the tests of this process share.
+static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+
+async fn start() -> Result<ControlPlane> {
+    let plane = ControlPlane::start().await?;
+    install::crd(&plane).await?;
+    controller::start(plane.client_config())?;
+    Ok(plane)
+}
+
+/// A namespace of a test.
+pub(crate) struct Space {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) kubectl: PathBuf,
+}
+
+impl Space {
+    pub(crate) async fn new(namespace: &str) -> Result<Self> {
+        let start = || async { start().await.map_err(|error| format!("{error:#}")) };
+        let plane = SHARED.get_or_init(start).await.as_ref();
+        let plane = plane.map_err(|error| anyhow!("the shared control plane did not start: {error}"))?;
+        let mut config = plane.client_config();
+        namespace.clone_into(&mut config.default_namespace);
+        let client = Client::try_from(config)?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let object = serde_json::from_value(json!({"metadata": {"name": namespace}}))?;
+        namespaces.create(&PostParams::default(), &object).await?;
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+        wait::until(LIMIT, "the ServiceAccount default", || async { Ok(accounts.get_opt("default").await?) }).await?;
+        let (kubeconfig, kubectl) = (plane.kubeconfig().to_owned(), plane.kubectl_path());
+        Ok(Self { client, namespace: namespace.to_owned(), kubeconfig, kubectl })
+    }
+
+    pub(crate) fn jobsets(&self) -> Api<JobSet> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    pub(crate) async fn create(&self, jobset: Value) -> Result<JobSet> {
+        Ok(self.jobsets().create(&PostParams::default(), &serde_json::from_value(jobset)?).await?)
+    }
+
+    /// The plugin, to be run in this namespace.
+    pub(crate) fn plugin(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).arg("--namespace").arg(&self.namespace).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    }
+
+    /// Runs the plugin, which has to end with this code, and gives its output.
+    pub(crate) async fn run(&self, args: &[&str], code: i32) -> Result<String> {
+        let (mut command, line) = (self.plugin(args), args.join(" "));
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        expect(&output, code).with_context(|| format!("kubectl jobset {line}"))
+    }
+
+    /// Runs the plugin until its output has all of these words; it has to end with this code.
+    pub(crate) async fn shows(&self, args: &[&str], words: &[&str], code: i32) -> Result<String> {
+        wait::until(LIMIT, format!("{words:?} of {args:?}"), || async {
+            let text = self.run(args, code).await?;
+            let missing: Vec<_> = words.iter().filter(|word| !text.contains(**word)).collect();
+            if missing.is_empty() { Ok(Some(text)) } else { bail!("no {missing:?} in\n{text}") }
+        })
+        .await
+        .inspect(|text| println!("$ kubectl jobset {}\n{text}", args.join(" ")))
+    }
+}
+
+/// What the program printed, to the output of its exit code: errors, where it failed.
+pub(crate) fn expect(output: &Output, code: i32) -> Result<String> {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() != Some(code) {
+        bail!("it ended with {}, not {code}\n{out}{err}", output.status);
+    }
+    Ok(format!("{out}{err}"))
+}
+
+/// The folder of the program.
+pub(crate) fn folder() -> &'static Path {
+    Path::new(PROGRAM).parent().unwrap_or(Path::new("/"))
+}
+
+/// A JobSet of one Job that restarts in place, as admission leaves it.
+pub(crate) fn in_place(name: &str, pods: usize) -> Value {
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": {"maxRestarts": 3, "restartStrategy": "InPlaceRestart"},
+            "replicatedJobs": [{"name": "workers", "template": {"spec": {
+                "parallelism": pods, "completions": pods, "completionMode": "Indexed",
+                "backoffLimit": 2_147_483_647, "podReplacementPolicy": "Failed",
+                "template": {"spec": {
+                    "restartPolicy": "Never",
+                    "initContainers": [{"name": "agent", "image": "none", "restartPolicy": "Always",
+                        "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [81]}}]}],
+                    "containers": [{"name": "worker", "image": "none", "restartPolicy": "Never",
+                        "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]}],
+                }},
+            }}}],
+        },
+    })
+}

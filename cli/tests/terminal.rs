@@ -1,0 +1,93 @@
+//! The plugin on a terminal: colours, what is drawn again, Ctrl-C; and where nobody reads.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use rexpect::process::WaitStatus;
+use rexpect::session::{PtySession, spawn_command};
+
+use crate::fixture::{LIMIT, Space, in_place};
+
+const GREEN: &str = "\u{1b}[32m";
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+/// Runs the plugin on a terminal.
+fn spawn(space: &Space, args: &[&str]) -> Result<PtySession> {
+    let mut command = space.plugin(args);
+    command.env("TERM", "xterm-256color");
+    let millis = u64::try_from(LIMIT.as_millis())?;
+    Ok(spawn_command(command, Some(millis))?)
+}
+
+fn ended(session: &PtySession) -> Result<i32> {
+    match session.process().wait()? {
+        WaitStatus::Exited(_, code) => Ok(code),
+        other => bail!("it did not exit by itself: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_watched_is_drawn_again_when_it_changes_until_ctrl_c() -> Result<()> {
+    let space = Space::new("terminal").await?;
+    space.create(in_place("train", 1)).await?;
+    let pods = space.pods_of("train", 1).await?;
+    let mut session = spawn(&space, &["status", "train", "--watch"])?;
+    session.exp_string(CLEAR)?;
+    session.exp_string("closed, 0 of 1 Pods have reported epoch 1")?;
+    space.report(&pods[0], 1).await?;
+    space.runs(&pods[0], 0).await?;
+    session.exp_string(CLEAR)?;
+    session.exp_string(&format!("{GREEN}Running"))?;
+    session.send_control('c')?;
+    assert_eq!(ended(&session)?, 130);
+    Ok(())
+}
+
+#[tokio::test]
+async fn colours_are_for_terminals_unless_said_otherwise() -> Result<()> {
+    let space = Space::new("colours").await?;
+    space.create(in_place("train", 1)).await?;
+    space.pods_of("train", 1).await?;
+    for (args, variable, coloured) in [
+        (["status", "train", "--color=auto"], None, true),
+        (["status", "train", "--color=never"], None, false),
+        (["status", "train", "--color=auto"], Some("1"), false),
+        (["status", "train", "--color=always"], Some("1"), true),
+    ] {
+        let mut command = space.plugin(&args);
+        command.env("TERM", "xterm-256color");
+        if let Some(value) = variable {
+            command.env("NO_COLOR", value);
+        }
+        let mut session = spawn_command(command, Some(10_000))?;
+        let text = session.exp_eof()?;
+        assert_eq!(text.contains('\u{1b}'), coloured, "{args:?} {variable:?}: {text:?}");
+    }
+    // Into a pipe.
+    assert!(!space.run(&["status", "train"], 0).await?.contains('\u{1b}'));
+    assert!(space.run(&["status", "train", "--color=always"], 0).await?.contains('\u{1b}'));
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_terminal_each_change_is_added_and_a_closed_pipe_ends_it_quietly() -> Result<()> {
+    let space = Space::new("pipe").await?;
+    space.create(in_place("train", 1)).await?;
+    let pods = space.pods_of("train", 1).await?;
+    let mut child = space.plugin(&["status", "train", "-w"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut out = child.stdout.take().context("no output")?;
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    while !text.contains("0 of 1 Pods have reported") {
+        let count = out.read(&mut buffer)?;
+        text += &String::from_utf8_lossy(&buffer[..count]);
+    }
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    drop(out);
+    space.report(&pods[0], 1).await?;
+    space.runs(&pods[0], 0).await?;
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await??;
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The Helm chart, rendered and installed by the real Helm.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::cluster::Handle;
+use crate::programs::{Helm, ensure_helm};
+use crate::{admission, paths};
+
+/// The release that the tests install.
+pub const RELEASE: &str = "jobset";
+
+/// The version of Kubernetes that the chart is rendered for.
+const KUBERNETES: &str = "1.36.3";
+
+/// Objects by kind, namespace (empty for none) and name.
+pub type Objects = BTreeMap<(String, String, String), Value>;
+
+/// Helm, with a home of its own below the target folder.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    program: PathBuf,
+    home: PathBuf,
+}
+
+impl Chart {
+    /// Builds Helm if it is missing.
+    ///
+    /// # Errors
+    /// If the build fails.
+    pub async fn new(version: Helm) -> Result<Self> {
+        let program = tokio::task::spawn_blocking(move || ensure_helm(version)).await??;
+        Ok(Self { program, home: paths::target().join("helm") })
+    }
+
+    /// The folder of the chart.
+    pub fn folder() -> PathBuf {
+        paths::workspace().join("deploy/chart")
+    }
+
+    /// What the chart renders to in a namespace, with these arguments (`--set a=b`, `--show-only`) besides.
+    ///
+    /// # Errors
+    /// If Helm refuses the values; the text has what it said.
+    pub async fn template(&self, namespace: &str, args: &[&str]) -> Result<String> {
+        let chart = Self::folder();
+        let mut command = self.command(&["template", RELEASE]);
+        // Helm 3 knows of no cluster here, and takes it for one of Kubernetes 1.20.
+        command.arg(chart).args(["--namespace", namespace, "--kube-version", KUBERNETES]).args(args);
+        let output = command.output().await.context("cannot run helm")?;
+        succeeded("template", &output)?;
+        String::from_utf8(output.stdout).context("helm template writes UTF-8")
+    }
+
+    /// Runs Helm against a cluster.
+    ///
+    /// # Errors
+    /// If it fails; the text has what it said.
+    pub async fn run(&self, handle: &Handle, args: &[&str]) -> Result<String> {
+        let mut command = self.command(args);
+        command.arg("--kubeconfig").arg(handle.kubeconfig());
+        let output = command.output().await.context("cannot run helm")?;
+        succeeded(args.first().unwrap_or(&""), &output)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        for (variable, folder) in
+            [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
+        {
+            command.env(variable, self.home.join(folder));
+        }
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+}
+
+fn succeeded(what: &str, output: &Output) -> Result<()> {
+    if !output.status.success() {
+        bail!("helm {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// The objects of a manifest of several documents.
+///
+/// # Errors
+/// If it is no YAML, or has an object twice.
+pub fn objects(manifest: &str) -> Result<Objects> {
+    by_name(admission::documents(manifest)?)
+}
+
+/// The objects that `kubectl` makes of a folder of `deploy`.
+///
+/// # Errors
+/// If it makes none of it.
+pub async fn kustomization(handle: &Handle, folder: &str) -> Result<Objects> {
+    by_name(admission::kustomize(handle, folder).await?)
+}
+
+fn by_name(documents: Vec<Value>) -> Result<Objects> {
+    let mut objects = Objects::new();
+    for object in documents.into_iter().filter(|document| !document.is_null()) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        let key = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+        if objects.insert(key.clone(), object).is_some() {
+            bail!("{key:?} is there twice");
+        }
+    }
+    Ok(objects)
+}

@@ -1,0 +1,168 @@
+//! The README's picture: what a Prometheus that scraped the controller tells of a few failures, drawn from its answers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use jobset_api::conditions;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::chart::Chart;
+use crate::cluster::Cluster;
+use crate::group::{Group, LIMIT};
+use crate::install::{self, install};
+use crate::journal::now;
+use crate::programs::rust_binaries;
+use crate::progress::progress;
+use crate::prometheus::{Prometheus, Sample, Series};
+use crate::wait::{self, Seen};
+use crate::workload::{RECREATE, STORY_1, SUPERVISED};
+
+/// Width and height in pixels.
+const SIZE: (u32, u32) = (1100, 420);
+/// To be told apart by those who do not see red and green alike.
+const COLORS: [RGBColor; 4] =
+    [RGBColor(0, 114, 178), RGBColor(230, 159, 0), RGBColor(213, 94, 0), RGBColor(86, 180, 233)];
+/// Failures of each group.
+const FAILURES: i32 = 5;
+/// From a restart to the next failure.
+const PAUSE: Duration = Duration::from_secs(8);
+/// Seconds between two points of a curve.
+const STEP: f64 = 1.0;
+
+const RESTARTS: &str = "sum by (strategy) (jobset_restarts_total)";
+const PHASES: &str = "sum by (strategy, phase) (jobset_restart_phase_seconds_sum) \
+                      / sum by (strategy, phase) (jobset_restart_phase_seconds_count)";
+
+/// Lets groups fail while a Prometheus looks on, and draws what it answers into `file`.
+///
+/// # Errors
+/// If a group does not come back, or Prometheus has nothing to tell.
+pub async fn draw(cluster: &Cluster, file: &Path) -> Result<()> {
+    install(cluster, &rust_binaries().await?).await?;
+    let prometheus = Prometheus::start(cluster, install::NAMESPACE, &Chart::folder().join("files/alerts.yaml")).await?;
+    let begun = now();
+    for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED), ("recreated", RECREATE)] {
+        progress(&format!("{FAILURES} failures of {namespace}"));
+        let group = Group::apply(cluster, namespace, manifest, |workload| workload.with_max_restarts(100)).await?;
+        fail(&group).await?;
+        group.remove().await?;
+    }
+    let restarts = prometheus.query_range(RESTARTS, (begun, now()), STEP).await?;
+    let phases = prometheus.query(PHASES).await?;
+    let area = SVGBackend::new(file, SIZE).into_drawing_area();
+    let drawn = (|| {
+        area.fill(&WHITE).map_err(text)?;
+        let panels = area.split_evenly((1, 2));
+        curves(&panels[0], &restarts, begun)?;
+        bars(&panels[1], &phases)?;
+        area.present().map_err(text)
+    })();
+    drawn.with_context(|| format!("cannot draw {}", file.display()))
+}
+
+async fn fail(group: &Group) -> Result<()> {
+    for restarts in 0..=FAILURES {
+        runs_after(group, restarts).await?;
+        if restarts < FAILURES {
+            tokio::time::sleep(PAUSE).await;
+            let workers = group.workers().await?;
+            group.exit(workers.values().next().context("no worker")?, 1).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until all Jobs are ready after so many restarts.
+async fn runs_after(group: &Group, restarts: i32) -> Result<()> {
+    wait::until_seen(LIMIT, format!("{} to run after {restarts} restarts", group.namespace), || async {
+        let status = group.status().await?;
+        let ready = status.jobs_ready.split_once('/').is_some_and(|(ready, all)| ready == all && all != "0");
+        let restarting = conditions::is_true(&status.conditions, conditions::RESTARTING);
+        let runs = ready && !restarting && status.group_restarts == restarts;
+        Ok(if runs { Seen::Yes(()) } else { Seen::NotYet(format!("{status:?}")) })
+    })
+    .await
+}
+
+fn label<'a>(labels: &'a BTreeMap<String, String>, name: &str) -> &'a str {
+    labels.get(name).map_or("", String::as_str)
+}
+
+/// Restarts since the beginning.
+fn curves(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series], begun: f64) -> Result<()> {
+    let last = series.iter().flat_map(|(_, points)| points).map(|(at, _)| at - begun).fold(1.0, f64::max);
+    let most = series.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(1.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption("jobset_restarts_total, by strategy", ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(34)
+        .y_label_area_size(38)
+        .build_cartesian_2d(0.0..last, 0.0..most + 1.0)
+        .map_err(text)?;
+    chart.configure_mesh().x_desc("seconds").max_light_lines(1).draw().map_err(text)?;
+    for ((labels, points), color) in series.iter().zip(COLORS) {
+        let steps = points.iter().map(|(at, value)| (at - begun, *value));
+        let line = LineSeries::new(steps, color.stroke_width(2));
+        let drawn = chart.draw_series(line).map_err(text)?;
+        drawn.label(label(labels, "strategy")).legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
+    }
+    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw().map_err(text)
+}
+
+/// Mean seconds of each phase, one upon the other, by strategy.
+fn bars(area: &DrawingArea<SVGBackend<'_>, Shift>, phases: &[Sample]) -> Result<()> {
+    let mut strategies: Vec<&str> = phases.iter().map(|(labels, _)| label(labels, "strategy")).collect();
+    strategies.sort_unstable();
+    strategies.dedup();
+    let places: Vec<(f64, &str)> = (0_u32..).map(f64::from).zip(strategies.iter().copied()).collect();
+    let width = places.last().map_or(1.0, |(place, _)| place + 1.0);
+    let order = ["detect", "register", "lift", "recreate"];
+    let sum = |strategy: &&str| {
+        phases.iter().filter(|(labels, _)| label(labels, "strategy") == *strategy).map(|(_, value)| value).sum::<f64>()
+    };
+    let most = strategies.iter().map(sum).fold(1.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption("mean of jobset_restart_phase_seconds", ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(34)
+        .y_label_area_size(38)
+        .build_cartesian_2d(0.0..width, 0.0..most * 1.25)
+        .map_err(text)?;
+    let name = |x: &f64| {
+        let middle = places.iter().find(|(place, _)| (x - place - 0.5).abs() < 0.1);
+        middle.map_or_else(String::new, |(_, strategy)| (*strategy).to_owned())
+    };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(strategies.len() * 2 + 1)
+        .x_label_formatter(&name)
+        .y_desc("seconds")
+        .max_light_lines(1)
+        .draw()
+        .map_err(text)?;
+    for (phase, color) in order.into_iter().zip(COLORS) {
+        let mut rectangles = Vec::new();
+        for (place, strategy) in &places {
+            let value = |phase: &str| {
+                let is_it = |labels: &BTreeMap<String, String>| {
+                    label(labels, "strategy") == *strategy && label(labels, "phase") == phase
+                };
+                phases.iter().find(|(labels, _)| is_it(labels)).map_or(0.0, |(_, value)| *value)
+            };
+            let below: f64 = order.iter().take_while(|it| **it != phase).map(|it| value(it)).sum();
+            let (left, right) = (place + 0.25, place + 0.75);
+            rectangles.push(Rectangle::new([(left, below), (right, below + value(phase))], color.filled()));
+        }
+        let drawn = chart.draw_series(rectangles).map_err(text)?;
+        drawn.label(phase).legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
+    }
+    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).border_style(BLACK).draw().map_err(text)
+}
+
+fn text(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("{error}")
+}

@@ -1,0 +1,120 @@
+//! The chart on real kubelets, by the real Helm: installed, upgraded, rolled back and deleted while groups restart.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use jobset_e2e::chart::{Chart, RELEASE};
+use jobset_e2e::cluster::Cluster;
+use jobset_e2e::group::{Group, Workers};
+use jobset_e2e::install::{self, kubectl};
+use jobset_e2e::paths;
+use jobset_e2e::programs::Helm;
+use jobset_e2e::progress::progress;
+use jobset_e2e::workload::{STORY_1, SUPERVISED};
+
+use super::leftovers::leftovers;
+use super::traffic;
+use crate::kubelet::{assert_in_place, binaries};
+
+const SYSTEM: &str = install::NAMESPACE;
+const CUSTOM: &str = "batch-system";
+
+#[tokio::test]
+async fn groups_restart_exactly_through_takeover_upgrade_rollback_and_another_install() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    install::load_images(&cluster, binaries().await?).await?;
+    install::crd(&cluster).await?;
+    let before = paths::workspace().join("e2e/tests/chart/before-the-chart.yaml");
+    kubectl(&cluster, &["apply", "--server-side", "-f", &before.to_string_lossy()]).await?;
+    install::ready(&cluster, SYSTEM).await?;
+    let mut story = Story::begin(&cluster).await?;
+
+    let (helm, chart) = (Chart::new(Helm::V4).await?, Chart::folder());
+    let chart = chart.to_string_lossy();
+    let system = ["--namespace", SYSTEM, "--wait", "--timeout", "2m"];
+    let take = ["install", RELEASE, &chart, "--take-ownership", "--force-conflicts"];
+    story.during("takeover", helm.run(&cluster, &[&take[..], &system].concat())).await?;
+    let change = ["upgrade", RELEASE, &chart, "--set", "log.format=json", "--set", "log.filter=debug"];
+    story.during("upgrade", helm.run(&cluster, &[&change[..], &system].concat())).await?;
+    let args = deployment_args(&cluster, SYSTEM).await?;
+    ensure!(args.contains("--log-format=json"), "{args}");
+    story.during("rollback", helm.run(&cluster, &[&["rollback", RELEASE, "1"][..], &system].concat())).await?;
+    let args = deployment_args(&cluster, SYSTEM).await?;
+    ensure!(args.contains("--log-format=text"), "{args}");
+    helm.run(&cluster, &[&["uninstall", RELEASE][..], &system].concat()).await?;
+    assert_eq!(leftovers(&cluster, SYSTEM).await?, Vec::<String>::new(), "nothing is left but the CRD");
+    story.runs_on().await?;
+
+    let helm = Chart::new(Helm::V3).await?;
+    kubectl(&cluster, &["create", "namespace", CUSTOM]).await?;
+    kubectl(&cluster, &["label", "namespace", CUSTOM, "pod-security.kubernetes.io/enforce=restricted"]).await?;
+    let custom = ["--namespace", CUSTOM, "--wait", "--timeout", "2m"];
+    let begun = Instant::now();
+    // The CRD is still there, and another release's.
+    helm.run(&cluster, &[&["install", RELEASE, &chart, "--take-ownership"][..], &custom].concat()).await?;
+    progress(&format!("from helm install to ready: {:.1} s", begun.elapsed().as_secs_f64()));
+    let change = ["upgrade", RELEASE, &chart, "--set", "certificates.self.certLifetime=1h"];
+    story.during("upgrade by Helm 3", helm.run(&cluster, &[&change[..], &custom].concat())).await?;
+    traffic::check_network_policies(&cluster, CUSTOM).await?;
+    traffic::check_priority_levels(&cluster).await?;
+    helm.run(&cluster, &[&["uninstall", RELEASE][..], &custom].concat()).await?;
+    assert_eq!(leftovers(&cluster, CUSTOM).await?, Vec::<String>::new());
+    cluster.stop().await
+}
+
+/// Two groups, with a sidecar and with a supervisor, and how often they have restarted.
+struct Story {
+    groups: Vec<(Group, Workers)>,
+    restarts: i32,
+}
+
+impl Story {
+    async fn begin(cluster: &Cluster) -> Result<Self> {
+        let mut groups = Vec::new();
+        for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED)] {
+            let group =
+                Group::apply(cluster, namespace, manifest, |it| it.of_shape(1, 2).with_max_restarts(100)).await?;
+            let workers = group.runs_in_epoch(1).await?;
+            groups.push((group, workers));
+        }
+        Ok(Self { groups, restarts: 0 })
+    }
+
+    /// A worker of each group fails while the change goes on; all end in the next epoch, in place, counted once.
+    async fn during(&mut self, what: &str, change: impl Future<Output = Result<String>>) -> Result<()> {
+        let failures = async {
+            for (group, workers) in &self.groups {
+                group.exit(workers.values().next().context("no worker")?, 1).await?;
+            }
+            Ok(())
+        };
+        let (changed, failed): (_, Result<()>) = tokio::join!(change, failures);
+        changed.with_context(|| what.to_owned())?;
+        failed?;
+        self.restarts += 1;
+        for (group, workers) in &mut self.groups {
+            let after = group.runs_in_epoch(1 + self.restarts).await.with_context(|| what.to_owned())?;
+            assert_in_place(workers, &after);
+            *workers = after;
+            let status = group.status().await?;
+            let counted = (status.restarts_count_towards_max, status.group_restarts, status.restarts);
+            assert_eq!(counted, (self.restarts, self.restarts, 0), "{what}: {}", group.namespace);
+        }
+        progress(&format!("{what}: all groups restarted in place, once"));
+        Ok(())
+    }
+
+    /// Nobody has touched the workers.
+    async fn runs_on(&self) -> Result<()> {
+        for (group, workers) in &self.groups {
+            assert_eq!(&group.workers().await?, workers);
+        }
+        Ok(())
+    }
+}
+
+async fn deployment_args(cluster: &Cluster, namespace: &str) -> Result<String> {
+    let path = "jsonpath={.spec.template.spec.containers[0].args}";
+    let output = kubectl(cluster, &["get", "deployment/jobset-controller", "-n", namespace, "-o", path]).await?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

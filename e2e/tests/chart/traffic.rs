@@ -1,0 +1,96 @@
+//! What the installed programs say over the network, beside what their policies let them say. Nothing enforces the policies
+//! in a test cluster.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use jobset_e2e::cluster::Cluster;
+use jobset_e2e::install::kubectl;
+use jobset_e2e::process::{self, Pid};
+use serde_json::Value;
+
+/// State of a socket that listens, as `/proc/net/tcp` has it.
+const LISTEN: &str = "0A";
+
+/// Every connection of controller and webhook is one that their NetworkPolicy names, and there are some in each direction.
+pub(super) async fn check_network_policies(cluster: &Cluster, namespace: &str) -> Result<()> {
+    for program in ["jobset-controller", "jobset-webhook"] {
+        let (incoming, outgoing) = allowed(cluster, namespace, program).await?;
+        let processes = process::find(program, &[("POD_NAMESPACE", namespace)])?;
+        ensure!(!processes.is_empty(), "no {program} runs");
+        let mut seen = (BTreeSet::new(), BTreeSet::new());
+        for process in processes {
+            let (of_clients, to_servers) = connections(process.pid)?;
+            seen.0.extend(of_clients);
+            seen.1.extend(to_servers);
+        }
+        ensure!(!seen.0.is_empty() && !seen.1.is_empty(), "{program} talks to nobody: {seen:?}");
+        ensure!(seen.0.is_subset(&incoming), "{program} is connected to at {:?}, allowed is {incoming:?}", seen.0);
+        ensure!(seen.1.is_subset(&outgoing), "{program} connects to ports {:?}, allowed is {outgoing:?}", seen.1);
+    }
+    Ok(())
+}
+
+/// Ports of a program that others may connect to, and ports of others that it may connect to.
+async fn allowed(cluster: &Cluster, namespace: &str, program: &str) -> Result<(BTreeSet<u16>, BTreeSet<u16>)> {
+    let policy = get(cluster, &["networkpolicy", program, "-n", namespace]).await?;
+    let deployment = get(cluster, &["deployment", program, "-n", namespace]).await?;
+    let declared = deployment["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().context("no ports")?;
+    let port = |port: &Value| {
+        let named = declared.iter().find(|it| it["name"] == port["port"]).map(|it| &it["containerPort"]);
+        named.unwrap_or(&port["port"]).as_u64().and_then(|port| u16::try_from(port).ok())
+    };
+    let ports = |direction: &str| {
+        let rules = policy["spec"][direction].as_array().into_iter().flatten();
+        rules.flat_map(|rule| rule["ports"].as_array().into_iter().flatten()).filter_map(port).collect()
+    };
+    Ok((ports("ingress"), ports("egress")))
+}
+
+async fn get(cluster: &Cluster, what: &[&str]) -> Result<Value> {
+    let output = kubectl(cluster, &[&["get", "-o", "json"][..], what].concat()).await?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Own ports that somebody is connected to, and ports of others that the process's Pod is connected to.
+fn connections(pid: Pid) -> Result<(BTreeSet<u16>, BTreeSet<u16>)> {
+    let mut listening = BTreeSet::new();
+    let mut connected = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let table = fs::read_to_string(format!("/proc/{}/net/{table}", pid.as_raw_nonzero()))?;
+        for line in table.lines().skip(1) {
+            let mut words = line.split_whitespace().skip(1);
+            let (Some(own), Some(other), Some(state)) = (words.next(), words.next(), words.next()) else { continue };
+            let (own, other) = (port(own)?, port(other)?);
+            if state == LISTEN {
+                listening.insert(own);
+            } else {
+                connected.push((own, other));
+            }
+        }
+    }
+    let of_clients = connected.iter().map(|(own, _)| *own).filter(|own| listening.contains(own)).collect();
+    let to_servers = connected.iter().filter(|(own, _)| !listening.contains(own)).map(|(_, other)| *other).collect();
+    Ok((of_clients, to_servers))
+}
+
+/// The port of an address as in `0100007F:1F90`.
+fn port(address: &str) -> Result<u16> {
+    let (_, port) = address.rsplit_once(':').context("an address has a port")?;
+    Ok(u16::from_str_radix(port, 16)?)
+}
+
+/// The API server has put the requests of agents, and those of controller and webhook, into their own levels.
+pub(super) async fn check_priority_levels(cluster: &Cluster) -> Result<()> {
+    let metrics = kubectl(cluster, &["get", "--raw", "/metrics"]).await?;
+    let metrics = String::from_utf8_lossy(&metrics.stdout);
+    for level in ["jobset-agents", "jobset-system"] {
+        let series = format!(
+            "apiserver_flowcontrol_dispatched_requests_total{{flow_schema=\"{level}\",priority_level=\"{level}\"}} "
+        );
+        let dispatched = metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok());
+        ensure!(dispatched.is_some_and(|number| number > 0.0), "no request was dispatched in the level {level}");
+    }
+    Ok(())
+}

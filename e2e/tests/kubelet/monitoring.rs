@@ -1,0 +1,82 @@
+//! A real Prometheus scrapes controller and webhook while a group restarts: dashboard and alerts tell what happened.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jobset_e2e::chart::Chart;
+use jobset_e2e::dashboard;
+use jobset_e2e::group::Group;
+use jobset_e2e::install::NAMESPACE;
+use jobset_e2e::prometheus::{Programs, Prometheus};
+use jobset_e2e::wait::{self, Seen};
+use jobset_e2e::workload::SUPERVISED;
+
+use super::shared::{installed, with_admission};
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Panels that have nothing to show unless something is out of the ordinary, or switched on.
+const MAY_BE_EMPTY: [&str; 4] =
+    ["Recovery by recreation, median", "Pods that wait at the barrier", "Budget left", "Turned away"];
+
+#[test]
+fn the_alerting_rules_pass_promtool() -> Result<()> {
+    Programs::ensure()?.check_rules(&Chart::folder().join("files/alerts.yaml"))
+}
+
+#[test]
+fn the_dashboard_is_of_grafanas_schema() -> Result<()> {
+    dashboard::check_schema()
+}
+
+#[tokio::test]
+async fn what_prometheus_scrapes_is_what_happened() -> Result<()> {
+    let rules = Chart::folder().join("files/alerts.yaml");
+    let cluster = installed().await?;
+    let _admission = with_admission().await;
+    let prometheus = Prometheus::start(cluster, NAMESPACE, &rules).await?;
+    let group = Group::apply(cluster, "monitored", SUPERVISED, |workload| workload.of_shape(1, 2)).await?;
+    let before = group.runs_in_epoch(1).await?;
+    let worker = before.values().next().context("no worker")?;
+    // A counter that is scraped for the first time after it was raised shows no increase.
+    expect(&prometheus, r#"sum(jobset_restarts_total{namespace="monitored"})"#, 0.0).await?;
+    for epoch in 2..=3 {
+        group.exit(worker, 3).await?;
+        group.runs_in_epoch(epoch).await?;
+    }
+    let restarts = r#"sum(jobset_restarts_total{namespace="monitored",strategy="in_place",counted="true"})"#;
+    expect(&prometheus, restarts, 2.0).await?;
+    // What became of a supervised worker, the kubelet does not see.
+    let causes =
+        r#"sum(jobset_restart_triggers_total{namespace="monitored",reason="container_exit",exit_class="unknown"})"#;
+    expect(&prometheus, causes, 2.0).await?;
+    expect(&prometheus, "sum(jobset_leader)", 1.0).await?;
+    expect(&prometheus, "sum(jobset_webhook_ca_mismatch)", 0.0).await?;
+
+    let mut empty = BTreeSet::new();
+    for query in dashboard::queries("5m")? {
+        let found = prometheus.query(&query.expression).await.with_context(|| format!("{query:?}"))?;
+        if found.iter().all(|(_, value)| value.is_nan()) {
+            empty.insert(query.panel);
+        }
+    }
+    empty.retain(|panel| !MAY_BE_EMPTY.contains(&panel.as_str()));
+    ensure!(empty.is_empty(), "these panels show nothing: {empty:?}");
+
+    let rules = prometheus.rules().await?;
+    ensure!(rules.len() >= 12 && rules.values().all(|health| health == "ok"), "{rules:?}");
+    let firing = prometheus.query(r#"ALERTS{alertstate="firing",severity="critical"}"#).await?;
+    ensure!(firing.is_empty(), "nothing is wrong, and these fire: {firing:?}");
+    group.remove().await
+}
+
+/// Waits until an expression has this value.
+async fn expect(prometheus: &Prometheus, expression: &str, wanted: f64) -> Result<()> {
+    wait::until_seen(LIMIT, format!("{expression} to be {wanted}"), || async {
+        let found = prometheus.query(expression).await?;
+        let is_it = found.first().is_some_and(|(_, value)| (value - wanted).abs() < f64::EPSILON);
+        Ok(if is_it { Seen::Yes(()) } else { Seen::NotYet(format!("{found:?}")) })
+    })
+    .await
+}

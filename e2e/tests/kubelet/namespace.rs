@@ -1,0 +1,29 @@
+//! A namespace is deleted while a group runs in it.
+
+use anyhow::Result;
+use jobset_e2e::group::LIMIT;
+use jobset_e2e::wait;
+use jobset_e2e::workload::{STORY_1, SUPERVISED};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::DeleteParams;
+use rstest::rstest;
+
+use super::shared::start;
+
+#[rstest]
+#[case::sidecar("deleted-whole", STORY_1)]
+#[case::supervisor("deleted-whole-supervised", SUPERVISED)]
+#[tokio::test]
+async fn a_deleted_namespace_goes_although_a_group_runs_in_it(
+    #[case] namespace: &str,
+    #[case] manifest: &str,
+) -> Result<()> {
+    let (group, _) = start(namespace, manifest, |workload| workload.of_shape(1, 2)).await?;
+    let namespaces: Api<Namespace> = Api::all(group.client);
+    namespaces.delete(namespace, &DeleteParams::default()).await?;
+    wait::until(LIMIT, "the namespace to be gone", || async {
+        Ok(namespaces.get_opt(namespace).await?.is_none().then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,223 @@
+//! What is measured of reviews. Labels are enums: nothing that a client sends becomes one.
+//!
+//! A review says in the extensions of its answer what came of it ([`Outcome`]), and a request that was refused for load which
+//! limit it met ([`Overload`]). Here that is counted, around everything that an API server waits for: the body, the turn, the
+//! review. An answer that says nothing, and none at all, is an error.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use kube::core::admission::Operation;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+use crate::Error;
+use crate::limits::Overload;
+use crate::pod::refusal::Reason;
+use crate::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH};
+
+/// Upper bounds of durations in seconds: most reviews take less than the first, followers wait up to 1 s for their leader, and
+/// API servers wait 5 s for an answer.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// The webhooks, by the names that they are registered by and API servers measure them by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Webhook {
+    /// Fills in JobSets.
+    MutateJobSet,
+    /// Checks JobSets.
+    ValidateJobSet,
+    /// Places Pods.
+    MutatePod,
+}
+
+impl Webhook {
+    const ALL: [Self; 3] = [Self::MutateJobSet, Self::ValidateJobSet, Self::MutatePod];
+
+    fn at(path: &str) -> Option<Self> {
+        match path {
+            MUTATE_PATH => Some(Self::MutateJobSet),
+            VALIDATE_PATH => Some(Self::ValidateJobSet),
+            POD_PATH => Some(Self::MutatePod),
+            _ => None,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::MutateJobSet => "mjobset.kb.io",
+            Self::ValidateJobSet => "vjobset.kb.io",
+            Self::MutatePod => "mpod.kb.io",
+        }
+    }
+
+    /// What it is asked about, where it is registered as it is deployed.
+    fn operations(self) -> &'static [Operation] {
+        match self {
+            Self::MutateJobSet | Self::ValidateJobSet => &[Operation::Create, Operation::Update],
+            Self::MutatePod => &[Operation::Create],
+        }
+    }
+}
+
+/// What a review came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The object may pass, changed or not.
+    Allowed,
+    /// The rules forbid it, or forbid it for now.
+    Denied,
+    /// There was no decision.
+    Error,
+}
+
+impl Verdict {
+    const ALL: [Self; 3] = [Self::Allowed, Self::Denied, Self::Error];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What was asked about, if that could be read.
+    pub operation: Option<Operation>,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// Why a Pod is not placed.
+    pub rejection: Option<Reason>,
+}
+
+/// As API servers have them in their own metrics.
+fn operation_label(operation: Option<&Operation>) -> &'static str {
+    match operation {
+        Some(Operation::Create) => "CREATE",
+        Some(Operation::Update) => "UPDATE",
+        Some(Operation::Delete) => "DELETE",
+        Some(Operation::Connect) => "CONNECT",
+        None => "unknown",
+    }
+}
+
+/// The handles.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    rejections: IntCounterVec,
+    overload: IntCounterVec,
+}
+
+impl Metrics {
+    /// Registers them, each counter with 0: one that appears with its first event shows no increase.
+    ///
+    /// # Errors
+    /// If they are registered already.
+    pub fn register(registry: &Registry) -> Result<Self, Error> {
+        Self::registered(registry).map_err(Error::Metrics)
+    }
+
+    fn registered(registry: &Registry) -> prometheus::Result<Self> {
+        let counter = |name, help, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            prometheus::Result::Ok(counter)
+        };
+        let options = HistogramOpts::new(
+            "jobset_webhook_request_duration_seconds",
+            "Duration of requests, from their head to their answer: the body, the wait for a turn and for a leader, the review.",
+        );
+        let duration = HistogramVec::new(options.buckets(BUCKETS.into()), &["webhook"])?;
+        registry.register(Box::new(duration.clone()))?;
+        let metrics = Self {
+            requests: counter(
+                "jobset_webhook_requests_total",
+                "Requests by what they came to. error: there was no decision, since the request could not be read, was refused for load or given up, or the API server did not answer.",
+                &["webhook", "operation", "result"],
+            )?,
+            duration,
+            rejections: counter(
+                "jobset_placement_rejections_total",
+                "Pods that were refused because they could not be placed, most of them followers of a leader without a node.",
+                &["reason"],
+            )?,
+            overload: counter(
+                "jobset_webhook_overload_total",
+                "Requests that were answered with 503 because too much was asked for at once, by the limit that they met.",
+                &["webhook", "limit"],
+            )?,
+        };
+        metrics.begin();
+        Ok(metrics)
+    }
+
+    fn begin(&self) {
+        for webhook in Webhook::ALL {
+            self.duration.with_label_values(&[webhook.label()]);
+            for operation in webhook.operations() {
+                for verdict in Verdict::ALL {
+                    self.requests.with_label_values(&series(webhook, Some(operation), verdict));
+                }
+            }
+            self.requests.with_label_values(&series(webhook, None, Verdict::Error));
+            for overload in Overload::ALL {
+                self.overload.with_label_values(&[webhook.label(), overload.label()]);
+            }
+        }
+        for reason in Reason::ALL {
+            self.rejections.with_label_values(&[reason.label()]);
+        }
+    }
+}
+
+fn series(webhook: Webhook, operation: Option<&Operation>, verdict: Verdict) -> [&'static str; 3] {
+    [webhook.label(), operation_label(operation), verdict.label()]
+}
+
+/// The routes, measured where they are those of webhooks. Outside of all limits.
+pub fn measure(router: Router, metrics: Metrics) -> Router {
+    router.route_layer(middleware::from_fn_with_state(Arc::new(metrics), observe))
+}
+
+async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let Some(webhook) = Webhook::at(request.uri().path()) else { return next.run(request).await };
+    let mut measured = Measured { metrics, webhook, began: Instant::now(), outcome: None, overload: None };
+    let response = next.run(request).await;
+    measured.outcome = response.extensions().get().cloned();
+    measured.overload = response.extensions().get().copied();
+    response
+}
+
+/// A request, which is counted when it is over: also when its client has gone, and when its review panicked.
+struct Measured {
+    metrics: Arc<Metrics>,
+    webhook: Webhook,
+    began: Instant,
+    outcome: Option<Outcome>,
+    overload: Option<Overload>,
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        let Self { metrics, webhook, began, outcome, overload } = self;
+        let none = Outcome { operation: None, verdict: Verdict::Error, rejection: None };
+        let Outcome { operation, verdict, rejection } = outcome.take().unwrap_or(none);
+        metrics.duration.with_label_values(&[webhook.label()]).observe(began.elapsed().as_secs_f64());
+        metrics.requests.with_label_values(&series(*webhook, operation.as_ref(), verdict)).inc();
+        if let Some(overload) = overload {
+            metrics.overload.with_label_values(&[webhook.label(), overload.label()]).inc();
+        }
+        if let Some(reason) = rejection {
+            metrics.rejections.with_label_values(&[reason.label()]).inc();
+        }
+    }
+}

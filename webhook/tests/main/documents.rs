@@ -1,0 +1,177 @@
+//! The manifests of the documentation: every fenced block of YAML in a README.md of the workspace is a complete object,
+//! and is admitted as it stands there. What is none is written as text.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hyper::Request;
+use hyper::header::CONTENT_TYPE;
+use jobset_e2e::paths;
+use kube::client::Body;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::answer::Writes;
+use crate::cluster::Plane;
+
+/// Folders of the workspace that are none of its own.
+const FOREIGN: [&str; 3] = ["target", ".git", "node_modules"];
+
+/// A block of a document that begins in this line.
+#[derive(Debug, PartialEq)]
+struct Block {
+    line: usize,
+    text: String,
+}
+
+/// An object, and where it stands.
+struct Manifest {
+    place: String,
+    object: Value,
+}
+
+/// The fenced blocks of YAML, without the indentation of their fence.
+fn blocks(document: &str) -> Result<Vec<Block>> {
+    let mut found = Vec::new();
+    // The fence that ends the block, and the block if it is one of YAML.
+    let mut open: Option<(String, usize, Option<Block>)> = None;
+    for (number, line) in (1..).zip(document.lines()) {
+        let text = line.trim_start();
+        let indent = line.len() - text.len();
+        let Some((fence, outer, block)) = &mut open else {
+            let ticks = text.len() - text.trim_start_matches('`').len();
+            if ticks >= 3 && !text[ticks..].contains('`') {
+                let word = text[ticks..].split_whitespace().next().unwrap_or_default();
+                let yaml = ["yaml", "yml"].iter().any(|it| word.eq_ignore_ascii_case(it));
+                let block = yaml.then(|| Block { line: number, text: String::new() });
+                open = Some((text[..ticks].to_owned(), indent, block));
+            }
+            continue;
+        };
+        if text.trim_end() == fence {
+            found.extend(open.take().and_then(|(.., block)| block));
+        } else if let Some(block) = block {
+            block.text.push_str(&line[indent.min(*outer)..]);
+            block.text.push('\n');
+        }
+    }
+    match open {
+        Some((.., Some(block))) => bail!("the block that begins in line {} does not end", block.line),
+        _ => Ok(found),
+    }
+}
+
+/// Every README.md below the folder.
+fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        // A link leads to what is another's, or to where the search comes by itself.
+        if entry.file_type()?.is_dir() {
+            if FOREIGN.iter().all(|foreign| name != *foreign) {
+                found.extend(documents(&path)?);
+            }
+        } else if name == "README.md" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The objects of the documents below this folder, in their order.
+fn manifests(root: &Path) -> Result<Vec<Manifest>> {
+    let mut found = Vec::new();
+    for path in documents(root)? {
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        for Block { line, text } in blocks(&std::fs::read_to_string(&path)?).context(name.clone())? {
+            let place = format!("{name}:{line}");
+            for document in serde_yaml_ng::Deserializer::from_str(&text) {
+                let object = Value::deserialize(document).with_context(|| place.clone())?;
+                let is_object = [&object["apiVersion"], &object["kind"], &object["metadata"]["name"]]
+                    .iter()
+                    .all(|it| !it.is_null());
+                ensure!(is_object, "{place}: no complete object; mark it as text, not as yaml");
+                found.push(Manifest { place: place.clone(), object });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Where objects of this kind are created in the namespace `default`.
+fn collection(object: &Value) -> Result<String> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    Ok(match (object["apiVersion"].as_str().unwrap_or_default(), kind) {
+        ("rbac.authorization.k8s.io/v1", "RoleBinding") => {
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings".to_owned()
+        }
+        ("v1", "ServiceAccount") => "/api/v1/namespaces/default/serviceaccounts".to_owned(),
+        (version, kind) => bail!("no rule for {version} {kind}: add it to documents.rs"),
+    })
+}
+
+/// Has the API server decide about the object, without storing it. What is warned of comes out.
+async fn submit(writes: &Writes, object: &Value) -> Result<Vec<String>> {
+    if object["kind"] == "JobSet" {
+        let answer = writes.dry_run(object).await?;
+        ensure!(answer.is_accepted(), "refused: {}", answer.object["message"].as_str().unwrap_or_default());
+        return Ok(answer.warnings);
+    }
+    let request = Request::post(format!("{}?fieldValidation=Strict&dryRun=All", collection(object)?));
+    let request = request.header(CONTENT_TYPE, "application/json").body(Body::from(object.to_string().into_bytes()))?;
+    let response = writes.0.send(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect_bytes().await?;
+    ensure!(status.is_success(), "refused: {}", String::from_utf8_lossy(&body));
+    Ok(Vec::new())
+}
+
+#[tokio::test]
+async fn every_manifest_of_the_documentation_is_admitted_without_a_warning() -> Result<()> {
+    let manifests = manifests(&paths::workspace())?;
+    let jobsets = manifests.iter().filter(|it| it.object["kind"] == "JobSet").count();
+    ensure!(jobsets > 0, "the documentation has no JobSet in a fenced block of yaml");
+    let plane = Plane::start().await?;
+    let replica = plane.admission().await?;
+    let writes = Writes(plane.client());
+    let mut wrong = Vec::new();
+    for Manifest { place, object } in &manifests {
+        match submit(&writes, object).await {
+            Ok(warnings) => wrong.extend(warnings.iter().map(|warning| format!("{place}: warning: {warning}"))),
+            Err(error) => wrong.push(format!("{place}: {error:#}")),
+        }
+    }
+    replica.stop().await?;
+    plane.plane.stop().await?;
+    ensure!(wrong.is_empty(), "{} of {} manifests:\n{}", wrong.len(), manifests.len(), wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn blocks_are_known_by_their_fence() -> Result<()> {
+    let document = "a\n```yaml\nb: 1\n  c: 2\n```\n```text\nd: 3\n```\n1. x\n   ```yaml title\n   e:\n     f: 4\n   ```\n    ````\n";
+    let block = |line, text: &str| Block { line, text: text.to_owned() };
+    assert_eq!(blocks(document)?, [block(2, "b: 1\n  c: 2\n"), block(10, "e:\n  f: 4\n")]);
+    assert_eq!(blocks("````text\n```yaml\n````\n")?, []);
+    let open = blocks("a\n```yaml\nb: 1\n").unwrap_err().to_string();
+    assert_eq!(open, "the block that begins in line 2 does not end");
+    Ok(())
+}
+
+#[test]
+fn a_block_that_is_no_object_is_named_with_file_and_line() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("part"))?;
+    let error = |text: &str| -> Result<String> {
+        std::fs::write(folder.path().join("part/README.md"), text)?;
+        Ok(manifests(folder.path()).err().map(|error| format!("{error:#}")).unwrap_or_default())
+    };
+    let object = "```yaml\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n```\n";
+    assert_eq!(error(object)?, "");
+    let partial = format!("{object}\n```yaml\nspec: {{}}\n```\n");
+    assert_eq!(error(&partial)?, "part/README.md:7: no complete object; mark it as text, not as yaml");
+    assert!(error("\n```yaml\na: [\n```\n")?.starts_with("part/README.md:2: "));
+    Ok(())
+}
