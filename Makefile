@@ -35,8 +35,14 @@ deps: build ## Installs the Debian packages that the test cluster needs, where i
 
 .PHONY: demo
 demo: started := $(shell date +%s.%N)
-demo: deps ## Shows a JobSet recover from a failed worker, in place and by recreation.
+ifdef CONTEXT
+demo: build
+	@target/debug/demo --started $(started) --context $(filter-out current,$(CONTEXT)) \
+	  $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
+else
+demo: deps ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
 	@target/debug/demo --started $(started)
+endif
 
 .PHONY: demo-keep
 demo-keep: started := $(shell date +%s.%N)

@@ -4,7 +4,7 @@
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how one is set,
-//! - the feature [`gates`],
+//! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - where the [`agent`] is in a Pod, and what it is told there,
 //! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
 //! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and what an update that leaves them
@@ -20,6 +20,7 @@ pub mod defaults;
 pub mod effective;
 pub mod entries;
 pub mod gates;
+pub mod in_place;
 pub mod injection;
 mod job_template;
 mod jobset;

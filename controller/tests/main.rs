@@ -16,6 +16,7 @@ mod fixture;
 mod in_place;
 mod invalid;
 mod jobsets;
+mod kube_state_metrics;
 mod kubelet;
 mod kueue;
 mod leader;

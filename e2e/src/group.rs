@@ -72,7 +72,7 @@ impl Group {
         manifest: &str,
         change: impl FnOnce(Workload) -> Workload,
     ) -> Result<Self> {
-        install::namespace(cluster, namespace).await?;
+        install::create_namespace(&cluster.client(), namespace).await?;
         let workload = change(Workload::new(manifest, namespace, &cluster.shared_dir())?);
         let client = cluster.client();
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);

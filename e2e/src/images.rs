@@ -43,6 +43,36 @@ pub const EXAMPLES: &str = "localhost/examples:test";
 /// Where Debian's bash-static puts its program.
 pub(crate) const BASH_PROGRAM: &str = "/bin/bash-static";
 
+/// Where the images of the product are, and in which version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// Host, and perhaps path.
+    pub registry: String,
+    /// Tag of all of them.
+    pub tag: String,
+}
+
+impl Default for Repository {
+    /// That of images which are loaded into nodes without a registry.
+    fn default() -> Self {
+        Self { registry: "localhost".to_owned(), tag: "dev".to_owned() }
+    }
+}
+
+impl Repository {
+    /// The image of a program.
+    pub fn name(&self, program: &str) -> String {
+        format!("{}/{program}:{}", self.registry, self.tag)
+    }
+
+    /// Manifests in which the images are these.
+    pub fn in_place_of_local(&self, manifests: &str) -> String {
+        ["jobset-controller", "jobset-webhook", "jobset-agent"].iter().fold(manifests.to_owned(), |text, program| {
+            text.replace(&Self::default().name(program), &self.name(program))
+        })
+    }
+}
+
 /// What an image is made of.
 #[derive(Clone, Debug)]
 pub struct ImageSpec<'a> {

@@ -5,9 +5,13 @@ use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
+use kube::api::PostParams;
 use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client};
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, Handle};
@@ -15,6 +19,7 @@ use crate::images::{self, ImageSpec};
 use crate::paths;
 use crate::programs::{Architecture, RustBinaries};
 use crate::progress::progress;
+use crate::wait;
 
 /// Image of the agent.
 pub const AGENT_IMAGE: &str = "localhost/jobset-agent:dev";
@@ -26,8 +31,10 @@ pub const NAMESPACE: &str = "jobset-system";
 
 const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
 const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
-const CRD: &str = "jobsets.jobset.x-k8s.io";
-const LIMIT: Duration = Duration::from_mins(2);
+/// The CustomResourceDefinition.
+pub const CRD: &str = "jobsets.jobset.x-k8s.io";
+/// How long one thing may take to come up.
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// Loads the images, applies the manifests, and waits until controller and webhook are ready.
 ///
@@ -53,6 +60,14 @@ pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<(
     }
     cluster.load_image(&images::build(&ImageSpec::new(WORKER_IMAGE, &binaries.worker))?).await?;
     Ok(())
+}
+
+/// Builds the image of the demo's worker, as an OCI archive below `target/images`.
+///
+/// # Errors
+/// As [`product_images`].
+pub fn worker_image(binaries: &RustBinaries, architecture: Architecture) -> Result<PathBuf> {
+    images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(WORKER_IMAGE, &binaries.worker) })
 }
 
 /// Builds the images of the product, as OCI archives below `target/images`.
@@ -105,16 +120,24 @@ pub async fn crd(handle: &Handle) -> Result<()> {
 /// Creates a namespace whose Pods may run agents.
 ///
 /// # Errors
-/// If the API server refuses it.
-pub async fn namespace(cluster: &Cluster, name: &str) -> Result<()> {
-    kubectl(cluster, &["create", "namespace", name]).await?;
-    let subject = format!("--serviceaccount={name}:default");
-    let binding = ["create", "rolebinding", "jobset-agent", "--clusterrole=jobset-agent", &subject, "-n", name];
-    kubectl(cluster, &binding).await?;
+/// If the API server refuses it, or its ServiceAccount is not there in time.
+pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &namespace).await.with_context(|| format!("cannot create {name}"))?;
+    let binding = json!({
+        "metadata": {"name": "jobset-agent"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jobset-agent"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": name}],
+    });
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), name);
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await.context("cannot bind agents")?;
     // A Pod that comes before its namespace's ServiceAccount is refused.
-    let limit = format!("--timeout={}s", LIMIT.as_secs());
-    kubectl(cluster, &["wait", "--for=create", "serviceaccount/default", "-n", name, &limit]).await?;
-    Ok(())
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    wait::until(LIMIT, format!("the ServiceAccount of {name}"), || async {
+        Ok(accounts.get_opt("default").await?.map(|_| ()))
+    })
+    .await
 }
 
 /// Runs `kubectl`, which must succeed.

@@ -7,7 +7,7 @@ use jobset_api::labels;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::install::{AGENT_IMAGE, WORKER_IMAGE};
+use crate::images::Repository;
 use crate::journal;
 
 /// Story 1 of KEP-467: two Jobs of two workers that restart in place.
@@ -33,11 +33,22 @@ impl Workload {
     /// # Errors
     /// If the manifest is not YAML.
     pub fn new(manifest: &str, namespace: &str, journals: &Path) -> Result<Self> {
-        let text = manifest.replace("AGENT_IMAGE", AGENT_IMAGE).replace("WORKER_IMAGE", WORKER_IMAGE);
+        let mut workload = Self::without_journal(manifest, namespace, &Repository::default())?;
+        workload.each_pod(|pod| equip(pod, &journal::dir(journals, namespace)));
+        Ok(workload)
+    }
+
+    /// Reads a manifest, and gives it images of a repository; its workers write to their logs alone.
+    ///
+    /// # Errors
+    /// If the manifest is not YAML.
+    pub fn without_journal(manifest: &str, namespace: &str, images: &Repository) -> Result<Self> {
+        let image = |text: &str, word: &str, program| text.replace(word, &images.name(program));
+        let text = image(&image(manifest, "AGENT_IMAGE", "jobset-agent"), "WORKER_IMAGE", "jobset-test-worker");
         let mut jobset: Value = serde_yaml_ng::from_str(&text).context("the manifest is not YAML")?;
         jobset["metadata"]["namespace"] = json!(namespace);
         let mut workload = Self(jobset);
-        workload.each_pod(|pod| equip(pod, &journal::dir(journals, namespace)));
+        workload.each_pod(introduce);
         Ok(workload)
     }
 
@@ -119,19 +130,25 @@ pub fn is_ready(pod: &Pod) -> bool {
         && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// What the test worker wants to know, its journal, and a scratch folder that lives as long as its Pod.
-fn equip(pod: &mut Value, journals: &Path) {
+/// What the test worker wants to know.
+fn introduce(pod: &mut Value) {
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    let worker = &mut pod["containers"][0];
-    worker["env"] = json!([
+    pod["containers"][0]["env"] = json!([
         field("POD_NAME", "metadata.name"),
         field("POD_UID", "metadata.uid"),
         field("POD_IP", "status.podIP"),
         field("NODE_NAME", "spec.nodeName"),
-        {"name": "JOURNAL_DIR", "value": "/journal"},
-        {"name": "SCRATCH_DIR", "value": "/scratch"},
         {"name": "WORKER_PORT", "value": WORKER_PORT.to_string()},
     ]);
+}
+
+/// A journal, and a scratch folder that lives as long as its Pod.
+fn equip(pod: &mut Value, journals: &Path) {
+    let worker = &mut pod["containers"][0];
+    if let Some(env) = worker["env"].as_array_mut() {
+        env.push(json!({"name": "JOURNAL_DIR", "value": "/journal"}));
+        env.push(json!({"name": "SCRATCH_DIR", "value": "/scratch"}));
+    }
     worker["volumeMounts"] =
         json!([{"name": "journal", "mountPath": "/journal"}, {"name": "scratch", "mountPath": "/scratch"}]);
     pod["volumes"] = json!([

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use jobset_api::in_place::{NEEDS, is_old};
 use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::Client;
 use tracing::debug;
 
-/// Minor version of Kubernetes 1 whose API servers know container restart rules with `RestartAllContainers` (KEP-5532).
-const MINOR: u32 = 36;
 /// How often an API server is asked: clusters are upgraded while the service runs.
 const INTERVAL: Duration = Duration::from_mins(10);
 /// How soon it is asked again when it did not answer.
@@ -51,37 +50,20 @@ impl Cluster {
     }
 }
 
-/// A version that cannot be read lacks nothing.
 fn lacks(version: &Info) -> Option<String> {
-    let minor: String = version.minor.chars().take_while(char::is_ascii_digit).collect();
-    let old = version.major == "1" && minor.parse::<u32>().is_ok_and(|minor| minor < MINOR);
-    old.then(|| {
-        format!(
-            "the API server is {}: to restart Pods in place needs Kubernetes 1.{MINOR}, or 1.35 with the feature gate \
-             RestartAllContainersOnContainerExits; without it they wait, or are replaced",
-            version.git_version
-        )
-    })
+    let version = &version.git_version;
+    is_old(version).then(|| format!("the API server is {version}: {NEEDS}; without it Pods wait, or are replaced"))
 }
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
-
     use super::*;
 
-    #[rstest]
-    #[case("1", "34", true)]
-    #[case("1", "35+", true)]
-    #[case("1", "36", false)]
-    #[case("1", "37+", false)]
-    #[case("2", "0", false)]
-    #[case("1", "", false)]
-    fn an_api_server_before_1_36_is_named(#[case] major: &str, #[case] minor: &str, #[case] named: bool) {
-        let git_version = format!("v{major}.{minor}.1");
-        let version = Info { major: major.to_owned(), minor: minor.to_owned(), git_version, ..Info::default() };
-        let text = lacks(&version);
-        assert_eq!(text.is_some(), named);
-        assert!(text.is_none_or(|text| text.contains(&version.git_version) && text.len() < 256));
+    #[test]
+    fn an_api_server_before_1_36_is_named() {
+        let lacks = |version: &str| lacks(&Info { git_version: version.to_owned(), ..Info::default() });
+        let text = lacks("v1.35.4").unwrap();
+        assert!(text.contains("v1.35.4") && text.len() < 256, "{text}");
+        assert_eq!(lacks("v1.36.0"), None);
     }
 }

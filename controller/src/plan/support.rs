@@ -1,11 +1,10 @@
 //! Names clusters that cannot restart Pods in place: without that, Pods would silently wait, or restart one by one.
 
 use jobset_api::conditions;
+use jobset_api::in_place::NEEDS;
 use jobset_api::restart_rules::is_agent_sidecar;
 
 use super::pass::Pass;
-
-const NEEDS: &str = "restarting in place needs Kubernetes 1.36 (feature gate RestartAllContainersOnContainerExits)";
 
 pub(super) fn name_what_cannot_restart_in_place(pass: &mut Pass<'_>) {
     if !pass.in_place() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use jobset_api::in_place::kubelet_can;
 use jobset_api::partial::metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -11,10 +12,6 @@ use serde::Deserialize;
 
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// First version of the kubelet that restarts all containers of a Pod by default (KEP-5532).
-const IN_PLACE_SINCE: (u32, u32) = (1, 36);
-/// What a kubelet that does declares in the status of its node. The scheduler reads it, too: such Pods go nowhere else.
-const IN_PLACE_FEATURE: &str = "RestartAllContainersOnContainerExits";
 
 /// The part of a Node that is read from the wire. Its status lists images by the hundred.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
@@ -158,7 +155,10 @@ impl Nodes {
         NodeView {
             labels,
             unreachable_since: since.map(|time| time.0),
-            cannot_restart_in_place: cannot_restart_in_place(&node.status),
+            cannot_restart_in_place: !kubelet_can(
+                &node.status.declared_features,
+                &node.status.node_info.kubelet_version,
+            ),
         }
     }
 
@@ -172,22 +172,10 @@ impl Nodes {
     }
 }
 
-fn cannot_restart_in_place(status: &Status) -> bool {
-    if !status.declared_features.is_empty() {
-        return !status.declared_features.iter().any(|feature| feature == IN_PLACE_FEATURE);
-    }
-    minor_version(&status.node_info.kubelet_version).is_some_and(|version| version < IN_PLACE_SINCE)
-}
-
-/// Major and minor of `v1.36.3`.
-fn minor_version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.trim_start_matches('v').split('.');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jobset_api::in_place::FEATURE;
     use serde_json::{Value, json};
 
     fn node(name: &str, part: &Value) -> NodeWire {
@@ -230,20 +218,14 @@ mod tests {
     #[test]
     fn a_kubelet_that_is_old_or_does_not_declare_the_feature_cannot_restart_in_place() {
         let mut nodes = Nodes::default();
-        for (version, features, cannot) in [
-            ("v1.35.2", json!([]), true),
-            ("v1.35.2", json!([IN_PLACE_FEATURE]), false),
-            ("v1.36.0-rc.1", json!([]), false),
-            ("v1.36.0", json!(["Another"]), true),
-            ("v2.0.0", json!(null), false),
-            ("unknown", json!([]), false),
+        for (status, cannot) in [
+            (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}}), true),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.36.0"}}), false),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.36.0"}, "declaredFeatures": ["Another"]}), true),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}, "declaredFeatures": [FEATURE]}), false),
         ] {
-            let mut status = json!({"nodeInfo": {"kubeletVersion": version}});
-            if features.is_array() {
-                status["declaredFeatures"] = features;
-            }
             nodes.apply(&node("a", &json!({"status": status})));
-            assert_eq!(nodes.get("a").map(|node| node.cannot_restart_in_place), Some(cannot), "{version}");
+            assert_eq!(nodes.get("a").map(|node| node.cannot_restart_in_place), Some(cannot), "{status}");
         }
     }
 }

@@ -31,7 +31,7 @@ enum Action {
     },
     /// Builds all Go programs.
     Programs,
-    /// Builds the images of controller, webhook and agent, as OCI archives.
+    /// Builds the images of controller, webhook, agent and the demo's worker, as OCI archives.
     Images {
         /// What they run on. Default: this machine.
         #[arg(long)]
@@ -98,7 +98,8 @@ fn run(action: Action) -> Result<()> {
         }
         Action::Programs => {
             programs::ensure(programs::Set::Cluster)?;
-            [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))
+            [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
+            programs::ensure_kube_state_metrics().map(|_| ())
         }
         Action::Images { architecture } => images(architecture),
         Action::Up(up) if up.detach => detach(),
@@ -111,7 +112,9 @@ fn run(action: Action) -> Result<()> {
 fn images(architecture: Option<Architecture>) -> Result<()> {
     let architecture = architecture.map_or_else(Architecture::of_host, Ok)?;
     let binaries = programs::cross_binaries(architecture)?;
-    for image in install::product_images(&binaries, architecture)? {
+    let mut images = install::product_images(&binaries, architecture)?;
+    images.push(install::worker_image(&binaries, architecture)?);
+    for image in images {
         println!("{}", image.display());
     }
     println!(

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
+use jobset_e2e::images::Repository;
 use jobset_e2e::interrupt::unless_interrupted;
 use jobset_e2e::{Cluster, demo, journal, paths};
 
-/// Starts a cluster of two nodes, installs the product, lets workers fail, and shows what happens.
+/// Starts a cluster of two nodes, installs the product, lets workers fail, and shows what happens. With --context in the
+/// cluster of a kubectl context instead, if Pods can restart in place there: what is not installed is installed and stays,
+/// the JobSets run in a namespace of their own that is removed.
 #[derive(Parser)]
 struct Args {
     /// Failures of each strategy.
@@ -17,6 +20,15 @@ struct Args {
     /// Use the cluster of this folder, which `e2e-cluster up --detach` left running, and leave it running.
     #[arg(long)]
     cluster: Option<PathBuf>,
+    /// Use the cluster of this context of the kubeconfig; without a name that of the current one.
+    #[arg(long, num_args = 0..=1, default_missing_value = "", conflicts_with = "cluster")]
+    context: Option<String>,
+    /// With --context: where the images are.
+    #[arg(long, default_value = "localhost", requires = "context")]
+    registry: String,
+    /// With --context: the tag of the images.
+    #[arg(long, default_value = "dev", requires = "context")]
+    tag: String,
     /// Folder for summary.json. Default: target/demo.
     #[arg(long)]
     results: Option<PathBuf>,
@@ -27,12 +39,14 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let shown = async {
-        let args = Args::parse();
-        let started = args.started.unwrap_or_else(journal::now);
-        show(&args, demo::Options { runs: args.runs, started }).await
+    let args = Args::parse();
+    let options = demo::Options { runs: args.runs, started: args.started.unwrap_or_else(journal::now) };
+    let results = args.results.clone().unwrap_or_else(|| paths::target().join("demo"));
+    let shown = match &args.context {
+        Some(name) => show_in(name, &args, options, &results).await,
+        None => unless_interrupted(Box::pin(show(args.cluster.as_deref(), options, &results))).await,
     };
-    match unless_interrupted(Box::pin(shown)).await {
+    match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error:#}");
@@ -41,17 +55,27 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn show(args: &Args, options: demo::Options) -> Result<()> {
-    let results = args.results.clone().unwrap_or_else(|| paths::target().join("demo"));
-    if let Some(dir) = &args.cluster {
+async fn show(cluster: Option<&Path>, options: demo::Options, results: &Path) -> Result<()> {
+    if let Some(dir) = cluster {
         let cluster = Cluster::attach(dir).await?;
-        demo::run(&cluster, options, &results).await?;
+        demo::run(&cluster, options, results).await?;
         explain(&cluster, dir);
         return Ok(());
     }
     let cluster = Cluster::start(2).await?;
-    demo::run(&cluster, options, &results).await?;
+    demo::run(&cluster, options, results).await?;
     cluster.stop().await
+}
+
+/// Removes what it made, also when it fails or is interrupted.
+async fn show_in(context: &str, args: &Args, options: demo::Options, results: &Path) -> Result<()> {
+    let name = (!context.is_empty()).then_some(context);
+    let context =
+        demo::Context::open(name, Repository { registry: args.registry.clone(), tag: args.tag.clone() }).await?;
+    let shown = unless_interrupted(Box::pin(demo::run_in(&context, options, results))).await;
+    // Who interrupts that, too, is not made to wait.
+    let cleaned = unless_interrupted(context.clean()).await.with_context(|| format!("{} is left", context.namespace()));
+    shown.and(cleaned)
 }
 
 fn explain(cluster: &Cluster, dir: &Path) {

@@ -1,23 +1,29 @@
 //! The demo: a JobSet recovers from a failed worker, in place and by recreation, while a person watches.
 
+mod context;
+mod fitness;
+mod logs;
 mod observer;
+mod stage;
 mod summary;
 mod timeline;
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use jobset_api::RestartStrategy;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::install::{self, install};
+use crate::install::{create_namespace, install};
 use crate::journal::now;
 use crate::programs::rust_binaries;
 use crate::progress::progress;
-use crate::workload::{self, Workload};
+use crate::workload;
+pub use context::Context;
 use observer::Observer;
+use stage::Stage;
 use summary::{Series, Summary};
 
 /// Namespace of the demo's JobSets.
@@ -40,10 +46,24 @@ pub struct Options {
 /// If something does not come up, or a group does not come back, in time.
 pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<()> {
     install(cluster, &rust_binaries().await?).await?;
-    install::namespace(cluster, NAMESPACE).await?;
+    create_namespace(&cluster.client(), NAMESPACE).await?;
+    show(&Stage::host(cluster, NAMESPACE), options, results).await
+}
+
+/// The same in the cluster of a kubectl context, in a namespace of its own that [`Context::clean`] removes.
+///
+/// # Errors
+/// As [`run`]; also if Pods cannot restart in place there, or another JobSet is installed.
+pub async fn run_in(context: &Context, options: Options, results: &Path) -> Result<()> {
+    context.prepare().await?;
+    let stage = Stage::api(context.client.clone(), &context.namespace, context.images.clone());
+    show(&stage, options, results).await
+}
+
+async fn show(stage: &Stage, options: Options, results: &Path) -> Result<()> {
     let summary = Summary {
-        in_place: series(cluster, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?,
-        recreate: series(cluster, workload::RECREATE, RestartStrategy::Recreate, options).await?,
+        in_place: series(stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?,
+        recreate: series(stage, workload::RECREATE, RestartStrategy::Recreate, options).await?,
     };
     println!("\n{}", summary.table());
     std::fs::create_dir_all(results)?;
@@ -54,10 +74,10 @@ pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<
 }
 
 /// Runs one JobSet and lets one of its workers fail, again and again.
-async fn series(cluster: &Cluster, manifest: &str, strategy: RestartStrategy, options: Options) -> Result<Series> {
-    let workload = Workload::new(manifest, NAMESPACE, &cluster.shared_dir())?;
+async fn series(stage: &Stage, manifest: &str, strategy: RestartStrategy, options: Options) -> Result<Series> {
+    let workload = stage.workload(manifest)?;
     println!("\n== {strategy:?}: JobSet {} of {} workers ==", workload.name(), workload.pods());
-    let mut observer = Observer::start(cluster, NAMESPACE, &workload).await?;
+    let mut observer = Observer::start(stage, &workload).await?;
     observer.watch_the_start().await?;
     if strategy == RestartStrategy::InPlaceRestart {
         progress(&format!("the JobSet runs {:.1} s after the command was given", now() - options.started));

@@ -1,6 +1,5 @@
 //! Watches one JobSet and its Pods, prints what happens, and measures recoveries from the workers' journals.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,11 +12,11 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
+use super::context::IMAGES;
+use super::stage::Stage;
 use super::summary::Recovery;
-use super::timeline::{HEADER, Timeline};
-use crate::cluster::Cluster;
-use crate::journal::{self, Entry, now};
-use crate::process::{self, Signal};
+use super::timeline::{HEADER, Line, Timeline, image_trouble};
+use crate::journal::{Entry, now};
 use crate::wait::{self, Seen};
 use crate::workload::{Workload, is_ready};
 
@@ -31,22 +30,23 @@ enum Change {
 }
 
 /// One JobSet under observation.
-pub(super) struct Observer {
+pub(super) struct Observer<'a> {
+    stage: &'a Stage,
     name: String,
-    namespace: String,
     workers: usize,
-    journals: PathBuf,
     jobsets: Api<JobSet>,
     pods: Api<Pod>,
     events: BoxStream<'static, Result<Change, watcher::Error>>,
     timeline: Timeline,
+    /// What the workers have written down, in the order in which it was read.
+    entries: Vec<Entry>,
     entries_shown: usize,
 }
 
-impl Observer {
+impl<'a> Observer<'a> {
     /// Creates the JobSet and begins to watch it.
-    pub(super) async fn start(cluster: &Cluster, namespace: &str, workload: &Workload) -> Result<Self> {
-        let client = cluster.client();
+    pub(super) async fn start(stage: &'a Stage, workload: &Workload) -> Result<Self> {
+        let (client, namespace) = (stage.client.clone(), &stage.namespace);
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
         let pods: Api<Pod> = Api::namespaced(client, namespace);
         let name = workload.name().to_owned();
@@ -58,13 +58,13 @@ impl Observer {
         );
         let jobset: JobSet = serde_json::from_value(workload.0.clone()).context("the manifest is not a JobSet")?;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
-        let journals = cluster.shared_dir();
+        let entries = stage.entries()?;
         Ok(Self {
+            stage,
             name,
-            namespace: namespace.to_owned(),
             workers: workload.pods(),
-            entries_shown: journal::read(&journals, namespace)?.len(),
-            journals,
+            entries_shown: entries.len(),
+            entries,
             jobsets,
             pods,
             events: events.boxed(),
@@ -75,8 +75,8 @@ impl Observer {
     /// Prints what happens until all workers have started.
     pub(super) async fn watch_the_start(&mut self) -> Result<()> {
         println!("{HEADER}");
-        let created = now();
-        self.watch_until(created).await?;
+        let begun = self.entries.len();
+        self.watch_until(now(), begun).await?;
         self.settle().await
     }
 
@@ -87,15 +87,10 @@ impl Observer {
         let victim = pods.first().context("the JobSet has no Pods")?;
         let name = victim.name_any();
         println!("the worker process of {name} is killed\n{HEADER}");
-        let killed = now();
-        let uid = victim.uid().unwrap_or_default();
-        process::signal("jobset-test-worker", &[("POD_UID", &uid)], Signal::TERM)?;
-        let exited = wait::until(LIMIT, format!("the last words of {name}"), || async {
-            let entries = journal::read(&self.journals, &self.namespace)?;
-            Ok(journal::last_exit(&entries, &name).filter(|exit| exit.time >= killed).map(|exit| exit.time))
-        })
-        .await?;
-        let starts = self.watch_until(exited).await?;
+        let before = self.entries.len();
+        self.stage.kill(victim).await?;
+        let (end, exited) = self.last_words(&name, before).await?;
+        let starts = self.watch_until(exited, end).await?;
         let last = starts.iter().map(|start| start.time).fold(exited, f64::max);
         let kept = starts.iter().filter(|start| self.timeline.is_kept(&start.uid)).count();
         let recovery = Recovery { seconds: last - exited, pods: self.workers, same_uid: kept };
@@ -113,16 +108,42 @@ impl Observer {
         .await
     }
 
-    /// Prints what happens, with the seconds since `zero`, until as many workers have started after it as there are.
-    async fn watch_until(&mut self, zero: f64) -> Result<Vec<Entry>> {
+    /// Where among the entries, and when, the worker of this Pod ended.
+    async fn last_words(&mut self, pod: &str, before: usize) -> Result<(usize, f64)> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            let entries = journal::read(&self.journals, &self.namespace)?;
-            for entry in &entries[self.entries_shown..] {
+            self.read()?;
+            let ended = |entry: &Entry| entry.event == "exit" && entry.pod == pod;
+            if let Some(found) = self.entries[before..].iter().position(ended) {
+                return Ok((before + found, self.entries[before + found].time));
+            }
+            if Instant::now() > deadline {
+                bail!("waited {} s for the last words of {pod}", LIMIT.as_secs());
+            }
+            tokio::time::sleep(JOURNAL_POLL).await;
+        }
+    }
+
+    /// Adds what is new to the entries: a journal that is read late must not push others from their places.
+    fn read(&mut self) -> Result<()> {
+        let read = self.stage.entries()?;
+        let new: Vec<Entry> = read.into_iter().filter(|entry| !self.entries.contains(entry)).collect();
+        self.entries.extend(new);
+        Ok(())
+    }
+
+    /// Prints what happens, with the seconds since `zero`, until as many workers have started since entry `from` as there
+    /// are. By place, not by time: clocks of other machines differ.
+    async fn watch_until(&mut self, zero: f64, from: usize) -> Result<Vec<Entry>> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            self.read()?;
+            for entry in &self.entries[self.entries_shown..] {
                 println!("{:>7.2}  {}", entry.time - zero, self.timeline.journal(entry));
             }
-            self.entries_shown = entries.len();
-            let starts: Vec<Entry> = journal::starts_after(&entries, zero).into_iter().cloned().collect();
+            self.entries_shown = self.entries.len();
+            let starts = self.entries[from..].iter().filter(|entry| entry.event == "start");
+            let starts: Vec<Entry> = starts.cloned().collect();
             if starts.len() >= self.workers {
                 return Ok(starts);
             }
@@ -130,7 +151,7 @@ impl Observer {
                 bail!("waited {} s: {} of {} workers have started", LIMIT.as_secs(), starts.len(), self.workers);
             }
             if let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {
-                self.show(seen?, zero);
+                self.show(seen?, zero)?;
             }
         }
     }
@@ -145,7 +166,7 @@ impl Observer {
         })
         .await?;
         while let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {
-            self.note(seen?);
+            self.note(seen?)?;
         }
         Ok(())
     }
@@ -156,16 +177,23 @@ impl Observer {
         Ok(self.pods.list(&ListParams::default().labels(&labels)).await?.items)
     }
 
-    fn show(&mut self, seen: Change, zero: f64) {
-        if let Some(line) = self.note(seen) {
+    fn show(&mut self, seen: Change, zero: f64) -> Result<()> {
+        if let Some(line) = self.note(seen)? {
             println!("{:>7.2}  {line}", now() - zero);
         }
+        Ok(())
     }
 
-    fn note(&mut self, seen: Change) -> Option<super::timeline::Line> {
-        match seen {
+    fn note(&mut self, seen: Change) -> Result<Option<Line>> {
+        Ok(match seen {
             Change::Pod(event) => match *event {
-                Event::Apply(pod) | Event::InitApply(pod) => self.timeline.pod(&pod),
+                Event::Apply(pod) | Event::InitApply(pod) => {
+                    if let Some(trouble) = image_trouble(&pod) {
+                        bail!("{trouble}{IMAGES}");
+                    }
+                    self.stage.saw(&pod);
+                    self.timeline.pod(&pod)
+                }
                 Event::Delete(pod) => self.timeline.gone(&pod),
                 Event::Init | Event::InitDone => None,
             },
@@ -173,6 +201,6 @@ impl Observer {
                 Event::Apply(jobset) | Event::InitApply(jobset) => self.timeline.jobset(&jobset),
                 Event::Delete(_) | Event::Init | Event::InitDone => None,
             },
-        }
+        })
     }
 }

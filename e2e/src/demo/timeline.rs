@@ -12,6 +12,9 @@ use crate::journal::Entry;
 /// The columns of [`Line`].
 pub(super) const HEADER: &str = "seconds  pod                              node     UID   epoch    S    D  what";
 
+/// Reasons of the kubelet for not starting a container.
+const IMAGE_REASONS: [&str; 4] = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
+
 /// One line: a change that a person can follow.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
@@ -162,10 +165,38 @@ fn describe(pod: &Pod) -> String {
     }
 }
 
+/// What keeps a Pod from starting, if it is an image.
+pub(super) fn image_trouble(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let inits = status.init_container_statuses.iter().flatten();
+    let waiting = |status: &ContainerStatus| {
+        let waiting = status.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref().filter(|reason| IMAGE_REASONS.contains(reason))?;
+        Some(format!("{}: {reason} {}", pod.name_any(), status.image))
+    };
+    inits.chain(status.container_statuses.iter().flatten()).find_map(waiting)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_image_that_is_not_there_is_named() {
+        let waits = |reason: &str| {
+            let mut pod = json!({
+                "metadata": {"name": "a"}, "spec": {"containers": []},
+                "status": {"containerStatuses": [
+                    {"name": "worker", "image": "localhost/w:dev", "imageID": "", "ready": false, "restartCount": 0},
+                ]},
+            });
+            pod["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": reason}});
+            image_trouble(&serde_json::from_value(pod).unwrap())
+        };
+        assert_eq!(waits("ErrImagePull").as_deref(), Some("a: ErrImagePull localhost/w:dev"));
+        assert_eq!(waits("PodInitializing"), None);
+    }
 
     fn pod(uid: &str, epoch: &str, running: bool) -> Pod {
         let state = if running { json!({"running": {}}) } else { json!({"terminated": {"exitCode": 3}}) };

@@ -70,6 +70,14 @@ const HELM_3: Module =
 const HELM_4: Module =
     Module { name: "helm", packages: &["helm.sh/helm/v4/cmd/helm"], cgo: false, tags: "", links: &[] };
 
+const KUBE_STATE_METRICS: Module = Module {
+    name: "kube-state-metrics",
+    packages: &["k8s.io/kube-state-metrics/v2"],
+    cgo: false,
+    tags: "",
+    links: &[],
+};
+
 /// Which programs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -148,6 +156,15 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
         Helm::V4 => &HELM_4,
     };
     Ok(ensure_module(&root, module)?.join("helm"))
+}
+
+/// Builds kube-state-metrics if it is missing, as [`ensure`] does, and returns the path of the program.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
+    let (root, _lock) = locked()?;
+    Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
 }
 
 /// Where the programs lie, and a lock on building them.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm};
+pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm, ensure_kube_state_metrics};
 pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
 pub use sources::sources;
 

@@ -3,6 +3,7 @@
 mod barrier;
 mod chaos;
 mod completion;
+mod context;
 mod exit_codes;
 mod injection;
 mod last_words;

@@ -84,7 +84,7 @@ async fn volume_claims_are_filled_by_some_and_read_by_others() -> Result<()> {
 
 async fn ends(mut manifest: Value, namespace: &str, end: End) -> Result<()> {
     let cluster = prepared().await?;
-    install::namespace(cluster, namespace).await?;
+    install::create_namespace(&cluster.client(), namespace).await?;
     replace_images(&mut manifest);
     let jobset: JobSet = serde_json::from_value(manifest)?;
     let (jobsets, name): (Api<JobSet>, _) = (Api::namespaced(cluster.client(), namespace), jobset.name_any());

@@ -1,0 +1,88 @@
+//! `make demo CONTEXT=…`: the demo in a cluster that is not its own.
+
+use std::process::Output;
+
+use anyhow::{Context, Result};
+use jobset_e2e::cluster::{Cluster, ControlPlane, Handle};
+use jobset_e2e::group::LIMIT;
+use jobset_e2e::process::{Pid, Signal};
+use jobset_e2e::{install, wait};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use rustix::process::kill_process;
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::binaries;
+
+/// The demo, with one failure of each group, as somebody runs it whose kubectl is at this cluster.
+fn demo(handle: &Handle, args: &[&str]) -> Result<Command> {
+    let kubectl = handle.kubectl_path();
+    let folder = kubectl.parent().context("kubectl is in no folder")?;
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+    demo.args(["--runs", "1", "--context"]).args(args).env("KUBECONFIG", handle.kubeconfig()).env("PATH", folder);
+    demo.kill_on_drop(true);
+    Ok(demo)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// The namespaces that the demo has made.
+async fn stages(handle: &Handle) -> Result<Vec<String>> {
+    let namespaces: Api<Namespace> = Api::all(handle.client());
+    let all = namespaces.list(&ListParams::default()).await?.items;
+    Ok(all.iter().map(ResourceExt::name_any).filter(|name| name.starts_with("jobset-demo-")).collect())
+}
+
+#[tokio::test]
+async fn the_demo_installs_what_is_missing_and_removes_its_namespace_whatever_happens() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    install::load_images(&cluster, binaries().await?).await?;
+    let results = tempfile::tempdir()?;
+    let folder = results.path().to_string_lossy().into_owned();
+
+    let output = demo(&cluster, &["--results", &folder])?.output().await?;
+    assert!(output.status.success(), "{}", said(&output));
+    let summary: Value = serde_json::from_slice(&std::fs::read(results.path().join("summary.json"))?)?;
+    assert_eq!(summary["in_place"]["same_uid"], 4, "{}", said(&output));
+    assert_eq!(summary["recreate"]["same_uid"], 0, "{}", said(&output));
+    assert!(said(&output).contains("`kubectl delete -k deploy/kustomize` removes it"), "{}", said(&output));
+    assert_eq!(stages(&cluster).await?, Vec::<String>::new());
+
+    let output = demo(&cluster, &["--registry", "localhost/absent", "--results", &folder])?.output().await?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("localhost/absent/jobset-agent:dev"), "{}", said(&output));
+    assert!(said(&output).contains("kind load image-archive"), "{}", said(&output));
+    assert_eq!(stages(&cluster).await?, Vec::<String>::new());
+
+    let running = demo(&cluster, &["--results", &folder])?.stdout(std::process::Stdio::null()).spawn()?;
+    wait::until(LIMIT, "a namespace of the demo", || async { Ok((!stages(&cluster).await?.is_empty()).then_some(())) })
+        .await?;
+    let pid = running.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).context("the demo has ended")?;
+    kill_process(pid, Signal::INT)?;
+    let output = running.wait_with_output().await?;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stages(&cluster).await?, Vec::<String>::new());
+    cluster.stop().await
+}
+
+#[tokio::test]
+async fn the_demo_says_what_a_cluster_lacks_to_restart_in_place() -> Result<()> {
+    let gate = "--feature-gates=RestartAllContainersOnContainerExits=false";
+    let plane = ControlPlane::builder().api_server_arg(gate).control_plane().await?;
+    let output = demo(&plane, &[])?.output().await?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let wanted = [
+        "this cluster cannot restart Pods in place: its API server refuses the action RestartAllContainers",
+        "it has no nodes",
+        "needs Kubernetes 1.36, or 1.35 with the feature gate RestartAllContainersOnContainerExits",
+    ];
+    assert!(wanted.iter().all(|text| said(&output).contains(text)), "{}", said(&output));
+    assert_eq!(stages(&plane).await?, Vec::<String>::new());
+    let output = demo(&plane, &["nobodys"])?.output().await?;
+    assert!(said(&output).contains("cannot use the context nobodys"), "{}", said(&output));
+    plane.stop().await
+}
