@@ -25,7 +25,7 @@ pub struct JobSetStatus {
 
     /// groupRestarts is the number of all restarts of the whole group, by recreation or in place, counted towards
     /// maxRestarts or not.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub group_restarts: i32,
 
     /// terminalState is Completed or Failed once the JobSet has finished, else empty.

@@ -176,9 +176,9 @@ impl InService {
 
     /// What the metrics tell. Whether all bundles verify the certificate is not known while one cannot be read.
     pub(crate) fn vitals(&self, live: &Live, now: Timestamp) -> Vitals {
-        let not_after = self.current.as_ref().map(|it| it.serving.validity.not_after);
+        let validity = self.current.as_ref().map(|it| it.serving.validity);
         let mismatch = self.current.as_ref().is_some_and(|it| self.distrusting(it, live, now).is_some());
-        Vitals { not_after, reloads: self.reloads, mismatch: (mismatch || live.complete).then_some(mismatch) }
+        Vitals { validity, reloads: self.reloads, mismatch: (mismatch || live.complete).then_some(mismatch) }
     }
 }
 
@@ -306,8 +306,8 @@ mod tests {
         let (old, new) = (candidate(), candidate());
         let mut it = InService::new(Arc::default(), names(), SETTLE, PROPAGATION);
         let vitals = |it: &InService, live: &Live| {
-            let Vitals { not_after, reloads, mismatch } = it.vitals(live, ISSUED);
-            (not_after.is_some(), reloads, mismatch)
+            let Vitals { validity, reloads, mismatch } = it.vitals(live, ISSUED);
+            (validity.is_some(), reloads, mismatch)
         };
         let (good, bad) = (live(&[&[&old, &new]], true), live(&[&[&new], &[&old, &new]], true));
         assert_eq!(vitals(&it, &good), (false, 0, Some(false)), "nothing is in service yet");

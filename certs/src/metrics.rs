@@ -1,13 +1,16 @@
 //! What is measured of the certificate in service.
 
-use jiff::Timestamp;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
+
+use crate::x509::Validity;
 
 /// The owner's handles.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Without a series until there is a certificate: one that expires in 1970 would raise alarms.
     expiry: IntGaugeVec,
+    /// As the former.
+    beginning: IntGaugeVec,
     reloads: IntCounter,
     mismatch: IntGauge,
 }
@@ -15,8 +18,8 @@ pub struct Metrics {
 /// What there is to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vitals {
-    /// When the certificate in service expires.
-    pub(crate) not_after: Option<Timestamp>,
+    /// From when until when the certificate in service is valid.
+    pub(crate) validity: Option<Validity>,
     /// How often another certificate took the place of the one in service.
     pub(crate) reloads: u64,
     /// Whether a live caBundle does not verify it, if that is known.
@@ -33,8 +36,13 @@ impl Metrics {
             "jobset_webhook_cert_expiry_timestamp_seconds",
             "When the serving certificate expires, in seconds since the epoch.",
         );
+        let beginning = Opts::new(
+            "jobset_webhook_cert_not_before_timestamp_seconds",
+            "From when on the serving certificate is valid, in seconds since the epoch.",
+        );
         let metrics = Self {
             expiry: IntGaugeVec::new(expiry, &[])?,
+            beginning: IntGaugeVec::new(beginning, &[])?,
             reloads: IntCounter::new(
                 "jobset_webhook_cert_reloads_total",
                 "How often another serving certificate took the place of the one before.",
@@ -45,14 +53,16 @@ impl Metrics {
             )?,
         };
         registry.register(Box::new(metrics.expiry.clone()))?;
+        registry.register(Box::new(metrics.beginning.clone()))?;
         registry.register(Box::new(metrics.reloads.clone()))?;
         registry.register(Box::new(metrics.mismatch.clone()))?;
         Ok(metrics)
     }
 
     pub(crate) fn set(&self, vitals: Vitals) {
-        if let Some(not_after) = vitals.not_after {
+        if let Some(Validity { not_before, not_after }) = vitals.validity {
             self.expiry.with_label_values::<&str>(&[]).set(not_after.as_second());
+            self.beginning.with_label_values::<&str>(&[]).set(not_before.as_second());
         }
         self.reloads.inc_by(vitals.reloads.saturating_sub(self.reloads.get()));
         if let Some(mismatch) = vitals.mismatch {
@@ -63,6 +73,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use prometheus::TextEncoder;
 
     use super::*;
@@ -75,14 +86,16 @@ mod tests {
             let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
             text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
         };
-        metrics.set(Vitals { not_after: None, reloads: 0, mismatch: None });
+        metrics.set(Vitals { validity: None, reloads: 0, mismatch: None });
         assert_eq!(lines(), ["jobset_webhook_ca_mismatch 0", "jobset_webhook_cert_reloads_total 0"]);
-        let not_after = Some(Timestamp::constant(1_800_000_000, 0));
-        metrics.set(Vitals { not_after, reloads: 2, mismatch: Some(true) });
-        metrics.set(Vitals { not_after, reloads: 2, mismatch: None });
+        let [not_before, not_after] = [1_700_000_000, 1_800_000_000].map(|seconds| Timestamp::constant(seconds, 0));
+        let validity = Some(Validity { not_before, not_after });
+        metrics.set(Vitals { validity, reloads: 2, mismatch: Some(true) });
+        metrics.set(Vitals { validity, reloads: 2, mismatch: None });
         let expiry = "jobset_webhook_cert_expiry_timestamp_seconds 1800000000";
-        assert_eq!(lines(), ["jobset_webhook_ca_mismatch 1", expiry, "jobset_webhook_cert_reloads_total 2"]);
-        metrics.set(Vitals { not_after, reloads: 2, mismatch: Some(false) });
+        let begins = "jobset_webhook_cert_not_before_timestamp_seconds 1700000000";
+        assert_eq!(lines(), ["jobset_webhook_ca_mismatch 1", expiry, begins, "jobset_webhook_cert_reloads_total 2"]);
+        metrics.set(Vitals { validity, reloads: 2, mismatch: Some(false) });
         assert_eq!(lines()[0], "jobset_webhook_ca_mismatch 0");
     }
 }

@@ -154,17 +154,17 @@ async fn a_running_jobset_of_the_go_controller_is_gone_on_with_and_its_counters_
     assert_eq!(identities(&fixture.pods("train", 2, "2").await?), identities(&pods), "no Pod is restarted");
     let ready = |status: &JobSetStatus| status.replicated_job("w").is_some_and(|it| (it.ready, it.active) == (2, 2));
     let status = fixture.status_once("train", "with all Jobs ready", ready).await?;
-    assert_eq!(restarts(&status), (2, 1, 0));
+    assert_eq!(restarts(&status), (2, 1, 2), "what the Go JobSet had counted is gone on with");
 
     // What was left of the restart is carried out, and not counted again.
     let again = fixture.job_after(&before.1[0]).await?;
     assert_eq!(again.labels()[&key("restart-attempt")], "1");
     assert_eq!(fixture.job("half-w-1").await?.uid(), before.1[1].uid());
-    assert_eq!(restarts(&fixture.status("half").await?), (1, 1, 0));
+    assert_eq!(restarts(&fixture.status("half").await?), (1, 1, 1));
 
     // The next failure restarts with the next attempt.
     fixture.fail_job("train-w-1", "BackoffLimitExceeded").await?;
-    fixture.restarted("train", (3, 2, 1)).await?;
+    fixture.restarted("train", (3, 2, 3)).await?;
     let pods = fixture.pods("train", 2, "3").await?;
     assert!(pods.iter().all(|pod| pod.labels()[&key("job-restart-attempt")] == "0"));
     fixture.plane.stop().await

@@ -69,6 +69,14 @@ impl Programs {
     pub fn check_rules(&self, file: &Path) -> Result<()> {
         run(Command::new(self.folder.join("promtool")).args(["check", "rules", "--lint=all", "--lint-fatal"]).arg(file))
     }
+
+    /// Carries out a file of tests as `promtool test rules` does.
+    ///
+    /// # Errors
+    /// What came out otherwise.
+    pub fn test_rules(&self, file: &Path) -> Result<()> {
+        run(Command::new(self.folder.join("promtool")).args(["test", "rules"]).arg(file))
+    }
 }
 
 /// Labels of a series, and its value.

@@ -5,6 +5,7 @@
 
 mod family;
 mod process;
+mod series;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -13,6 +14,7 @@ use axum::routing::get;
 use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
 
 pub use family::Family;
+pub use series::remove_series;
 
 /// Path of the metrics.
 pub const PATH: &str = "/metrics";

@@ -45,7 +45,12 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub(super) fn new(seen: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
-        let status = seen.status();
+        let mut status = seen.status();
+        // No status of this controller's is without the number of ready Jobs. The Go JobSet counts recreations alone, and
+        // drops what it does not know: one that was taken over has had no other restarts.
+        if status.jobs_ready.is_empty() {
+            status.group_restarts = status.group_restarts.max(status.restarts);
+        }
         let spec = &seen.jobset.spec;
         let strategy = gate::strategy(seen.jobset, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);

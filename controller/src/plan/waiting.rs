@@ -17,12 +17,13 @@ pub struct Barrier {
 }
 
 /// The barrier of a JobSet; none where there is nothing to wait for: it restarts by recreation, is suspended, has
-/// finished, is being deleted, or is another controller's.
+/// finished, is being deleted or invalid, or is another controller's.
 pub fn barrier(seen: &Observed<'_>, settings: &Settings, now: &Time) -> Option<Barrier> {
     let pass = Pass::new(seen, settings, now);
     let jobset = seen.jobset;
     let leaves = jobset.metadata.deletion_timestamp.is_some() || !pass.status.terminal_state.is_empty();
-    if !pass.in_place() || leaves || jobset.spec.is_suspended() || !jobset.is_managed_here() {
+    if !pass.in_place() || leaves || seen.invalid().is_some() || jobset.spec.is_suspended() || !jobset.is_managed_here()
+    {
         return None;
     }
     Some(stands(pass.status.synced_epoch, pass.status.deprecated_epoch, &members::slots(&pass)))

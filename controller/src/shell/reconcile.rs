@@ -33,7 +33,7 @@ use super::serve::Health;
 use super::weather::Weather;
 use crate::observe::Observed;
 use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
-use crate::store::{Key, Store, Versions};
+use crate::store::{Change, Key, Seen, Store, Versions};
 
 /// JobSets that are worked on at once.
 const CONCURRENT_JOBSETS: usize = 16;
@@ -99,6 +99,7 @@ pub async fn run(
     loop {
         let leads = leadership.borrow_and_update().holds(Instant::now());
         let works = leads && listed.all();
+        state.passes.works(works);
         while works
             && running.len() < CONCURRENT_JOBSETS
             && let Some(pass) = state.start_next()
@@ -115,6 +116,9 @@ pub async fn run(
                 let Some(events) = events else { break };
                 for seen in events {
                     listed.note(&seen);
+                    if let Seen::Namespace(Change::Gone(namespace, _)) = &seen {
+                        state.ledger.forget_namespace(&namespace.name);
+                    }
                     let changed = state.store.see(seen);
                     state.mark(changed);
                 }
@@ -130,6 +134,7 @@ pub async fn run(
         }
     }
     info!(under_way = running.len(), "stopping");
+    state.passes.works(false);
     let drained = async {
         while let Some(pass) = running.next().await {
             state.finish(pass);

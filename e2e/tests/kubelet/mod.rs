@@ -1,10 +1,12 @@
 //! JobSet on real kubelets: what KEP-467 promises, seen on the Pods and in what the workers wrote down.
 
+mod alerts;
 mod barrier;
 mod chaos;
 mod completion;
 mod context;
 mod exit_codes;
+mod first;
 mod injection;
 mod last_words;
 mod monitoring;

@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::shared::{binaries, installed};
+use super::shared::{binaries, installed, with_admission};
 
 /// Four restarts of containers that do not listen to SIGTERM take two minutes.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -88,7 +88,10 @@ async fn ends(mut manifest: Value, namespace: &str, end: End) -> Result<()> {
     replace_images(&mut manifest);
     let jobset: JobSet = serde_json::from_value(manifest)?;
     let (jobsets, name): (Api<JobSet>, _) = (Api::namespaced(cluster.client(), namespace), jobset.name_any());
-    jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
+    {
+        let _admission = with_admission().await;
+        jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
+    }
     let status = wait::until_seen(LIMIT, format!("{name} to end as {end:?}"), || async {
         let status = jobsets.get(&name).await?.status.unwrap_or_default();
         let ended = match end {

@@ -12,6 +12,7 @@ use super::restarts::Restarts;
 use crate::plan::Fact;
 use crate::shell::error::Error;
 use crate::store::Key;
+use jobset_metrics::remove_series;
 
 /// The metrics, and a clock for each JobSet.
 pub(in crate::shell) struct Ledger {
@@ -65,6 +66,16 @@ impl Ledger {
         let series = [&key.name[..], &key.namespace[..]];
         let _ = self.metrics.failed.remove_label_values(&series);
         let _ = self.metrics.completed.remove_label_values(&series);
+    }
+
+    /// The namespace is gone, and with it what was counted there. Not with its last JobSet: the next scrape is to see
+    /// what became of that.
+    pub(in crate::shell) fn forget_namespace(&self, name: &str) {
+        let Restarts { begun, triggers, finished, budget_exhausted, downtime, .. } = &self.metrics;
+        for counter in [begun, triggers, finished, budget_exhausted] {
+            remove_series(counter, "namespace", name);
+        }
+        remove_series(downtime, "namespace", name);
     }
 
     fn count(&self, key: &Key, fact: &Fact) {

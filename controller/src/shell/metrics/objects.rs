@@ -160,8 +160,7 @@ impl Families {
             let labels = [&condition.type_[..], &key.name, &key.namespace, "true"];
             self.condition.add(&labels, flag(condition.status == "True"));
         }
-        // The Go JobSet, which may have counted before, knows only those by recreation.
-        self.restarts.add(&labels, status.group_restarts.max(status.restarts).into());
+        self.restarts.add(&labels, status.group_restarts.into());
         self.max_restarts.add(&labels, spec.max_restarts().into());
         self.restarts_counted.add(&labels, status.restarts_count_towards_max.into());
         if let Some(barrier) = seen.barrier {

@@ -1,4 +1,4 @@
-//! Metrics of the loop: `jobset_reconcile_duration_seconds{result}` and `jobset_workqueue_depth`.
+//! Metrics of the loop: `jobset_reconcile_duration_seconds{result}`, `jobset_workqueue_depth` and `jobset_reconciling`.
 
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ impl Result {
 pub(in crate::shell) struct Passes {
     duration: HistogramVec,
     depth: IntGauge,
+    works: IntGauge,
 }
 
 impl Passes {
@@ -39,14 +40,21 @@ impl Passes {
             let duration = HistogramVec::new(options, &["result"])?;
             let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.")?;
             registry.register(Box::new(duration.clone()))?;
+            let help = "1 while this replica leads and has listed all that it goes by, else 0: a leader alone restarts nothing yet.";
+            let works = IntGauge::new("jobset_reconciling", help)?;
             registry.register(Box::new(depth.clone()))?;
-            Ok(Self { duration, depth })
+            registry.register(Box::new(works.clone()))?;
+            Ok(Self { duration, depth, works })
         };
         register().map_err(Error::Metrics)
     }
 
     pub(in crate::shell) fn ended(&self, result: Result, after: Duration) {
         self.duration.with_label_values(&[result.label()]).observe(after.as_secs_f64());
+    }
+
+    pub(in crate::shell) fn works(&self, works: bool) {
+        self.works.set(works.into());
     }
 
     pub(in crate::shell) fn waiting(&self, depth: usize) {

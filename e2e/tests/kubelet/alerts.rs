@@ -1,0 +1,95 @@
+//! When each alert fires, and when it does not: asked of Prometheus' own promtool, with series made for it.
+
+use anyhow::Result;
+use jobset_e2e::chart::Chart;
+use jobset_e2e::prometheus::Programs;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+/// A series, and its values, one each 15 seconds, in promtool's notation.
+type Series = (&'static str, &'static str);
+
+const RECONCILING: &str = r#"jobset_reconciling{instance="a"}"#;
+const NOT_BEFORE: &str = r#"jobset_webhook_cert_not_before_timestamp_seconds{instance="w"}"#;
+const EXPIRY: &str = r#"jobset_webhook_cert_expiry_timestamp_seconds{instance="w"}"#;
+const MISMATCH: &str = r#"jobset_webhook_ca_mismatch{instance="w"}"#;
+/// One of two controllers works, and a webhook has a certificate for 90 days.
+const WELL: [Series; 5] = [
+    (RECONCILING, "1+0x240"),
+    (r#"jobset_reconciling{instance="b"}"#, "0+0x240"),
+    (MISMATCH, "0+0x240"),
+    (NOT_BEFORE, "0+0x240"),
+    (EXPIRY, "7776000+0x240"),
+];
+/// The series is not there.
+const NONE: &str = "_x240";
+
+const RECOVERED: &str = r#"jobset_restart_duration_seconds_count{strategy="in_place",result="recovered"}"#;
+const WITHIN_A_MINUTE: &str =
+    r#"jobset_restart_duration_seconds_bucket{strategy="in_place",result="recovered",le="64"}"#;
+const WAITING: &str = r#"jobset_barrier_waiting_pods{namespace="ml",jobset_name="train"}"#;
+const COUNTED: &str = r#"jobset_restarts_counted{namespace="ml",jobset_name="train"}"#;
+const BUDGET: &str = r#"jobset_max_restarts{namespace="ml",jobset_name="train"}"#;
+const FAILED: &str =
+    r#"kube_jobset_status_condition{namespace="ml",jobset_name="train",condition="Failed",status="true"}"#;
+const PASSED: &str = r#"jobset_reconcile_duration_seconds_count{result="success"}"#;
+const REFUSED: &str = r#"jobset_reconcile_duration_seconds_count{result="refused"}"#;
+const UNAVAILABLE: &str = r#"jobset_reconcile_duration_seconds_count{result="unavailable"}"#;
+const REVIEWS_1: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="1"}"#;
+const REVIEWS_2: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="2.5"}"#;
+const REVIEWS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="+Inf"}"#;
+const PODS_1: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="1"}"#;
+const PODS_2: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="2.5"}"#;
+const PODS_5: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="5"}"#;
+const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="+Inf"}"#;
+
+#[rstest]
+#[case::all_is_well(&[], &[])]
+#[case::a_storm(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 5+0x140")], &["JobSetRestartStorm"])]
+#[case::three_restarts(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 3+0x140")], &[])]
+#[case::slow(&[(RECOVERED, "0+0x100 2+0x140"), (WITHIN_A_MINUTE, "0+0x240")], &["JobSetRestartSlow"])]
+#[case::one_slow(&[(RECOVERED, "0+0x100 1+0x140"), (WITHIN_A_MINUTE, "0+0x240")], &[])]
+#[case::half_a_minute(&[(RECOVERED, "0+0x100 9+0x140"), (WITHIN_A_MINUTE, "0+0x100 9+0x140")], &[])]
+#[case::two_of_many_slow(&[(RECOVERED, "0+0x100 90+0x140"), (WITHIN_A_MINUTE, "0+0x100 88+0x140")], &[])]
+#[case::spent(&[(r#"jobset_restart_budget_exhausted_total{namespace="ml"}"#, "0+0x100 1+0x140")], &["JobSetBudgetExhausted"])]
+#[case::stuck(&[(WAITING, "_x100 1+0x140")], &["JobSetBarrierStuck"])]
+#[case::a_start(&[(WAITING, "_x110 4+0x9 0+0x120")], &[])]
+#[case::begins_to_start(&[(WAITING, "_x118 4+0x120")], &[])]
+#[case::nearly_spent(&[(COUNTED, "9+0x240"), (BUDGET, "10+0x240")], &["JobSetBudgetNearlySpent"])]
+#[case::half_spent(&[(COUNTED, "5+0x240"), (BUDGET, "10+0x240")], &[])]
+#[case::no_budget(&[(COUNTED, "0+0x240"), (BUDGET, "0+0x240")], &[])]
+#[case::has_ended(&[(COUNTED, "1+0x240"), (BUDGET, "1+0x240"), (FAILED, "1+0x240")], &[])]
+#[case::nobody_leads(&[(RECONCILING, "0+0x240")], &["JobSetControllerMissing"])]
+#[case::no_controller(&[(RECONCILING, NONE)], &["JobSetControllerMissing"])]
+#[case::a_failover(&[(RECONCILING, "1+0x118 0+0x1 1+0x120")], &[])]
+#[case::an_api_server_that_fails(&[(PASSED, "0+1x240"), (UNAVAILABLE, "0+1x240")], &["JobSetControllerErrors"])]
+#[case::a_job_over_its_quota(&[(PASSED, "8+0x240"), (UNAVAILABLE, "0+0x240"), (REFUSED, "0+1x240")], &[])]
+#[case::no_webhook(&[(MISMATCH, NONE), (EXPIRY, NONE), (NOT_BEFORE, NONE)], &["JobSetWebhookMissing"])]
+#[case::a_webhook_without_a_certificate(&[(EXPIRY, NONE), (NOT_BEFORE, NONE)], &["JobSetWebhookMissing"])]
+#[case::not_trusted(&[(MISMATCH, "1+0x240")], &["JobSetWebhookNotTrusted"])]
+#[case::a_rotation(&[(MISMATCH, "0+0x116 1+0x2 0+0x120")], &[])]
+#[case::expires(&[(NOT_BEFORE, "-7200000+0x240"), (EXPIRY, "576000+0x240")], &["JobSetWebhookCertificateExpires"])]
+#[case::lives_for_a_week(&[(EXPIRY, "604800+0x240")], &[])]
+#[case::lives_for_an_hour_and_was_renewed(&[(EXPIRY, "3600+0x80 5400+0x160"), (NOT_BEFORE, "0+0x80 1800+0x160")], &[])]
+#[case::slow_reviews(&[(REVIEWS_1, "0+9x240"), (REVIEWS_2, "0+10x240"), (REVIEWS, "0+10x240")], &["JobSetWebhookSlow"])]
+#[case::followers_wait_for_leaders(&[(PODS_1, "0+0x240"), (PODS_2, "0+10x240"), (PODS, "0+10x240")], &[])]
+#[case::slow_pods(&[(PODS_1, "0+0x240"), (PODS_2, "0+9x240"), (PODS_5, "0+10x240"), (PODS, "0+10x240")], &["JobSetWebhookSlow"])]
+#[case::overloaded(&[(r#"jobset_webhook_overload_total{limit="turn"}"#, "0+15x240")], &["JobSetWebhookOverloaded"])]
+fn after_half_an_hour_these_fire(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
+    let well = WELL.iter().filter(|(name, _)| series.iter().all(|(other, _)| other != name));
+    let series: Vec<Value> =
+        well.chain(series).map(|(series, values)| json!({"series": series, "values": values})).collect();
+    let firing: Vec<Value> =
+        firing.iter().map(|alert| json!({"labels": format!("{{alertname={alert:?}}}"), "value": 1})).collect();
+    let test = json!({
+        "rule_files": [Chart::folder().join("files/alerts.yaml")],
+        "evaluation_interval": "15s",
+        "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": [{
+            "expr": r#"count by (alertname) (ALERTS{alertstate="firing"})"#, "eval_time": "30m", "exp_samples": firing,
+        }]}],
+    });
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("test.json");
+    std::fs::write(&file, test.to_string())?;
+    Programs::ensure()?.test_rules(&file)
+}
