@@ -16,10 +16,11 @@ const NAMESPACE: &str = "jobset-system";
 const CERT_MANAGER: &str = "v1.19.1";
 
 /// Files of `deploy/kustomize`, each the template of that name with the chart's own values.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "agent",
     "agent-policy",
     "placement",
+    "user-rbac",
     "controller-rbac",
     "controller",
     "webhook-rbac",
@@ -138,6 +139,7 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::pem("certificates.mounted.caBundle=-----BEGIN CERTIFICATE-----", "/certificates/mounted/caBundle")]
 #[case::no_controller("controller=null", "missing property 'controller'")]
 #[case::no_election("controller.leaderElection=null", "missing property 'leaderElection'")]
+#[case::no_roles("rbac=null", "missing property 'rbac'")]
 #[case::label_of_the_controller("controller.podLabels.app\\.kubernetes\\.io/name=mine", "/controller/podLabels")]
 #[case::label_of_the_webhook("webhook.podLabels.app\\.kubernetes\\.io/name=mine", "/webhook/podLabels")]
 #[case::label_of_a_rule("metrics.rules.labels.app\\.kubernetes\\.io/part-of=mine", "/metrics/rules/labels")]
@@ -276,6 +278,40 @@ async fn a_registry_may_end_with_a_slash_and_a_label_be_taken_away() -> Result<(
     assert!(args.iter().any(|arg| arg == "--agent-image=r/jobset-agent:dev"), "{args:?}");
     let labels = &objects[&of("ConfigMap", NAMESPACE, "jobset-dashboard")]["metadata"]["labels"];
     assert_eq!(labels["grafana_dashboard"], Value::Null);
+    Ok(())
+}
+
+/// The labels by which Kubernetes adds roles to its own.
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+#[rstest]
+#[case::by_default("true", &["admin", "edit", "view"], &["admin", "edit"])]
+#[case::switched_off("false", &[], &[])]
+#[tokio::test]
+async fn users_of_a_namespace_get_rights_to_its_jobsets(
+    #[case] aggregate: &str,
+    #[case] of_viewers: &[&str],
+    #[case] of_editors: &[&str],
+) -> Result<()> {
+    let args = ["--set", &format!("rbac.aggregate={aggregate}")];
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &args).await?)?;
+    let reading = serde_json::json!({
+        "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets", "jobsets/status"], "verbs": ["get", "list", "watch"],
+    });
+    let writing = serde_json::json!({
+        "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"],
+        "verbs": ["create", "delete", "deletecollection", "patch", "update"],
+    });
+    for (name, roles, rules) in
+        [("jobset-view", of_viewers, vec![&reading]), ("jobset-edit", of_editors, vec![&reading, &writing])]
+    {
+        let role = &objects[&of("ClusterRole", "", name)];
+        let labels = role["metadata"]["labels"].as_object().context("no labels")?;
+        let mut aggregated: Vec<&str> = labels.keys().filter_map(|label| label.strip_prefix(AGGREGATE)).collect();
+        aggregated.sort_unstable();
+        assert_eq!(aggregated, roles, "{name}");
+        assert_eq!(role["rules"], serde_json::json!(rules), "{name}");
+    }
     Ok(())
 }
 
