@@ -281,6 +281,24 @@ async fn a_registry_may_end_with_a_slash_and_a_label_be_taken_away() -> Result<(
     Ok(())
 }
 
+/// `kubectl delete` by label, for `kubectl delete -k` would delete the CRD, and all JobSets with it.
+#[tokio::test]
+async fn all_kinds_but_the_crd_are_removed_by_the_commands_of_the_readme() -> Result<()> {
+    let readme = fs::read_to_string(paths::workspace().join("deploy/README.md")).await?;
+    let (_, remove) = readme.split_once("\n## Remove\n").context("no section Remove")?;
+    let remove = remove.split("\n## ").next().unwrap_or_default();
+    let commands: Vec<&str> = remove.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let named: Vec<&str> = commands.iter().flat_map(|line| line.split([' ', ','])).collect();
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &[]).await?)?;
+    for ((kind, ..), object) in &objects {
+        let removed = named.contains(&&*kind.to_lowercase());
+        assert_eq!(removed, kind != "CustomResourceDefinition", "{kind}");
+        let labels = &object["metadata"]["labels"];
+        assert!(!removed || labels["app.kubernetes.io/part-of"] == "jobset", "{kind}: {labels}");
+    }
+    Ok(())
+}
+
 /// The labels by which Kubernetes adds roles to its own.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
