@@ -7,12 +7,40 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* An image: repository with digest, or else with tag. Takes a dict of "image" and "root". */}}
 {{- define "jobset.image" -}}
 {{- $image := .image -}}
-{{- $registry := .root.Values.image.registry -}}
+{{- $registry := trimSuffix "/" (default "" .root.Values.image.registry) -}}
 {{- $name := ternary $image.repository (printf "%s/%s" $registry $image.repository) (empty $registry) -}}
 {{- if $image.digest -}}
 {{ $name }}@{{ $image.digest }}
 {{- else -}}
 {{ $name }}:{{ default .root.Chart.AppVersion (default .root.Values.image.tag $image.tag) }}
+{{- end -}}
+{{- end }}
+
+{{/* A quota for a priority class of the system, where there is one. Takes a dict of "name", "class" and "root". */}}
+{{- define "jobset.quota" -}}
+{{- if has .class (list "system-cluster-critical" "system-node-critical") }}
+# Some platforms admit Pods of this priority class only to namespaces with a quota of their number.
+apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace | quote }}
+  labels:
+    app.kubernetes.io/name: {{ .name }}
+    {{- include "jobset.labels" .root | nindent 4 }}
+spec:
+  hard: {pods: 100}
+  scopeSelector:
+    matchExpressions:
+    - {scopeName: PriorityClass, operator: In, values: [{{ .class }}]}
+---
+{{- end }}
+{{- end }}
+
+{{/* What verifies a mounted certificate; with the other sources the caBundles are filled by somebody else. */}}
+{{- define "jobset.ca-bundle" -}}
+{{- if eq .Values.certificates.source "mounted" -}}
+{{ default "" .Values.certificates.mounted.caBundle }}
 {{- end -}}
 {{- end }}
 

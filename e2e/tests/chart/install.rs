@@ -1,4 +1,8 @@
 //! The chart on real kubelets, by the real Helm: installed, upgraded, rolled back and deleted while groups restart.
+//!
+//! The programs are those of this commit throughout, for there are no images of older ones here. What is taken over is the
+//! manifest of the commit before the chart with today's images; upgrade and rollback change settings of the programs, and
+//! so replace their Pods, but not the version.
 
 use std::time::Instant;
 
@@ -20,7 +24,7 @@ const SYSTEM: &str = install::NAMESPACE;
 const CUSTOM: &str = "batch-system";
 
 #[tokio::test]
-async fn groups_restart_exactly_through_takeover_upgrade_rollback_and_another_install() -> Result<()> {
+async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_another_install() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     install::load_images(&cluster, binaries().await?).await?;
     install::crd(&cluster).await?;

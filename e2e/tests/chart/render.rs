@@ -16,10 +16,11 @@ const NAMESPACE: &str = "jobset-system";
 const CERT_MANAGER: &str = "v1.19.1";
 
 /// Files of `deploy/kustomize`, each the template of that name with the chart's own values.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "agent",
     "agent-policy",
     "placement",
+    "user-rbac",
     "controller-rbac",
     "controller",
     "webhook-rbac",
@@ -116,7 +117,7 @@ async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[ca
 }
 
 fn crd() -> (String, String, String) {
-    ("CustomResourceDefinition".to_owned(), String::new(), "jobsets.jobset.x-k8s.io".to_owned())
+    of("CustomResourceDefinition", "", "jobsets.jobset.x-k8s.io")
 }
 
 fn assert_same(charted: &Objects, kustomized: &Objects) {
@@ -135,12 +136,217 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::no_duration("controller.leaderElection.leaseDuration=15", "leaseDuration")]
 #[case::unknown_source("certificates.source=vault", "source")]
 #[case::no_secret("certificates.source=mounted", "certificates.mounted.secretName must name the Secret")]
+#[case::pem("certificates.mounted.caBundle=-----BEGIN CERTIFICATE-----", "/certificates/mounted/caBundle")]
+#[case::no_controller("controller=null", "missing property 'controller'")]
+#[case::no_election("controller.leaderElection=null", "missing property 'leaderElection'")]
+#[case::no_roles("rbac=null", "missing property 'rbac'")]
+#[case::label_of_the_controller("controller.podLabels.app\\.kubernetes\\.io/name=mine", "/controller/podLabels")]
+#[case::label_of_the_webhook("webhook.podLabels.app\\.kubernetes\\.io/name=mine", "/webhook/podLabels")]
+#[case::label_of_a_rule("metrics.rules.labels.app\\.kubernetes\\.io/part-of=mine", "/metrics/rules/labels")]
+#[case::no_namespace("controller.namespace=a: b", "/controller/namespace")]
+#[case::zero("controller.leaderElection.retryPeriod=0s", "/controller/leaderElection/retryPeriod")]
+#[case::fraction_within("controller.leaderElection.retryPeriod=0.5m1s", "/controller/leaderElection/retryPeriod")]
+#[case::zero_unreachable("controller.forceDeleteUnreachableAfter=0s", "/controller/forceDeleteUnreachableAfter")]
+#[case::fraction_of_a_lease("controller.leaderElection.leaseDuration=15500ms", "must be whole seconds")]
+#[case::short_lease("controller.leaderElection.leaseDuration=10s", "must be longer than renewDeadline")]
+#[case::late_retries("controller.leaderElection.retryPeriod=8334ms", "must be longer than retryPeriod")]
+#[case::long_certificate("certificates.self.certLifetime=4380h1s", "must be at most half of caLifetime")]
+#[case::late_renewal(
+    "certificates.source=cert-manager,certificates.certManager.renewBefore=90m,certificates.certManager.duration=1.5h",
+    "must be longer than renewBefore"
+)]
+#[case::interval_in_microseconds("metrics.serviceMonitor.interval=1us", "/metrics/serviceMonitor/interval")]
+#[case::fraction_of_an_interval("metrics.serviceMonitor.interval=1.5h", "/metrics/serviceMonitor/interval")]
 #[tokio::test]
 async fn values_that_make_no_sense_are_refused_by_name(#[case] value: &str, #[case] named: &str) -> Result<()> {
-    let chart = Chart::new(Helm::V4).await?;
-    let refused = chart.template(NAMESPACE, &["--set", value]).await.unwrap_err().to_string();
-    assert!(refused.contains(named), "{refused}");
+    for version in [Helm::V3, Helm::V4] {
+        let chart = Chart::new(version).await?;
+        let refused = chart.template(NAMESPACE, &["--set", value]).await.unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
     Ok(())
+}
+
+/// Just inside of what the programs, cert-manager and Prometheus take.
+#[rstest]
+#[case::lease("controller.leaderElection.leaseDuration=11s")]
+#[case::retries("controller.leaderElection.retryPeriod=8333ms")]
+#[case::units("controller.leaderElection.leaseDuration=1h0.5m")]
+#[case::lifetimes("certificates.self.certLifetime=4380h")]
+#[case::renewal("certificates.source=cert-manager,certificates.certManager.renewBefore=2159h59m59.5s")]
+#[case::interval("metrics.serviceMonitor.interval=1m30s")]
+#[case::unreachable("controller.forceDeleteUnreachableAfter=1.5h")]
+#[tokio::test]
+async fn values_that_just_make_sense_are_rendered(#[case] value: &str) -> Result<()> {
+    let chart = Chart::new(Helm::V4).await?;
+    objects(&chart.template(NAMESPACE, &["--set", value]).await?)?;
+    Ok(())
+}
+
+/// Text stays text, whatever YAML would take it for.
+#[tokio::test]
+async fn names_that_look_like_numbers_stay_names() -> Result<()> {
+    let names = [
+        "controller.priorityClassName=123",
+        "webhook.priorityClassName=1e3",
+        "certificates.source=mounted",
+        "certificates.mounted.secretName=0",
+        "certificates.mounted.caBundle=1234",
+        "image.registry=",
+    ];
+    let args: Vec<&str> = names.iter().flat_map(|name| ["--set-string", name]).collect();
+    let text = Chart::new(Helm::V4).await?.template("456", &[&args[..], &MONITORING].concat()).await?;
+    let objects = objects(&text)?;
+    let pod = |name: &str| &objects[&of("Deployment", "456", name)]["spec"]["template"]["spec"];
+    assert_eq!(pod("jobset-controller")["priorityClassName"], "123");
+    assert_eq!(pod("jobset-webhook")["priorityClassName"], "1e3");
+    assert_eq!(pod("jobset-webhook")["volumes"][0]["secret"]["secretName"], "0");
+    for webhook in webhooks(&objects) {
+        assert_eq!(webhook["clientConfig"]["caBundle"], "1234");
+        assert_eq!(webhook["clientConfig"]["service"]["namespace"], "456");
+    }
+    for (key, object) in &objects {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_string() || namespace.is_null(), "{key:?}: {namespace}");
+    }
+    Ok(())
+}
+
+/// Else nobody would fill them, or two would.
+#[rstest]
+#[case::own("self")]
+#[case::cert_manager("cert-manager")]
+#[tokio::test]
+async fn a_ca_bundle_is_set_for_a_mounted_certificate_alone(#[case] source: &str) -> Result<()> {
+    let args = ["--set", &format!("certificates.source={source},certificates.mounted.caBundle=Q0E=")];
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &args).await?)?;
+    for webhook in webhooks(&objects) {
+        assert_eq!(webhook["clientConfig"]["caBundle"], Value::Null, "{}", webhook["name"]);
+    }
+    Ok(())
+}
+
+#[rstest]
+#[case::one(1, 0)]
+#[case::two(2, 1)]
+#[case::three(3, 2)]
+#[tokio::test]
+async fn a_drain_takes_one_at_a_time_and_is_never_held_up(#[case] replicas: u32, #[case] kept: u32) -> Result<()> {
+    let args = ["--set", &format!("controller.replicas={replicas},webhook.replicas={replicas}")];
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &args).await?)?;
+    for name in PROGRAMS {
+        let budget = &objects[&of("PodDisruptionBudget", NAMESPACE, name)]["spec"];
+        assert_eq!(budget["minAvailable"], kept, "{name}");
+        assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{name}");
+    }
+    Ok(())
+}
+
+/// One counts all Pods of its class.
+#[rstest]
+#[case::of_both("", &["jobset-webhook"])]
+#[case::of_the_controller("webhook.priorityClassName=", &["jobset-controller"])]
+#[case::of_the_webhook("controller.priorityClassName=high", &["jobset-webhook"])]
+#[case::of_each("webhook.priorityClassName=system-node-critical", &PROGRAMS)]
+#[case::of_none("webhook.priorityClassName=,controller.priorityClassName=null", &[])]
+#[tokio::test]
+async fn classes_of_the_system_have_their_quotas(#[case] value: &str, #[case] names: &[&str]) -> Result<()> {
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &["--set", value]).await?)?;
+    let quotas: Vec<_> = objects.iter().filter(|((kind, ..), _)| kind == "ResourceQuota").collect();
+    assert_eq!(quotas.iter().map(|((.., name), _)| &**name).collect::<Vec<_>>(), names);
+    for ((.., name), quota) in quotas {
+        let pod = &objects[&of("Deployment", NAMESPACE, name)]["spec"]["template"]["spec"];
+        let selected = &quota["spec"]["scopeSelector"]["matchExpressions"][0];
+        assert_eq!(selected["values"], serde_json::json!([pod["priorityClassName"]]));
+    }
+    let classes = PROGRAMS.map(|name| &objects[&of("Deployment", NAMESPACE, name)]["spec"]["template"]["spec"]);
+    let default = classes.iter().all(|pod| pod["priorityClassName"] == "system-cluster-critical");
+    assert_eq!(default, value.is_empty(), "workers preempt neither");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_registry_may_end_with_a_slash_and_a_label_be_taken_away() -> Result<()> {
+    let args = ["--set", "image.registry=r/,metrics.dashboard.labels.grafana_dashboard=null"];
+    let text = Chart::new(Helm::V4).await?.template(NAMESPACE, &[&args[..], &MONITORING].concat()).await?;
+    let objects = objects(&text)?;
+    let container =
+        |name: &str| &objects[&of("Deployment", NAMESPACE, name)]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container("jobset-controller")["image"], "r/jobset-controller:dev");
+    assert_eq!(container("jobset-webhook")["image"], "r/jobset-webhook:dev");
+    let args = container("jobset-webhook")["args"].as_array().context("no arguments")?;
+    assert!(args.iter().any(|arg| arg == "--agent-image=r/jobset-agent:dev"), "{args:?}");
+    let labels = &objects[&of("ConfigMap", NAMESPACE, "jobset-dashboard")]["metadata"]["labels"];
+    assert_eq!(labels["grafana_dashboard"], Value::Null);
+    Ok(())
+}
+
+/// `kubectl delete` by label, for `kubectl delete -k` would delete the CRD, and all JobSets with it.
+#[tokio::test]
+async fn all_kinds_but_the_crd_are_removed_by_the_commands_of_the_readme() -> Result<()> {
+    let readme = fs::read_to_string(paths::workspace().join("deploy/README.md")).await?;
+    let (_, remove) = readme.split_once("\n## Remove\n").context("no section Remove")?;
+    let remove = remove.split("\n## ").next().unwrap_or_default();
+    let commands: Vec<&str> = remove.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let named: Vec<&str> = commands.iter().flat_map(|line| line.split([' ', ','])).collect();
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &[]).await?)?;
+    for ((kind, ..), object) in &objects {
+        let removed = named.contains(&&*kind.to_lowercase());
+        assert_eq!(removed, kind != "CustomResourceDefinition", "{kind}");
+        let labels = &object["metadata"]["labels"];
+        assert!(!removed || labels["app.kubernetes.io/part-of"] == "jobset", "{kind}: {labels}");
+    }
+    Ok(())
+}
+
+/// The labels by which Kubernetes adds roles to its own.
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+#[rstest]
+#[case::by_default("true", &["admin", "edit", "view"], &["admin", "edit"])]
+#[case::switched_off("false", &[], &[])]
+#[tokio::test]
+async fn users_of_a_namespace_get_rights_to_its_jobsets(
+    #[case] aggregate: &str,
+    #[case] of_viewers: &[&str],
+    #[case] of_editors: &[&str],
+) -> Result<()> {
+    let args = ["--set", &format!("rbac.aggregate={aggregate}")];
+    let objects = objects(&Chart::new(Helm::V4).await?.template(NAMESPACE, &args).await?)?;
+    let reading = serde_json::json!({
+        "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets", "jobsets/status"], "verbs": ["get", "list", "watch"],
+    });
+    let writing = serde_json::json!({
+        "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"],
+        "verbs": ["create", "delete", "deletecollection", "patch", "update"],
+    });
+    for (name, roles, rules) in
+        [("jobset-view", of_viewers, vec![&reading]), ("jobset-edit", of_editors, vec![&reading, &writing])]
+    {
+        let role = &objects[&of("ClusterRole", "", name)];
+        let labels = role["metadata"]["labels"].as_object().context("no labels")?;
+        let mut aggregated: Vec<&str> = labels.keys().filter_map(|label| label.strip_prefix(AGGREGATE)).collect();
+        aggregated.sort_unstable();
+        assert_eq!(aggregated, roles, "{name}");
+        assert_eq!(role["rules"], serde_json::json!(rules), "{name}");
+    }
+    Ok(())
+}
+
+/// Deployments, and what is named after them.
+const PROGRAMS: [&str; 2] = ["jobset-controller", "jobset-webhook"];
+
+fn of(kind: &str, namespace: &str, name: &str) -> (String, String, String) {
+    (kind.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+/// All webhooks, of which there are three.
+fn webhooks(objects: &Objects) -> Vec<&Value> {
+    let configurations = objects.iter().filter(|((kind, ..), _)| kind.ends_with("WebhookConfiguration"));
+    let webhooks: Vec<&Value> =
+        configurations.flat_map(|(_, object)| object["webhooks"].as_array().into_iter().flatten()).collect();
+    assert_eq!(webhooks.len(), 3);
+    webhooks
 }
 
 #[rstest]

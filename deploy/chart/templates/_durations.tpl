@@ -1,0 +1,43 @@
+{{/* Nanoseconds of a duration as Go writes it, as in 1m30s or 1.5h. The schema has seen to it that it is one. */}}
+{{- define "jobset.nanoseconds" -}}
+{{- $units := dict "h" 3.6e12 "m" 6e10 "s" 1e9 "ms" 1e6 "us" 1e3 "ns" 1.0 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- printf "%.0f" $sum -}}
+{{- end }}
+
+{{/* What the controller would refuse at its start. */}}
+{{- define "jobset.check-leader-election" -}}
+{{- $lease := include "jobset.nanoseconds" .leaseDuration | float64 -}}
+{{- $renew := include "jobset.nanoseconds" .renewDeadline | float64 -}}
+{{- $retry := include "jobset.nanoseconds" .retryPeriod | float64 -}}
+{{- if ne $lease (mulf (floor (divf $lease 1e9)) 1e9) -}}
+{{- fail (printf "controller.leaderElection.leaseDuration %s must be whole seconds" .leaseDuration) -}}
+{{- end -}}
+{{- if le $lease $renew -}}
+{{- fail (printf "controller.leaderElection.leaseDuration %s must be longer than renewDeadline %s" .leaseDuration .renewDeadline) -}}
+{{- end -}}
+{{- if le $renew (round (mulf $retry 1.2) 0) -}}
+{{- fail (printf "controller.leaderElection.renewDeadline %s must be longer than retryPeriod %s times 1.2" .renewDeadline .retryPeriod) -}}
+{{- end -}}
+{{- end }}
+
+{{/* What the webhook would refuse at its start: a CA is replaced when it could not outlive another certificate. */}}
+{{- define "jobset.check-lifetimes" -}}
+{{- $ca := include "jobset.nanoseconds" .caLifetime | float64 -}}
+{{- $serving := include "jobset.nanoseconds" .certLifetime | float64 -}}
+{{- if lt $ca (mulf $serving 2) -}}
+{{- fail (printf "certificates.self.certLifetime %s must be at most half of caLifetime %s" .certLifetime .caLifetime) -}}
+{{- end -}}
+{{- end }}
+
+{{/* What cert-manager would refuse. */}}
+{{- define "jobset.check-renewal" -}}
+{{- $duration := include "jobset.nanoseconds" .duration | float64 -}}
+{{- $before := include "jobset.nanoseconds" .renewBefore | float64 -}}
+{{- if le $duration $before -}}
+{{- fail (printf "certificates.certManager.duration %s must be longer than renewBefore %s" .duration .renewBefore) -}}
+{{- end -}}
+{{- end }}
