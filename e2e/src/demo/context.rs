@@ -96,9 +96,7 @@ impl Context {
         let rendered = self.kubectl(&["kustomize", &kustomize.to_string_lossy()], "").await?;
         let manifests = self.images.in_place_of_local(&String::from_utf8_lossy(&rendered.stdout));
         self.kubectl(&["apply", "--server-side", "-f", "-"], &manifests).await?;
-        println!(
-            "the product stays installed; `kubectl delete -k deploy/kustomize` removes it, and all JobSets with it"
-        );
+        println!("the product stays installed; deploy/README.md says how to remove it");
         Ok(())
     }
 
