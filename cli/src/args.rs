@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 
+use crate::names;
+
 /// See how JobSets are, why they restarted, why they do not run, and whether a manifest would be admitted.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -36,7 +38,7 @@ Colours are for terminals alone; --color and the variable NO_COLOR say otherwise
 #[derive(Clone, Debug, Default, Arguments)]
 pub struct Global {
     /// Namespace to look at; that of the kubeconfig's context where it is not given.
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, value_name = "NAME", value_parser = names::namespace)]
     pub namespace: Option<String>,
 
     /// Context of the kubeconfig.
@@ -161,7 +163,8 @@ It completes names of JobSets, too. For the program called by its own name, kube
 /// `status`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Status {
-    /// Name of the JobSet; without it, all are listed.
+    /// Name of the JobSet, or jobset/NAME; without it, all are listed.
+    #[arg(value_parser = names::jobset)]
     pub name: Option<String>,
 
     /// List those of all namespaces.
@@ -180,7 +183,8 @@ pub struct Status {
 /// `restarts`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Restarts {
-    /// Name of the JobSet.
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
     pub name: String,
 
     /// Show it again whenever something changes.
@@ -191,7 +195,8 @@ pub struct Restarts {
 /// `explain`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Explain {
-    /// Name of the JobSet.
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
     pub name: String,
 
     /// Show it again whenever something changes.
@@ -229,4 +234,48 @@ pub enum Shell {
     Powershell,
     /// kubectl's completion of plugins: the program kubectl_complete-jobset.
     Kubectl,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from([&["kubectl-jobset"], line].concat())
+    }
+
+    #[rstest]
+    #[case::name("train", "train")]
+    #[case::subdomain("train.v2", "train.v2")]
+    #[case::kind("jobset/train", "train")]
+    #[case::plural("jobsets/train", "train")]
+    #[case::group("jobset.jobset.x-k8s.io/train", "train")]
+    #[case::plural_of_the_group("jobsets.jobset.x-k8s.io/train", "train")]
+    #[case::version("jobsets.v1alpha2.jobset.x-k8s.io/train", "train")]
+    #[case::capitals("JobSet/train", "train")]
+    fn a_name_may_have_its_kind_before_it(#[case] word: &str, #[case] name: &str) {
+        let Command::Explain(explain) = parsed(&["explain", word]).unwrap().command else { panic!("another command") };
+        assert_eq!(explain.name, name);
+    }
+
+    #[rstest]
+    #[case::another_kind(&["status", "job/train"], "another kind")]
+    #[case::no_kind(&["status", "/train"], "another kind")]
+    #[case::two_slashes(&["status", "jobset/a/b"], "DNS subdomain")]
+    #[case::no_name(&["restarts", "jobset/"], "DNS subdomain")]
+    #[case::empty(&["explain", ""], "DNS subdomain")]
+    #[case::query(&["explain", "x?y"], "DNS subdomain")]
+    #[case::capital(&["explain", "Train"], "DNS subdomain")]
+    #[case::dots(&["explain", ".."], "DNS subdomain")]
+    #[case::no_namespace(&["status", "-n", ""], "DNS label")]
+    #[case::path(&["status", "-n", "a/../b"], "DNS label")]
+    #[case::subdomain(&["status", "-n", "a.b"], "DNS label")]
+    fn what_cannot_be_a_name_is_a_wrong_use(#[case] line: &[&str], #[case] words: &str) {
+        let error = parsed(line).unwrap_err();
+        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
