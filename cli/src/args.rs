@@ -6,7 +6,7 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 
 use crate::names;
 
-/// See how JobSets are, why they restarted, why they do not run, and whether a manifest would be admitted.
+/// See how JobSets are, why they restarted, why they do not run, and whether a manifest passes admission.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-jobset",
@@ -26,8 +26,8 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and the answer is yes: the JobSet runs or has completed, every manifest would be admitted
-  1    the answer is no: the JobSet does not run (explain), a manifest would be refused (validate)
+  0    done, and the answer is yes: the JobSet runs or has completed, every JobSet passes admission
+  1    the answer is no: the JobSet does not run (explain), a JobSet does not pass admission (validate)
   2    the command line, the kubeconfig or a file cannot be understood
   3    the cluster is not reachable, does not allow it, or has no such JobSet
   130  Ctrl-C
@@ -122,12 +122,18 @@ Examples:
   until kubectl jobset explain train >/dev/null; do sleep 5; done")]
     Explain(Explain),
 
-    /// Check manifests by the rules of admission, without a cluster.
+    /// Check JobSets by the rules of admission, without a cluster.
     #[command(after_help = "\
-Fills in the defaults and the agent as the admission service does, then applies its rules. What depends on the cluster
-(quotas, names that are taken, what its nodes can do) is not seen. Objects of other kinds are skipped.
+Fills in the defaults and the agent as the admission service does, then applies its rules; names unknown fields. Objects
+of other kinds are skipped.
 
-Exit code 1 if any JobSet would be refused, 2 if anything cannot be read.
+A JobSet that passes can still be refused. The API server checks more by the schema of the CustomResourceDefinition and
+by rules of its own: required fields, least values, formats, names, labels. That, and what depends on the cluster, such
+as names that are taken, is told by
+
+  kubectl create --dry-run=server -f FILE
+
+Exit code 1 if any JobSet does not pass, 2 if anything cannot be read.
 
 Examples:
   kubectl jobset validate -f train.yaml
@@ -212,7 +218,8 @@ pub struct Validate {
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub filenames: Vec<PathBuf>,
 
-    /// Image of the agent that admission injects into JobSets that ask for it, as the webhook's flag has it.
+    /// Image of the agent that admission injects into JobSets that ask for it, as the webhook's flag has it. Without it, one
+    /// is assumed, and the result has a note.
     #[arg(long, value_name = "IMAGE")]
     pub agent_image: Option<String>,
 

@@ -60,6 +60,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A manifest is named by its URL.
+    #[error("URLs are not read: fetch it, as in `curl -L {0} | kubectl jobset validate -f -`")]
+    Url(String),
     /// A folder holds no manifest.
     #[error("{} holds no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
@@ -88,6 +91,7 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Kubeconfig(_)
             | Self::Read { .. }
+            | Self::Url(_)
             | Self::EmptyFolder(_)
             | Self::Write(_)
             | Self::Serialize { .. } => Exit::Usage,

@@ -1,4 +1,4 @@
-//! `kubectl jobset`: how JobSets are, why they restarted, why they do not run, and whether a manifest would be admitted.
+//! `kubectl jobset`: how JobSets are, why they restarted, why they do not run, and whether a manifest passes admission.
 //!
 //! - [`args`] is the command line, of which [`names`] are checked first, [`run`] carries it out,
 //! - [`cluster`] reads objects (the only requests), of which [`wire`] has the parts that matter,
