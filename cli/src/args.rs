@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 
-/// See how JobSets are, why they restarted, why they do not run, and whether a manifest would be admitted.
+use crate::names;
+
+/// See how JobSets are, why they restarted, why they do not run, and whether a manifest passes admission.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-jobset",
@@ -24,8 +26,8 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and the answer is yes: the JobSet runs or has completed, every manifest would be admitted
-  1    the answer is no: the JobSet does not run (explain), a manifest would be refused (validate)
+  0    done, and the answer is yes: the JobSet runs or has completed, every JobSet passes admission
+  1    the answer is no: the JobSet does not run (explain), a JobSet does not pass admission (validate)
   2    the command line, the kubeconfig or a file cannot be understood
   3    the cluster is not reachable, does not allow it, or has no such JobSet
   130  Ctrl-C
@@ -36,7 +38,7 @@ Colours are for terminals alone; --color and the variable NO_COLOR say otherwise
 #[derive(Clone, Debug, Default, Arguments)]
 pub struct Global {
     /// Namespace to look at; that of the kubeconfig's context where it is not given.
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, value_name = "NAME", value_parser = names::namespace)]
     pub namespace: Option<String>,
 
     /// Context of the kubeconfig.
@@ -120,12 +122,18 @@ Examples:
   until kubectl jobset explain train >/dev/null; do sleep 5; done")]
     Explain(Explain),
 
-    /// Check manifests by the rules of admission, without a cluster.
+    /// Check JobSets by the rules of admission, without a cluster.
     #[command(after_help = "\
-Fills in the defaults and the agent as the admission service does, then applies its rules. What depends on the cluster
-(quotas, names that are taken, what its nodes can do) is not seen. Objects of other kinds are skipped.
+Fills in the defaults and the agent as the admission service does, then applies its rules; names unknown fields. Objects
+of other kinds are skipped.
 
-Exit code 1 if any JobSet would be refused, 2 if anything cannot be read.
+A JobSet that passes can still be refused. The API server checks more by the schema of the CustomResourceDefinition and
+by rules of its own: required fields, least values, formats, names, labels. That, and what depends on the cluster, such
+as names that are taken, is told by
+
+  kubectl create --dry-run=server -f FILE
+
+Exit code 1 if any JobSet does not pass, 2 if anything cannot be read.
 
 Examples:
   kubectl jobset validate -f train.yaml
@@ -161,7 +169,8 @@ It completes names of JobSets, too. For the program called by its own name, kube
 /// `status`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Status {
-    /// Name of the JobSet; without it, all are listed.
+    /// Name of the JobSet, or jobset/NAME; without it, all are listed.
+    #[arg(value_parser = names::jobset)]
     pub name: Option<String>,
 
     /// List those of all namespaces.
@@ -180,7 +189,8 @@ pub struct Status {
 /// `restarts`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Restarts {
-    /// Name of the JobSet.
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
     pub name: String,
 
     /// Show it again whenever something changes.
@@ -191,7 +201,8 @@ pub struct Restarts {
 /// `explain`.
 #[derive(Clone, Debug, Arguments)]
 pub struct Explain {
-    /// Name of the JobSet.
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
     pub name: String,
 
     /// Show it again whenever something changes.
@@ -207,7 +218,8 @@ pub struct Validate {
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub filenames: Vec<PathBuf>,
 
-    /// Image of the agent that admission injects into JobSets that ask for it, as the webhook's flag has it.
+    /// Image of the agent that admission injects into JobSets that ask for it, as the webhook's flag has it. Without it, one
+    /// is assumed, and the result has a note.
     #[arg(long, value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
@@ -229,4 +241,48 @@ pub enum Shell {
     Powershell,
     /// kubectl's completion of plugins: the program kubectl_complete-jobset.
     Kubectl,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from([&["kubectl-jobset"], line].concat())
+    }
+
+    #[rstest]
+    #[case::name("train", "train")]
+    #[case::subdomain("train.v2", "train.v2")]
+    #[case::kind("jobset/train", "train")]
+    #[case::plural("jobsets/train", "train")]
+    #[case::group("jobset.jobset.x-k8s.io/train", "train")]
+    #[case::plural_of_the_group("jobsets.jobset.x-k8s.io/train", "train")]
+    #[case::version("jobsets.v1alpha2.jobset.x-k8s.io/train", "train")]
+    #[case::capitals("JobSet/train", "train")]
+    fn a_name_may_have_its_kind_before_it(#[case] word: &str, #[case] name: &str) {
+        let Command::Explain(explain) = parsed(&["explain", word]).unwrap().command else { panic!("another command") };
+        assert_eq!(explain.name, name);
+    }
+
+    #[rstest]
+    #[case::another_kind(&["status", "job/train"], "another kind")]
+    #[case::no_kind(&["status", "/train"], "another kind")]
+    #[case::two_slashes(&["status", "jobset/a/b"], "DNS subdomain")]
+    #[case::no_name(&["restarts", "jobset/"], "DNS subdomain")]
+    #[case::empty(&["explain", ""], "DNS subdomain")]
+    #[case::query(&["explain", "x?y"], "DNS subdomain")]
+    #[case::capital(&["explain", "Train"], "DNS subdomain")]
+    #[case::dots(&["explain", ".."], "DNS subdomain")]
+    #[case::no_namespace(&["status", "-n", ""], "DNS label")]
+    #[case::path(&["status", "-n", "a/../b"], "DNS label")]
+    #[case::subdomain(&["status", "-n", "a.b"], "DNS label")]
+    fn what_cannot_be_a_name_is_a_wrong_use(#[case] line: &[&str], #[case] words: &str) {
+        let error = parsed(line).unwrap_err();
+        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }

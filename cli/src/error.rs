@@ -31,6 +31,17 @@ pub enum Error {
         /// Words of the API server.
         message: String,
     },
+    /// A request was refused, since the API server does not know who asks.
+    #[error(
+        "cannot {what}: {message}; the login of the kubeconfig's context has expired or is wrong: log in again, and \
+         see `kubectl auth whoami`"
+    )]
+    Unauthenticated {
+        /// What was asked for.
+        what: String,
+        /// Words of the API server.
+        message: String,
+    },
     /// A request failed.
     #[error("cannot {what}: {}", chain(.source))]
     Request {
@@ -49,6 +60,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A manifest is named by its URL.
+    #[error("URLs are not read: fetch it, as in `curl -L {0} | kubectl jobset validate -f -`")]
+    Url(String),
     /// A folder holds no manifest.
     #[error("{} holds no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
@@ -77,6 +91,7 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Kubeconfig(_)
             | Self::Read { .. }
+            | Self::Url(_)
             | Self::EmptyFolder(_)
             | Self::Write(_)
             | Self::Serialize { .. } => Exit::Usage,
@@ -88,9 +103,10 @@ impl Error {
     pub fn request(what: impl Into<String>, error: kube::Error) -> Self {
         let what = what.into();
         match error {
-            kube::Error::Api(status) if status.code == 403 || status.code == 401 => {
-                Self::Forbidden { what, message: status.message.clone() }
+            kube::Error::Api(status) if status.code == 401 => {
+                Self::Unauthenticated { what, message: status.message.clone() }
             }
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden { what, message: status.message.clone() },
             source => Self::Request { what, source: Box::new(source) },
         }
     }
@@ -108,4 +124,26 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn answered(code: u16) -> Error {
+        let status = Status::failure("no", "No").with_code(code);
+        Error::request("list JobSets", kube::Error::Api(status.boxed()))
+    }
+
+    #[rstest]
+    #[case::login(401, "log in again", "ask for the right")]
+    #[case::right(403, "ask for the right to get, list and watch", "log in again")]
+    fn a_refusal_says_what_to_do_about_it(#[case] code: u16, #[case] words: &str, #[case] not: &str) {
+        let text = answered(code).to_string();
+        assert!(text.contains(words) && !text.contains(not), "{text}");
+        assert_eq!(answered(code).exit(), Exit::Cluster);
+    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// It did what it was asked for, and the answer is yes.
     Ok,
-    /// The answer is no: the JobSet does not run, a manifest would be refused.
+    /// The answer is no: the JobSet does not run, a JobSet does not pass admission.
     No,
     /// The command line or an input cannot be understood.
     Usage,

@@ -1,6 +1,6 @@
-//! `kubectl jobset`: how JobSets are, why they restarted, why they do not run, and whether a manifest would be admitted.
+//! `kubectl jobset`: how JobSets are, why they restarted, why they do not run, and whether a manifest passes admission.
 //!
-//! - [`args`] is the command line, [`run`] carries it out,
+//! - [`args`] is the command line, of which [`names`] are checked first, [`run`] carries it out,
 //! - [`cluster`] reads objects (the only requests), of which [`wire`] has the parts that matter,
 //! - [`status`], [`restarts`], [`explain`] and [`validate`] make a report of them: pure functions from objects to a value,
 //! - [`output`] makes text of a report,
@@ -14,6 +14,7 @@ pub mod completion;
 pub mod error;
 pub mod exit;
 pub mod explain;
+pub mod names;
 pub mod output;
 pub mod restarts;
 pub mod run;

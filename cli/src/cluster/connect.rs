@@ -9,9 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::args::Global;
 use crate::error::Error;
+use crate::names;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The namespace where the context names none.
+const DEFAULT: &str = "default";
 
 /// A cluster, and the namespace of it that is looked at.
 #[derive(Clone)]
@@ -34,9 +37,19 @@ impl std::fmt::Debug for Cluster {
 pub async fn connect(global: &Global) -> Result<Cluster, Error> {
     let mut config = config(global).await?;
     config.connect_timeout = Some(CONNECT);
-    let namespace = global.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = match &global.namespace {
+        Some(namespace) => namespace.clone(),
+        None => of_context(&config.default_namespace)?,
+    };
     let client = Client::try_from(config).map_err(|error| Error::Kubeconfig(error.into()))?;
     Ok(Cluster { client, namespace })
+}
+
+/// The namespace of the kubeconfig's context. An empty one is none, as for `kubectl`.
+fn of_context(namespace: &str) -> Result<String, Error> {
+    let namespace = if namespace.is_empty() { DEFAULT } else { namespace };
+    names::namespace(namespace)
+        .map_err(|message| Error::Kubeconfig(format!("namespace {namespace:?} of its context: {message}").into()))
 }
 
 async fn config(global: &Global) -> Result<Config, Error> {

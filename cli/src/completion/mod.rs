@@ -34,8 +34,16 @@ pub fn script(shell: Shell) -> String {
         Shell::Powershell => Known::PowerShell,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    clap_complete::generate(shell, &mut shown(), PROGRAM, &mut script);
     String::from_utf8_lossy(&script).into_owned()
+}
+
+/// The command line without what is hidden, which clap's scripts would offer nevertheless.
+fn shown() -> clap::Command {
+    let whole = Cli::command();
+    let bare = clap::Command::new(PROGRAM).version(env!("CARGO_PKG_VERSION")).propagate_version(true);
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    bare.args(whole.get_arguments().cloned()).subcommands(shown)
 }
 
 /// Candidates for the last of these words, one a line, and what the shell is to do with them, as cobra's programs answer.
@@ -60,4 +68,22 @@ async fn names(global: &Global, of_namespaces: bool) -> Vec<String> {
 /// Values that the value enum of this argument has.
 fn possible(argument: &clap::Arg) -> Vec<String> {
     argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(Shell::Bash)]
+    #[case(Shell::Zsh)]
+    #[case(Shell::Fish)]
+    #[case(Shell::Powershell)]
+    fn scripts_offer_what_is_shown_and_nothing_hidden(#[case] shell: Shell) {
+        let script = script(shell);
+        assert!(script.contains("explain") && script.contains("all-namespaces") && script.contains("kubeconfig"));
+        assert!(!script.contains("__complete"), "{shell:?}");
+    }
 }

@@ -7,10 +7,13 @@ use crate::status::{PodBarrier, epoch, report};
 use jobset_api::conditions;
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
-    let advice = "Look at the named Pod: `kubectl logs POD -c CONTAINER` of its init containers and its agent, and what is \
-                  found below. More such failures of one Pod than maxRestarts fail the JobSet.";
+    let advice = format!(
+        "Look at the named Pod: `{}` of its init containers and its agent, and what is found below. More such failures \
+         of one Pod than maxRestarts fail the JobSet.",
+        facts.kubectl("logs POD -c CONTAINER")
+    );
     let what = "A worker keeps failing before it gets to the barrier, and the group waits for it.";
-    named(facts, conditions::BARRIER_BLOCKED, "BarrierBlocked", what, advice)
+    named(facts, conditions::BARRIER_BLOCKED, "BarrierBlocked", what, &advice)
 }
 
 /// The barrier is closed: by whom.
@@ -46,14 +49,17 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let advice = match left {
         ..=0 => {
             "All have reported: the controller is to lift the barrier at once. If it does not, see whether it runs."
+                .to_owned()
         }
-        _ if at(PodBarrier::Unreported).is_empty() && missing <= 0 => {
-            "Their containers restart, which takes some seconds. If it does not end: `kubectl describe pod POD`."
-        }
-        _ => {
-            "See above why they are late. A Pod that runs and does not report: `kubectl logs POD -c jobset-agent`; its \
-              ServiceAccount needs the ClusterRole jobset-agent."
-        }
+        _ if at(PodBarrier::Unreported).is_empty() && missing <= 0 => format!(
+            "Their containers restart, which takes some seconds. If it does not end: `{}`.",
+            facts.kubectl("describe pod POD")
+        ),
+        _ => format!(
+            "See above why they are late. A Pod that runs and does not report: `{}`; its ServiceAccount needs the \
+             ClusterRole jobset-agent.",
+            facts.kubectl("logs POD -c jobset-agent")
+        ),
     };
     vec![Finding::new("WaitingAtBarrier", what, advice).with(details)]
 }
@@ -62,6 +68,6 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
 pub(super) fn restarting(facts: &Facts) -> Vec<Finding> {
     let Some(condition) = facts.condition(conditions::RESTARTING) else { return Vec::new() };
     let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
-    let advice = format!("`kubectl jobset restarts {name}` shows where the time goes.");
+    let advice = format!("`{}` shows where the time goes.", facts.kubectl(&format!("jobset restarts {name}")));
     vec![Finding::new("Restarting", "The group restarts.", advice).with(vec![condition.message.clone()])]
 }

@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             told.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
         }
     }
-    told.into_iter().map(|(message, jobs)| finding(message, &jobs)).collect()
+    told.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
 }
 
 fn lacks_pods(job: &JobWire, facts: &Facts) -> bool {
@@ -51,7 +51,7 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
     series.or(old).or(event.event_time.as_ref().map(|time| time.0))
 }
 
-fn finding(message: &str, jobs: &[String]) -> Finding {
+fn finding(message: &str, jobs: &[String], facts: &Facts) -> Finding {
     let names = match jobs {
         [job] => format!("Job {job}"),
         jobs => {
@@ -64,25 +64,26 @@ fn finding(message: &str, jobs: &[String]) -> Finding {
         (
             "LeaderNotPlaced",
             format!("Pods of {names} wait for the leader of exclusive placement to get a node."),
-            "See below what the scheduler says of the leader; free a whole topology domain, or add one.",
+            "See below what the scheduler says of the leader; free a whole topology domain, or add one.".to_owned(),
         )
     } else if message.contains("failed calling webhook") {
         (
             "WebhookUnreachable",
             format!("Pods of {names} cannot be created: an admission webhook does not answer."),
-            "See whether the named service has Pods that are ready. The Job controller tries again by itself.",
+            "See whether the named service has Pods that are ready. The Job controller tries again by itself."
+                .to_owned(),
         )
     } else if message.contains("exceeded quota") {
         (
             "QuotaExceeded",
             format!("Pods of {names} cannot be created: the quota of the namespace is spent."),
-            "Free some of it, or have it raised: `kubectl describe quota`.",
+            format!("Free some of it, or have it raised: `{}`.", facts.kubectl("describe quota")),
         )
     } else {
         (
             "PodsRefused",
             format!("Pods of {names} cannot be created."),
-            "Mend what is named. The Job controller tries again by itself, after up to ten minutes.",
+            "Mend what is named. The Job controller tries again by itself, after up to ten minutes.".to_owned(),
         )
     };
     Finding::new(reason, what, advice).with(vec![message.to_owned()])

@@ -4,6 +4,7 @@ use jobset_api::{JobSet, JobSetStatus, RestartStrategy, conditions};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::status::Epochs;
 use crate::wire::{JobWire, PodWire};
@@ -51,6 +52,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// A command of `kubectl` that looks where the JobSet is, whatever the namespace of the context.
+    pub(super) fn kubectl(&self, command: &str) -> String {
+        format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
+    }
+
     /// The status; an empty one where the controller has not written any.
     pub(super) fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()

@@ -76,6 +76,9 @@ type Rule = fn(&Facts) -> Vec<Finding>;
 /// It is over, or not to run: nothing else matters.
 const SETTLED: [Rule; 4] = [outcome::check, standing::deleting, standing::managed_elsewhere, standing::suspended];
 
+/// It has nothing to run.
+const EMPTY: [Rule; 1] = [standing::no_jobs];
+
 /// It is left alone, and nothing else is tried.
 const LEFT_ALONE: [Rule; 2] = [refused::invalid, admission::check];
 
@@ -99,7 +102,7 @@ const REMARKS: [Rule; 3] = [barrier::restarting, outcome::budget, admission::che
 
 /// Why it runs, or does not.
 pub fn explain(facts: &Facts) -> Explanation {
-    use State::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, Running, Suspended};
+    use State::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
 
     let state = status::state(&facts.jobset);
     let (jobs_ready, jobs) = status::jobs(&facts.jobset);
@@ -107,6 +110,7 @@ pub fn explain(facts: &Facts) -> Explanation {
     let findings = match state {
         Completed | Failed | Deleting | ManagedElsewhere | Suspended => all(&SETTLED),
         Invalid => all(&LEFT_ALONE),
+        NoJobs => all(&EMPTY),
         Running => all(&REMARKS),
         _ => [all(&CAUSES), all(&REMARKS)].concat(),
     };

@@ -18,8 +18,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = match terminal.reason.as_str() {
         conditions::REACHED_MAX_RESTARTS => format!(
-            "See `kubectl jobset restarts {name}` for what failed each time and mend that, or raise \
-             spec.failurePolicy.maxRestarts; then delete the JobSet and create it again."
+            "See `{}` for what failed each time and mend that, or raise spec.failurePolicy.maxRestarts; then delete \
+             the JobSet and create it again.",
+            facts.kubectl(&format!("jobset restarts {name}"))
         ),
         conditions::FAIL_JOB_SET_ACTION => {
             "A rule of spec.failurePolicy asks for this end. Mend what failed, then delete \
@@ -45,7 +46,10 @@ pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
     }
     let what =
         format!("Its budget is spent: {spent} of maxRestarts {max}. One more failure that counts fails it for good.");
-    let advice =
-        "See `kubectl jobset restarts` for what keeps failing. spec.failurePolicy cannot be changed while it exists.";
+    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
+    let advice = format!(
+        "See `{}` for what keeps failing. spec.failurePolicy cannot be changed while it exists.",
+        facts.kubectl(&format!("jobset restarts {name}"))
+    );
     vec![Finding::new("BudgetSpent", what, advice)]
 }

@@ -19,12 +19,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         .into_iter()
         .map(|(trouble, mut pods)| {
             pods.sort();
-            finding(&trouble, &pods)
+            finding(&trouble, &pods, facts)
         })
         .collect()
 }
 
-fn finding(trouble: &Trouble, pods: &[String]) -> Finding {
+fn finding(trouble: &Trouble, pods: &[String], facts: &Facts) -> Finding {
     let first = pods.first().map(String::as_str).unwrap_or_default();
     let who = if pods.len() == 1 { format!("Pod {first}") } else { format!("{} Pods", pods.len()) };
     let (is, has) = if pods.len() == 1 { ("is", "has") } else { ("are", "have") };
@@ -71,21 +71,22 @@ fn finding(trouble: &Trouble, pods: &[String]) -> Finding {
             "InitContainerFails",
             format!("{who}: init container {container} fails."),
             Some(words),
-            format!("kubectl logs {first} -c {container}"),
+            facts.kubectl(&format!("logs {first} -c {container}")),
         ),
         Trouble::Crash(container, words) => (
             "ContainerFails",
             format!("{who}: container {container} fails."),
             Some(words),
-            format!("kubectl logs {first} -c {container} (add --previous if it runs again)"),
+            facts.kubectl(&format!("logs {first} -c {container}")) + " (add --previous if it runs again)",
         ),
         Trouble::Silent => (
             "AgentSilent",
             format!("{who} {is} started, and the agent has not reported to the barrier."),
             None,
             format!(
-                "kubectl logs {first} --all-containers; an agent needs the ClusterRole jobset-agent, bound to the \
-                 Pod's ServiceAccount, and a way to the API server."
+                "{}; an agent needs the ClusterRole jobset-agent, bound to the Pod's ServiceAccount, and a way to the \
+                 API server.",
+                facts.kubectl(&format!("logs {first} --all-containers"))
             ),
         ),
         Trouble::Terminating => (
@@ -98,7 +99,7 @@ fn finding(trouble: &Trouble, pods: &[String]) -> Finding {
             "Starting",
             format!("{who} {is} starting: {what}."),
             None,
-            format!("Wait, or see `kubectl describe pod {first}`."),
+            format!("Wait, or see `{}`.", facts.kubectl(&format!("describe pod {first}"))),
         ),
     };
     let mut details: Vec<String> = words.filter(|words| !words.is_empty()).map(str::to_owned).into_iter().collect();

@@ -1,7 +1,7 @@
 //! An explanation as text.
 
 use super::{Explanation, Finding};
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, paint};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, one_line, paint};
 use crate::status::State;
 
 impl Report for Explanation {
@@ -11,6 +11,7 @@ impl Report for Explanation {
         let head = match self.state {
             State::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
             State::Running => format!("{name} {}: {jobs}.\n", paint(GOOD, "runs")),
+            State::NoJobs => format!("{name} {} ({}).\n", paint(WAIT, "does not run"), self.state.as_str()),
             state => {
                 let style = if state.is_bad() { BAD } else { WAIT };
                 format!("{name} {} ({}): {jobs}.\n", paint(style, "does not run"), state.as_str())
@@ -26,7 +27,9 @@ impl Report for Explanation {
 }
 
 fn finding(number: usize, finding: &Finding) -> String {
-    let details: Vec<String> = finding.details.iter().map(|detail| format!("   {detail}\n")).collect();
-    let (what, arrow) = (paint(HEAD, &finding.what), paint(DIM, "->"));
+    // Others' words may be of several lines.
+    let lines = finding.details.iter().flat_map(|detail| detail.lines()).filter(|line| !line.trim().is_empty());
+    let details: Vec<String> = lines.map(|line| format!("   {}\n", line.trim_end())).collect();
+    let (what, arrow) = (paint(HEAD, &one_line(&finding.what)), paint(DIM, "->"));
     format!("\n{number}. {what}\n{}   {arrow} {}\n", details.concat(), finding.advice)
 }

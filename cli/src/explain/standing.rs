@@ -25,10 +25,13 @@ pub(super) fn managed_elsewhere(facts: &Facts) -> Vec<Finding> {
     let manager = facts.jobset.spec.managed_by.as_deref().unwrap_or_default();
     let what = format!("Another controller is to carry it out: spec.managedBy is {manager}.");
     let advice = match manager {
-        "kueue.x-k8s.io/multikueue" => "Kueue sends it to another cluster: see its Workload, `kubectl get workloads`.",
-        _ => {
-            "See whether that controller runs, and what it says. managedBy cannot be changed: create the JobSet without it."
+        "kueue.x-k8s.io/multikueue" => {
+            let command = facts.kubectl("get workloads");
+            format!("Kueue sends it to another cluster: see its Workload, `{command}`.")
         }
+        _ => "See whether that controller runs, and what it says. managedBy cannot be changed: create the JobSet without \
+              it."
+            .to_owned(),
     };
     vec![Finding::new("ManagedElsewhere", what, advice)]
 }
@@ -44,13 +47,33 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
         Some(queue) => Finding::new(
             "Suspended",
             format!("It is suspended (spec.suspend), and waits in Kueue's queue {queue}."),
-            "Kueue resumes it once there is quota: see why not in its Workload, `kubectl describe workloads`.",
+            format!(
+                "Kueue resumes it once there is quota: see why not in its Workload, `{}`.",
+                facts.kubectl("describe workloads")
+            ),
         ),
         None => Finding::new(
             "Suspended",
             "It is suspended: spec.suspend is true.",
-            format!("kubectl patch jobset {name} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'"),
+            facts.kubectl(&format!("patch jobset {name} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'")),
         ),
     };
     vec![finding]
+}
+
+/// No replicatedJob has replicas: there is nothing to wait for.
+pub(super) fn no_jobs(facts: &Facts) -> Vec<Finding> {
+    let groups: Vec<&str> = facts.jobset.spec.replicated_jobs.iter().map(|group| group.name.as_str()).collect();
+    let why = match groups.as_slice() {
+        [] => "it has no replicatedJob".to_owned(),
+        [group] => format!("replicatedJob {group} has 0 replicas"),
+        groups => format!("replicatedJobs {} have 0 replicas", groups.join(", ")),
+    };
+    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
+    let advice = format!(
+        "It stays so, and does not complete either. `{}` can give the last replicatedJob replicas; for others create \
+         another JobSet.",
+        facts.kubectl(&format!("edit jobset {name}"))
+    );
+    vec![Finding::new("NoJobs", format!("It has no Jobs to run: {why}."), advice)]
 }

@@ -60,6 +60,93 @@ fn one_that_is_not_to_run_says_who_wants_it_so(#[case] patch: Value, #[case] rea
     assert!(text(&facts).contains(words), "{}", text(&facts));
 }
 
+/// The commands in a text: from `kubectl` to what ends the words of a command.
+fn commands(text: &str) -> Vec<&str> {
+    let ends = |rest: &str| ["`", ";", "\n", " ("].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+    text.match_indices("kubectl ").map(|(start, _)| &text[start..][..ends(&text[start..])]).collect()
+}
+
+/// Whether a command looks where the JobSet is, or need not: it looks everywhere, elsewhere on purpose, or at a file.
+fn looks_at_the_right_namespace(command: &str) -> bool {
+    ["-n ml", "-A", "-n kube-system", "-n jobset-system", "-f FILE"].iter().any(|place| command.contains(place))
+}
+
+#[rstest]
+#[case::suspended(facts(Value::Null, &json!({"spec": {"suspend": true}})), 1)]
+#[case::queued(
+    facts(Value::Null, &json!({"spec": {"suspend": true}, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}})),
+    1
+)]
+#[case::elsewhere(facts(Value::Null, &json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}})), 1)]
+#[case::out_of_restarts(with_condition("Failed", "ReachedMaxRestarts", "m"), 1)]
+#[case::invalid(with_condition("Invalid", "InvalidSpecification", "m"), 1)]
+#[case::blocked(with_condition("BarrierBlocked", "FailsBeforeBarrier", "m"), 2)]
+#[case::budget(facts(json!({"replicatedJobsStatus": ready(1, 2), "restartsCountTowardsMax": 5}), &Value::Null), 1)]
+#[case::at_the_barrier(late_for_many_reasons(), 5)]
+#[case::lifted_too_late(all_have_reported(), 1)]
+#[case::crash(fails("worker"), 2)]
+#[case::no_controller(Facts { leases: Readable::Seen(vec![]), ..facts(Value::Null, &Value::Null) }, 3)]
+#[case::quota(refused("exceeded quota: gpus"), 2)]
+#[case::no_jobs(facts(json!({}), &empty()), 1)]
+fn every_command_says_in_which_namespace(#[case] facts: Facts, #[case] count: usize) {
+    let text = text(&facts);
+    let commands = commands(&text);
+    assert_eq!(commands.len(), count, "{commands:#?}\n{text}");
+    for command in commands {
+        assert!(looks_at_the_right_namespace(command), "{command}");
+    }
+}
+
+/// A patch that leaves no replicatedJob a Job.
+fn empty() -> Value {
+    json!({"spec": {"replicatedJobs": [group("driver", 0, 1), group("workers", 0, 2)]}})
+}
+
+/// All Pods have reported the epoch, and those of the barrier have nothing to wait for but their restart.
+fn all_have_reported() -> Facts {
+    let patch = json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}});
+    let mut facts = facts(json!({"syncedEpoch": 1, "deprecatedEpoch": 1}), &patch);
+    facts.jobs = vec![job("workers", 0, 1, 0)];
+    facts.pods = vec![pod("train-workers-0", 0, Some("1"), &running(), &Value::Null)];
+    facts
+}
+
+/// One container of the only Pod fails again and again.
+fn fails(container: &str) -> Facts {
+    let mut facts = facts(json!({}), &json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}}));
+    let status = json!({"phase": "Running", "containerStatuses": [{"name": container,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]});
+    facts.jobs = vec![job("workers", 0, 1, 0)];
+    facts.pods = vec![pod("train-workers-0", 0, None, &status, &Value::Null)];
+    facts
+}
+
+/// The Pod of the only Job was refused.
+fn refused(note: &str) -> Facts {
+    let mut facts = facts(json!({}), &json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}}));
+    facts.jobs = vec![job("workers", 0, 1, 0)];
+    facts.refusals = vec![refusal("train-workers-0", note)];
+    facts
+}
+
+#[rstest]
+#[case::all_of_them(empty(), &["has no Jobs to run", "driver, workers have 0 replicas"])]
+#[case::the_only_one(json!({"spec": {"replicatedJobs": [group("workers", 0, 2)]}}), &["workers has 0 replicas"])]
+fn one_without_any_replica_says_so_and_asks_for_no_patience(#[case] patch: Value, #[case] words: &[&str]) {
+    let facts = facts(json!({"replicatedJobsStatus": []}), &patch);
+    assert_eq!(reasons(&facts), ["NoJobs"]);
+    assert!(!explain(&facts).runs);
+    let text = text(&facts);
+    assert!(words.iter().all(|word| text.contains(word)) && !text.contains("0 of 0"), "{text}");
+}
+
+#[test]
+fn a_message_of_several_lines_keeps_to_its_indentation() {
+    let facts = with_condition("ChildRefused", "Refused", "two things:\n\n* a quota\n  * a policy\n");
+    let text = text(&facts);
+    assert!(text.contains("\n   two things:\n   * a quota\n     * a policy\n   -> "), "{text}");
+}
+
 #[test]
 fn one_that_runs_has_nothing_to_explain_but_its_budget() {
     let status = json!({"replicatedJobsStatus": ready(1, 2), "restartsCountTowardsMax": 5, "groupRestarts": 5});
@@ -69,8 +156,7 @@ fn one_that_runs_has_nothing_to_explain_but_its_budget() {
 }
 
 /// Everything that can keep Pods from the barrier at once.
-#[test]
-fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
+fn late_for_many_reasons() -> Facts {
     let patch = json!({"spec": {"replicatedJobs": [group("workers", 1, 9)]}});
     let mut facts = facts(
         json!({"syncedEpoch": 2, "deprecatedEpoch": 2, "groupRestarts": 2, "restartsCountTowardsMax": 2,
@@ -106,7 +192,12 @@ fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
         worker(6, None, held()),
         free(7, json!({"phase": "Pending"})),
     ];
-    insta::assert_snapshot!(text(&facts));
+    facts
+}
+
+#[test]
+fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
+    insta::assert_snapshot!(text(&late_for_many_reasons()));
 }
 
 #[rstest]

@@ -3,6 +3,7 @@
 use jobset_api::labels;
 use kube::ResourceExt as _;
 
+use crate::output::one_line;
 use crate::status::{Epochs, PodBarrier, ended, epoch};
 use crate::wire::{ContainerStatus, PodWire, Terminated};
 
@@ -81,7 +82,7 @@ fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
     let name = status.name.clone();
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
     let failed = |end: &Terminated| {
-        let words = end.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = one_line(&end.message);
         let words = if words.is_empty() { "it left no last words".to_owned() } else { format!("last words: {words}") };
         let text = format!("{}, {words}", ended(end));
         if is_init { Trouble::Init(name.clone(), text) } else { Trouble::Crash(name.clone(), text) }

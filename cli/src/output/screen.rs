@@ -10,6 +10,9 @@ use crate::error::Error;
 /// Cursor to the upper left corner, and everything after it away.
 const HOME: &str = "\u{1b}[H\u{1b}[2J";
 
+/// From here on there are scripts, as that of Chinese, whose characters take two columns.
+const FIRST_WIDE: char = '\u{2e80}';
+
 /// Standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
@@ -47,34 +50,68 @@ impl Screen {
             return self.print(&format!("{separator}{text}"));
         }
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 1);
+        let size = size.map(|size| (usize::from(size.ws_row), usize::from(size.ws_col)));
+        let size = size.filter(|(rows, columns)| *rows > 1 && *columns > 0);
         // The sequence is for the terminal and no colour: it is not to be taken out with them.
         let mut out = io::stdout().lock();
         out.write_all(HOME.as_bytes()).map_err(Error::Write)?;
         drop(out);
-        self.print(&rows.map_or_else(|| text.to_owned(), |rows| fit(text, rows)))
+        self.print(&size.map_or_else(|| text.to_owned(), |(rows, columns)| fit(text, rows, columns)))
     }
 }
 
-/// The first lines of a text, as many as the terminal has room for, and how many there are more.
-fn fit(text: &str, rows: usize) -> String {
+/// The first lines of a text, as many as the terminal has room for, and how many there are more. A line that is wider than
+/// the terminal takes several of its rows.
+fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
+    let heights: Vec<usize> = lines.iter().map(|line| width(line).div_ceil(columns).max(1)).collect();
     // The cursor stands in the last row.
-    if lines.len() < rows {
+    if heights.iter().sum::<usize>() < rows {
         return text.to_owned();
     }
-    let shown = rows.saturating_sub(2);
-    format!("{}\n... and {} more lines", lines[..shown].join("\n"), lines.len() - shown)
+    let room = rows.saturating_sub(2);
+    let ends = heights.iter().scan(0, |end, height| {
+        *end += height;
+        Some(*end)
+    });
+    let shown = ends.take_while(|end| *end <= room).count();
+    let more: String = format!("... and {} more lines", lines.len() - shown).chars().take(columns).collect();
+    format!("{}\n{more}", lines[..shown].join("\n"))
+}
+
+/// Columns that a line takes; its colours take none.
+fn width(line: &str) -> usize {
+    anstream::adapter::strip_str(line).to_string().chars().map(columns).sum()
+}
+
+/// Columns that a character takes, or more: too few lines on the screen do less harm than too many.
+fn columns(character: char) -> usize {
+    if character < FIRST_WIDE { 1 } else { 2 }
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
-    #[test]
-    fn a_text_longer_than_the_terminal_is_cut_and_says_so() {
-        assert_eq!(fit("a\nb\n", 3), "a\nb\n");
-        assert_eq!(fit("a\nb\nc\n", 3), "a\n... and 2 more lines");
-        assert_eq!(fit("a\nb\nc\n", 2), "\n... and 3 more lines");
+    #[rstest]
+    #[case::fits("a\nb\n", (3, 80), "a\nb\n")]
+    #[case::too_long("a\nb\nc\n", (3, 80), "a\n... and 2 more lines")]
+    #[case::no_room_for_any("a\nb\nc\n", (2, 80), "\n... and 3 more lines")]
+    #[case::wraps("aaaa\nb\n", (3, 3), "\n...")]
+    #[case::wraps_and_fits("aaaa\nb\n", (4, 3), "aaaa\nb\n")]
+    #[case::as_wide_as_the_terminal("aaa\nb\n", (3, 3), "aaa\nb\n")]
+    #[case::some_rows_of_long_lines("a\naaaa\nb\nc\n", (5, 3), "a\naaaa\n...")]
+    #[case::empty_lines("a\n\nb\n", (4, 3), "a\n\nb\n")]
+    #[case::colours_take_no_width("\u{1b}[1m\u{1b}[31mabc\u{1b}[0m\nb\n", (3, 3), "\u{1b}[1m\u{1b}[31mabc\u{1b}[0m\nb\n")]
+    #[case::wide_characters("\u{8a13}\u{7df4}\nb\n", (3, 3), "\n...")]
+    #[case::branches("├─ a\nb\n", (3, 4), "├─ a\nb\n")]
+    fn a_text_longer_than_the_terminal_is_cut_and_says_so(
+        #[case] text: &str,
+        #[case] (rows, columns): (usize, usize),
+        #[case] shown: &str,
+    ) {
+        assert_eq!(fit(text, rows, columns), shown);
     }
 }

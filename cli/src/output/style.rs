@@ -13,6 +13,11 @@ pub const HEAD: Style = Style::new().bold();
 /// What matters less.
 pub const DIM: Style = Style::new().dimmed();
 
+/// The words of a text in one line.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The text in this style. Whoever prints it takes the style out again where it is not wanted.
 pub fn paint(style: Style, text: &str) -> String {
     if text.is_empty() || style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }

@@ -8,7 +8,7 @@ use super::fold::{Line, fold};
 use super::pod::PodNode;
 use super::report::{Group, JobNode, Status};
 use super::state::State;
-use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, paint};
+use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint};
 
 /// Sets of at most so many Pods are shown whole.
 const SHOWN_WHOLE: usize = 16;
@@ -93,10 +93,6 @@ fn conditions(status: &Status, view: &View) -> String {
     table.render()
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// How lines of a tree begin.
 struct Branch {
     own: &'static str,
@@ -147,6 +143,7 @@ impl Lines<'_> {
         let Group { replicas, ready, succeeded, failed, .. } = *group;
         let all = ready + succeeded >= replicas;
         let state = match (failed, succeeded == replicas) {
+            (0, true) if replicas == 0 => "NoJobs".to_owned(),
             (0, true) => "Complete".to_owned(),
             (0, _) if all => "Ready".to_owned(),
             (0, _) if group.jobs.is_empty() && replicas > 0 => "NotCreated".to_owned(),

@@ -131,7 +131,8 @@ pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> Status {
     let other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
     let state = state::state(jobset);
     let (jobs_ready, jobs) = state::jobs(jobset);
-    let starts = !matches!(state, State::Completed | State::Failed | State::Suspended | State::Deleting);
+    let starts =
+        !matches!(state, State::Completed | State::Failed | State::Suspended | State::Deleting | State::NoJobs);
     let barrier = epochs.filter(|_| starts).map(|epochs| {
         let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(job.succeeded)).sum();
         Barrier::of(epochs, slots(&groups), (jobset.spec.expected_pods() - done).max(0))

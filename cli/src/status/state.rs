@@ -20,6 +20,8 @@ pub enum State {
     Invalid,
     /// The group restarts.
     Restarting,
+    /// It has no Jobs to run: no replicatedJob has replicas.
+    NoJobs,
     /// All its Jobs are ready or have succeeded.
     Running,
     /// Not all of its Jobs are ready.
@@ -47,6 +49,7 @@ impl State {
             Self::Suspended => "Suspended",
             Self::Invalid => "Invalid",
             Self::Restarting => "Restarting",
+            Self::NoJobs => "NoJobs",
             Self::Running => "Running",
             Self::Starting => "Starting",
         }
@@ -69,6 +72,8 @@ pub fn state(jobset: &JobSet) -> State {
         State::Invalid
     } else if is_true(conditions::RESTARTING) {
         State::Restarting
+    } else if wanted == 0 {
+        State::NoJobs
     } else if wanted > 0 && ready >= wanted {
         State::Running
     } else if jobset.is_managed_here() {

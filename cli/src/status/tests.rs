@@ -113,6 +113,16 @@ fn colours_say_what_is_well_and_what_is_not() {
     assert!(text.contains("\u{1b}[1m\u{1b}[31mFailed\u{1b}[0m"), "{text:?}");
 }
 
+#[test]
+fn one_without_any_replica_has_no_jobs() {
+    let patch = json!({"spec": {"replicatedJobs": [group("driver", 0, 1), group("workers", 0, 2)]}});
+    let report = report(&jobset(json!({}), &patch), &[], &[]);
+    assert_eq!(report.state.as_str(), "NoJobs");
+    let text = plain(&report, &view());
+    assert!(text.contains("driver   NoJobs  0/0"), "{text}");
+    assert_eq!(report.barrier, None);
+}
+
 fn some() -> Vec<jobset_api::JobSet> {
     let other = |name: &str, namespace: &str, patch: Value| {
         let mut all = json!({"metadata": {"name": name, "namespace": namespace}});

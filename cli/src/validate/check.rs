@@ -10,10 +10,13 @@ use serde_json::Value;
 use super::input::{Source, documents};
 use super::strict;
 
+/// Image of the agent where none is given. That of the admission service is not known here, and is no fault of a manifest.
+const ASSUMED_IMAGE: &str = "assumed.invalid/jobset-agent";
+
 /// What admission was told.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// How agents are injected.
+    /// How agents are injected. Where it names no image, one is assumed.
     pub injection: injection::Settings,
     /// Features that are on.
     pub gates: Gates,
@@ -33,7 +36,7 @@ pub struct Verdicts {
 pub struct Verdict {
     /// Where it came from.
     pub source: String,
-    /// The how manieth object of it, from 1.
+    /// The how manieth object of it, from 1; 0 for all of it.
     pub document: usize,
     /// Its kind, as far as it has one.
     pub kind: String,
@@ -41,20 +44,23 @@ pub struct Verdict {
     pub name: String,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why it would be refused.
+    /// Why it does not pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Refusal>,
-    /// What a person should look at although it would be admitted.
+    /// What a person should look at although it passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What was assumed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
-    /// It would be admitted.
+    /// It passes admission.
     Admitted,
-    /// It would be refused.
+    /// It does not.
     Refused,
     /// It is of another kind.
     Skipped,
@@ -62,7 +68,7 @@ pub enum Outcome {
     Unreadable,
 }
 
-/// One reason for which an object would be refused.
+/// One reason for which an object does not pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Path of the field; empty for the object as a whole.
@@ -83,17 +89,19 @@ impl Verdicts {
 pub fn check(sources: &[Source], settings: &Settings) -> Verdicts {
     let mut objects = Vec::new();
     for source in sources {
-        for (index, document) in documents(&source.text).into_iter().enumerate() {
-            let mut verdict = match document {
+        let text = match &source.text {
+            Ok(text) => text,
+            Err(message) => {
+                objects.push(Verdict { source: source.name.clone(), ..Verdict::unreadable(message.clone()) });
+                continue;
+            }
+        };
+        for (index, document) in documents(text).into_iter().enumerate() {
+            let verdict = match document {
                 Ok(object) => self::object(&object, settings),
-                Err(message) => {
-                    let errors = vec![Refusal { field: String::new(), message }];
-                    Verdict { errors, ..Verdict::of(&Value::Null, Outcome::Unreadable) }
-                }
+                Err(message) => Verdict::unreadable(message),
             };
-            verdict.source.clone_from(&source.name);
-            verdict.document = index + 1;
-            objects.push(verdict);
+            objects.push(Verdict { source: source.name.clone(), document: index + 1, ..verdict });
         }
     }
     Verdicts { objects }
@@ -110,7 +118,13 @@ impl Verdict {
             outcome,
             errors: Vec::new(),
             warnings: Vec::new(),
+            notes: Vec::new(),
         }
+    }
+
+    fn unreadable(message: String) -> Self {
+        let errors = vec![Refusal { field: String::new(), message }];
+        Self { errors, ..Self::of(&Value::Null, Outcome::Unreadable) }
     }
 }
 
@@ -138,6 +152,7 @@ fn jobset_verdict(sent: &JobSet, settings: &Settings, verdict: Verdict) -> Verdi
     let mut jobset = sent.clone();
     jobset.spec = defaults::apply(&sent.spec);
     let errors = inject(&mut jobset, settings);
+    let verdict = Verdict { notes: assumed(&jobset), ..verdict };
     let mut refusals = unnamed(&jobset);
     let validated = validation::validate_create(&jobset, settings.gates);
     for errors in [&errors, &validated] {
@@ -161,11 +176,25 @@ fn inject(jobset: &mut JobSet, settings: &Settings) -> Errors {
         return Errors::default();
     };
     let mut spec = jobset.spec.clone();
-    let errors = injection::inject(&mut spec, shape, &settings.injection);
+    let mut injection = settings.injection.clone();
+    injection.agent_image.get_or_insert_with(|| ASSUMED_IMAGE.to_owned());
+    let errors = injection::inject(&mut spec, shape, &injection);
     if errors.is_empty() {
         jobset.spec = spec;
     }
     errors
+}
+
+/// A note on a JobSet whose agent has the image that is assumed.
+fn assumed(jobset: &JobSet) -> Vec<String> {
+    let pods = jobset.spec.replicated_jobs.iter().filter_map(|group| group.template.spec.template.spec.as_ref());
+    let mut containers = pods.flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
+    if !containers.any(|container| container.image.as_deref() == Some(ASSUMED_IMAGE)) {
+        return Vec::new();
+    }
+    let note = "an image of the agent is assumed: --agent-image says which one. The admission service refuses the \
+                JobSet unless it was started with that flag";
+    vec![note.to_owned()]
 }
 
 /// The API server itself refuses what has no name.

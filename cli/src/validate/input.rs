@@ -16,8 +16,8 @@ const STDIN: &str = "-";
 pub struct Source {
     /// Its path, or "standard input".
     pub name: String,
-    /// What is there.
-    pub text: String,
+    /// What is there, or why that is no text.
+    pub text: Result<String, String>,
 }
 
 /// An object of a source, or why there is none.
@@ -26,15 +26,17 @@ pub(super) type Document = Result<Value, String>;
 /// Reads files, the manifests of folders, and standard input.
 ///
 /// # Errors
-/// For the first that cannot be read.
+/// For the first that cannot be read. One that is no text is an error of its own, and the others are read.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
     for path in paths {
         if path.as_os_str() == STDIN {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().read_to_end(&mut bytes);
             read.map_err(|source| Error::Read { path: "standard input".into(), source })?;
-            sources.push(Source { name: "standard input".to_owned(), text });
+            sources.push(Source { name: "standard input".to_owned(), text: text(bytes) });
+        } else if let Some(url) = path.to_str().filter(|path| is_url(path)) {
+            return Err(Error::Url(url.to_owned()));
         } else if path.is_dir() {
             for file in manifests(path)? {
                 sources.push(read(&file)?);
@@ -47,8 +49,16 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
 }
 
 fn read(path: &Path) -> Result<Source, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    Ok(Source { name: path.display().to_string(), text })
+    let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    Ok(Source { name: path.display().to_string(), text: text(bytes) })
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| format!("is not UTF-8: {}", error.utf8_error()))
+}
+
+fn is_url(path: &str) -> bool {
+    ["https://", "http://"].iter().any(|scheme| path.starts_with(scheme))
 }
 
 /// The manifests of a folder, as `kubectl apply -f` takes them: not those of folders in it.

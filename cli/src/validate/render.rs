@@ -14,17 +14,18 @@ impl Report for Verdicts {
 
 fn verdict(verdict: &Verdict) -> String {
     let (style, word) = match verdict.outcome {
-        Outcome::Admitted => (GOOD, "admitted"),
+        Outcome::Admitted => (GOOD, "passes admission"),
         Outcome::Refused => (BAD, "refused"),
         Outcome::Skipped => (DIM, "skipped"),
         Outcome::Unreadable => (BAD, "unreadable"),
     };
     let what = match (verdict.kind.as_str(), verdict.name.as_str()) {
-        ("", _) => format!("document {}", verdict.document),
-        (kind, "") => format!("{kind} without a name"),
-        (kind, name) => format!("{kind} {name}"),
+        ("", _) if verdict.document == 0 => String::new(),
+        ("", _) => format!("document {}: ", verdict.document),
+        (kind, "") => format!("{kind} without a name: "),
+        (kind, name) => format!("{kind} {name}: "),
     };
-    let note = if verdict.outcome == Outcome::Skipped { " (not a JobSet)" } else { "" };
+    let skipped = if verdict.outcome == Outcome::Skipped { " (not a JobSet)" } else { "" };
     let error = |error: &Refusal| {
         let field = if error.field.is_empty() { String::new() } else { format!("{}: ", error.field) };
         format!("  {} {field}{}\n", paint(BAD, "error:"), error.message)
@@ -32,5 +33,7 @@ fn verdict(verdict: &Verdict) -> String {
     let errors: String = verdict.errors.iter().map(error).collect();
     let warning = |warning: &String| format!("  {} {warning}\n", paint(WAIT, "warning:"));
     let warnings: String = verdict.warnings.iter().map(warning).collect();
-    format!("{}: {what}: {}{note}\n{errors}{warnings}", verdict.source, paint(style, word))
+    let note = |note: &String| format!("  {} {note}\n", paint(DIM, "note:"));
+    let notes: String = verdict.notes.iter().map(note).collect();
+    format!("{}: {what}{}{skipped}\n{errors}{warnings}{notes}", verdict.source, paint(style, word))
 }

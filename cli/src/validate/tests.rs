@@ -7,7 +7,7 @@ use super::*;
 use crate::testing::{plain, view};
 
 fn source(text: &str) -> Source {
-    Source { name: "train.yaml".to_owned(), text: text.to_owned() }
+    Source { name: "train.yaml".to_owned(), text: Ok(text.to_owned()) }
 }
 
 fn of(text: &str) -> Verdicts {
@@ -78,13 +78,37 @@ fn one_without_a_name_is_refused_and_one_to_be_named_is_not() {
 }
 
 #[test]
-fn an_agent_is_injected_from_the_image_that_is_given() {
+fn an_agent_is_injected_from_the_image_that_is_given_or_else_from_one_that_is_assumed() {
     let injected = std::fs::read_to_string(paths::workspace().join("e2e/manifests/injected.yaml")).unwrap();
     let without = of(&injected);
-    assert!(plain(&without, &view()).contains("--agent-image"), "{without:?}");
+    assert_eq!(without.objects[0].outcome, Outcome::Admitted, "{without:?}");
+    let text = plain(&without, &view());
+    assert!(text.contains("\n  note: ") && text.contains("--agent-image"), "{text}");
     let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
     let with = check(&[source(&injected)], &Settings { injection, ..Settings::default() });
     assert_eq!((with.objects[0].outcome, with.objects[0].warnings.len()), (Outcome::Admitted, 0), "{with:?}");
+    assert!(!plain(&with, &view()).contains("note:"), "{with:?}");
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_is_an_error_of_that_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.yaml"), b"a: \xff\n").unwrap();
+    std::fs::write(folder.path().join("b.yaml"), GOOD).unwrap();
+    let verdicts = check(&sources(&[folder.path().to_owned()]).unwrap(), &Settings::default());
+    let outcomes: Vec<_> = verdicts.objects.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Unreadable, Outcome::Admitted]);
+    let text = plain(&verdicts, &view());
+    assert!(text.contains("a.yaml: unreadable\n  error: is not UTF-8: "), "{text}");
+}
+
+#[rstest]
+#[case("https://example.com/train.yaml")]
+#[case("http://example.com/train.yaml")]
+fn a_url_is_named_as_one_that_is_not_read(#[case] url: &str) {
+    let error = sources(&[url.into()]).unwrap_err();
+    assert!(error.to_string().contains("URLs are not read"), "{error}");
+    assert_eq!(error.exit(), crate::exit::Exit::Usage);
 }
 
 #[test]
