@@ -16,7 +16,7 @@ use crate::install::{self, install};
 use crate::journal::now;
 use crate::programs::rust_binaries;
 use crate::progress::progress;
-use crate::prometheus::{Prometheus, Sample, Series};
+use crate::prometheus::{Prometheus, Series};
 use crate::wait::{self, Seen};
 use crate::workload::{RECREATE, STORY_1, SUPERVISED};
 
@@ -33,8 +33,14 @@ const PAUSE: Duration = Duration::from_secs(8);
 const STEP: f64 = 1.0;
 
 const RESTARTS: &str = "sum by (strategy) (jobset_restarts_total)";
-const PHASES: &str = "sum by (strategy, phase) (jobset_restart_phase_seconds_sum) \
-                      / sum by (strategy, phase) (jobset_restart_phase_seconds_count)";
+const RECOVERED: &str = r#"sum(jobset_restart_duration_seconds_count{result="recovered"})"#;
+const PHASES: &str = "sum by (phase) (jobset_restart_phase_seconds_sum)";
+
+/// Phases of a restart, in their order.
+const ORDER: [&str; 4] = ["detect", "register", "lift", "recreate"];
+
+/// Mean seconds of each of [`ORDER`].
+type Means = [f64; 4];
 
 /// Lets groups fail while a Prometheus looks on, and draws what it answers into `file`.
 ///
@@ -44,20 +50,25 @@ pub async fn draw(cluster: &Cluster, file: &Path) -> Result<()> {
     install(cluster, &rust_binaries().await?).await?;
     let prometheus = Prometheus::start(cluster, install::NAMESPACE, &Chart::folder().join("files/alerts.yaml")).await?;
     let begun = now();
+    let mut means = Vec::new();
     for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED), ("recreated", RECREATE)] {
         progress(&format!("{FAILURES} failures of {namespace}"));
+        let before = (total(&prometheus, RECOVERED).await?, spent(&prometheus).await?);
         let group = Group::apply(cluster, namespace, manifest, |workload| workload.with_max_restarts(100)).await?;
         fail(&group).await?;
+        scraped(&prometheus, before.0 + f64::from(FAILURES)).await?;
+        let after = spent(&prometheus).await?;
+        let mean = |phase: usize| (after[phase] - before.1[phase]) / f64::from(FAILURES);
+        means.push((namespace, std::array::from_fn(mean)));
         group.remove().await?;
     }
     let restarts = prometheus.query_range(RESTARTS, (begun, now()), STEP).await?;
-    let phases = prometheus.query(PHASES).await?;
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     let drawn = (|| {
         area.fill(&WHITE).map_err(text)?;
         let panels = area.split_evenly((1, 2));
         curves(&panels[0], &restarts, begun)?;
-        bars(&panels[1], &phases)?;
+        bars(&panels[1], &means)?;
         area.present().map_err(text)
     })();
     drawn.with_context(|| format!("cannot draw {}", file.display()))
@@ -87,6 +98,27 @@ async fn runs_after(group: &Group, restarts: i32) -> Result<()> {
     .await
 }
 
+/// The value of an expression without labels; 0 before there is any.
+async fn total(prometheus: &Prometheus, expression: &str) -> Result<f64> {
+    Ok(prometheus.query(expression).await?.first().map_or(0.0, |(_, value)| *value))
+}
+
+/// Seconds that all restarts so far have spent in each phase.
+async fn spent(prometheus: &Prometheus) -> Result<Means> {
+    let phases = prometheus.query(PHASES).await?;
+    let of = |phase: &str| phases.iter().find(|(labels, _)| label(labels, "phase") == phase).map_or(0.0, |it| it.1);
+    Ok(ORDER.map(of))
+}
+
+/// Waits until Prometheus has heard of so many restarts that are over.
+async fn scraped(prometheus: &Prometheus, wanted: f64) -> Result<()> {
+    wait::until_seen(LIMIT, format!("Prometheus to know of {wanted} restarts"), || async {
+        let known = total(prometheus, RECOVERED).await?;
+        Ok(if known >= wanted { Seen::Yes(()) } else { Seen::NotYet(format!("{known}")) })
+    })
+    .await
+}
+
 fn label<'a>(labels: &'a BTreeMap<String, String>, name: &str) -> &'a str {
     labels.get(name).map_or("", String::as_str)
 }
@@ -112,51 +144,37 @@ fn curves(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series], begun: f
     chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw().map_err(text)
 }
 
-/// Mean seconds of each phase, one upon the other, by strategy.
-fn bars(area: &DrawingArea<SVGBackend<'_>, Shift>, phases: &[Sample]) -> Result<()> {
-    let mut strategies: Vec<&str> = phases.iter().map(|(labels, _)| label(labels, "strategy")).collect();
-    strategies.sort_unstable();
-    strategies.dedup();
-    let places: Vec<(f64, &str)> = (0_u32..).map(f64::from).zip(strategies.iter().copied()).collect();
+/// Mean seconds of each phase, one upon the other, by group.
+fn bars(area: &DrawingArea<SVGBackend<'_>, Shift>, groups: &[(&str, Means)]) -> Result<()> {
+    let places: Vec<(f64, &str)> = (0_u32..).map(f64::from).zip(groups.iter().map(|(name, _)| *name)).collect();
     let width = places.last().map_or(1.0, |(place, _)| place + 1.0);
-    let order = ["detect", "register", "lift", "recreate"];
-    let sum = |strategy: &&str| {
-        phases.iter().filter(|(labels, _)| label(labels, "strategy") == *strategy).map(|(_, value)| value).sum::<f64>()
-    };
-    let most = strategies.iter().map(sum).fold(1.0, f64::max);
+    let most = groups.iter().map(|(_, means)| means.iter().sum()).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption("mean of jobset_restart_phase_seconds", ("sans-serif", 16))
+        .caption("mean of jobset_restart_phase_seconds, by group", ("sans-serif", 16))
         .margin(12)
         .x_label_area_size(34)
         .y_label_area_size(38)
-        .build_cartesian_2d(0.0..width, 0.0..most * 1.25)
+        .build_cartesian_2d(0.0..width, 0.0..most * 1.5)
         .map_err(text)?;
     let name = |x: &f64| {
         let middle = places.iter().find(|(place, _)| (x - place - 0.5).abs() < 0.1);
-        middle.map_or_else(String::new, |(_, strategy)| (*strategy).to_owned())
+        middle.map_or_else(String::new, |(_, group)| (*group).to_owned())
     };
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_labels(strategies.len() * 2 + 1)
+        .x_labels(groups.len() * 2 + 1)
         .x_label_formatter(&name)
         .y_desc("seconds")
         .max_light_lines(1)
         .draw()
         .map_err(text)?;
-    for (phase, color) in order.into_iter().zip(COLORS) {
-        let mut rectangles = Vec::new();
-        for (place, strategy) in &places {
-            let value = |phase: &str| {
-                let is_it = |labels: &BTreeMap<String, String>| {
-                    label(labels, "strategy") == *strategy && label(labels, "phase") == phase
-                };
-                phases.iter().find(|(labels, _)| is_it(labels)).map_or(0.0, |(_, value)| *value)
-            };
-            let below: f64 = order.iter().take_while(|it| **it != phase).map(|it| value(it)).sum();
-            let (left, right) = (place + 0.25, place + 0.75);
-            rectangles.push(Rectangle::new([(left, below), (right, below + value(phase))], color.filled()));
-        }
+    for ((index, phase), color) in ORDER.into_iter().enumerate().zip(COLORS) {
+        let rectangle = |((place, _), (_, means)): (&(f64, &str), &(&str, Means))| {
+            let below: f64 = means[..index].iter().sum();
+            Rectangle::new([(place + 0.25, below), (place + 0.75, below + means[index])], color.filled())
+        };
+        let rectangles: Vec<_> = places.iter().zip(groups).map(rectangle).collect();
         let drawn = chart.draw_series(rectangles).map_err(text)?;
         drawn.label(phase).legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
     }

@@ -3,15 +3,13 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::Color;
 use crate::error::Error;
 
 /// Cursor to the upper left corner, and everything after it away.
 const HOME: &str = "\u{1b}[H\u{1b}[2J";
-
-/// From here on there are scripts, as that of Chinese, whose characters take two columns.
-const FIRST_WIDE: char = '\u{2e80}';
 
 /// Standard output.
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +79,7 @@ fn fit(text: &str, rows: usize, columns: usize) -> String {
 
 /// Columns that a line takes; its colours take none.
 fn width(line: &str) -> usize {
-    anstream::adapter::strip_str(line).to_string().chars().map(columns).sum()
-}
-
-/// Columns that a character takes, or more: too few lines on the screen do less harm than too many.
-fn columns(character: char) -> usize {
-    if character < FIRST_WIDE { 1 } else { 2 }
+    anstream::adapter::strip_str(line).to_string().width()
 }
 
 #[cfg(test)]
