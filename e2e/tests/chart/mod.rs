@@ -4,3 +4,4 @@ mod install;
 mod leftovers;
 mod render;
 mod traffic;
+mod values;

@@ -364,7 +364,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "priorityAndFairness.enabled=false", "networkPolicy.enabled=false",
 ])]
 #[tokio::test]
-async fn every_value_has_its_effect(#[case] values: &[&str]) -> Result<()> {
+async fn values_are_rendered_where_they_belong(#[case] values: &[&str]) -> Result<()> {
     let chart = Chart::new(Helm::V4).await?;
     let args: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
     let objects = objects(&chart.template("batch", &[&args[..], &MONITORING].concat()).await?)?;
