@@ -57,10 +57,12 @@ async fn kube_state_metrics_shows_of_jobsets_what_the_controller_shows() -> Resu
     let fixture = Fixture::start_with(&["--metrics-per-jobset"]).await?;
     let other = start(&fixture.plane).await?;
     fixture.create(in_place("train", 2, 3)).await?;
-    for epoch in ["1", "2"] {
-        for pod in &fixture.pods("train", 2, "0").await? {
+    let pods = fixture.pods("train", 2, "0").await?;
+    for (epoch, then) in [("1", (1, 0, 0, 0)), ("2", (2, 1, 1, 1))] {
+        for pod in &pods {
             fixture.report(pod, epoch).await?;
         }
+        fixture.in_epoch("train", then).await?;
     }
     fixture.create(recreated("split", &json!({"maxRestarts": 0}), &[("leader", 1), ("workers", 2)])).await?;
     fixture.job("split-workers-1").await?;

@@ -1,5 +1,6 @@
-//! The Helm chart and the kustomizations: the same objects, from one source.
+//! The Helm chart and the kustomizations: the same objects, from one source; and the alerts that come with them.
 
+mod alerts;
 mod install;
 mod leftovers;
 mod render;

@@ -1,6 +1,5 @@
 //! JobSet on real kubelets: what KEP-467 promises, seen on the Pods and in what the workers wrote down.
 
-mod alerts;
 mod barrier;
 mod chaos;
 mod completion;
