@@ -2,6 +2,7 @@
 //! queries.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -42,6 +43,13 @@ impl Programs {
         if programs.prometheus().exists() {
             return Ok(programs);
         }
+        std::fs::create_dir_all(&root)?;
+        let lock = File::create(root.join("lock")).context("cannot create the lock of Debian's packages")?;
+        lock.lock().context("cannot take the lock of Debian's packages")?;
+        // Another test may have been faster.
+        if programs.prometheus().exists() {
+            return Ok(programs);
+        }
         progress("unpacking Debian's package prometheus");
         let fresh = root.join("prometheus.new");
         let _ = std::fs::remove_dir_all(&fresh);
@@ -50,10 +58,7 @@ impl Programs {
         let package = std::fs::read_dir(&fresh)?.flatten().next().context("apt-get downloaded nothing")?.path();
         run(Command::new("dpkg").arg("--extract").arg(&package).arg(&fresh))?;
         std::fs::remove_file(package)?;
-        // Another process may have been faster.
-        if std::fs::rename(&fresh, &folder).is_err() && !programs.prometheus().exists() {
-            bail!("cannot move the unpacked package to {}", folder.display());
-        }
+        std::fs::rename(&fresh, &folder).with_context(|| format!("cannot move it to {}", folder.display()))?;
         Ok(programs)
     }
 
