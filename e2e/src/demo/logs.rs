@@ -17,7 +17,7 @@ use crate::journal::Entry;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The logs of the workers of a namespace.
-pub(super) struct Logs {
+pub struct Logs {
     pods: Api<Pod>,
     entries: Arc<Mutex<Vec<Entry>>>,
     followed: Mutex<Followed>,
@@ -30,13 +30,14 @@ struct Followed {
 }
 
 impl Logs {
-    pub(super) fn new(client: Client, namespace: &str) -> Self {
+    /// Nobody's yet.
+    pub fn new(client: Client, namespace: &str) -> Self {
         let pods = Api::namespaced(client, namespace);
         Self { pods, entries: Arc::default(), followed: Mutex::default() }
     }
 
     /// Reads the log of this Pod's worker from now on until the Pod is gone, those of its restarted containers too.
-    pub(super) fn follow(&self, pod: &Pod) {
+    pub fn follow(&self, pod: &Pod) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.uids.insert(pod.uid().unwrap_or_default()) {
             followed.tasks.spawn(follow(self.pods.clone(), pod.name_any(), self.entries.clone()));
@@ -44,23 +45,21 @@ impl Logs {
     }
 
     /// What was read so far, in the order in which it came.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<Entry> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 async fn follow(pods: Api<Pod>, name: String, entries: Arc<Mutex<Vec<Entry>>>) {
-    loop {
-        match read(&pods, &name, &entries).await {
-            Err(error) if is_gone(&error) => return,
-            // A container that has not started yet has no log; one that is read again from its beginning adds nothing.
-            Ok(()) | Err(_) => tokio::time::sleep(PAUSE).await,
-        }
+    // A container that has not started yet has no log; one that is read again from its beginning adds nothing.
+    while read(&pods, &name, &entries).await.is_ok() || !is_gone(&pods, &name).await {
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_not_found())
+/// Whether there is no such Pod. That its log is not found says nothing: so answers a kubelet that has not heard of it yet.
+async fn is_gone(pods: &Api<Pod>, name: &str) -> bool {
+    matches!(pods.get_metadata_opt(name).await, Ok(None))
 }
 
 /// Reads one container's log to its end.

@@ -22,6 +22,7 @@ use crate::programs::rust_binaries;
 use crate::progress::progress;
 use crate::workload;
 pub use context::Context;
+pub use logs::Logs;
 use observer::Observer;
 use stage::Stage;
 use summary::{Series, Summary};

@@ -4,14 +4,18 @@ use std::process::Output;
 
 use anyhow::{Context, Result};
 use jobset_e2e::cluster::{Cluster, ControlPlane, Handle};
+use jobset_e2e::demo::Logs;
 use jobset_e2e::group::LIMIT;
+use jobset_e2e::images::Repository;
+use jobset_e2e::install::create_namespace;
 use jobset_e2e::process::{Pid, Signal};
+use jobset_e2e::workload::{RECREATE, Workload};
 use jobset_e2e::{install, wait};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{ListParams, LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use rustix::process::kill_process;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::binaries;
@@ -66,6 +70,32 @@ async fn the_demo_installs_what_is_missing_and_removes_its_namespace_whatever_ha
     let output = running.wait_with_output().await?;
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stages(&cluster).await?, Vec::<String>::new());
+    cluster.stop().await
+}
+
+/// A kubelet that has not heard of a Pod answers that its log is not found; so does one that is asked in another's place.
+#[tokio::test]
+async fn what_a_worker_writes_is_read_although_its_kubelet_did_not_know_the_pod_at_first() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    install::load_images(&cluster, binaries().await?).await?;
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let other = nodes.get(&cluster.nodes()[1]).await?.status.and_then(|status| status.addresses);
+    let other = json!({"status": {"addresses": other}});
+    nodes.patch_status(&cluster.nodes()[0], &PatchParams::default(), &Patch::Merge(other)).await?;
+
+    create_namespace(&cluster.client(), "unknown").await?;
+    let mut spec = Value::Null;
+    Workload::without_journal(RECREATE, "unknown", &Repository::default())?.each_pod(|pod| spec = pod.clone());
+    spec["nodeName"] = json!(cluster.nodes()[0]);
+    let pod = serde_json::from_value(json!({"metadata": {"name": "worker"}, "spec": spec}))?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), "unknown");
+    let pod = pods.create(&PostParams::default(), &pod).await?;
+    let answer = pods.logs("worker", &LogParams::default()).await;
+    assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.is_not_found()), "{answer:?}");
+
+    let logs = Logs::new(cluster.client(), "unknown");
+    logs.follow(&pod);
+    wait::until(LIMIT, "the start of the worker", || async { Ok(logs.entries().pop()) }).await?;
     cluster.stop().await
 }
 
