@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::process::Command;
 
 use crate::cluster::Handle;
-use crate::programs::{Helm, ensure_helm};
+use crate::programs::{Helm, ensure_helm, succeeded};
 use crate::{admission, paths};
 
 /// The release that the tests install.
@@ -53,7 +53,7 @@ impl Chart {
         // Helm 3 knows of no cluster here, and takes it for one of Kubernetes 1.20.
         command.arg(chart).args(["--namespace", namespace, "--kube-version", KUBERNETES]).args(args);
         let output = command.output().await.context("cannot run helm")?;
-        succeeded("template", &output)?;
+        succeeded("helm template", &output)?;
         String::from_utf8(output.stdout).context("helm template writes UTF-8")
     }
 
@@ -65,7 +65,7 @@ impl Chart {
         let mut command = self.command(args);
         command.arg("--kubeconfig").arg(handle.kubeconfig());
         let output = command.output().await.context("cannot run helm")?;
-        succeeded(args.first().unwrap_or(&""), &output)?;
+        succeeded(format_args!("helm {}", args.first().unwrap_or(&"")), &output)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -79,13 +79,6 @@ impl Chart {
         command.args(args).stdin(Stdio::null());
         command
     }
-}
-
-fn succeeded(what: &str, output: &Output) -> Result<()> {
-    if !output.status.success() {
-        bail!("helm {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }
 
 /// The objects of a manifest of several documents.

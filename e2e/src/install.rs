@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::cluster::{Cluster, Handle};
 use crate::images::{self, ImageSpec};
 use crate::paths;
-use crate::programs::{Architecture, RustBinaries};
+use crate::programs::{Architecture, RustBinaries, succeeded};
 use crate::progress::progress;
 use crate::wait;
 
@@ -146,8 +146,6 @@ pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
 /// If it does not; the text has what it said.
 pub async fn kubectl(handle: &Handle, args: &[&str]) -> Result<Output> {
     let output = handle.kubectl(args).await?;
-    if !output.status.success() {
-        bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
+    succeeded(format_args!("kubectl {}", args.join(" ")), &output)?;
     Ok(output)
 }

@@ -10,6 +10,7 @@ use tokio::process::Command;
 use super::configs::{KUBELET_SYSCTLS, sysctl_file};
 use super::layout::Layout;
 use super::supervisor::{Request, Response, ask};
+use crate::programs::succeeded;
 
 /// Joins the host and the cluster's network namespace.
 pub(super) async fn connect(layout: &Layout) -> Result<()> {
@@ -57,10 +58,7 @@ async fn init_pid(socket: &Path) -> Result<i32> {
 
 async fn host_ip(args: &str) -> Result<()> {
     let output = Command::new("ip").args(args.split(' ')).output().await.context("cannot run ip")?;
-    if !output.status.success() {
-        bail!("ip {args}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+    succeeded(format_args!("ip {args}"), &output)
 }
 
 /// Runs a command whose words have no spaces inside the namespaces.

@@ -18,6 +18,7 @@ use tokio::process::Command;
 
 use super::layout::Layout;
 use super::supervisor::{Request, Response, ask};
+use crate::programs::succeeded;
 use crate::wait::{self, Seen};
 
 /// How long each part may take; generous, for a machine that is busy with a build.
@@ -162,10 +163,7 @@ pub(super) async fn load_image(ctr: &Path, socket: PathBuf, image: &Path) -> Res
             .output()
             .await
             .context("cannot run ctr")?;
-        if !output.status.success() {
-            bail!("ctr: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(Some(()))
+        succeeded("ctr", &output).map(Some)
     })
     .await
 }

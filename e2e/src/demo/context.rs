@@ -16,8 +16,9 @@ use tokio::process::Command;
 
 use super::fitness;
 use crate::images::Repository;
-use crate::install::{CRD, LIMIT, create_namespace};
+use crate::install::{CRD, LIMIT, NAMESPACE, create_namespace};
 use crate::paths;
+use crate::programs::succeeded;
 use crate::progress::progress;
 use crate::wait;
 
@@ -55,10 +56,10 @@ impl Context {
         let version = version.with_context(|| format!("the API server of context {} does not answer", self.name))?;
         println!("context {}, Kubernetes {}", self.name, version.git_version);
         fitness::check(&self.client).await?;
-        if self.installed().await?.is_none() {
-            self.install().await?;
-        }
-        let home = self.installed().await?.context("the controller is gone")?;
+        let home = match self.installed().await? {
+            Some(home) => home,
+            None => self.install().await?,
+        };
         for deployment in ["deployment/jobset-controller", "deployment/jobset-webhook"] {
             let limit = format!("--timeout={}s", LIMIT.as_secs());
             let waited = self.kubectl(&["rollout", "status", deployment, "-n", &home, &limit], "").await;
@@ -90,14 +91,15 @@ impl Context {
         Ok(controller.namespace())
     }
 
-    async fn install(&self) -> Result<()> {
+    /// Gives the namespace of the controller.
+    async fn install(&self) -> Result<String> {
         progress(&format!("installing deploy/kustomize with images {}", self.images.name("…")));
         let kustomize = paths::workspace().join("deploy/kustomize");
         let rendered = self.kubectl(&["kustomize", &kustomize.to_string_lossy()], "").await?;
         let manifests = self.images.in_place_of_local(&String::from_utf8_lossy(&rendered.stdout));
         self.kubectl(&["apply", "--server-side", "-f", "-"], &manifests).await?;
         println!("the product stays installed; deploy/README.md says how to remove it");
-        Ok(())
+        Ok(NAMESPACE.to_owned())
     }
 
     /// The namespace of the demo's JobSets.
@@ -132,9 +134,7 @@ impl Context {
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = child.wait_with_output().await?;
-        if !output.status.success() {
-            bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
+        succeeded(format_args!("kubectl {}", args.join(" ")), &output)?;
         Ok(output)
     }
 }

@@ -108,20 +108,17 @@ impl<'a> Observer<'a> {
         .await
     }
 
-    /// Where among the entries, and when, the worker of this Pod ended.
+    /// Where among the entries, and when, the worker of this Pod ended, which it had not in the first `before` of them.
     async fn last_words(&mut self, pod: &str, before: usize) -> Result<(usize, f64)> {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            self.read()?;
-            let ended = |entry: &Entry| entry.event == "exit" && entry.pod == pod;
-            if let Some(found) = self.entries[before..].iter().position(ended) {
-                return Ok((before + found, self.entries[before + found].time));
-            }
-            if Instant::now() > deadline {
-                bail!("waited {} s for the last words of {pod}", LIMIT.as_secs());
-            }
-            tokio::time::sleep(JOURNAL_POLL).await;
-        }
+        let ended = |entry: &Entry| entry.event == "exit" && entry.pod == pod;
+        wait::until(LIMIT, format!("the last words of {pod}"), || async {
+            let entries = self.stage.entries()?;
+            Ok(entries.iter().any(|entry| ended(entry) && !self.entries.contains(entry)).then_some(()))
+        })
+        .await?;
+        self.read()?;
+        let found = self.entries.iter().skip(before).position(ended).context("the worker has not ended")?;
+        Ok((before + found, self.entries[before + found].time))
     }
 
     /// Adds what is new to the entries: a journal that is read late must not push others from their places.

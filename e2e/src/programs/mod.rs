@@ -4,13 +4,22 @@ mod go;
 mod own;
 mod sources;
 
-use std::process::{Command, Stdio};
+use std::fmt::Display;
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
 pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm, ensure_kube_state_metrics};
 pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
 pub use sources::sources;
+
+/// Fails with what a program, named so, said on standard error, unless it ended well.
+pub(crate) fn succeeded(what: impl Display, output: &Output) -> Result<()> {
+    if !output.status.success() {
+        bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
 
 /// Runs a program to its end, which must be a good one; else the text has what it said.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
