@@ -10,9 +10,9 @@ CRD := deploy/crds/jobset.x-k8s.io_jobsets.yaml
 define CRDGEN
 cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
   && openapi=$$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/api/openapi-spec/v3 && cd - >/dev/null \
-  && cargo run --quiet -p jobset-api --features crdgen --bin crdgen -- \
-    $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
+  && $(CRDGEN_PROGRAM) $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
 endef
+CRDGEN_PROGRAM := cargo run --quiet -p jobset-api --features crdgen --bin crdgen --
 E2E := target/debug/e2e-cluster
 DEMO_CLUSTER := target/demo/cluster
 
@@ -56,9 +56,18 @@ demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
-test: tools lint crd-check deps ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+test: CRDGEN_PROGRAM := target/debug/crdgen
+test: tools lint test-build crd-check ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+	@$(E2E) deps --install
 	@$(E2E) programs
-	cargo test --workspace
+	cargo test $(EVERYTHING)
+
+# One build for all of `make test`: what features the dependencies get hangs on what is built together, and each selection
+# of packages compiles them anew.
+EVERYTHING := --workspace --all-features
+.PHONY: test-build
+test-build: tools lint
+	cargo build $(EVERYTHING) --bins --tests
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
