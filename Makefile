@@ -13,6 +13,9 @@ cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
   && $(CRDGEN_PROGRAM) $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
 endef
 CRDGEN_PROGRAM := cargo run --quiet -p jobset-api --features crdgen --bin crdgen --
+# What `make test` builds, at once: what features the dependencies get hangs on what is built together, and each selection of
+# packages compiles them anew.
+EVERYTHING := --workspace --all-features
 E2E := target/debug/e2e-cluster
 DEMO_CLUSTER := target/demo/cluster
 
@@ -56,18 +59,12 @@ demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
-test: CRDGEN_PROGRAM := target/debug/crdgen
-test: tools lint test-build crd-check ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+test: lint ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+	cargo build $(EVERYTHING) --bins --tests
+	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=target/debug/crdgen
 	@$(E2E) deps --install
 	@$(E2E) programs
 	cargo test $(EVERYTHING)
-
-# One build for all of `make test`: what features the dependencies get hangs on what is built together, and each selection
-# of packages compiles them anew.
-EVERYTHING := --workspace --all-features
-.PHONY: test-build
-test-build: tools lint
-	cargo build $(EVERYTHING) --bins --tests
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.

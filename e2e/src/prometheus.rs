@@ -2,7 +2,6 @@
 //! queries.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cluster::Handle;
-use crate::programs::run;
+use crate::programs::{locked, run};
 use crate::progress::progress;
-use crate::{paths, wait};
+use crate::wait;
 
 const PORT: u16 = 9090;
 const LIMIT: Duration = Duration::from_mins(1);
@@ -37,16 +36,9 @@ impl Programs {
     /// # Errors
     /// If it cannot be had.
     pub fn ensure() -> Result<Self> {
-        let root = paths::target().join("debian");
+        let (root, _lock) = locked("debian")?;
         let folder = root.join("prometheus");
         let programs = Self { folder: folder.join("usr/bin") };
-        if programs.prometheus().exists() {
-            return Ok(programs);
-        }
-        std::fs::create_dir_all(&root)?;
-        let lock = File::create(root.join("lock")).context("cannot create the lock of Debian's packages")?;
-        lock.lock().context("cannot take the lock of Debian's packages")?;
-        // Another test may have been faster.
         if programs.prometheus().exists() {
             return Ok(programs);
         }

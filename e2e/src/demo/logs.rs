@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Result;
 use futures::{AsyncBufReadExt, TryStreamExt};
@@ -12,9 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::task::JoinSet;
 
 use crate::journal::Entry;
-
-/// Pause before a log that has ended is opened again: its container comes back.
-const PAUSE: Duration = Duration::from_millis(100);
+use crate::wait;
 
 /// The logs of the workers of a namespace.
 pub struct Logs {
@@ -51,9 +48,9 @@ impl Logs {
 }
 
 async fn follow(pods: Api<Pod>, name: String, entries: Arc<Mutex<Vec<Entry>>>) {
-    // A container that has not started yet has no log; one that is read again from its beginning adds nothing.
+    // A container that has not started yet has no log, and one that has ended comes back; what is read again adds nothing.
     while read(&pods, &name, &entries).await.is_ok() || !is_gone(&pods, &name).await {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(wait::POLL).await;
     }
 }
 

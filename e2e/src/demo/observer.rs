@@ -87,9 +87,8 @@ impl<'a> Observer<'a> {
         let victim = pods.first().context("the JobSet has no Pods")?;
         let name = victim.name_any();
         println!("the worker process of {name} is killed\n{HEADER}");
-        let before = self.entries.len();
         self.stage.kill(victim).await?;
-        let (end, exited) = self.last_words(&name, before).await?;
+        let (end, exited) = self.last_words(&name).await?;
         let starts = self.watch_until(exited, end).await?;
         let last = starts.iter().map(|start| start.time).fold(exited, f64::max);
         let kept = starts.iter().filter(|start| self.timeline.is_kept(&start.uid)).count();
@@ -108,25 +107,24 @@ impl<'a> Observer<'a> {
         .await
     }
 
-    /// Where among the entries, and when, the worker of this Pod ended, which it had not in the first `before` of them.
-    async fn last_words(&mut self, pod: &str, before: usize) -> Result<(usize, f64)> {
+    /// Waits until there is to be read that the worker of this Pod has ended: where among the entries, and when.
+    async fn last_words(&mut self, pod: &str) -> Result<(usize, f64)> {
         let ended = |entry: &Entry| entry.event == "exit" && entry.pod == pod;
-        wait::until(LIMIT, format!("the last words of {pod}"), || async {
-            let entries = self.stage.entries()?;
-            Ok(entries.iter().any(|entry| ended(entry) && !self.entries.contains(entry)).then_some(()))
+        let (unread, end) = wait::until(LIMIT, format!("the last words of {pod}"), || async {
+            let unread = self.unread()?;
+            Ok(unread.iter().position(ended).map(|end| (unread, end)))
         })
         .await?;
-        self.read()?;
-        let found = self.entries.iter().skip(before).position(ended).context("the worker has not ended")?;
-        Ok((before + found, self.entries[before + found].time))
+        let (place, exited) = (self.entries.len() + end, unread[end].time);
+        self.entries.extend(unread);
+        Ok((place, exited))
     }
 
-    /// Adds what is new to the entries: a journal that is read late must not push others from their places.
-    fn read(&mut self) -> Result<()> {
-        let read = self.stage.entries()?;
-        let new: Vec<Entry> = read.into_iter().filter(|entry| !self.entries.contains(entry)).collect();
-        self.entries.extend(new);
-        Ok(())
+    /// What has been written down and is not among the entries. It is added to their end: a journal that is read late must
+    /// not push others from their places.
+    fn unread(&self) -> Result<Vec<Entry>> {
+        let written = self.stage.entries()?;
+        Ok(written.into_iter().filter(|entry| !self.entries.contains(entry)).collect())
     }
 
     /// Prints what happens, with the seconds since `zero`, until as many workers have started since entry `from` as there
@@ -134,7 +132,8 @@ impl<'a> Observer<'a> {
     async fn watch_until(&mut self, zero: f64, from: usize) -> Result<Vec<Entry>> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            self.read()?;
+            let unread = self.unread()?;
+            self.entries.extend(unread);
             for entry in &self.entries[self.entries_shown..] {
                 println!("{:>7.2}  {}", entry.time - zero, self.timeline.journal(entry));
             }

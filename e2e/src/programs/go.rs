@@ -1,6 +1,6 @@
 //! Builds the Go modules of `e2e/cluster`, once for each state of their sources, into `target/cluster-programs`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use super::locked;
 use crate::paths;
 use crate::progress::progress;
 
 /// The Kubernetes release that `e2e/cluster/kubernetes/go.mod` names; the components reject each other without it.
 const KUBERNETES_VERSION: (&str, &str, &str) = ("v1.36.3", "1", "36");
+
+/// Where the programs lie, below the target folder.
+const FOLDER: &str = "cluster-programs";
 
 /// How often a running build says how far it is.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
@@ -138,7 +142,7 @@ impl GoPrograms {
 /// # Errors
 /// When Go is missing or a build fails; the text has the last lines of the compiler.
 pub fn ensure(set: Set) -> Result<GoPrograms> {
-    let (root, _lock) = locked()?;
+    let (root, _lock) = locked(FOLDER)?;
     let node_modules: &[Module] = if set == Set::Cluster { &NODE_MODULES } else { &[] };
     let modules = std::iter::once(&KUBERNETES).chain(node_modules);
     let dirs = modules.map(|module| ensure_module(&root, module)).collect::<Result<_>>()?;
@@ -150,7 +154,7 @@ pub fn ensure(set: Set) -> Result<GoPrograms> {
 /// # Errors
 /// As [`ensure`].
 pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
-    let (root, _lock) = locked()?;
+    let (root, _lock) = locked(FOLDER)?;
     let module = match version {
         Helm::V3 => &HELM_3,
         Helm::V4 => &HELM_4,
@@ -163,20 +167,8 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
 /// # Errors
 /// As [`ensure`].
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
-    let (root, _lock) = locked()?;
+    let (root, _lock) = locked(FOLDER)?;
     Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
-}
-
-/// Where the programs lie, and a lock on building them.
-fn locked() -> Result<(PathBuf, File)> {
-    let root = paths::target().join("cluster-programs");
-    fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
-    let lock = File::create(root.join("lock")).context("cannot create the build lock")?;
-    if lock.try_lock().is_err() {
-        progress("waiting for another build of the cluster's programs");
-        lock.lock().context("cannot take the build lock")?;
-    }
-    Ok((root, lock))
 }
 
 fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {

@@ -5,13 +5,29 @@ mod own;
 mod sources;
 
 use std::fmt::Display;
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::paths;
+use crate::progress::progress;
 pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm, ensure_kube_state_metrics};
 pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
 pub use sources::sources;
+
+/// A folder below the target folder, and the lock on filling it: whoever else asks, in this process or another, waits.
+pub(crate) fn locked(name: &str) -> Result<(PathBuf, File)> {
+    let folder = paths::target().join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let lock = File::create(folder.join("lock")).with_context(|| format!("cannot create the lock of {name}"))?;
+    if lock.try_lock().is_err() {
+        progress(&format!("waiting for another that fills {}", folder.display()));
+        lock.lock().with_context(|| format!("cannot take the lock of {name}"))?;
+    }
+    Ok((folder, lock))
+}
 
 /// Fails with what a program, named so, said on standard error, unless it ended well.
 pub(crate) fn succeeded(what: impl Display, output: &Output) -> Result<()> {
