@@ -1,18 +1,73 @@
 //! Feature gates: what can be switched on and off without another build.
 
+use std::fmt;
 use std::str::FromStr;
 
-/// Which features are on. Controller and webhook read the same flag, `--feature-gates`.
+/// Which features are on. Controller and webhook read the same flag, `--feature-gates`, with the Go JobSet's names.
+///
+/// A gate that is off refuses what is new. What was admitted while it was on is still carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// Restart strategy InPlaceRestart (KEP-467). Off: no JobSet may ask for it, and those that did are restarted by
-    /// recreation.
+    /// `InPlaceRestart`: restart strategy InPlaceRestart (KEP-467). Off: no JobSet may ask for it, and those that did are
+    /// restarted by recreation.
     pub in_place_restart: bool,
+    /// `RestartJob`: the actions of the failure policy that recreate a single Job (KEP-262). Off: no JobSet may ask for
+    /// them.
+    pub restart_job: bool,
+    /// `ElasticJobSet`: resizing while the JobSet runs (KEP-463). Off: admission refuses another size, and the controller
+    /// leaves Jobs as large as they are.
+    pub elastic_job_set: bool,
+    /// `TLSOptions`: the section `tls` of the Go JobSet's configuration file. Off: the section is not read.
+    pub tls_options: bool,
 }
+
+/// Every gate, by its name.
+const NAMES: [&str; 4] = ["InPlaceRestart", "RestartJob", "ElasticJobSet", "TLSOptions"];
+/// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them.
+const ALPHA: &[&str] = &["InPlaceRestart", "RestartJob", "ElasticJobSet"];
+/// The gates that are beta in the Go JobSet: its `AllBeta` switches them.
+const BETA: &[&str] = &["TLSOptions"];
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { in_place_restart: true }
+        Self { in_place_restart: true, restart_job: true, elastic_job_set: true, tls_options: true }
+    }
+}
+
+impl Gates {
+    /// The gates with other values for those that are named. A gate that is named by itself wins over `AllAlpha` and
+    /// `AllBeta`, as in Kubernetes.
+    ///
+    /// # Errors
+    /// If a name is no gate.
+    pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, bool)>) -> Result<Self, InvalidGates> {
+        let values: Vec<_> = values.into_iter().collect();
+        for (name, value) in &values {
+            let group: &[&str] = match *name {
+                "AllAlpha" => ALPHA,
+                "AllBeta" => BETA,
+                _ => continue,
+            };
+            for gate in group {
+                *self.of(gate)? = *value;
+            }
+        }
+        for (name, value) in values {
+            if !matches!(name, "AllAlpha" | "AllBeta") {
+                *self.of(name)? = value;
+            }
+        }
+        Ok(self)
+    }
+
+    fn of(&mut self, name: &str) -> Result<&mut bool, InvalidGates> {
+        match name {
+            "InPlaceRestart" => Ok(&mut self.in_place_restart),
+            "RestartJob" => Ok(&mut self.restart_job),
+            "ElasticJobSet" => Ok(&mut self.elastic_job_set),
+            "TLSOptions" => Ok(&mut self.tls_options),
+            unknown => Err(InvalidGates::Unknown(unknown.to_owned())),
+        }
     }
 }
 
@@ -22,7 +77,7 @@ impl Default for Gates {
 pub enum InvalidGates {
     #[error("{0:?} is not of the form Gate=true or Gate=false")]
     Form(String),
-    #[error("unknown feature gate {0:?}, known is InPlaceRestart")]
+    #[error("unknown feature gate {_0:?}, known are {known}", known = NAMES.join(", "))]
     Unknown(String),
 }
 
@@ -31,38 +86,53 @@ impl FromStr for Gates {
     type Err = InvalidGates;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut gates = Self::default();
-        for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
-            let (name, value) = gate.split_once('=').ok_or_else(|| InvalidGates::Form(gate.to_owned()))?;
-            let value = value.trim().parse().map_err(|_| InvalidGates::Form(gate.to_owned()))?;
-            match name.trim() {
-                "InPlaceRestart" => gates.in_place_restart = value,
-                unknown => return Err(InvalidGates::Unknown(unknown.to_owned())),
-            }
-        }
-        Ok(gates)
+        let read = |gate: &'_ str| -> Result<(String, bool), InvalidGates> {
+            let form = || InvalidGates::Form(gate.to_owned());
+            let (name, value) = gate.split_once('=').ok_or_else(form)?;
+            Ok((name.trim().to_owned(), value.trim().parse().map_err(|_| form())?))
+        };
+        let gates = text.split(',').map(str::trim).filter(|gate| !gate.is_empty());
+        let values: Vec<(String, bool)> = gates.map(read).collect::<Result<_, _>>()?;
+        Self::default().with(values.iter().map(|(name, value)| (name.as_str(), *value)))
     }
 }
 
-impl std::fmt::Display for Gates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "InPlaceRestart={}", self.in_place_restart)
+impl fmt::Display for Gates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = [self.in_place_restart, self.restart_job, self.elastic_job_set, self.tls_options];
+        let gates = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}"));
+        f.write_str(&gates.collect::<Vec<_>>().join(","))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
     fn gates_are_read_as_kubernetes_writes_them() {
+        let off = Gates { in_place_restart: false, ..Gates::default() };
         assert_eq!("".parse(), Ok(Gates::default()));
-        assert_eq!("InPlaceRestart=false".parse(), Ok(Gates { in_place_restart: false }));
+        assert_eq!("InPlaceRestart=false".parse(), Ok(off));
         assert_eq!(" InPlaceRestart=false , InPlaceRestart=true,".parse(), Ok(Gates::default()));
         assert_eq!("InPlaceRestart".parse::<Gates>(), Err(InvalidGates::Form("InPlaceRestart".to_owned())));
         assert_eq!("InPlaceRestart=1".parse::<Gates>(), Err(InvalidGates::Form("InPlaceRestart=1".to_owned())));
         assert_eq!("Elastic=true".parse::<Gates>(), Err(InvalidGates::Unknown("Elastic".to_owned())));
-        let written = Gates::default().to_string();
-        assert_eq!(written.parse(), Ok(Gates::default()));
+    }
+
+    #[rstest]
+    #[case("RestartJob=false", Gates { restart_job: false, ..Gates::default() })]
+    #[case("ElasticJobSet=false", Gates { elastic_job_set: false, ..Gates::default() })]
+    #[case("TLSOptions=false", Gates { tls_options: false, ..Gates::default() })]
+    #[case("AllBeta=false", Gates { tls_options: false, ..Gates::default() })]
+    #[case(
+        "RestartJob=true,AllAlpha=false",
+        Gates { in_place_restart: false, elastic_job_set: false, ..Gates::default() }
+    )]
+    fn every_gate_is_switched_by_its_name(#[case] text: &str, #[case] expected: Gates) {
+        assert_eq!(text.parse(), Ok(expected));
+        assert_eq!(expected.to_string().parse(), Ok(expected));
     }
 }

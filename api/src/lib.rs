@@ -19,6 +19,7 @@ pub mod conditions;
 pub mod defaults;
 pub mod effective;
 pub mod entries;
+pub mod event;
 pub mod gates;
 pub mod in_place;
 pub mod injection;

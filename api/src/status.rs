@@ -60,13 +60,14 @@ pub struct JobSetStatus {
     pub free_epoch: i32,
 }
 
-/// The Jobs of one replicatedJob, each in exactly one of succeeded, failed, suspended and active; ready is an overlay.
+/// The Jobs of one replicatedJob, counted as the Go JobSet counts them. A Job that has finished is in succeeded or failed
+/// alone. Any other may be in ready, active and suspended at once, or in none of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobStatus {
     /// name of the replicatedJob.
     pub name: String,
-    /// ready is the number of Jobs whose ready and succeeded Pods are at least as many as they should have.
+    /// ready is the number of Jobs whose ready and succeeded Pods are at least as many as the Job runs at once.
     #[serde(default)]
     pub ready: i32,
     /// succeeded is the number of completed Jobs.
@@ -75,10 +76,10 @@ pub struct ReplicatedJobStatus {
     /// failed is the number of failed Jobs.
     #[serde(default)]
     pub failed: i32,
-    /// active is the number of Jobs that run or will, also of those that have no Pod just now.
+    /// active is the number of Jobs with at least one Pod that is pending or running.
     #[serde(default)]
     pub active: i32,
-    /// suspended is the number of suspended Jobs whose Pods have gone. Until then they are active.
+    /// suspended is the number of suspended Jobs. One whose Pods have not gone yet is active, too.
     #[serde(default)]
     pub suspended: i32,
     /// jobRestarts\[i\] is how often the Job with index i was recreated alone.

@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn while_the_gate_is_off_the_strategy_is_refused_and_the_gate_named() {
-        let off = Gates { in_place_restart: false };
+        let off = Gates { in_place_restart: false, ..Gates::default() };
         let errors = |object: &Value| validate(&read(object), off).to_string();
         let refused = errors(&with("/backoffLimit", json!(6)));
         assert!(refused.starts_with(r#"spec.failurePolicy.restartStrategy: Invalid value: "InPlaceRestart": "#));

@@ -126,6 +126,6 @@ pub fn validate_update(old: &JobSet, new: &JobSet, gates: Gates) -> Errors {
         check_new(new, gates, &mut broken);
         errors.append(broken);
     }
-    update::check(old, new, &Path::root("spec"), &mut errors);
+    update::check(old, new, gates, &Path::root("spec"), &mut errors);
     errors
 }

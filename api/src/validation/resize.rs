@@ -12,12 +12,16 @@ const NOT_LAST: &str = "it can change only in the last replicatedJob, since the 
                         from its Jobs (label jobset.sigs.k8s.io/job-global-index). Create another JobSet instead";
 const NOT_ELASTIC: &str = "it can change only in Indexed Jobs whose completions equal parallelism, before and after. \
                            Create another JobSet instead";
-const TOGETHER: &str = "must equal parallelism: completions and parallelism of Indexed Jobs change together";
-const NOT_ZERO: &str = "must be at least 1: set spec.suspend to stop all Pods, or replicas to 0";
+const GATE_OFF: &str = "the feature gate ElasticJobSet is off. Start controller and webhook with \
+                        --feature-gates=ElasticJobSet=true, or create another JobSet instead";
+const TOGETHER: &str = "completions must be equal to parallelism for Elastic Indexed Jobs: change both together";
+const NOT_ZERO: &str = "set spec.suspend to stop all Pods, or replicas to 0";
 
 /// Which replicatedJob is resized.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
+    /// The feature gate ElasticJobSet is on.
+    pub elastic: bool,
     /// Its JobSet has finished.
     pub finished: bool,
     /// It is the last of its JobSet.
@@ -32,46 +36,49 @@ pub(super) fn take_over(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let Standing { finished, last } = standing;
-    if expected.replicas() != new.replicas() && (finished || !last) {
-        let reason = if finished { FINISHED } else { NOT_LAST };
-        let required = format_args!("must stay {}: {reason}", expected.replicas());
+    let held = held(standing);
+    if expected.replicas() != new.replicas()
+        && let Some(reason) = held.or((!standing.last).then_some(NOT_LAST))
+    {
+        let required = format_args!("field is immutable: must stay {}: {reason}", expected.replicas());
         errors.invalid(&path.child("replicas"), new.replicas(), required);
     }
     expected.replicas = new.replicas;
     let (before, after) = (&mut expected.template.spec, &new.template.spec);
-    pods(before, after, finished, &path.child("template.spec"), errors);
+    pods(before, after, held, &path.child("template.spec"), errors);
     (before.parallelism, before.completions) = (after.parallelism, after.completions);
 }
 
-fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, finished: bool, path: &Path<'_>, errors: &mut Errors) {
+/// Why nothing of the JobSet can be resized, if so.
+fn held(standing: Standing) -> Option<&'static str> {
+    match standing {
+        Standing { finished: true, .. } => Some(FINISHED),
+        Standing { elastic: false, .. } => Some(GATE_OFF),
+        Standing { .. } => None,
+    }
+}
+
+fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, held: Option<&str>, path: &Path<'_>, errors: &mut Errors) {
     let mut changed = Vec::new();
     if before.parallelism != after.parallelism {
-        changed.push((path.child("parallelism"), before.parallelism, after.parallelism));
+        changed.push(("parallelism", before.parallelism, after.parallelism));
     }
     if before.completions != after.completions {
-        changed.push((path.child("completions"), before.completions, after.completions));
+        changed.push(("completions", before.completions, after.completions));
     }
     if changed.is_empty() {
         return;
     }
-    let refused = if finished {
-        Some(FINISHED)
-    } else if !is_elastic(before) {
-        Some(NOT_ELASTIC)
-    } else {
-        None
-    };
-    if let Some(reason) = refused {
-        for (path, before, after) in changed {
+    if let Some(reason) = held.or((!is_elastic(before)).then_some(NOT_ELASTIC)) {
+        for (field, before, after) in changed {
             let before = before.map_or_else(|| "absent".to_owned(), |number| number.to_string());
-            errors.invalid(&path, after, format_args!("must stay {before}: {reason}"));
+            errors.invalid(&path.child(field), after, format_args!("field is immutable: must stay {before}: {reason}"));
         }
         return;
     }
-    for (path, _, number) in changed {
+    for (field, _, number) in changed {
         if let Some(number) = number.filter(|number| *number < 1) {
-            errors.invalid(&path, number, NOT_ZERO);
+            errors.invalid(&path.child(field), number, format_args!("{field} must be >= 1: {NOT_ZERO}"));
         }
     }
     if !is_even(after) {
@@ -124,15 +131,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case::parallelism_alone(&[], &[(PARALLELISM, json!(2))], "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: must equal parallelism")]
-    #[case::completions_alone(&[], &[(COMPLETIONS, json!(2))], "spec.replicatedJobs[1].template.spec.completions: Invalid value: 2: must equal parallelism")]
+    #[case::parallelism_alone(&[], &[(PARALLELISM, json!(2))], "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: completions must be equal to parallelism for Elastic Indexed Jobs")]
+    #[case::completions_alone(&[], &[(COMPLETIONS, json!(2))], "spec.replicatedJobs[1].template.spec.completions: Invalid value: 2: completions must be equal to parallelism for Elastic Indexed Jobs")]
     #[case::no_indexes(
         &[(MODE, json!("NonIndexed"))], &[(PARALLELISM, json!(2))],
-        "spec.replicatedJobs[1].template.spec.parallelism: Invalid value: 2: must stay 4: it can change only in Indexed Jobs whose"
+        "spec.replicatedJobs[1].template.spec.parallelism: Invalid value: 2: field is immutable: must stay 4: it can change only in Indexed Jobs whose"
     )]
     #[case::several_rounds(
         &[(COMPLETIONS, json!(8))], &[(COMPLETIONS, json!(4))],
-        "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: must stay 8: it can change only in Indexed Jobs whose"
+        "spec.replicatedJobs[1].template.spec.completions: Invalid value: 4: field is immutable: must stay 8: it can change only in Indexed Jobs whose"
     )]
     #[case::negative(&[], &[(REPLICAS, json!(-1))], "spec.replicatedJobs[1].replicas: Invalid value: -1: must not be negative")]
     #[case::beyond_the_coordinator(
@@ -141,7 +148,7 @@ mod tests {
     )]
     #[case::finished(
         &[("/status", json!({ "terminalState": "Completed" }))], &[(REPLICAS, json!(3))],
-        "spec.replicatedJobs[1].replicas: Invalid value: 3: must stay 2: the JobSet has finished"
+        "spec.replicatedJobs[1].replicas: Invalid value: 3: field is immutable: must stay 2: the JobSet has finished"
     )]
     fn a_size_that_cannot_be_reached_is_refused(
         #[case] old: Changes<'_>,
@@ -156,7 +163,7 @@ mod tests {
         let errors = errors(&jobset(&[]), &[("/spec/replicatedJobs/0/replicas", json!(3))]);
         assert_one(
             &errors,
-            "spec.replicatedJobs[0].replicas: Invalid value: 3: must stay 1: it can change only in the last replicatedJob",
+            "spec.replicatedJobs[0].replicas: Invalid value: 3: field is immutable: must stay 1: it can change only in the last replicatedJob",
         );
     }
 
@@ -165,9 +172,28 @@ mod tests {
         let errors = errors(&jobset(&[]), &[(PARALLELISM, json!(0)), (COMPLETIONS, json!(0))]);
         assert_eq!(errors.len(), 2);
         assert!(
-            errors[0].contains("parallelism: Invalid value: 0: must be at least 1: set spec.suspend"),
+            errors[0].contains("parallelism: Invalid value: 0: parallelism must be >= 1: set spec.suspend"),
             "{errors:?}"
         );
+    }
+
+    #[test]
+    fn gate_off_refuses_every_size() {
+        let off = Gates { elastic_job_set: false, ..Gates::default() };
+        let errors = |changes: Changes<'_>| -> Vec<String> {
+            let old = jobset(&[]);
+            let new = changed(old.clone(), changes);
+            validate_update(&read(&old), &read(&new), off).iter().map(ToString::to_string).collect()
+        };
+        let pods = errors(&[(PARALLELISM, json!(8)), (COMPLETIONS, json!(8))]);
+        assert_eq!(pods.len(), 2);
+        let expected = "must stay 4: the feature gate ElasticJobSet is off";
+        assert!(pods.iter().all(|error| error.contains(expected)), "{pods:?}");
+        assert_one(
+            &errors(&[(REPLICAS, json!(3))]),
+            "spec.replicatedJobs[1].replicas: Invalid value: 3: field is immutable: must stay 2: the feature gate",
+        );
+        assert_eq!(errors(&[("/spec/suspend", json!(true))]), Vec::<String>::new());
     }
 
     #[test]
@@ -176,6 +202,9 @@ mod tests {
         let old = jobset(&[("/status", json!({ "conditions": [failed] }))]);
         let errors = errors(&old, &[(PARALLELISM, json!(8)), (COMPLETIONS, json!(8))]);
         assert_eq!(errors.len(), 2);
-        assert!(errors.iter().all(|error| error.contains("must stay 4: the JobSet has finished")), "{errors:?}");
+        assert!(
+            errors.iter().all(|error| error.contains("field is immutable: must stay 4: the JobSet has finished")),
+            "{errors:?}"
+        );
     }
 }

@@ -8,10 +8,22 @@ use crate::FailurePolicyRule;
 /// Most Jobs of a replicatedJob that are restarted one by one: the status counts the restarts of each.
 const LIMIT: i32 = 1024;
 
-/// Refuses more Jobs than the status can count the restarts of, where a rule may restart one alone.
+/// Refuses rules that restart one Job alone while the feature gate is off, and where they may, more Jobs than the status
+/// can count the restarts of.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let rules = subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
     let single: Vec<_> = rules.filter(|(_, rule)| restarts_single_jobs(rule)).collect();
+    if !subject.gates.restart_job {
+        let rules = spec.child("failurePolicy.rules");
+        for (index, FailurePolicyRule { action, .. }) in single {
+            let required = format_args!(
+                "must not be {action:?} while the feature gate RestartJob is off: start controller and webhook with \
+                 --feature-gates=RestartJob=true, or use action RestartReplicatedJob or RestartJobSet"
+            );
+            errors.invalid(&rules.index(index).child("action"), action, required);
+        }
+        return;
+    }
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let replicas = replicated_job.replicas();
@@ -39,7 +51,9 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, assert_one, jobset, read, refuses};
+    use super::super::validate_create;
+    use crate::gates::Gates;
 
     const REPLICAS: &str = "/spec/replicatedJobs/1/replicas";
     const RULES: &str = "/spec/failurePolicy/rules";
@@ -66,5 +80,18 @@ mod tests {
         let expected = "spec.replicatedJobs[1].replicas: Invalid value: 1025: must not exceed 1024, since \
                         spec.failurePolicy.rules[1] restarts single Jobs";
         refuses(&[(REPLICAS, json!(1025)), (RULES, rules)], expected);
+    }
+
+    #[rstest]
+    #[case("RestartJob")]
+    #[case("RestartJobAndIgnoreMaxRestarts")]
+    #[case("RecreateJob")]
+    fn gate_off_refuses_the_action_and_names_the_gate(#[case] action: &str) {
+        let object = jobset(&[(RULES, json!([{ "action": "FailJob" }, { "action": action }]))]);
+        let off = Gates { restart_job: false, ..Gates::default() };
+        let errors: Vec<_> = validate_create(&read(&object), off).iter().map(ToString::to_string).collect();
+        let expected = format!("spec.failurePolicy.rules[1].action: Invalid value: \"{action}\": must not be {action}");
+        assert_one(&errors, &expected);
+        assert!(errors[0].contains("--feature-gates=RestartJob=true"), "{errors:?}");
     }
 }

@@ -65,9 +65,13 @@ pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>,
                 compare(Some(old), Some(new), &path.index(index), reason, errors);
             }
         }
-        (Some(old), Some(new)) => errors.invalid(path, new, format_args!("must stay {}, {reason}", shown(old))),
-        (Some(old), None) => errors.required(path, format_args!("must stay {}, {reason}", shown(old))),
-        (None, new) => errors.invalid(path, new, format_args!("must stay absent, {reason}")),
+        (Some(old), Some(new)) => {
+            errors.invalid(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)))
+        }
+        (Some(old), None) => {
+            errors.required(path, format_args!("field is immutable: must stay {}, {reason}", shown(old)))
+        }
+        (None, new) => errors.invalid(path, new, format_args!("field is immutable: must stay absent, {reason}")),
     }
 }
 
@@ -207,14 +211,14 @@ mod tests {
     fn a_key_of_the_user_is_written_as_a_key() {
         let labels = |value: &str| json!({ "labels": { "example.com/a": value } });
         let errors = errors(REPLICATED_JOB, "template/metadata", labels("b"), labels("c"));
-        let expected = r#"spec.replicatedJobs[1].template.metadata.labels[example.com/a]: Invalid value: "c": must stay "b", as the JobSet was created"#;
+        let expected = r#"spec.replicatedJobs[1].template.metadata.labels[example.com/a]: Invalid value: "c": field is immutable: must stay "b", as the JobSet was created"#;
         assert!(errors[0].starts_with(expected), "{errors:?}");
     }
 
     #[test]
     fn what_was_removed_is_required() {
         let errors = errors(CONTAINER, "command", json!(["run"]), Value::Null);
-        let expected = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].command: Required value: must stay \
+        let expected = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].command: Required value: field is immutable: must stay \
                         [\"run\"], as the JobSet was created: create another JobSet instead";
         assert_eq!(errors, [expected]);
     }

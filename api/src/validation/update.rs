@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::field::{Errors, Path, shown};
 use super::{resize, suspended, unchanged};
+use crate::gates::Gates;
 use crate::{JobSet, conditions};
 
 const MANAGED_BY: &str = "as the JobSet was created: two controllers would work on one JobSet";
@@ -16,14 +17,15 @@ const AS_CREATED: &str = "as the JobSet was created: create another JobSet inste
 const WHILE_IT_RUNS: &str = "while the JobSet runs: set spec.suspend to true with this change or before it";
 
 /// Refuses changes that are not carried out.
-pub(super) fn check(old: &JobSet, new: &JobSet, spec: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, errors: &mut Errors) {
     let [managed_before, managed_after] = [old, new].map(|it| it.spec.managed_by.as_deref().map(Value::from));
     unchanged::compare(managed_before.as_ref(), managed_after.as_ref(), &spec.child("managedBy"), MANAGED_BY, errors);
     let path = spec.child("replicatedJobs");
     let (before, after) = (&old.spec.replicated_jobs, &new.spec.replicated_jobs);
     let [names_before, names_after] = [before, after].map(|it| it.iter().map(|it| &*it.name).collect::<Vec<_>>());
     if names_before != names_after {
-        let required = format_args!("must stay {}, in this order, {AS_CREATED}", shown(&names_before));
+        let required =
+            format_args!("field is immutable: must stay {}, in this order, {AS_CREATED}", shown(&names_before));
         errors.invalid(&path, names_after, required);
         return;
     }
@@ -36,7 +38,8 @@ pub(super) fn check(old: &JobSet, new: &JobSet, spec: &Path<'_>, errors: &mut Er
         }
         let path = path.index(index);
         let mut resized = before.clone();
-        let standing = resize::Standing { finished, last: index + 1 == new.spec.replicated_jobs.len() };
+        let last = index + 1 == new.spec.replicated_jobs.len();
+        let standing = resize::Standing { elastic: gates.elastic_job_set, finished, last };
         resize::take_over(&mut resized, after, standing, &path, errors);
         let mut moved = resized.clone();
         suspended::take_over(&mut moved.template.spec.template, &after.template.spec.template);
@@ -81,23 +84,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": must stay absent, as the JobSet was created: two controllers"#)]
-    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: must stay [\"driver\",\"workers\"], in this order, as the JobSet was created: create another")]
-    #[case::renamed(&[("/spec/replicatedJobs/1/name", json!("w"))], r#"spec.replicatedJobs: Invalid value: ["driver","w"]: must stay"#)]
-    #[case::group(&[("/spec/replicatedJobs/1/groupName", json!("g"))], r#"spec.replicatedJobs[1].groupName: Invalid value: "g": must stay absent, as the JobSet was created"#)]
+    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": field is immutable: must stay absent, as the JobSet was created: two controllers"#)]
+    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: field is immutable: must stay [\"driver\",\"workers\"], in this order, as the JobSet was created: create another")]
+    #[case::renamed(&[("/spec/replicatedJobs/1/name", json!("w"))], r#"spec.replicatedJobs: Invalid value: ["driver","w"]: field is immutable: must stay"#)]
+    #[case::group(&[("/spec/replicatedJobs/1/groupName", json!("g"))], r#"spec.replicatedJobs[1].groupName: Invalid value: "g": field is immutable: must stay absent, as the JobSet was created"#)]
     #[case::order(
         &[("/spec/replicatedJobs/1/dependsOn", json!([{ "name": "driver", "status": "Ready" }]))],
-        "spec.replicatedJobs[1].dependsOn: Invalid value: [{\"name\":\"driver\",\"status\":\"Ready\"}]: must stay absent"
+        "spec.replicatedJobs[1].dependsOn: Invalid value: [{\"name\":\"driver\",\"status\":\"Ready\"}]: field is immutable: must stay absent"
     )]
     #[case::job_label(
         &[("/spec/replicatedJobs/1/template/metadata", json!({ "labels": { "a": "b" } }))],
-        r#"spec.replicatedJobs[1].template.metadata: Invalid value: {"labels":{"a":"b"}}: must stay absent, as the JobSet"#
+        r#"spec.replicatedJobs[1].template.metadata: Invalid value: {"labels":{"a":"b"}}: field is immutable: must stay absent, as the JobSet"#
     )]
     #[case::image(
         &[("/spec/replicatedJobs/1/template/spec/template/spec/containers/0/image", json!("main:2"))],
-        r#"spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Invalid value: "main:2": must stay "main:1", as the JobSet was created: create another"#
+        r#"spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Invalid value: "main:2": field is immutable: must stay "main:1", as the JobSet was created: create another"#
     )]
-    #[case::backoff_limit(&[("/spec/replicatedJobs/1/template/spec/backoffLimit", json!(3))], "template.spec.backoffLimit: Invalid value: 3: must stay absent")]
+    #[case::backoff_limit(&[("/spec/replicatedJobs/1/template/spec/backoffLimit", json!(3))], "template.spec.backoffLimit: Invalid value: 3: field is immutable: must stay absent")]
     fn what_jobs_were_made_of_may_not(#[case] changes: Changes<'_>, #[case] expected: &str) {
         assert_one(&errors(&jobset(&[]), changes), expected);
         // Suspended or not.
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_jobset_can_be_suspended_after_the_gate_was_switched_off() {
-        let (old, off) = (in_place(&[]), Gates { in_place_restart: false });
+        let (old, off) = (in_place(&[]), Gates { in_place_restart: false, ..Gates::default() });
         let new = changed(old.clone(), &[(SUSPEND, json!(true))]);
         assert_eq!(validate_update(&read(&old), &read(&new), off).to_string(), "");
         let other = jobset(&[]);

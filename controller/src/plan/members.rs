@@ -62,7 +62,8 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
             continue;
         }
         // While its size changes, both the slots that it has and those that it is to have are waited for.
-        let wanted = if job.finished.is_none() { group.template.spec.pods() } else { 0 };
+        let resizes = pass.settings.gates.elastic_job_set && job.finished.is_none();
+        let wanted = if resizes { group.template.spec.pods() } else { 0 };
         expected += i64::from(job.pods.max(wanted));
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };

@@ -2,6 +2,8 @@
 //!
 //! In place, the group restarts in its new size. Newcomers are waited for before the others are stopped; when workers go
 //! the others restart at once. Neither is a failure (`protocol.md`).
+//!
+//! With the feature gate ElasticJobSet off, Jobs stay as large as they are.
 
 use std::ops::ControlFlow;
 
@@ -16,6 +18,9 @@ struct Misfit<'a> {
 }
 
 pub(super) fn resize(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if !pass.settings.gates.elastic_job_set {
+        return ControlFlow::Continue(());
+    }
     let surplus = pass.surplus.iter().map(|current| Misfit { current: *current, wanted: None });
     let misfits: Vec<Misfit<'_>> =
         pass.current.iter().filter_map(|current| misfit(pass, *current)).chain(surplus).collect();

@@ -169,7 +169,11 @@ async fn what_may_not_be_meant_is_admitted_with_a_warning() {
 
 #[tokio::test]
 async fn a_feature_that_is_switched_off_is_refused_by_its_name() {
-    let server = Server::of(router(Terms { gates: Gates { in_place_restart: false }, ..Terms::default() }), &[]).await;
+    let server = Server::of(
+        router(Terms { gates: Gates { in_place_restart: false, ..Gates::default() }, ..Terms::default() }),
+        &[],
+    )
+    .await;
     let response = server.client.review(VALIDATE_PATH, &review(&jobset())).await;
     let message = response["status"]["message"].as_str().unwrap();
     assert!(message.contains("while the feature gate InPlaceRestart is off"), "{message}");

@@ -50,8 +50,9 @@ async fn a_suspended_jobset_is_moved_and_moved_back(plane: &Plane) -> Result<()>
     moved.pointer_mut(&format!("{POD}/spec")).unwrap()["nodeSelector"] = json!({ "flavor": "reserved" });
     let status = refusal(merge(&jobsets, "queued", &moved).await);
     let field = "spec.replicatedJobs[0].template.spec.template.spec.nodeSelector.flavor";
-    let expected =
-        format!("{field}: Invalid value: \"reserved\": must stay \"spot\", while the JobSet runs: set spec.suspend");
+    let expected = format!(
+        "{field}: Invalid value: \"reserved\": field is immutable: must stay \"spot\", while the JobSet runs: set spec.suspend"
+    );
     assert!(status.code == 422 && status.message.contains(&expected), "{}", status.message);
 
     // Evicted, and what was added is taken back in the same write.
@@ -93,7 +94,7 @@ async fn a_running_jobset_is_resized(plane: &Plane) -> Result<()> {
     jobsets.patch_status("elastic", &PatchParams::default(), &finished).await?;
     let status = refusal(size(2, 1, 1).await);
     assert!(
-        status.message.contains("replicas: Invalid value: 2: must stay 0: the JobSet has finished"),
+        status.message.contains("replicas: Invalid value: 2: field is immutable: must stay 0: the JobSet has finished"),
         "{}",
         status.message
     );
