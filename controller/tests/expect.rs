@@ -119,7 +119,8 @@ impl Space {
         Ok(warnings.map(text).collect())
     }
 
-    async fn events(&self) -> Result<Vec<Event>> {
+    /// The Events of the namespace.
+    pub(crate) async fn events(&self) -> Result<Vec<Event>> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         Ok(events.list(&ListParams::default()).await?.items)
     }

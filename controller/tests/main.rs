@@ -4,10 +4,10 @@
 mod agents;
 mod bench;
 mod blocking;
-mod buckets;
 mod budgets;
 mod children;
 mod claims;
+mod counts;
 mod crd;
 mod elastic;
 mod epochs;

@@ -38,7 +38,13 @@ async fn a_template_that_is_refused_costs_one_request_each_time_and_one_event() 
     });
     let often = often.await?;
     assert!(often <= first + 4.0, "{first}, then {often}");
-    assert_eq!(fixture.warnings().await?, [format!("Refused: {message}")]);
+    assert_eq!(fixture.warnings().await?, [format!("JobCreationFailed: {message}")]);
+    wait::until(LIMIT, "the refusals in one series", || async {
+        let events = fixture.events().await?;
+        let counts = events.into_iter().filter_map(|event| event.series).map(|series| series.count);
+        Ok(counts.eq([4]).then_some(()))
+    })
+    .await?;
     assert_eq!(fixture.jobsets().get("train").await?.resource_version(), written, "nothing new was to be said");
     Ok(())
 }

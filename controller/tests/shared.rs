@@ -57,7 +57,7 @@ async fn a_service_that_is_not_headless_is_named_and_holds_nothing_else_up() -> 
     service(&space, "train", json!({"ports": [{"port": 80}]})).await?;
     space.create(in_place("train", 1, 1)).await?;
     let pods = space.pods("train", 1, "0").await?;
-    let note = space.note("ServiceNameTaken", "not-headless/train").await?;
+    let note = space.note("HeadlessServiceCreationFailed", "not-headless/train").await?;
     let wanted =
         "Service not-headless/train exists, and is not headless: delete it, or set another spec.network.subdomain";
     assert_eq!(note, wanted);
@@ -139,7 +139,7 @@ async fn a_claim_of_somebody_else_is_named_and_one_of_nobody_is_used() -> Result
     let worker = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
     worker["volumeMounts"] = json!([mount("mine"), mount("taken")]);
     space.create(jobset).await?;
-    let note = space.note("ClaimTaken", "taken-train").await?;
+    let note = space.note("PVCCreationFailed", "taken-train").await?;
     assert!(note.contains("controlled by Service somebody"), "{note}");
     space.pods("train", 1, "0").await?;
     assert!(claims.get("mine-train").await?.labels().is_empty(), "it is left alone");

@@ -24,7 +24,7 @@ async fn a_job_of_somebody_else_is_named_and_left_alone() -> Result<()> {
     space.create(in_place("other", 1, 1)).await?;
     space.pods("other", 1, "0").await?;
 
-    let note = space.note("JobNameTaken", "train-workers-0").await?;
+    let note = space.note("JobCreationFailed", "train-workers-0").await?;
     assert_eq!(note, "Job taken/train-workers-0 exists, controlled by nobody: delete it, or rename the JobSet");
     assert_eq!(jobs.get("train-workers-0").await?.uid(), mine.uid(), "it is left alone");
     assert_eq!(space.condition("train", CHILD_REFUSED, "True").await?.message, note);

@@ -1,6 +1,6 @@
 //! The persistent volume claims of `volumeClaimPolicies`.
 
-use jobset_api::names;
+use jobset_api::{event, names};
 
 use super::Action;
 use super::pass::Pass;
@@ -21,7 +21,7 @@ pub(super) fn ensure(pass: &mut Pass<'_>) {
                         "PersistentVolumeClaim {name} exists and is controlled by {} {}",
                         owner.kind, owner.name
                     );
-                    pass.warn("ClaimTaken", message);
+                    pass.warn(event::PVC_CREATION_FAILED, message);
                 }
             }
         }

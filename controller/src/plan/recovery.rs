@@ -37,6 +37,8 @@ fn again(pass: &Pass<'_>) -> String {
 fn all_are_ready(status: &JobSetStatus, groups: &[ReplicatedJob]) -> bool {
     groups.iter().all(|group| {
         let counted = status.replicated_job(&group.name);
-        counted.is_some_and(|counted| counted.ready + counted.succeeded + counted.failed >= group.replicas())
+        counted.is_some_and(|counted| {
+            counted.suspended == 0 && counted.ready + counted.succeeded + counted.failed >= group.replicas()
+        })
     })
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use jobset_api::{DependsOnStatus, ReplicatedJob, ReplicatedJobStatus, RestartStrategy, StartupPolicyOrder};
-use jobset_api::{conditions, labels, names};
+use jobset_api::{DependsOnStatus, ReplicatedJob, RestartStrategy, StartupPolicyOrder};
+use jobset_api::{conditions, event, labels, names};
 
 use super::pass::{Current, Pass, is_current};
 use super::restart::{Cause, Counting, recreate};
@@ -24,8 +24,10 @@ pub(super) fn in_order(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let suspended = spec.is_suspended();
     let order = spec.startup_policy.as_ref().map(|policy| policy.startup_policy_order);
     let in_order = order == Some(StartupPolicyOrder::InOrder) && !suspended;
+    let started = started(pass);
     for (index, group) in pass.groups().iter().enumerate() {
-        if !dependencies_are_met(pass, group) || in_order && has_started(pass, group) {
+        let has_started = started[index] >= group.replicas();
+        if !dependencies_are_met(pass, group, &started) || in_order && has_started {
             continue;
         }
         if !suspended {
@@ -79,30 +81,27 @@ fn previous_attempt_is_in_the_way(pass: &Pass<'_>) -> bool {
     previous_jobs || seen.pods().is_some_and(|pods| pods.has_others_than(is_known))
 }
 
-fn dependencies_are_met(pass: &Pass<'_>, group: &ReplicatedJob) -> bool {
+fn dependencies_are_met(pass: &Pass<'_>, group: &ReplicatedJob, started: &[i32]) -> bool {
     group.depends_on.iter().all(|dependency| {
-        let target = pass.groups().iter().find(|target| target.name == dependency.name);
-        let Some((target, status)) = target.and_then(|target| Some((target, status_of(pass, target)?))) else {
-            return false;
-        };
+        let mut targets = pass.groups().iter().zip(started);
+        let Some((target, started)) = targets.find(|(target, _)| target.name == dependency.name) else { return false };
         match dependency.status {
-            DependsOnStatus::Complete => status.succeeded >= target.replicas(),
-            DependsOnStatus::Ready => started(status) >= target.replicas(),
+            DependsOnStatus::Complete => {
+                pass.status.replicated_job(&target.name).is_some_and(|status| status.succeeded >= target.replicas())
+            }
+            DependsOnStatus::Ready => *started >= target.replicas(),
         }
     })
 }
 
-fn has_started(pass: &Pass<'_>, group: &ReplicatedJob) -> bool {
-    status_of(pass, group).is_some_and(|status| started(status) >= group.replicas())
-}
-
-fn status_of<'a>(pass: &'a Pass<'_>, group: &ReplicatedJob) -> Option<&'a ReplicatedJobStatus> {
-    pass.status.replicated_job(&group.name)
-}
-
-/// Jobs that have got as far as a later replicatedJob may wait for, whatever became of them.
-fn started(status: &ReplicatedJobStatus) -> i32 {
-    status.ready.saturating_add(status.succeeded).saturating_add(status.failed)
+/// For each replicatedJob, the Jobs that have got as far as a later one may wait for, whatever became of them. The counts
+/// of the status do not say this: they count a suspended Job as ready until the Job controller has seen that it is.
+fn started(pass: &Pass<'_>) -> Vec<i32> {
+    let mut started = vec![0; pass.groups().len()];
+    for current in &pass.current {
+        started[current.group] += i32::from(current.job.finished.is_some() || current.job.is_ready());
+    }
+    started
 }
 
 /// Resumes the suspended Jobs of a replicatedJob. In place, the workers that come back advance to the next epoch, and
@@ -158,7 +157,7 @@ fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
                 if !job.deleting && !predecessor {
                     let owner = job.controller.as_ref().map_or("nobody", |owner| &owner.name);
                     pass.warn(
-                        "JobNameTaken",
+                        event::JOB_CREATION_FAILED,
                         format!("Job {name} exists and is controlled by {owner}: delete it, or rename the JobSet"),
                     );
                 }

@@ -1,8 +1,11 @@
-//! Counts the Jobs of each replicatedJob: each Job of the current attempt in one bucket, ready as an overlay.
+//! Counts the Jobs of each replicatedJob as the Go JobSet counts them, for those who read the status.
+//!
+//! `ready`, `active` and `suspended` of Jobs that have not finished are independent of each other, and a Job may be in none
+//! of them. A rule that needs to know where a Job stands asks the Job ([`JobView::is_ready`]).
 
 use jobset_api::ReplicatedJobStatus;
 
-use super::pass::Pass;
+use super::pass::{Pass, has_completed};
 use crate::store::{Finished, JobView};
 
 pub(super) fn jobs(pass: &mut Pass<'_>) {
@@ -23,7 +26,7 @@ pub(super) fn jobs(pass: &mut Pass<'_>) {
     for current in &pass.current {
         count(current.job, &mut counted[current.group]);
     }
-    let ready: i64 = counted.iter().map(|group| i64::from(group.ready) + i64::from(group.succeeded)).sum();
+    let ready = pass.current.iter().filter(|current| current.job.is_ready() || has_completed(current.job)).count();
     let all: i64 = pass.groups().iter().map(|group| i64::from(group.replicas())).sum();
     pass.status.jobs_ready = format!("{ready}/{all}");
     pass.status.replicated_jobs_status = counted;
@@ -33,12 +36,10 @@ fn count(job: &JobView, status: &mut ReplicatedJobStatus) {
     match &job.finished {
         Some(Finished::Completed) => status.succeeded += 1,
         Some(Finished::Failed { .. }) => status.failed += 1,
-        // Until its Pods have gone, a queue must not give their quota to somebody else.
-        None if job.suspended && job.active == 0 => status.suspended += 1,
         None => {
-            // Between two Pods, or before the first, a Job is no less active: each is counted somewhere.
-            status.active += 1;
-            status.ready += i32::from(!job.suspended && job.ready + job.succeeded >= job.pods);
+            status.ready += i32::from(job.has_ready_pods());
+            status.active += i32::from(job.active > 0);
+            status.suspended += i32::from(job.suspended);
         }
     }
 }

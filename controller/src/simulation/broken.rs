@@ -114,7 +114,7 @@ pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut 
 #[case::counted_once(Broken::CountedWithEveryPass, &[Property::ExactBudget])]
 #[case::no_restart_beyond_the_budget(Broken::BudgetOffByOne, &[Property::ExactBudget])]
 #[case::no_count_is_lost(Broken::ConflictsIgnored, &[Property::ExactBudget, Property::OneEpochPerIncident])]
-#[case::one_bucket_for_each_job(Broken::ActiveForgotten, &[Property::OneBucketPerJob])]
+#[case::active_jobs_are_counted(Broken::ActiveForgotten, &[Property::CountsOfJobs])]
 #[case::deletions_are_no_failures(Broken::DeletionsAreDisruptions, &[Property::OwnDeletionsAreNoFailures])]
 #[case::advances_of_its_own_are_free(Broken::FreeEpochForgotten, &[Property::OwnDeletionsAreNoFailures])]
 #[case::nothing_is_said_twice(Broken::ChattersAtRest, &[Property::Rest])]

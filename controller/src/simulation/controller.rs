@@ -96,7 +96,7 @@ impl Cluster {
         }
         (controller.awaited, controller.dirty, controller.due) = (None, false, None);
         let Some((base, decided)) = self.decide(&now) else { return Ok(()) };
-        self.check_buckets(&base, &decided.status)?;
+        self.check_counts_of_jobs(&base, &decided.status)?;
         let doubt = self.check_announcement(&base, &decided.status).err();
         let Plan { status, actions, requeue, .. } = decided;
         let actions = actions.into();

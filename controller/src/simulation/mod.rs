@@ -31,7 +31,7 @@
 //! 2. One epoch per incident: no restart without a failure, and what strikes several Pods within one is one.
 //! 3. Exact budget: every restart is counted once, unless a rule or the controller's own doing excuses it; counters only
 //!    grow, and one restart more than `maxRestarts` fails the JobSet.
-//! 4. In every status each Job is in exactly one bucket.
+//! 4. Every status counts the Jobs as the Go JobSet counts them.
 //! 5. Deletions of the controller's own (recreation, suspension, resizing) never count as failures.
 //! 6. Rest: while nothing else moves, the controller soon has nothing to write, nothing to request and nothing to say.
 //! 7. No epoch begins before every open slot has reported it.

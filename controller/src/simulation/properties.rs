@@ -12,7 +12,7 @@ use super::machine::is_going;
 use super::scenario::key;
 use super::truth::{FailedJob, Slot};
 use crate::observe::Observed;
-use crate::store::JobView;
+use crate::store::{Finished, JobView};
 
 /// What the simulation proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum Property {
     NoHang = 1,
     OneEpochPerIncident,
     ExactBudget,
-    OneBucketPerJob,
+    CountsOfJobs,
     OwnDeletionsAreNoFailures,
     Rest,
     Barrier,
@@ -51,23 +51,29 @@ fn ensure(holds: bool, property: Property, message: impl FnOnce() -> String) -> 
 }
 
 impl Cluster {
-    /// Each Job of the current attempt that was seen is in one bucket.
-    pub(super) fn check_buckets(&self, base: &JobSet, decided: &JobSetStatus) -> Checked {
+    /// The status counts the Jobs of the current attempt that were seen as the Go JobSet counts them.
+    pub(super) fn check_counts_of_jobs(&self, base: &JobSet, decided: &JobSetStatus) -> Checked {
         let Some(seen) = Observed::of(&self.controller.store, key()) else { return Ok(()) };
         let status = base.status.clone().unwrap_or_default();
         for group in &base.spec.replicated_jobs {
             let places = 0..group.replicas();
             let is_its =
                 |job: &JobView| job.replicated_job == group.name && job.index.is_some_and(|it| places.contains(&it));
-            let jobs = seen.jobs().filter(|(_, job)| !job.deleting && is_its(job) && is_current(&status, job)).count();
-            let counted = decided.replicated_job(&group.name);
-            let sum = counted.map_or(0, |it| it.active + it.succeeded + it.failed + it.suspended);
-            let ready_are_active = counted.is_none_or(|it| it.ready <= it.active);
-            ensure(
-                i32::try_from(jobs).is_ok_and(|jobs| jobs == sum) && ready_are_active,
-                Property::OneBucketPerJob,
-                || format!("replicatedJob {} has {jobs} Jobs, counted as {counted:?}", group.name),
-            )?;
+            let jobs = seen.jobs().filter(|(_, job)| !job.deleting && is_its(job) && is_current(&status, job));
+            let jobs: Vec<&JobView> = jobs.map(|(_, job)| job).collect();
+            let count = |of: fn(&JobView) -> bool| i32::try_from(jobs.iter().filter(|job| of(job)).count());
+            let wanted = [
+                count(|job| job.finished.is_none() && job.ready + job.succeeded >= job.pods),
+                count(|job| job.finished.is_none() && job.active > 0),
+                count(|job| job.finished.is_none() && job.suspended),
+                count(|job| job.finished == Some(Finished::Completed)),
+                count(|job| matches!(job.finished, Some(Finished::Failed { .. }))),
+            ];
+            let counted = decided.replicated_job(&group.name).cloned().unwrap_or_default();
+            let counts = [counted.ready, counted.active, counted.suspended, counted.succeeded, counted.failed];
+            ensure(counts.map(Ok) == wanted, Property::CountsOfJobs, || {
+                format!("replicatedJob {} has {wanted:?}, counted as {counted:?}", group.name)
+            })?;
         }
         Ok(())
     }

@@ -113,6 +113,16 @@ impl JobView {
         }
     }
 
+    /// Whether as many of its Pods are ready or have succeeded as it runs at once.
+    pub fn has_ready_pods(&self) -> bool {
+        self.ready.saturating_add(self.succeeded) >= self.pods
+    }
+
+    /// Whether it runs with all of its Pods. The status of a Job that was just suspended may still count Pods.
+    pub fn is_ready(&self) -> bool {
+        self.finished.is_none() && !self.suspended && self.has_ready_pods()
+    }
+
     /// Number of completion indexes that have succeeded or failed for good, of those that the Job runs.
     pub fn done_count(&self) -> i32 {
         self.completed.count_below(self.pods).saturating_add(self.failed.count_below(self.pods))

@@ -28,7 +28,7 @@ fn a_job_of_another_owner_is_left_alone_and_one_of_a_predecessor_is_waited_for()
     let foreign = |kind: &str| JobView { controller: Some(owned_by(kind)), ..job(0, None) };
     let jobs = [("train-w-0", foreign("CronJob")), ("train-w-1", foreign("JobSet"))];
     let plan = pass(&observed(jobset(&json!({}), &json!(null)), jobs));
-    assert_eq!((jobs_of(&plan), reasons(&plan)), (vec![], vec!["JobNameTaken"]));
+    assert_eq!((jobs_of(&plan), reasons(&plan)), (vec![], vec!["JobCreationFailed"]));
     assert!(plan.notes[0].message.contains("train-w-0"), "{}", plan.notes[0].message);
 }
 
