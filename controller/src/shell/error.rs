@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use jobset_api::GROUP;
+use jobset_api::{GROUP, event};
 
 use super::client::NotLeading;
 use super::lease::{InvalidTerms, Lost};
@@ -120,12 +120,15 @@ impl Error {
     /// What the user has to know, and do something about.
     pub(super) fn note(&self) -> Option<Note> {
         let reason = match self {
-            Self::JobTaken { .. } => "JobNameTaken",
-            Self::ServiceTaken { .. } => "ServiceNameTaken",
-            Self::ClaimTaken { .. } => "ClaimTaken",
+            Self::JobTaken { .. } => event::JOB_CREATION_FAILED,
+            Self::ServiceTaken { .. } => event::HEADLESS_SERVICE_CREATION_FAILED,
+            Self::ClaimTaken { .. } => event::PVC_CREATION_FAILED,
             Self::RoleBindingTaken { .. } => "RoleBindingTaken",
-            _ if self.failure() == Failure::Refused => "Refused",
-            _ => return None,
+            _ if self.failure() != Failure::Refused => return None,
+            Self::CreateJob(..) => event::JOB_CREATION_FAILED,
+            Self::CreateService(..) => event::HEADLESS_SERVICE_CREATION_FAILED,
+            Self::CreateClaim(..) => event::PVC_CREATION_FAILED,
+            _ => "Refused",
         };
         let message = match self.request() {
             Some(kube::Error::Api(status)) => format!("{self}: {}", status.message),
@@ -226,5 +229,22 @@ mod tests {
         assert_eq!((note.warning, note.reason), (true, "Refused"));
         assert_eq!(note.message, "cannot change Job ml/train-workers-0: too many chips");
         assert_eq!((answered(409).note(), answered(503).note()), (None, None));
+    }
+
+    #[test]
+    fn refused_creation_has_the_go_jobset_reason() {
+        let key = || Key { namespace: "ml".to_owned(), name: "train".to_owned() };
+        let answered = || kube::Error::Api(Status::failure("no", "").with_code(422).boxed());
+        let errors = [
+            Error::CreateJob(key(), answered()),
+            Error::JobTaken { job: key(), reason: String::new() },
+            Error::CreateService(key(), answered()),
+            Error::ServiceTaken { service: key(), reason: String::new() },
+            Error::CreateClaim(key(), answered()),
+            Error::ClaimTaken { claim: key(), reason: String::new() },
+        ];
+        let [job, service, claim] = ["JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"];
+        let reasons = errors.map(|error| error.note().unwrap().reason);
+        assert_eq!(reasons, [job, job, service, service, claim, claim]);
     }
 }

@@ -1,13 +1,14 @@
 //! Events on JobSets.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
@@ -19,11 +20,20 @@ const REPORTER: &str = "jobset-controller";
 /// Longest text that the API takes, in bytes.
 const LONGEST: usize = 1024;
 
-/// Records notes as Events: one that holds pass after pass, once.
+/// Records notes as Events: one that holds pass after pass, once. A refusal that repeats is counted in the series of its
+/// Event, as the Go JobSet does.
 pub(super) struct Notes {
     client: Client,
-    last: HashMap<Key, HashSet<Note>>,
+    last: HashMap<Key, HashMap<Note, Told>>,
     sending: TaskTracker,
+}
+
+/// The Event that a note was recorded as.
+struct Told {
+    /// Name of the Event.
+    event: String,
+    /// How often it was told of.
+    times: u32,
 }
 
 impl Notes {
@@ -32,19 +42,31 @@ impl Notes {
     }
 
     /// Reports the notes of a pass that the pass before did not have. `stored` is what is stored of the JobSet's status now.
-    pub(super) fn report(&mut self, key: &Key, jobset: &JobSet, stored: Stored, notes: Vec<Note>) {
-        let notes: HashSet<Note> = notes.into_iter().collect();
-        let before = self.last.remove(key).unwrap_or_default();
-        for note in notes.difference(&before) {
-            if note.warning {
-                warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
-            } else {
-                info!(jobset = %key, reason = note.reason, message = note.message, "note");
-            }
-            self.publish(key, jobset, stored, note);
+    /// `refused` are the requests that the API server refuses at present, each with how often it was refused.
+    pub(super) fn report(
+        &mut self,
+        key: &Key,
+        jobset: &JobSet,
+        stored: Stored,
+        notes: Vec<Note>,
+        refused: Vec<(Note, u32)>,
+    ) {
+        let mut before = self.last.remove(key).unwrap_or_default();
+        let mut told = HashMap::new();
+        for (note, times) in notes.into_iter().map(|note| (note, 1)).chain(refused) {
+            let known = before.remove(&note);
+            let event = match known {
+                None => self.publish(key, jobset, stored, &note),
+                Some(known) if known.times < times => {
+                    self.repeat(key, &known.event, times);
+                    known.event
+                }
+                Some(known) => known.event,
+            };
+            told.entry(note).or_insert(Told { event, times });
         }
-        if !notes.is_empty() {
-            self.last.insert(key.clone(), notes);
+        if !told.is_empty() {
+            self.last.insert(key.clone(), told);
         }
     }
 
@@ -53,12 +75,18 @@ impl Notes {
         self.last.remove(key);
     }
 
-    fn publish(&self, key: &Key, jobset: &JobSet, stored: Stored, note: &Note) {
-        // An Event of its own for each note: a series would keep the text of the first.
+    /// Creates an Event of its own for the note, since a series keeps the text of its first. The name of the Event.
+    fn publish(&self, key: &Key, jobset: &JobSet, stored: Stored, note: &Note) -> String {
+        if note.warning {
+            warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
+        } else {
+            info!(jobset = %key, reason = note.reason, message = note.message, "note");
+        }
         let namespace = jobset.namespace().unwrap_or_default();
+        let name = format!("{}.{:016x}", jobset.name_any(), fastrand::u64(..));
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}-", jobset.name_any())),
+                name: Some(name.clone()),
                 namespace: Some(namespace.clone()),
                 annotations: Some(stored.annotations(note)),
                 ..ObjectMeta::default()
@@ -78,6 +106,19 @@ impl Notes {
         self.sending.spawn(async move {
             if let Err(error) = events.create(&PostParams::default(), &event).await {
                 debug!(jobset = %key, error = &error as &dyn std::error::Error, "event not recorded");
+            }
+        });
+        name
+    }
+
+    /// Counts another occurrence in the series of an Event.
+    fn repeat(&self, key: &Key, event: &str, times: u32) {
+        let series = json!({"series": {"count": times, "lastObservedTime": MicroTime(Timestamp::now())}});
+        let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
+        let (key, event) = (key.clone(), event.to_owned());
+        self.sending.spawn(async move {
+            if let Err(error) = events.patch(&event, &PatchParams::default(), &Patch::Merge(series)).await {
+                debug!(jobset = %key, error = &error as &dyn std::error::Error, "event not counted");
             }
         });
     }

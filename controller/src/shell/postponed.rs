@@ -53,8 +53,8 @@ impl Request {
 struct Entry {
     until: Instant,
     refusals: u32,
-    /// What the user was told, which holds until the request is made again.
-    note: Option<Note>,
+    /// What the user was told, which holds until the request is made again, and how often it was refused so.
+    note: Option<(Note, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -157,11 +157,11 @@ impl Postponed {
         }
     }
 
-    /// What still holds of what the user was told, in the order of the texts.
-    pub(super) fn notes(&self, key: &Key) -> Vec<Note> {
+    /// What still holds of what the user was told, in the order of the texts, each with how often it was refused so.
+    pub(super) fn notes(&self, key: &Key) -> Vec<(Note, u32)> {
         let entries = self.0.get(key).into_iter().flat_map(|of_jobset| of_jobset.entries.values());
-        let mut notes: Vec<Note> = entries.filter_map(|entry| entry.note.clone()).collect();
-        notes.sort_unstable_by(|a, b| a.message.cmp(&b.message));
+        let mut notes: Vec<(Note, u32)> = entries.filter_map(|entry| entry.note.clone()).collect();
+        notes.sort_unstable_by(|(a, _), (b, _)| a.message.cmp(&b.message));
         notes
     }
 
@@ -193,12 +193,12 @@ fn requests(action: &Action) -> impl Iterator<Item = Request> {
 /// What the user was told, if the same is refused for the same reason, or else what there is to tell now. Numbers make no
 /// other reason: the use of a quota changes with whatever else uses it, Jobs that are refused as one differ by their
 /// index, and nobody wants to hear of each change.
-fn still_true(told: Option<Note>, now: Option<Note>) -> Option<Note> {
+fn still_true(told: Option<(Note, u32)>, now: Option<Note>) -> Option<(Note, u32)> {
     let without_numbers = |note: &Note| note.message.replace(|c: char| c.is_ascii_digit(), "");
     let same = |told: &Note, now: &Note| told.reason == now.reason && without_numbers(told) == without_numbers(now);
     match (told, now) {
-        (Some(told), Some(now)) if same(&told, &now) => Some(told),
-        (_, now) => now,
+        (Some((told, times)), Some(now)) if same(&told, &now) => Some((told, times.saturating_add(1))),
+        (_, now) => now.map(|now| (now, 1)),
     }
 }
 
@@ -242,11 +242,12 @@ mod tests {
         assert_eq!(left(&mut postponed, 1, now, 0), (2, None));
         postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), now);
         assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(1)));
-        assert_eq!(postponed.notes(&key()), [note("refused")]);
+        assert_eq!(postponed.notes(&key()), [(note("refused"), 1)]);
         assert_eq!(left(&mut postponed, 1, now, 1), (2, None));
         let later = now + Duration::from_secs(1);
         postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), later);
         assert_eq!(left(&mut postponed, 1, now, 1), (1, Some(3)));
+        assert_eq!(postponed.notes(&key()), [(note("refused"), 2)]);
         for minute in 1..40 {
             postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now + Duration::from_mins(minute));
         }
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(left(&mut postponed, 1, now, 4), (1, Some(7)));
         assert_eq!(left(&mut postponed, 2, now, 4), (2, None));
         // Nobody knows better before that.
-        assert_eq!(postponed.notes(&key()), [note("refused")]);
+        assert_eq!(postponed.notes(&key()), [(note("refused"), 3)]);
         postponed.refused(&key(), Some(2), Request::of(&delete("a")), None, now + Duration::from_secs(4));
         assert_eq!(left(&mut postponed, 2, now, 4), (1, Some(5)));
     }
@@ -285,13 +286,13 @@ mod tests {
         let jobs = Request::shared(&create("w", "w-0")).unwrap();
         assert_eq!(Request::shared(&create("w", "w-1")).as_ref(), Some(&jobs));
         assert_eq!(Request::shared(&delete("w-0")), None);
-        for (second, until, next) in [(0, 1, "w-0"), (1, 3, "w-1"), (3, 7, "w-0")] {
+        for (times, second, until, next) in [(1, 0, 1, "w-0"), (2, 1, 3, "w-1"), (3, 3, 7, "w-0")] {
             let at = now + Duration::from_secs(second);
             for message in ["w-0", "w-1", "w-2"] {
                 let due = postponed.refused(&key(), Some(1), jobs.clone(), Some(note(message)), at);
                 assert_eq!(due.duration_since(now).as_secs(), until, "{message}");
             }
-            assert_eq!(postponed.notes(&key()), [note("w-0")]);
+            assert_eq!(postponed.notes(&key()), [(note("w-0"), times)]);
             assert_eq!(created(&mut postponed, now, until - 1), (vec!["driver-0".to_owned()], Some(until)));
             let tried = [next, "driver-0"].map(ToOwned::to_owned).to_vec();
             assert_eq!(created(&mut postponed, now, until), (tried, None), "one is enough to see");
@@ -313,7 +314,7 @@ mod tests {
         let jobs = Request::Jobs("w".to_owned());
         postponed.refused(&key(), Some(1), jobs.clone(), Some(note("refused")), now);
         postponed.accepted(&key(), &jobs, now);
-        assert_eq!(postponed.notes(&key()), [note("refused")]);
+        assert_eq!(postponed.notes(&key()), [(note("refused"), 1)]);
         postponed.accepted(&key(), &jobs, now + Duration::from_secs(1));
         assert_eq!(postponed.notes(&key()), []);
     }
@@ -329,8 +330,8 @@ mod tests {
     #[case::another_replicated_job("Job w-0: quota", "Job x-0: quota", false)]
     #[case::another_reason("Job w-0: quota", "Job w-0: forbidden", false)]
     fn only_what_is_new_is_told(#[case] told: &str, #[case] now: &str, #[case] same: bool) {
-        let wanted = if same { told } else { now };
-        assert_eq!(still_true(Some(note(told)), Some(note(now))), Some(note(wanted)));
+        let wanted = if same { (note(told), 4) } else { (note(now), 1) };
+        assert_eq!(still_true(Some((note(told), 3)), Some(note(now))), Some(wanted));
     }
 
     #[test]
@@ -339,7 +340,7 @@ mod tests {
         for name in ["c", "a", "d", "b"] {
             postponed.refused(&key(), Some(1), Request::of(&delete(name)), Some(note(name)), now);
         }
-        assert_eq!(postponed.notes(&key()), ["a", "b", "c", "d"].map(note));
+        assert_eq!(postponed.notes(&key()), ["a", "b", "c", "d"].map(|text| (note(text), 1)));
     }
 
     #[test]

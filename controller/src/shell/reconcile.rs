@@ -334,7 +334,7 @@ impl State {
     /// Lets the rules see what is refused at present. In bad weather nobody knows that nothing is, nor after a pass that had
     /// something to write before it could go on.
     fn keep_refused(&mut self, key: &Key, worst: &Worst, settled: bool) {
-        let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|note| note.message).collect();
+        let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|(note, _)| note.message).collect();
         let unknown = refused.is_empty() && (!settled || matches!(worst.error, Some((Failure::Weather, _))));
         if !unknown && self.store.set_refused(key, refused) {
             self.queue.mark(key.clone());
@@ -360,9 +360,9 @@ impl State {
             notes.clear();
             notes.extend(worst.error.as_ref().and_then(|(_, error)| error.note()));
         }
-        notes.extend(self.postponed.notes(key));
+        let refused = self.postponed.notes(key);
         let stored = stored.unwrap_or_else(|| jobset.status.as_ref().map_or_else(Stored::default, Stored::of));
-        self.notes.report(key, jobset, stored, notes);
+        self.notes.report(key, jobset, stored, notes, refused);
     }
 }
 
