@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
 use jobset_api::gates::Gates;
+use jobset_configuration::Program;
 use k8s_openapi::jiff::SignedDuration;
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
@@ -18,6 +20,14 @@ pub struct Args {
     /// Look at this namespace alone. Without it, at all of them.
     #[arg(long, env = "JOBSET_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
+
+    /// Configuration file of the Go JobSet (config.jobset.x-k8s.io/v1alpha1). Flags win over it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Flags and fields of the Go JobSet's manager that were given and have no meaning here.
+    #[arg(skip)]
+    pub ignored: Vec<String>,
 
     /// Features to switch on or off, as in InPlaceRestart=false; several separated by commas.
     #[arg(long, default_value_t, value_name = "GATES")]
@@ -56,6 +66,19 @@ pub struct Args {
     /// Form of the log. The environment variable RUST_LOG sets what is logged (default: info).
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
+}
+
+impl Args {
+    /// Reads the command line, in which the Go JobSet's manager's flags and configuration file are understood, too. Ends
+    /// the program with a help text or an error of usage, as [`Parser::parse`] does.
+    ///
+    /// # Errors
+    /// If the configuration file cannot be used.
+    pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
+        let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let translated = jobset_configuration::translate(Program::Controller, arguments)?;
+        Ok(Self { ignored: translated.ignored, ..Self::parse_from(translated.arguments) })
+    }
 }
 
 /// Leader election, by flags that kube-controller-manager has, too.

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use jobset_controller::{args::Args, run::run};
 
 #[tokio::main]
@@ -13,7 +12,11 @@ async fn main() -> ExitCode {
         report(panic);
         std::process::abort();
     }));
-    match run(Args::parse()).await {
+    let ended = match Args::of_command_line() {
+        Ok(args) => run(args).await,
+        Err(error) => Err(error.into()),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The first source only: the client's errors repeat theirs in their own text.

@@ -5,7 +5,7 @@ use kube::Config;
 use prometheus::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, LogFormat};
@@ -39,6 +39,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         "jobset-controller starts"
     );
 
+    if !args.ignored.is_empty() {
+        warn!(ignored = args.ignored.join(", "), "flags and fields of the Go JobSet that have no meaning here");
+    }
     let stop = stop_on_signals()?;
     let drained = CancellationToken::new();
     let health = Health::default();

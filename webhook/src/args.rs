@@ -8,6 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jiff::SignedDuration;
 use jobset_api::gates::Gates;
+use jobset_configuration::Program;
 
 use crate::limits::Limits;
 use crate::pod::lookup::LONGEST_WAIT;
@@ -35,6 +36,27 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub log: LogArgs,
+
+    /// Configuration file of the Go JobSet (config.jobset.x-k8s.io/v1alpha1). Flags win over it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Flags and fields of the Go JobSet's manager that were given and have no meaning here.
+    #[arg(skip)]
+    pub ignored: Vec<String>,
+}
+
+impl Args {
+    /// Reads the command line, in which the Go JobSet's manager's flags and configuration file are understood, too. Ends
+    /// the program with a help text or an error of usage, as [`Parser::parse`] does.
+    ///
+    /// # Errors
+    /// If the configuration file cannot be used.
+    pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
+        let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let translated = jobset_configuration::translate(Program::Webhook, arguments)?;
+        Ok(Self { ignored: translated.ignored, ..Self::parse_from(translated.arguments) })
+    }
 }
 
 /// Where and how to serve.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use jobset_webhook::args::{Args, LogFormat};
+use tracing::warn;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -19,7 +19,8 @@ const ANSWERS: &str = "kube_client::client";
 const MAX_THREADS: usize = 4;
 
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
+    let started = Args::of_command_line().map_err(Into::into).and_then(|args| start(&args));
+    match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("jobset-webhook: {}", format!("{error:#}").replace('\n', " "));
@@ -38,6 +39,9 @@ fn start(args: &Args) -> anyhow::Result<()> {
     };
     let keeps_secrets = filter_fn(|it| it.is_span() || it.target() != ANSWERS);
     tracing_subscriber::registry().with(log.with_filter(filter)).with(keeps_secrets).init();
+    if !args.ignored.is_empty() {
+        warn!(ignored = args.ignored.join(", "), "flags and fields of the Go JobSet that have no meaning here");
+    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("cannot start threads")?;

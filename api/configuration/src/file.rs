@@ -1,0 +1,172 @@
+//! The Go manager's configuration file.
+
+use serde_json::Value;
+
+use super::Program::{self, Controller, Webhook};
+use super::flags::{address, whole};
+
+/// A field that one of the programs reads, or both.
+struct Field {
+    /// Path in the file.
+    path: &'static str,
+    /// Programs that read it.
+    readers: &'static [Program],
+    /// The flags that the value becomes; otherwise what the value should have been.
+    read: fn(&Value) -> Result<Vec<(&'static str, String)>, &'static str>,
+}
+
+/// A value of another type than the field has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mismatch {
+    pub field: String,
+    pub value: String,
+    pub expected: &'static str,
+}
+
+/// What a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    /// Flags of the program, and their values.
+    pub flags: Vec<(&'static str, String)>,
+    /// Fields that neither program reads.
+    pub ignored: Vec<String>,
+}
+
+/// Where the Go manager looks for a certificate that others issue.
+const CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
+
+const FIELDS: [Field; 16] = [
+    Field { path: "apiVersion", readers: &[], read: |_| Ok(Vec::new()) },
+    Field { path: "kind", readers: &[], read: |_| Ok(Vec::new()) },
+    Field { path: "leaderElection.leaderElect", readers: &[Controller], read: |it| flag("leader-elect", it) },
+    Field {
+        path: "leaderElection.resourceName",
+        readers: &[Controller],
+        read: |it| text("leader-elect-resource-name", it),
+    },
+    Field {
+        path: "leaderElection.resourceNamespace",
+        readers: &[Controller],
+        read: |it| text("leader-elect-resource-namespace", it),
+    },
+    Field {
+        path: "leaderElection.leaseDuration",
+        readers: &[Controller],
+        read: |it| text("leader-elect-lease-duration", it),
+    },
+    Field {
+        path: "leaderElection.renewDeadline",
+        readers: &[Controller],
+        read: |it| text("leader-elect-renew-deadline", it),
+    },
+    Field {
+        path: "leaderElection.retryPeriod",
+        readers: &[Controller],
+        read: |it| text("leader-elect-retry-period", it),
+    },
+    Field { path: "clientConnection.qps", readers: &[Controller], read: |it| number("kube-api-qps", it) },
+    Field { path: "clientConnection.burst", readers: &[Controller], read: |it| number("kube-api-burst", it) },
+    Field {
+        path: "health.healthProbeBindAddress",
+        readers: &[Controller, Webhook],
+        read: |it| Ok(text("health-listen", it)?.into_iter().map(|(name, it)| (name, address(&it))).collect()),
+    },
+    Field { path: "featureGates", readers: &[Controller, Webhook], read: gates },
+    Field { path: "webhook", readers: &[Webhook], read: listen },
+    Field {
+        path: "internalCertManagement.webhookServiceName",
+        readers: &[Webhook],
+        read: |it| text("service-name", it),
+    },
+    Field { path: "internalCertManagement.webhookSecretName", readers: &[Webhook], read: |it| text("secret-name", it) },
+    Field { path: "tls.minVersion", readers: &[Webhook], read: |it| text("tls-min-version", it) },
+];
+
+/// The flags that the file stands for. `gates` are those of the command line, which win over those of the file.
+pub(super) fn flags(program: Program, file: &Value, gates: Option<&str>) -> Result<Read, Mismatch> {
+    let mut read = Read::default();
+    for field in FIELDS.iter().filter(|field| field.readers.contains(&program)) {
+        let Some(value) = at(file, field.path).filter(|value| !value.is_null()) else { continue };
+        let flags = (field.read)(value).map_err(|expected| Mismatch {
+            field: field.path.to_owned(),
+            value: value.to_string(),
+            expected,
+        })?;
+        read.flags.extend(flags);
+    }
+    if program == Webhook {
+        certificates(file, &mut read.flags);
+    }
+    read.ignored = ignored("", file);
+    let in_file = read.flags.iter().find(|(name, _)| *name == "feature-gates").map(|(_, gates)| gates.clone());
+    let gates = gates.map(ToOwned::to_owned).or(in_file).unwrap_or_default();
+    let minimum = read.flags.iter().position(|(name, _)| *name == "tls-min-version");
+    if let Some(minimum) = minimum
+        && (gates.contains("TLSOptions=false") || !matches!(&*read.flags[minimum].1, "VersionTLS12" | "VersionTLS13"))
+    {
+        read.flags.remove(minimum);
+        read.ignored.push("tls.minVersion".to_owned());
+    }
+    Ok(read)
+}
+
+fn at<'a>(file: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(file, |value, key| value.get(key))
+}
+
+/// Paths of the fields that neither program reads.
+fn ignored(path: &str, value: &Value) -> Vec<String> {
+    let known = |path: &str| {
+        let others = ["webhook.port", "webhook.host", "webhook.certDir", "internalCertManagement.enable"];
+        FIELDS.iter().any(|field| field.path == path && field.path != "webhook") || others.contains(&path)
+    };
+    match value {
+        _ if known(path) || value.is_null() => Vec::new(),
+        Value::Object(fields) if fields.values().any(|it| !it.is_null()) => {
+            let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+            fields.iter().flat_map(|(key, value)| ignored(&child(key), value)).collect()
+        }
+        Value::Object(_) => Vec::new(),
+        _ => vec![path.to_owned()],
+    }
+}
+
+/// Certificates are the service's own, unless the file says that others issue them.
+fn certificates(file: &Value, flags: &mut Vec<(&'static str, String)>) {
+    if at(file, "internalCertManagement.enable") == Some(&Value::Bool(false)) {
+        let directory = at(file, "webhook.certDir").and_then(Value::as_str).filter(|it| !it.is_empty());
+        flags.push(("cert-source", "mounted".to_owned()));
+        flags.push(("cert-dir", directory.unwrap_or(CERT_DIR).to_owned()));
+    }
+}
+
+fn flag(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+    value.as_bool().map(|value| vec![(name, value.to_string())]).ok_or("true or false")
+}
+
+/// An empty text is what Go takes for none.
+fn text(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+    let value = value.as_str().ok_or("a text")?;
+    Ok(if value.is_empty() { Vec::new() } else { vec![(name, value.to_owned())] })
+}
+
+fn number(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+    if value.is_number() { Ok(vec![(name, whole(&value.to_string()))]) } else { Err("a number") }
+}
+
+fn gates(value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+    let gates = value.as_object().ok_or("a map of gates to true or false")?;
+    let gate = |(name, value): (&String, &Value)| Some(format!("{name}={}", value.as_bool()?));
+    let gates: Option<Vec<String>> = gates.iter().map(gate).collect();
+    let gates = gates.ok_or("a map of gates to true or false")?;
+    Ok(if gates.is_empty() { Vec::new() } else { vec![("feature-gates", gates.join(","))] })
+}
+
+fn listen(value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+    let host = value.get("host").and_then(Value::as_str).filter(|host| !host.is_empty()).unwrap_or("0.0.0.0");
+    match value.get("port") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(port) if port.is_u64() => Ok(vec![("listen", format!("{host}:{port}"))]),
+        Some(_) => Err("a section with a port number"),
+    }
+}

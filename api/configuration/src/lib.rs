@@ -1,0 +1,67 @@
+//! The command line and the configuration file of the Go JobSet's manager, as flags of the controller and of the admission
+//! service. Whoever swaps the manager keeps the file and the arguments of the Deployment.
+//!
+//! [`translate`] is pure but for reading the file. A flag on the command line wins over the file. What neither program has
+//! is ignored, and named so that the program can warn of it once.
+
+mod file;
+mod flags;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Flag that names the configuration file (`config.jobset.x-k8s.io/v1alpha1`, kind Configuration).
+const CONFIG: &str = "config";
+
+/// Which program the arguments are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `jobset-controller`
+    Controller,
+    /// `jobset-webhook`
+    Webhook,
+}
+
+/// Arguments that the program understands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Translated {
+    /// The arguments, the program's name first.
+    pub arguments: Vec<String>,
+    /// Flags and fields of the Go JobSet that have no meaning here.
+    pub ignored: Vec<String>,
+}
+
+/// The configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("cannot read the configuration file {0}")]
+    Read(PathBuf, #[source] std::io::Error),
+    #[error("the configuration file {0} is not YAML")]
+    Yaml(PathBuf, #[source] serde_yaml_ng::Error),
+    #[error("the configuration file {file}: {field}: {value} is not {expected}")]
+    Value { file: PathBuf, field: String, value: String, expected: &'static str },
+}
+
+/// Translates the arguments of a program, the program's name first.
+///
+/// # Errors
+/// If the configuration file cannot be read, is not YAML, or a field has a value of another type.
+pub fn translate(program: Program, arguments: Vec<String>) -> Result<Translated, Error> {
+    let mut translated = flags::translate(program, arguments);
+    let Some(path) = flags::value(&translated.arguments, CONFIG).map(PathBuf::from) else { return Ok(translated) };
+    let text = fs::read_to_string(&path).map_err(|error| Error::Read(path.clone(), error))?;
+    let content = serde_yaml_ng::from_str(&text).map_err(|error| Error::Yaml(path.clone(), error))?;
+    let gates = flags::value(&translated.arguments, "feature-gates");
+    let read = file::flags(program, &content, gates.as_deref())
+        .map_err(|file::Mismatch { field, value, expected }| Error::Value { file: path, field, value, expected })?;
+    let given: HashSet<String> = translated.arguments.iter().filter_map(|it| flags::name(it)).map(Into::into).collect();
+    let more = read.flags.into_iter().filter(|(name, _)| !given.contains(*name));
+    translated.arguments.extend(more.map(|(name, value)| format!("--{name}={value}")));
+    translated.ignored.extend(read.ignored);
+    Ok(translated)
+}
+
+#[cfg(test)]
+mod tests;

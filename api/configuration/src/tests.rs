@@ -1,0 +1,130 @@
+use std::fs;
+
+use rstest::rstest;
+
+use super::Program::{Controller, Webhook};
+use super::{Error, Program, Translated, translate};
+
+fn translated(program: Program, arguments: &[&str]) -> Translated {
+    let arguments = std::iter::once("program").chain(arguments.iter().copied()).map(ToOwned::to_owned);
+    let mut translated = translate(program, arguments.collect()).unwrap();
+    translated.arguments.remove(0);
+    translated
+}
+
+/// Translates with this file as `--config`, whose own argument is left out of the result.
+fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Translated, Error> {
+    let path = std::env::temp_dir().join(format!("jobset-configuration-{:?}", std::thread::current().id()));
+    fs::write(&path, text).unwrap();
+    let config = format!("--config={}", path.display());
+    let arguments = ["program", &config].into_iter().chain(arguments.iter().copied()).map(ToOwned::to_owned);
+    let result = translate(program, arguments.collect());
+    fs::remove_file(&path).unwrap();
+    result.map(|mut translated| {
+        translated.arguments.drain(..2);
+        translated
+    })
+}
+
+#[rstest]
+#[case::controller(
+    Controller,
+    &["--leader-elect", "--kube-api-qps=500.5", "--kube-api-burst=500", "--health-probe-bind-address", ":8081"],
+    &["--leader-elect", "--kube-api-qps=500", "--kube-api-burst=500", "--health-listen=0.0.0.0:8081"],
+    &[],
+)]
+#[case::one_dash(Controller, &["-zap-encoder=json", "-leader-elect=false"], &["--log-format=json", "--leader-elect=false"], &[])]
+#[case::webhook(
+    Webhook,
+    &["--leader-elect", "--kube-api-qps", "500", "--kube-api-burst=500", "--health-probe-bind-address=:8081"],
+    &["--health-listen=0.0.0.0:8081"],
+    &[],
+)]
+#[case::what_nobody_has(
+    Controller,
+    &["--metrics-bind-address=:8443", "--zap-log-level", "2", "--zap-devel", "--namespace=ml"],
+    &["--namespace=ml"],
+    &["--metrics-bind-address", "--zap-log-level", "--zap-devel"],
+)]
+#[case::own_flags_stay(Controller, &["--force-delete-unreachable-after", "5m", "-h"], &["--force-delete-unreachable-after", "5m", "-h"], &[])]
+fn go_flags_become_flags_of_ours(
+    #[case] program: Program,
+    #[case] given: &[&str],
+    #[case] expected: &[&str],
+    #[case] ignored: &[&str],
+) {
+    let found = translated(program, given);
+    assert_eq!(
+        (found.arguments, found.ignored),
+        (
+            expected.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ignored.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        )
+    );
+}
+
+const FILE: &str = "
+apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {leaderElect: true, resourceName: mine, leaseDuration: 30s, resourceLock: leases}
+clientConnection: {qps: 50, burst: 100}
+featureGates: {InPlaceRestart: true, RestartJob: false}
+health: {healthProbeBindAddress: ':8082', readinessEndpointName: ready}
+metrics: {bindAddress: ':8443'}
+webhook: {port: 9444}
+internalCertManagement: {enable: true, webhookServiceName: a, webhookSecretName: b}
+tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}
+";
+
+#[rstest]
+#[case::controller(Controller, &[
+    "--leader-elect=true", "--leader-elect-resource-name=mine", "--leader-elect-lease-duration=30s", "--kube-api-qps=50",
+    "--kube-api-burst=100", "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false",
+])]
+#[case::webhook(Webhook, &[
+    "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false", "--listen=0.0.0.0:9444",
+    "--service-name=a", "--secret-name=b", "--tls-min-version=VersionTLS13",
+])]
+fn file_becomes_flags_of_the_program_that_reads_them(#[case] program: Program, #[case] expected: &[&str]) {
+    let found = with_file(program, FILE, &[]).unwrap();
+    assert_eq!(found.arguments, expected);
+    let ignored =
+        ["health.readinessEndpointName", "leaderElection.resourceLock", "metrics.bindAddress", "tls.cipherSuites"];
+    assert_eq!(found.ignored, ignored);
+}
+
+#[test]
+fn flag_wins_over_the_file() {
+    let found = with_file(Controller, "clientConnection: {qps: 50, burst: 100}", &["--kube-api-qps=7"]).unwrap();
+    assert_eq!(found.arguments, ["--kube-api-qps=7", "--kube-api-burst=100"]);
+}
+
+#[rstest]
+#[case::of_others("internalCertManagement: {enable: false}", &["--cert-source=mounted", "--cert-dir=/tmp/k8s-webhook-server/serving-certs"])]
+#[case::in_a_folder(
+    "{internalCertManagement: {enable: false}, webhook: {certDir: /certs}}",
+    &["--cert-source=mounted", "--cert-dir=/certs"],
+)]
+#[case::gate_off("{featureGates: {TLSOptions: false}, tls: {minVersion: VersionTLS13}}", &["--feature-gates=TLSOptions=false"])]
+#[case::too_old("tls: {minVersion: VersionTLS10}", &[])]
+#[case::empty("", &[])]
+fn webhook_serves_as_the_file_says(#[case] file: &str, #[case] expected: &[&str]) {
+    assert_eq!(with_file(Webhook, file, &[]).unwrap().arguments, expected);
+}
+
+#[rstest]
+#[case("clientConnection: {qps: many}", r#"clientConnection.qps: "many" is not a number"#)]
+#[case("leaderElection: {leaderElect: 1}", "leaderElection.leaderElect: 1 is not true or false")]
+#[case("featureGates: [a]", r#"featureGates: ["a"] is not a map of gates to true or false"#)]
+#[case("a: [", "is not YAML")]
+fn file_that_cannot_be_used_is_named_with_the_field(#[case] file: &str, #[case] expected: &str) {
+    let error = with_file(Controller, file, &[]).unwrap_err().to_string();
+    assert!(error.starts_with("the configuration file ") && error.contains(expected), "{error}");
+}
+
+#[test]
+fn file_that_is_not_there_is_named() {
+    let arguments = ["program", "--config", "/nowhere/file.yaml"].map(ToOwned::to_owned).to_vec();
+    let error = translate(Controller, arguments).unwrap_err().to_string();
+    assert_eq!(error, "cannot read the configuration file /nowhere/file.yaml");
+}
