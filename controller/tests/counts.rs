@@ -37,7 +37,7 @@ async fn jobs_created_suspended_and_completed_are_counted_in_each_state() -> Res
 }
 
 #[tokio::test]
-async fn a_job_that_is_about_to_fail_or_to_complete_is_active_until_it_has() -> Result<()> {
+async fn job_whose_pods_are_ending_is_counted_nowhere_until_it_has_ended() -> Result<()> {
     let space = Space::new("about-to-end").await?;
     let first = json!({"template": {"spec": {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}});
     space.create(jobset("succeeds", &[with(group("w", 1, 2), &first)])).await?;
@@ -56,7 +56,7 @@ async fn a_job_that_is_about_to_fail_or_to_complete_is_active_until_it_has() -> 
         let status = space.jobs().get(&job).await?.status.unwrap_or_default();
         let conditions: Vec<String> = status.conditions.into_iter().flatten().map(|it| it.type_).collect();
         assert_eq!(conditions, [condition], "{jobset}");
-        let status = space.counts(jobset, "w", [1, 0, 0, 0, 0]).await?;
+        let status = space.counts(jobset, "w", [0, 0, 0, 0, 0]).await?;
         assert_eq!(status.terminal_state, "", "{jobset}");
     }
     space.succeed(&succeeding[1]).await?;

@@ -13,6 +13,7 @@ mod elastic;
 mod epochs;
 mod expect;
 mod fixture;
+mod go_arguments;
 mod in_place;
 mod invalid;
 mod jobsets;
