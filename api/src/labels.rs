@@ -45,6 +45,10 @@ pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-
 /// `Supervisor` of the worker.
 pub const INJECT_AGENT: &str = "jobset.sigs.k8s.io/inject-agent";
 
+/// Annotation of a JobSet: what `maxRestarts` limits, a word of [`crate::RestartBudget`]. Immutable; admission writes it on
+/// CREATE, the controller on a JobSet that is older.
+pub const RESTART_BUDGET: &str = "jobset.sigs.k8s.io/restart-budget";
+
 /// Annotation of an Event of the controller on a JobSet: `status.groupRestarts` as it was written with what the Event
 /// tells. Events of one restart have the same number, whatever becomes of the others.
 pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";

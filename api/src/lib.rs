@@ -4,6 +4,7 @@
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how one is set,
+//! - the [`RestartBudget`] that its restarts spend,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - where the [`agent`] is in a Pod, and what it is told there,
 //! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
@@ -15,6 +16,7 @@
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
 pub mod agent;
+mod budget;
 pub mod conditions;
 pub mod defaults;
 pub mod effective;
@@ -38,6 +40,7 @@ mod volume;
 
 pub mod schema;
 
+pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
 pub use policy::{

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
-    /// maxRestarts limits the restarts that are counted. One more fails the JobSet.
+    /// maxRestarts limits the restarts that are counted. One more fails the JobSet. The restarts of the JobSet, of its
+    /// replicatedJobs and of its Jobs count together. With the annotation `jobset.sigs.k8s.io/restart-budget: Separate`
+    /// on the JobSet, given when it is created, the JobSet, each replicatedJob and each Job may restart as often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,

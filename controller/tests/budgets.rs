@@ -1,14 +1,15 @@
-//! `maxRestarts`: a budget for each Job, for each replicatedJob and for the whole, spent to the last restart and not
-//! one more.
+//! `maxRestarts`: one budget for all restarts, or one for each Job, for each replicatedJob and for the whole, spent to the
+//! last restart and not one more.
 
 use anyhow::{Context, Result};
-use jobset_api::{JobSetStatus, conditions};
+use jobset_api::{JobSetStatus, conditions, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{Space, in_place, next};
+use crate::jobsets::with;
 use crate::outcome::restarts;
 use crate::workload::recreated;
 
@@ -28,18 +29,49 @@ async fn fail_and_come_back(space: &Space, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// With a budget for each of its parts.
+fn separate(jobset: Value) -> Value {
+    with(jobset, &json!({"metadata": {"annotations": {(labels::RESTART_BUDGET): "Separate"}}}))
+}
+
+#[tokio::test]
+async fn shared_budget_is_spent_by_restarts_of_all_kinds() -> Result<()> {
+    let space = Space::new("shared-budget").await?;
+    let rules = json!([{"action": "RestartJob", "targetReplicatedJobs": ["w"]},
+                       {"action": "RestartReplicatedJob", "targetReplicatedJobs": ["x"]}]);
+    let jobset = recreated("train", &json!({"maxRestarts": 3, "rules": rules}), &[("w", 2), ("x", 1), ("y", 1)]);
+    // Nobody has annotated it: the controller does, before it does anything else.
+    space.create(with(jobset, &json!({"metadata": {"annotations": null}}))).await?;
+    fail_and_come_back(&space, "train-w-1").await?;
+    fail_and_come_back(&space, "train-x-0").await?;
+    let annotations = space.jobsets().get("train").await?.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations.get(labels::RESTART_BUDGET).map(String::as_str), Some("Shared"));
+    let status = space.status("train").await?;
+    assert_eq!(status.replicated_job("w").map(|it| &*it.job_restarts), Some(&[0, 1][..]), "as many as Jobs");
+    fail_and_come_back(&space, "train-y-0").await?;
+    space.fail_job("train-w-0", BACKOFF).await?;
+    let (end, status) = space.ended("train").await?;
+    assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
+    assert!(end.message.contains("together: 3 of maxRestarts 3 are spent: Job train-w-0 failed"), "{}", end.message);
+    assert_eq!(counted(&status, "w"), Some((vec![0, 1], 0)));
+    assert_eq!(counted(&status, "x"), Some((vec![], 1)));
+    assert_eq!(restarts(&status), (1, 1, 1));
+    Ok(())
+}
+
 #[tokio::test]
 async fn each_job_that_restarts_alone_has_a_budget_of_its_own() -> Result<()> {
     let space = Space::new("budget-of-a-job").await?;
     let policy = json!({"maxRestarts": 1, "rules": [{"action": "RestartJob"}]});
-    space.create(recreated("train", &policy, &[("w", 2), ("x", 1)])).await?;
+    space.create(separate(recreated("train", &policy, &[("w", 2), ("x", 1)]))).await?;
     for job in ["train-w-0", "train-w-1", "train-x-0"] {
         fail_and_come_back(&space, job).await?;
     }
     space.fail_job("train-w-1", BACKOFF).await?;
     let (end, status) = space.ended("train").await?;
     assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
-    let wanted = "reached the maximum number of restarts of Job train-w-1, maxRestarts 1: Job train-w-1 failed";
+    let wanted =
+        "reached the maximum number of restarts of Job train-w-1: 1 of maxRestarts 1 are spent: Job train-w-1 failed";
     assert!(end.message.starts_with(wanted), "{}", end.message);
     assert_eq!(counted(&status, "w"), Some((vec![1, 1], 0)));
     assert_eq!(counted(&status, "x"), Some((vec![1], 0)));
@@ -51,14 +83,15 @@ async fn each_job_that_restarts_alone_has_a_budget_of_its_own() -> Result<()> {
 async fn each_replicated_job_that_restarts_has_a_budget_of_its_own() -> Result<()> {
     let space = Space::new("budget-of-a-group").await?;
     let policy = json!({"maxRestarts": 1, "rules": [{"action": "RestartReplicatedJob"}]});
-    space.create(recreated("train", &policy, &[("w", 2), ("x", 1)])).await?;
+    space.create(separate(recreated("train", &policy, &[("w", 2), ("x", 1)]))).await?;
     fail_and_come_back(&space, "train-w-0").await?;
     fail_and_come_back(&space, "train-x-0").await?;
     // The other Job of the same replicatedJob spends from the same budget.
     space.fail_job("train-w-1", BACKOFF).await?;
     let (end, status) = space.ended("train").await?;
     assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
-    let wanted = "reached the maximum number of restarts of replicatedJob w, maxRestarts 1: Job train-w-1 failed";
+    let wanted =
+        "reached the maximum number of restarts of replicatedJob w: 1 of maxRestarts 1 are spent: Job train-w-1 failed";
     assert!(end.message.starts_with(wanted), "{}", end.message);
     assert_eq!((counted(&status, "w"), counted(&status, "x")), (Some((vec![], 1)), Some((vec![], 1))));
     assert_eq!(restarts(&status), (0, 0, 0));

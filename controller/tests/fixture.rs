@@ -218,7 +218,7 @@ pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
         "spec": {
             "failurePolicy": {"maxRestarts": max_restarts, "restartStrategy": "InPlaceRestart"},
             "replicatedJobs": [{"name": "workers", "template": {"spec": {

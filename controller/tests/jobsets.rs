@@ -9,7 +9,7 @@ pub(crate) fn jobset(name: &str, groups: &[Value]) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
         "spec": {"replicatedJobs": groups},
     })
 }

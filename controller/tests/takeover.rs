@@ -65,7 +65,10 @@ fn go_job(jobset: &JobSet, index: usize, attempt: i32) -> Value {
 }
 
 /// A JobSet that the Go controller has been running, with its Service, and a Job of each of these attempts.
-async fn go_jobset(space: &Space, jobset: Value, attempts: &[i32], status: &Value) -> Result<()> {
+async fn go_jobset(space: &Space, mut jobset: Value, attempts: &[i32], status: &Value) -> Result<()> {
+    if let Some(annotations) = jobset["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(&key("restart-budget"));
+    }
     let jobset = space.create(jobset).await?;
     let name = jobset.name_any();
     let services: Api<Service> = Api::default_namespaced(space.client.clone());

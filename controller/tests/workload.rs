@@ -1,6 +1,6 @@
 //! JobSets that fail, and restart in one way or the other, as admission leaves them.
 
-use jobset_api::{JobSet, defaults};
+use jobset_api::{JobSet, RestartBudget, defaults, labels};
 use serde_json::{Value, json};
 
 use crate::fixture::in_place;
@@ -26,5 +26,7 @@ pub(crate) fn restarting(name: &str, pods: usize, max_restarts: i32) -> Value {
 pub(crate) fn admitted(manifest: Value) -> serde_json::Result<Value> {
     let mut jobset: JobSet = serde_json::from_value(manifest)?;
     jobset.spec = defaults::apply(&jobset.spec);
+    let budget = RestartBudget::of(&jobset).word().to_owned();
+    jobset.metadata.annotations.get_or_insert_default().insert(labels::RESTART_BUDGET.to_owned(), budget);
     serde_json::to_value(jobset)
 }

@@ -1,10 +1,13 @@
 //! What admission decides about a request: which of the rules that it shares with the controller apply. Pure: a request
 //! comes in, an object or errors go out.
 
+use std::collections::BTreeMap;
+
 use jobset_api::gates::Gates;
 use jobset_api::injection::{self, Settings};
 use jobset_api::validation::{self, Errors};
-use jobset_api::{JobSet, JobSetSpec, RestartStrategy, defaults, labels, restore};
+use jobset_api::{JobSet, JobSetSpec, RestartBudget, RestartStrategy, defaults, labels, restore};
+use kube::core::ObjectMeta;
 use kube::core::admission::Operation;
 
 use crate::cluster::Cluster;
@@ -19,21 +22,44 @@ pub struct Change {
     pub after: JobSet,
 }
 
-/// The defaults of the JobSet and its agent, or `None` where there is nothing to fill in.
+/// The defaults of the JobSet, its agent and its budget of restarts, or `None` where there is nothing to fill in.
 ///
 /// Fields are filled in on CREATE alone: a later release that fills in one more must not change objects that exist, least
 /// of all in fields that are immutable. An UPDATE gets back what it leaves out of that.
 pub fn mutate(request: AdmissionRequest<JobSet>, settings: &Settings) -> Option<Change> {
     reviewed(&request)?;
     let mut sent = request.object?;
-    let spec = match (request.operation, &request.old_object) {
-        (Operation::Update, Some(old)) => restore::restore(old, &sent),
-        (Operation::Create, _) => filled_in(&mut sent, settings),
-        _ => None,
+    let (spec, budget) = match (request.operation, &request.old_object) {
+        (Operation::Update, Some(old)) => (restore::restore(old, &sent), RestartBudget::annotated(old)),
+        (Operation::Create, _) => (filled_in(&mut sent, settings), Some(RestartBudget::default())),
+        _ => return None,
     };
-    // Of the metadata nothing would come but work.
-    let of = |spec| JobSet { spec, ..JobSet::default() };
-    spec.map(|spec| Change { before: of(sent.spec), after: of(spec) })
+    let annotations = sent.metadata.annotations.take();
+    let annotated = budget.and_then(|budget| with_budget(annotations.as_ref(), budget));
+    if spec.is_none() && annotated.is_none() {
+        return None;
+    }
+    // Of the rest of the metadata nothing would come but work.
+    let of = |spec: Option<JobSetSpec>, annotations| JobSet {
+        metadata: ObjectMeta { annotations, ..ObjectMeta::default() },
+        spec: spec.unwrap_or_default(),
+        ..JobSet::default()
+    };
+    let before = spec.is_some().then_some(sent.spec);
+    let after = annotated.or_else(|| annotations.clone());
+    Some(Change { before: of(before, annotations), after: of(spec, after) })
+}
+
+type Annotations = BTreeMap<String, String>;
+
+/// The annotations with that of the budget, unless it is there, whatever it says.
+fn with_budget(annotations: Option<&Annotations>, budget: RestartBudget) -> Option<Annotations> {
+    if annotations.is_some_and(|annotations| annotations.contains_key(labels::RESTART_BUDGET)) {
+        return None;
+    }
+    let mut annotations = annotations.cloned().unwrap_or_default();
+    annotations.insert(labels::RESTART_BUDGET.to_owned(), budget.word().to_owned());
+    Some(annotations)
 }
 
 /// The specification with its defaults and its agent, if that makes it another.
@@ -199,7 +225,35 @@ mod tests {
         assert!(mutated(request("UPDATE", &bad(), &Value::Null)).is_none());
         let Change { before, after } = mutated(request("CREATE", &bad(), &Value::Null)).unwrap();
         assert_eq!((before.spec.network, after.spec.network.is_some()), (None, true));
-        assert!(mutated(request("CREATE", &defaulted(), &Value::Null)).is_none());
+        assert!(mutated(request("CREATE", &budgeted(defaulted(), "Separate"), &Value::Null)).is_none());
+    }
+
+    /// With the annotation of this budget.
+    fn budgeted(mut object: Value, word: &str) -> Value {
+        object["metadata"]["annotations"] = json!({ (labels::RESTART_BUDGET): word, "mine": "" });
+        object
+    }
+
+    #[test]
+    fn budget_left_out_is_shared_at_creation_and_stays_in_updates() {
+        let annotations = |change: Change| change.after.metadata.annotations.unwrap_or_default();
+        let created = mutated(request("CREATE", &defaulted(), &Value::Null)).unwrap();
+        assert_eq!(created.before.spec, created.after.spec);
+        assert_eq!(json!(annotations(created)), json!({ (labels::RESTART_BUDGET): "Shared" }));
+
+        let mut sent = defaulted();
+        sent["metadata"]["annotations"] = json!({ "mine": "" });
+        for word in ["Shared", "Separate"] {
+            let stored = budgeted(defaulted(), word);
+            let updated = mutated(request("UPDATE", &sent, &stored)).unwrap();
+            assert_eq!(json!(annotations(updated)), stored["metadata"]["annotations"]);
+            // Validation refuses a change; nobody's wish is overwritten in silence.
+            let other = budgeted(defaulted(), "other");
+            assert_eq!(mutated(request("UPDATE", &other, &stored)), None);
+        }
+        // One that is older gets its budget from the controller, which knows how it is counted.
+        assert_eq!(mutated(request("UPDATE", &sent, &sent)), None);
+        assert_eq!(mutated(request("UPDATE", &sent, &budgeted(defaulted(), "other"))), None);
     }
 
     fn defaulted() -> Value {

@@ -26,6 +26,7 @@ mod network;
 mod quantity;
 mod replicated_jobs;
 mod resize;
+mod restart_budget;
 mod restart_rules;
 mod single_jobs;
 mod subject;
@@ -71,9 +72,10 @@ const RULES: [Rule; 13] = [
 
 /// More rules for what is created. What breaks them could be carried out, but not as its author means it; what was stored
 /// without them is not left alone for that.
-const RULES_OF_CREATION: [Rule; 6] = [
+const RULES_OF_CREATION: [Rule; 7] = [
     message_patterns::check_new,
     inject_agent::check,
+    restart_budget::check,
     restart_rules::check,
     agent::check,
     volume_mounts::check,

@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::field::{Errors, Path, shown};
-use super::{resize, suspended, unchanged};
+use super::{resize, restart_budget, suspended, unchanged};
 use crate::gates::Gates;
 use crate::{JobSet, conditions};
 
@@ -20,6 +20,7 @@ const WHILE_IT_RUNS: &str = "while the JobSet runs: set spec.suspend to true wit
 pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, errors: &mut Errors) {
     let [managed_before, managed_after] = [old, new].map(|it| it.spec.managed_by.as_deref().map(Value::from));
     unchanged::compare(managed_before.as_ref(), managed_after.as_ref(), &spec.child("managedBy"), MANAGED_BY, errors);
+    restart_budget::check_update(old, new, AS_CREATED, errors);
     let path = spec.child("replicatedJobs");
     let (before, after) = (&old.spec.replicated_jobs, &new.spec.replicated_jobs);
     let [names_before, names_after] = [before, after].map(|it| it.iter().map(|it| &*it.name).collect::<Vec<_>>());

@@ -3,6 +3,7 @@
 use jobset_api::conditions;
 
 use super::{Facts, Finding};
+use crate::status;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let status = facts.status();
@@ -40,12 +41,15 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 
 /// No restart is left.
 pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
-    let (max, spent) = (facts.jobset.spec.max_restarts(), facts.status().restarts_count_towards_max);
-    if max == 0 || spent < max {
+    let restarts = status::Restarts::of(&facts.jobset);
+    if restarts.max == 0 || restarts.counted < restarts.max {
         return Vec::new();
     }
-    let what =
-        format!("Its budget is spent: {spent} of maxRestarts {max}. One more failure that counts fails it for good.");
+    let more = match &restarts.counted_of {
+        None => "One more failure that counts".to_owned(),
+        Some(whose) => format!("One more restart of {whose} that counts"),
+    };
+    let what = format!("No restart is left: {}. {more} fails it for good.", restarts.spent());
     let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = format!(
         "See `{}` for what keeps failing. spec.failurePolicy cannot be changed while it exists.",

@@ -27,14 +27,14 @@ impl Report for Restarts {
 
 fn summary(report: &Restarts) -> String {
     let name = paint(HEAD, &format!("{}/{}", report.namespace, report.name));
-    let Budget { group_restarts, restarts_count_towards_max: counted, max_restarts: max } = report.budget;
+    let Budget { group_restarts, spent, .. } = &report.budget;
     let strategy = report.strategy;
     let times = match group_restarts {
-        0 => return format!("{name} has not restarted ({strategy:?}, maxRestarts {max}).\n"),
+        0 => return format!("{name} has not restarted as a whole ({strategy:?}); {spent}.\n"),
         1 => "once".to_owned(),
         times => format!("{times} times"),
     };
-    format!("{name} has restarted {times} ({strategy:?}); {counted} of maxRestarts {max} are spent.\n")
+    format!("{name} has restarted {times} ({strategy:?}); {spent}.\n")
 }
 
 fn table(restarts: &[Restart], view: &View) -> String {

@@ -33,15 +33,17 @@ pub struct Restarts {
 }
 
 /// How often a JobSet has restarted, by its status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
     /// As a whole, in place or by recreation.
     pub group_restarts: i32,
     /// How many of them count.
     pub restarts_count_towards_max: i32,
-    /// How many may.
+    /// How many restarts, of whatever shares a budget, may count.
     pub max_restarts: i32,
+    /// How much is spent, in words.
+    pub spent: String,
 }
 
 /// How a group restarts.
@@ -169,8 +171,9 @@ pub fn report(jobset: &JobSet, mut told: Vec<Told>) -> Restarts {
         strategy: jobset.spec.restart_strategy(),
         budget: Budget {
             group_restarts: budget.total,
-            restarts_count_towards_max: budget.counted,
+            restarts_count_towards_max: jobset.status.as_ref().map_or(0, |status| status.restarts_count_towards_max),
             max_restarts: budget.max,
+            spent: budget.spent(),
         },
         expired: budget.total.saturating_sub(shown).max(0),
         restarts,

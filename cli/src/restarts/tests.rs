@@ -73,7 +73,7 @@ fn an_older_controller_says_less() {
 
 #[test]
 fn there_may_have_been_none() {
-    insta::assert_snapshot!(plain(&of(Value::Null, &[]), &view()), @"ml/train has not restarted (InPlaceRestart, maxRestarts 5).");
+    insta::assert_snapshot!(plain(&of(Value::Null, &[]), &view()), @"ml/train has not restarted as a whole (InPlaceRestart); 0 of maxRestarts 5 are spent.");
 }
 
 #[test]

@@ -37,11 +37,8 @@ fn head(status: &Status, view: &View) -> String {
     let mut table = Table::indented(2);
     let created = age(status.created.as_ref().map(|time| time.0), view.now);
     table.push(vec!["Jobs".into(), format!("{} of {} ready", status.jobs_ready, status.jobs).into()]);
-    let restarts = status.restarts;
-    let budget = format!(
-        "{}, of which {} count towards maxRestarts {} ({:?})",
-        restarts.total, restarts.counted, restarts.max, status.strategy
-    );
+    let restarts = &status.restarts;
+    let budget = format!("{} ({:?}); {}", restarts.total, status.strategy, restarts.spent());
     table.push(vec!["Restarts".into(), budget.into()]);
     if let Some(epochs) = status.epochs {
         let text = format!("{} synced, {} deprecated", epochs.synced, epochs.deprecated);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartStrategy, labels};
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -51,27 +51,49 @@ pub struct Status {
 }
 
 /// How often a JobSet has restarted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restarts {
     /// As a whole, in place or by recreation.
     pub total: i32,
-    /// How many of them count.
+    /// What shares one maxRestarts.
+    pub budget: RestartBudget,
+    /// How much of the budget is spent; of separate ones, of the one of which most is.
     pub counted: i32,
-    /// How many may.
+    /// Whose budget that is, in words, where budgets are separate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_of: Option<String>,
+    /// How much may.
     pub max: i32,
 }
 
 impl Restarts {
     /// Those of a JobSet.
     pub fn of(jobset: &JobSet) -> Self {
-        let status = jobset.status.as_ref();
+        let (status, budget) = (jobset.status.as_ref(), RestartBudget::of(jobset));
+        let (scope, counted) = status.map_or((Scope::JobSet, 0), |status| budget.most_spent(status));
+        let whose = match scope {
+            Scope::JobSet => "the whole JobSet".to_owned(),
+            Scope::ReplicatedJob(name) => format!("replicatedJob {name}"),
+            Scope::Job { replicated_job, index } => {
+                let name = jobset.metadata.name.as_deref().unwrap_or_default();
+                format!("Job {}", names::job(name, replicated_job, index))
+            }
+        };
         Self {
             // A controller that does not know the counter of all restarts still counts recreations.
             total: status.map_or(0, |status| status.group_restarts.max(status.restarts)),
-            counted: status.map_or(0, |status| status.restarts_count_towards_max),
+            budget,
+            counted,
+            counted_of: (budget == RestartBudget::Separate).then_some(whose),
             max: jobset.spec.max_restarts(),
         }
+    }
+
+    /// `3 of maxRestarts 10 are spent`, and of whose where not all share them.
+    pub fn spent(&self) -> String {
+        let whose = self.counted_of.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
+        format!("{} of maxRestarts {} are spent{whose}", self.counted, self.max)
     }
 }
 

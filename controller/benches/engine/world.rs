@@ -94,7 +94,8 @@ pub(crate) fn view(pod: &str) -> PodView {
 fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
     let jobset = json!({
         "status": {"syncedEpoch": 1},
-        "metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": "uid-of-train", "generation": 1},
+        "metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": "uid-of-train", "generation": 1,
+                     "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
         "spec": {
             "failurePolicy": {"maxRestarts": 100, "restartStrategy": "InPlaceRestart"},
             "replicatedJobs": [{"name": GROUP, "replicas": jobs, "template": {"spec": {

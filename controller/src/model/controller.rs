@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use jobset_api::{JobSet, JobSetStatus, conditions};
+use jobset_api::{JobSet, JobSetStatus, conditions, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -68,7 +68,8 @@ pub(super) fn jobset(setting: &Setting) -> JobSet {
     let pod = json!({"restartPolicy": "Never", "initContainers": agents, "containers": [{"name": "worker"}]});
     let job = json!({"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": {"spec": pod}});
     serde_json::from_value(json!({
-        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "u"},
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "u",
+                     "annotations": {(labels::RESTART_BUDGET): "Shared"}},
         "spec": {
             "network": {"enableDNSHostnames": false},
             "failurePolicy": {"maxRestarts": setting.max_restarts, "restartStrategy": "InPlaceRestart"},

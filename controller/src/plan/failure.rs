@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, conditions, message_pattern};
+use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, Scope};
+use jobset_api::{conditions, message_pattern};
 use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 
 use super::pass::{Current, Pass};
-use super::restart::{Cause, Counting, fail_for_budget, recreate};
-use super::{Fact, Trigger};
+use super::restart::{Cause, Counting, recreate};
+use super::{Fact, Trigger, budget};
 use crate::store::Finished;
 
 /// Restarts of single Jobs are counted in an array of the status, which holds as many (the Go JobSet's limit).
@@ -116,17 +117,17 @@ fn restart_job(
         // Its restarts could not be counted, and what is not counted may never end.
         return restart_replicated_job(pass, job, &cause);
     }
-    let max_restarts = pass.seen.jobset.spec.max_restarts();
+    if counted {
+        budget::require(pass, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
+    }
     let ahead = ahead(pass, |current| current.name == job.name);
+    let replicas = pass.groups()[job.group].replicas();
     let status = &mut pass.status.replicated_jobs_status[job.group];
     if counted {
-        let spent = counter(&mut status.job_restarts_count_towards_max, index);
-        if *spent >= max_restarts {
-            return fail_for_budget(pass, &format!("restarts of Job {}", job.name), &cause);
-        }
+        let spent = counter(&mut status.job_restarts_count_towards_max, index, replicas);
         *spent = spent.saturating_add(1);
     }
-    let attempts = counter(&mut status.job_restarts, index);
+    let attempts = counter(&mut status.job_restarts, index, replicas);
     *attempts = attempts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(pass, &cause);
     let reason =
@@ -140,12 +141,9 @@ fn restart_job(
 
 /// Recreates the Jobs of one replicatedJob: the pass that reads its counter back deletes them.
 fn restart_replicated_job(pass: &mut Pass<'_>, job: &FailedJob<'_>, cause: &Cause) -> ControlFlow<()> {
-    let max_restarts = pass.seen.jobset.spec.max_restarts();
+    budget::require(pass, Scope::ReplicatedJob(job.replicated_job), cause)?;
     let ahead = ahead(pass, |current| current.group == job.group);
     let status = &mut pass.status.replicated_jobs_status[job.group];
-    if status.restarts_count_towards_max >= max_restarts {
-        return fail_for_budget(pass, &format!("restarts of replicatedJob {}", job.replicated_job), cause);
-    }
     status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
     status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(pass, cause);
@@ -181,12 +179,22 @@ fn ahead(pass: &Pass<'_>, is_one: impl Fn(&Current<'_>) -> bool) -> i32 {
     pass.current.iter().filter(|current| is_one(current)).map(ahead).max().unwrap_or(0).max(0)
 }
 
-/// The counter with this index; those before it are made.
-fn counter(counters: &mut Vec<i32>, index: usize) -> &mut i32 {
+/// The counter with this index, of a replicatedJob of so many Jobs.
+fn counter(counters: &mut Vec<i32>, index: usize, replicas: i32) -> &mut i32 {
     if counters.len() <= index {
         counters.resize(index + 1, 0);
     }
+    pad(counters, replicas);
     &mut counters[index]
+}
+
+/// Counters of single Jobs, if there are any, are as many as the Jobs: the Go JobSet, which may go on with the status,
+/// fails each reconciliation where one is missing.
+pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
+    let wanted = usize::try_from(replicas).unwrap_or_default().min(COUNTED_ALONE);
+    if !counters.is_empty() && counters.len() < wanted {
+        counters.resize(wanted, 0);
+    }
 }
 
 /// Whether the failure has been counted as a restart in place, which is under way: the Job's message names a Pod that

@@ -5,6 +5,7 @@
 //! another epoch, only says so in it, and the next pass, which reads that back, carries it out.
 
 mod barrier;
+mod budget;
 mod claims;
 pub mod epochs;
 mod failure;
@@ -53,6 +54,8 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ttl::delete_when_due(pass)?;
     skip::if_managed_by_another(pass)?;
     namespace::delete_with_it(pass)?;
+    budget::annotate(pass)?;
+    restart::take_over(pass);
     tally::jobs(pass);
     refused::name(pass);
     finished::delete_what_still_runs(pass)?;

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::ops::ControlFlow;
 
-use jobset_api::{JobSetStatus, ReplicatedJob, RestartStrategy, conditions};
+use jobset_api::{JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, conditions};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -32,6 +32,8 @@ pub(super) struct Pass<'a> {
     pub now: &'a Time,
     /// How the JobSet restarts: [`gate::strategy`].
     pub strategy: RestartStrategy,
+    /// What its restarts spend.
+    pub budget: RestartBudget,
     /// Its Jobs of the current attempt, in order of their names.
     pub current: Vec<Current<'a>>,
     /// The same of Jobs that it has too many of, since it was made smaller: they count for nothing, and go.
@@ -45,12 +47,7 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub(super) fn new(seen: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
-        let mut status = seen.status();
-        // No status of this controller's is without the number of ready Jobs. The Go JobSet counts recreations alone, and
-        // drops what it does not know: one that was taken over has had no other restarts.
-        if status.jobs_ready.is_empty() {
-            status.group_restarts = status.group_restarts.max(status.restarts);
-        }
+        let status = seen.status();
         let spec = &seen.jobset.spec;
         let strategy = gate::strategy(seen.jobset, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
@@ -70,6 +67,7 @@ impl<'a> Pass<'a> {
             settings,
             now,
             strategy,
+            budget: RestartBudget::of(seen.jobset),
             current,
             surplus,
             status,

@@ -1,6 +1,6 @@
 //! Notes when all Jobs are ready: a restart of the group, or its first start, is over.
 
-use jobset_api::{JobSetStatus, ReplicatedJob, conditions};
+use jobset_api::{JobSetStatus, ReplicatedJob, Scope, conditions};
 
 use super::pass::Pass;
 use super::{Fact, members};
@@ -27,7 +27,8 @@ fn all_run_again(pass: &Pass<'_>) -> bool {
 
 fn again(pass: &Pass<'_>) -> String {
     let epoch = if pass.in_place() { format!(" in epoch {}", pass.status.synced_epoch) } else { String::new() };
-    let (counted, max_restarts) = (pass.status.restarts_count_towards_max, pass.seen.jobset.spec.max_restarts());
+    let (counted, max_restarts) =
+        (pass.budget.spent(&pass.status, Scope::JobSet), pass.seen.jobset.spec.max_restarts());
     format!(
         "all jobs are ready{epoch} after restart {}; {counted} of {max_restarts} counted",
         pass.status.group_restarts

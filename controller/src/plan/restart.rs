@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, RestartStrategy, conditions, labels};
+use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels};
 use k8s_openapi::jiff::Timestamp;
 
 use super::pass::{Pass, is_current};
-use super::{Fact, Note, Trigger};
+use super::{Fact, Note, Trigger, budget};
 
 /// Whether a restart counts towards `maxRestarts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,15 @@ pub(super) struct Cause {
     pub trigger: Trigger,
     /// When the first failure happened, if that was seen.
     pub failed_at: Option<Timestamp>,
+}
+
+/// Counts the restarts of a JobSet that is taken over from the Go JobSet, which counts recreations alone and drops what it
+/// does not know. Every status that this controller has written has the number of ready Jobs.
+pub(super) fn take_over(pass: &mut Pass<'_>) {
+    let status = &mut pass.status;
+    if status.jobs_ready.is_empty() {
+        status.group_restarts = status.group_restarts.max(status.restarts);
+    }
 }
 
 /// Deletes the Jobs of earlier attempts. Their names become free, and the Jobs of this attempt take them.
@@ -74,21 +83,11 @@ pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> C
         return ControlFlow::Continue(());
     }
     if counting == Counting::Counted {
-        let max_restarts = pass.seen.jobset.spec.max_restarts();
-        if pass.status.restarts_count_towards_max >= max_restarts {
-            return fail_for_budget(pass, "restarts", cause);
-        }
+        budget::require(pass, Scope::JobSet, cause)?;
         pass.status.restarts_count_towards_max = pass.status.restarts_count_towards_max.saturating_add(1);
     }
     pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
     ControlFlow::Continue(())
-}
-
-/// Fails the JobSet: one more restart of this kind than `maxRestarts` allows.
-pub(super) fn fail_for_budget(pass: &mut Pass<'_>, of_what: &str, cause: &Cause) -> ControlFlow<()> {
-    let max_restarts = pass.seen.jobset.spec.max_restarts();
-    let message = format!("reached the maximum number of {of_what}, maxRestarts {max_restarts}: {}", cause.message);
-    pass.fail(conditions::REACHED_MAX_RESTARTS, message)
 }
 
 /// Says that the whole group restarts, and how.

@@ -5,13 +5,16 @@
 
 use jobset_api::ReplicatedJobStatus;
 
+use super::failure;
 use super::pass::{Pass, has_completed};
 use crate::store::{Finished, JobView};
 
 pub(super) fn jobs(pass: &mut Pass<'_>) {
     let counted = pass.groups().iter().map(|group| {
         // Counters of individual restarts are the failure policy's, and stay.
-        let stored = pass.status.replicated_job(&group.name).cloned();
+        let mut stored = pass.status.replicated_job(&group.name).cloned().unwrap_or_default();
+        failure::pad(&mut stored.job_restarts, group.replicas());
+        failure::pad(&mut stored.job_restarts_count_towards_max, group.replicas());
         ReplicatedJobStatus {
             name: group.name.clone(),
             ready: 0,
@@ -19,7 +22,7 @@ pub(super) fn jobs(pass: &mut Pass<'_>) {
             failed: 0,
             active: 0,
             suspended: 0,
-            ..stored.unwrap_or_default()
+            ..stored
         }
     });
     let mut counted: Vec<ReplicatedJobStatus> = counted.collect();

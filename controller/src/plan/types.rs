@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetStatus, RestartStrategy};
+use jobset_api::{FailurePolicyAction, JobSetStatus, RestartBudget, RestartStrategy};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -99,6 +99,9 @@ pub enum Action {
     DeleteJobSet,
     /// Annotate the JobSet so that its agents let their workers run: in-place restart is switched off.
     DisableInPlaceRestart,
+    /// Annotate the JobSet with the budget that it has been counted by until now. Only as it was seen: the status says how
+    /// it was counted.
+    AnnotateRestartBudget(RestartBudget),
 }
 
 /// Why a Pod is deleted.

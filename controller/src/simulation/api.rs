@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jobset_agent::decide::JobSetState;
-use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
+use jobset_api::{JobSet, JobSetStatus, RestartBudget, RestartStrategy, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
@@ -94,6 +94,18 @@ impl ApiServer {
         }
         self.put_jobset(JobSet { status: Some(status), ..JobSet::clone(&self.jobset) });
         Ok(self.version)
+    }
+
+    /// The controller annotates the version that it has seen. The version then; 0 if another one is stored.
+    pub(super) fn annotate_budget(&mut self, base: &JobSet, budget: RestartBudget) -> u64 {
+        if base.metadata.resource_version != self.jobset.metadata.resource_version {
+            return 0;
+        }
+        let mut jobset = JobSet::clone(&self.jobset);
+        let annotation = (labels::RESTART_BUDGET.to_owned(), budget.word().to_owned());
+        jobset.metadata.annotations.get_or_insert_default().extend([annotation]);
+        self.put_jobset(jobset);
+        self.version
     }
 
     fn put_jobset(&mut self, mut jobset: JobSet) {

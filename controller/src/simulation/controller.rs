@@ -127,7 +127,7 @@ impl Cluster {
         let Some(mut pass) = self.controller.pass.take() else { return Ok(()) };
         self.worked = true;
         if let Some(action) = pass.actions.pop_front() {
-            self.carry_out(action, &mut pass.written);
+            self.carry_out(action, &pass.base, &mut pass.written);
             self.controller.pass = Some(pass);
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Cluster {
         pass.doubt.take().map_or(Ok(true), Err)
     }
 
-    fn carry_out(&mut self, action: Action, written: &mut Versions) {
+    fn carry_out(&mut self, action: Action, base: &JobSet, written: &mut Versions) {
         let now = self.now();
         self.trace(|| format!("request: {}", name(&action)));
         let jobs = match action {
@@ -182,6 +182,10 @@ impl Cluster {
                 if self.api.pods.get(&name).is_some_and(|pod| pod.wire.metadata.uid == Some(uid)) {
                     self.delete_own_pod(&name);
                 }
+                0
+            }
+            Action::AnnotateRestartBudget(budget) => {
+                written.jobsets = written.jobsets.max(self.api.annotate_budget(base, budget));
                 0
             }
             Action::CreateClaim(_)
@@ -234,7 +238,7 @@ impl Cluster {
         let Some(mut late) = self.late.take() else { return Ok(()) };
         if let Some(action) = late.actions.pop_front() {
             self.trace(|| "of the former controller:".to_owned());
-            self.carry_out(action, &mut late.written);
+            self.carry_out(action, &late.base, &mut late.written);
             self.late = Some(late);
             return Ok(());
         }

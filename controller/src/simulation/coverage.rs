@@ -9,7 +9,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 26] = [
+const EVENTS: [&str; 28] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -17,7 +17,9 @@ const EVENTS: [&str; 26] = [
     "AgentAlone",
     "not counted by rule",
     "before its worker could start",
-    "reached the maximum number of restarts,",
+    "restarts of the JobSet, its replicatedJobs and its Jobs together",
+    "restarts of the whole JobSet",
+    "request: AnnotateRestartBudget",
     "maximum number of restarts of Job",
     "maximum number of restarts of replicatedJob",
     "jobset completed successfully",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, conditions};
+use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, RestartBudget, Scope, conditions};
 use kube::ResourceExt;
 
 use super::api::JobObject;
@@ -194,7 +194,6 @@ impl Cluster {
     }
 
     fn check_partial_restarts(&self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
-        let max_restarts = self.api.jobset.spec.max_restarts();
         for group in &after.replicated_jobs_status {
             let known = before.replicated_job(&group.name);
             let failed = |action: Do, index: Option<i32>| {
@@ -205,8 +204,7 @@ impl Cluster {
             };
             let more = group.restarts - known.map_or(0, |it| it.restarts);
             let justified = more == 0 || more == 1 && failed(Do::RestartReplicatedJob, None);
-            let spent = group.restarts_count_towards_max <= max_restarts;
-            ensure(justified && spent, Property::ExactBudget, || format!("restarts of {}: {group:?}", group.name))?;
+            ensure(justified, Property::ExactBudget, || format!("restarts of {}: {group:?}", group.name))?;
             for (index, restarts) in (0..).zip(&group.job_restarts) {
                 let of = |counters: &Vec<i32>| {
                     usize::try_from(index).ok().and_then(|it| counters.get(it)).copied().unwrap_or(0)
@@ -220,7 +218,7 @@ impl Cluster {
                     (1, 1) => failed(Do::RestartJob, Some(index)) || failed(Do::RecreateJob, Some(index)),
                     _ => false,
                 };
-                ensure(justified && counted <= max_restarts, Property::ExactBudget, || {
+                ensure(justified, Property::ExactBudget, || {
                     format!("restarts of Job {index} of {}: {group:?}", group.name)
                 })?;
             }
@@ -231,10 +229,16 @@ impl Cluster {
     /// The JobSet ends as it must.
     fn check_end(&self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
         let spec = &self.api.jobset.spec;
-        let (max_restarts, spent) = (spec.max_restarts(), after.restarts_count_towards_max);
-        ensure(spent <= max_restarts, Property::ExactBudget, || {
-            format!("{spent} restarts are counted of {max_restarts}")
+        let (max_restarts, budget) = (spec.max_restarts(), self.scenario.budget);
+        let annotated = RestartBudget::annotated(&self.api.jobset);
+        ensure(annotated == Some(budget), Property::ExactBudget, || {
+            format!("the budget is {budget:?}, and a status is written with {annotated:?}")
         })?;
+        let (scope, most) = budget.most_spent(after);
+        ensure(most <= max_restarts, Property::ExactBudget, || {
+            format!("{most} restarts of {scope:?} are counted of {max_restarts}")
+        })?;
+        let is_spent = |scope| budget.spent(after, scope) == max_restarts;
         let Some(end) = conditions::terminal(&after.conditions).filter(|_| before.terminal_state.is_empty()) else {
             let stays = before.terminal_state == after.terminal_state;
             return ensure(stays, Property::ExactBudget, || "it has ended and goes on".to_owned());
@@ -247,14 +251,19 @@ impl Cluster {
             conditions::FAILED_JOBS => failed_with(None),
             conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
             _ if end.message.contains("before its worker could start") => self.truth.most_strikes() > max_restarts,
-            _ if end.message.contains("restarts of Job") => {
-                failed_with(Some(Do::RestartJob)) || failed_with(Some(Do::RecreateJob))
-            }
-            _ if end.message.contains("restarts of replicatedJob") => failed_with(Some(Do::RestartReplicatedJob)),
-            _ if failed_with(Some(Do::RestartJobSet)) => spent == max_restarts,
             _ => {
-                self.check_incident(before.synced_epoch, true)?;
-                spent == max_restarts
+                self.failed_jobs(before).any(|job| match self.action(job) {
+                    Some(Do::RestartJob | Do::RecreateJob) => {
+                        let (replicated_job, index) = (&job.view.replicated_job[..], job.view.index.unwrap_or(-1));
+                        is_spent(Scope::Job { replicated_job, index })
+                    }
+                    Some(Do::RestartReplicatedJob) => is_spent(Scope::ReplicatedJob(&job.view.replicated_job)),
+                    Some(Do::RestartJobSet) => is_spent(Scope::JobSet),
+                    _ => false,
+                }) || {
+                    self.check_incident(before.synced_epoch, true)?;
+                    is_spent(Scope::JobSet)
+                }
             }
         };
         let of_budget = end.reason == conditions::REACHED_MAX_RESTARTS;

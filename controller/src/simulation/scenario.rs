@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use fastrand::Rng;
 use jobset_agent::decide::Mode;
-use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy};
+use jobset_api::{FailurePolicyAction, JobSet, RestartBudget, RestartStrategy, labels};
 use serde_json::{Value, json};
 
 use crate::store::Key;
@@ -25,6 +25,8 @@ const MOST_PODS: i32 = 9;
 /// A JobSet, and how its workers behave.
 pub(super) struct Scenario {
     pub jobset: JobSet,
+    /// What its restarts spend, whatever becomes of it.
+    pub budget: RestartBudget,
     pub strategy: RestartStrategy,
     /// Whether the Jobs have a podFailurePolicy that fails them on the exit code [`FATAL`].
     pub has_fatal_code: bool,
@@ -60,9 +62,15 @@ impl Scenario {
         if rng.u8(..8) == 0 {
             spec["suspend"] = json!(true);
         }
-        let metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
+        let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
+        // Without admission, the controller has to annotate it.
+        let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
+        if let Some(budget) = annotated {
+            metadata["annotations"] = json!({(labels::RESTART_BUDGET): budget.word()});
+        }
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
-        Self { jobset, strategy, has_fatal_code, ends_well_when_asked, supervised }
+        let budget = annotated.unwrap_or(RestartBudget::Shared);
+        Self { jobset, budget, strategy, has_fatal_code, ends_well_when_asked, supervised }
     }
 
     /// How the agents work.

@@ -35,7 +35,7 @@ async fn restart_job_recreates_the_failed_job_and_the_others_restart_in_place_wi
     // Counted for the Job, and so not for the group.
     let status = space.in_epoch("train", (1, 1, 0, 1)).await?;
     let group = status.replicated_job("workers").context("no counters")?;
-    assert_eq!((&*group.job_restarts_count_towards_max, status.restarts), (&[1][..], 0));
+    assert_eq!((&*group.job_restarts_count_towards_max, status.restarts), (&[1, 0][..], 0));
     let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
     assert!(restarting.message.starts_with("the others restart in place: Job train-workers-0"), "{restarting:?}");
 

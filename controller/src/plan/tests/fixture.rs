@@ -17,7 +17,9 @@ pub(super) fn jobset(spec: &Value, status: &Value) -> JobSet {
         whole.extend(spec);
     }
     serde_json::from_value(json!({
-        "metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": whole, "status": status,
+        "metadata": {
+            "name": "train", "namespace": "ml", "uid": "u", "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
+        "spec": whole, "status": status,
     }))
     .unwrap()
 }

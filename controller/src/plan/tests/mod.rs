@@ -1,5 +1,6 @@
 //! Whole passes: what the rules do together. `golden` holds them to their cases, the others say what a table says better.
 
+mod budget;
 mod failure;
 mod finished;
 mod fixture;

@@ -1,9 +1,9 @@
 //! Requests on the JobSet itself.
 
-use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_api::{JobSet, JobSetStatus, RestartBudget, labels};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Done, NOTHING, Of};
 use crate::shell::error::{Error, is_gone};
@@ -22,9 +22,20 @@ impl Of<'_> {
     }
 
     pub(super) async fn disable_in_place_restart(&self) -> Result<Done, Error> {
-        let api: Api<JobSet> = self.api();
         let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: "feature gate is off"});
-        let patch = json!({"metadata": {"uid": self.jobset.metadata.uid, "annotations": annotations}});
+        self.annotate(json!({"uid": self.jobset.metadata.uid, "annotations": annotations})).await
+    }
+
+    /// With the version that was seen: another status may say another budget.
+    pub(super) async fn annotate_restart_budget(&self, budget: RestartBudget) -> Result<Done, Error> {
+        let (uid, version) = (&self.jobset.metadata.uid, &self.jobset.metadata.resource_version);
+        let annotations = json!({labels::RESTART_BUDGET: budget.word()});
+        self.annotate(json!({"uid": uid, "resourceVersion": version, "annotations": annotations})).await
+    }
+
+    async fn annotate(&self, metadata: Value) -> Result<Done, Error> {
+        let api: Api<JobSet> = self.api();
+        let patch = json!({"metadata": metadata});
         match api.patch_metadata(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(jobset) => Ok(Done::Written(Versions { jobsets: version(&jobset), ..Versions::default() })),
             Err(error) if is_gone(&error) => Ok(NOTHING),

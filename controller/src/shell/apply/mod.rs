@@ -139,6 +139,7 @@ impl Of<'_> {
             Action::CreateRoleBinding(binding) => self.create_role_binding(&binding).await,
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart => self.disable_in_place_restart().await,
+            Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, RestartBudget};
 use jobset_metrics::Family;
 use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
@@ -113,7 +113,10 @@ impl Families {
             ),
             restarts: jobset("kube_jobset_restarts", "Restarts of the whole group, by recreation or in place."),
             max_restarts: jobset("jobset_max_restarts", "Restarts that the JobSet may have: maxRestarts."),
-            restarts_counted: jobset("jobset_restarts_counted", "Restarts that count towards maxRestarts."),
+            restarts_counted: jobset(
+                "jobset_restarts_counted",
+                "Restarts that count towards maxRestarts; of separate budgets, those of the one of which most is spent.",
+            ),
             barrier_waiting: jobset(
                 "jobset_barrier_waiting_pods",
                 "Pods that the barrier of a JobSet that restarts in place waits for; 0 while it is open.",
@@ -162,7 +165,7 @@ impl Families {
         }
         self.restarts.add(&labels, status.group_restarts.into());
         self.max_restarts.add(&labels, spec.max_restarts().into());
-        self.restarts_counted.add(&labels, status.restarts_count_towards_max.into());
+        self.restarts_counted.add(&labels, RestartBudget::of(&seen.jobset).most_spent(status).1.into());
         if let Some(barrier) = seen.barrier {
             let waiting = u32::try_from(barrier.waiting).unwrap_or(u32::MAX);
             self.barrier_waiting.add(&labels, waiting.into());

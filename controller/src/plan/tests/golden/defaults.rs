@@ -18,7 +18,8 @@ pub(super) fn beginning() -> Timestamp {
 }
 
 pub(super) fn jobset() -> Value {
-    json!({"metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": uid(JOBSET)}, "spec": {}})
+    let annotations = json!({(labels::RESTART_BUDGET): "Shared"});
+    json!({"metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": uid(JOBSET), "annotations": annotations}, "spec": {}})
 }
 
 /// A Service or claim.

@@ -1,0 +1,163 @@
+//! What `maxRestarts` limits: all restarts of a JobSet together, or those of each of its parts.
+//!
+//! A JobSet keeps its budget for life, in an annotation: a status that another controller writes from its own types loses
+//! fields that it does not know.
+
+use serde::Serialize;
+
+use crate::{JobSet, JobSetStatus, ReplicatedJobStatus, labels};
+
+/// What shares one `maxRestarts`: value of [`labels::RESTART_BUDGET`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub enum RestartBudget {
+    /// All counted restarts, of the JobSet, of its replicatedJobs and of its Jobs, spend one budget (the Go JobSet's).
+    #[default]
+    Shared,
+    /// The JobSet, each replicatedJob and each Job have a budget of `maxRestarts` each.
+    Separate,
+}
+
+/// What restarts, and spends a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// The whole JobSet.
+    JobSet,
+    /// The Jobs of this replicatedJob.
+    ReplicatedJob(&'a str),
+    /// One Job.
+    Job {
+        /// Name of its replicatedJob.
+        replicated_job: &'a str,
+        /// Its index there.
+        index: i32,
+    },
+}
+
+impl RestartBudget {
+    /// All values.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::Separate];
+
+    /// The value of the annotation.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shared => "Shared",
+            Self::Separate => "Separate",
+        }
+    }
+
+    /// The budget with this word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|budget| budget.word() == word)
+    }
+
+    /// The budget that the annotation of the JobSet names. `None` where it is absent or unknown.
+    pub fn annotated(jobset: &JobSet) -> Option<Self> {
+        Self::named(jobset.metadata.annotations.as_ref()?.get(labels::RESTART_BUDGET)?)
+    }
+
+    /// The budget of the JobSet. One without the annotation keeps what it has been counted by until now: releases of this
+    /// controller before the annotation counted separately and wrote `status.jobsReady`; the Go JobSet does not write it.
+    pub fn of(jobset: &JobSet) -> Self {
+        let is_ours = || jobset.status.as_ref().is_some_and(|status| !status.jobs_ready.is_empty());
+        Self::annotated(jobset).unwrap_or_else(|| if is_ours() { Self::Separate } else { Self::Shared })
+    }
+
+    /// How much is spent of the budget that a restart of `scope` spends.
+    pub fn spent(self, status: &JobSetStatus, scope: Scope<'_>) -> i32 {
+        match (self, scope) {
+            (Self::Shared, _) => {
+                let groups = status.replicated_jobs_status.iter();
+                let of_group = |group: &ReplicatedJobStatus| {
+                    let jobs = group.job_restarts_count_towards_max.iter();
+                    jobs.fold(group.restarts_count_towards_max, |sum, job| sum.saturating_add(*job))
+                };
+                groups.map(of_group).fold(status.restarts_count_towards_max, i32::saturating_add)
+            }
+            (Self::Separate, Scope::JobSet) => status.restarts_count_towards_max,
+            (Self::Separate, Scope::ReplicatedJob(name)) => {
+                status.replicated_job(name).map_or(0, |group| group.restarts_count_towards_max)
+            }
+            (Self::Separate, Scope::Job { replicated_job, index }) => {
+                let counters = status.replicated_job(replicated_job).map(|it| &it.job_restarts_count_towards_max);
+                let counter = counters.zip(usize::try_from(index).ok()).and_then(|(it, index)| it.get(index));
+                counter.copied().unwrap_or(0)
+            }
+        }
+    }
+
+    /// The budget of which most is spent, and how much. Of several alike, that of the larger scope.
+    pub fn most_spent(self, status: &JobSetStatus) -> (Scope<'_>, i32) {
+        let whole = (Scope::JobSet, self.spent(status, Scope::JobSet));
+        if self == Self::Shared {
+            return whole;
+        }
+        let groups = status.replicated_jobs_status.iter();
+        let of_groups = groups.clone().map(|it| (Scope::ReplicatedJob(&it.name), it.restarts_count_towards_max));
+        let of_jobs = groups.flat_map(|group| {
+            let scope = |index| Scope::Job { replicated_job: &group.name, index };
+            (0..).zip(&group.job_restarts_count_towards_max).map(move |(index, spent)| (scope(index), *spent))
+        });
+        of_groups.chain(of_jobs).fold(whole, |most, next| if next.1 > most.1 { next } else { most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::RestartBudget::{Separate, Shared};
+    use super::*;
+
+    fn jobset(annotation: &Value, status: &Value) -> JobSet {
+        let metadata = json!({"name": "train", "annotations": {"jobset.sigs.k8s.io/restart-budget": annotation}});
+        let metadata = if annotation.is_null() { json!({"name": "train"}) } else { metadata };
+        serde_json::from_value(json!({"metadata": metadata, "spec": {}, "status": status})).unwrap()
+    }
+
+    #[rstest]
+    #[case::shared(json!("Shared"), json!({"jobsReady": "0/1"}), Shared)]
+    #[case::separate(json!("Separate"), json!(null), Separate)]
+    #[case::new(json!(null), json!(null), Shared)]
+    #[case::of_the_go_jobset(json!(null), json!({"restarts": 1, "replicatedJobsStatus": [{"name": "w"}]}), Shared)]
+    #[case::of_an_earlier_release(json!(null), json!({"jobsReady": "0/1"}), Separate)]
+    #[case::unknown(json!("shared"), json!(null), Shared)]
+    #[case::unknown_of_an_earlier_release(json!(""), json!({"jobsReady": "0/1"}), Separate)]
+    fn budget_of_jobset_is_annotated_or_as_counted_before(
+        #[case] annotation: Value,
+        #[case] status: Value,
+        #[case] expected: RestartBudget,
+    ) {
+        assert_eq!(RestartBudget::of(&jobset(&annotation, &status)), expected);
+    }
+
+    const W: Scope<'_> = Scope::ReplicatedJob("w");
+
+    fn job(index: i32) -> Scope<'static> {
+        Scope::Job { replicated_job: "w", index }
+    }
+
+    #[rstest]
+    #[case::jobset(Scope::JobSet, 1)]
+    #[case::replicated_job(W, 2)]
+    #[case::job(job(1), 4)]
+    #[case::job_without_counter(job(2), 0)]
+    #[case::job_without_index(job(-1), 0)]
+    #[case::unknown_replicated_job(Scope::ReplicatedJob("y"), 0)]
+    fn spent_separate_counts_scope_shared_counts_all(#[case] scope: Scope<'_>, #[case] separate: i32) {
+        let status = json!({"restartsCountTowardsMax": 1, "replicatedJobsStatus": [
+            {"name": "w", "restartsCountTowardsMax": 2, "jobRestarts": [9, 9], "jobRestartsCountTowardsMax": [3, 4]},
+            {"name": "x", "restarts": 9}]});
+        let status: JobSetStatus = serde_json::from_value(status).unwrap();
+        assert_eq!((Separate.spent(&status, scope), Shared.spent(&status, scope)), (separate, 10));
+        assert_eq!(Separate.most_spent(&status), (job(1), 4));
+        assert_eq!(Shared.most_spent(&status), (Scope::JobSet, 10));
+    }
+
+    #[test]
+    fn most_spent_tie_names_larger_scope() {
+        let counters = json!([{"name": "w", "restartsCountTowardsMax": 1, "jobRestartsCountTowardsMax": [1, 1]}]);
+        let status: JobSetStatus = serde_json::from_value(json!({"replicatedJobsStatus": counters})).unwrap();
+        assert_eq!(Separate.most_spent(&status), (W, 1));
+    }
+}

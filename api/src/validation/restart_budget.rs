@@ -1,0 +1,109 @@
+//! The annotation that says what `maxRestarts` limits ([`RestartBudget`]).
+//!
+//! It stays as it is for the life of the JobSet: counters of one kind of budget mean nothing to the other.
+
+use serde_json::Value;
+
+use super::field::{Errors, Path, shown};
+use super::subject::Subject;
+use super::unchanged;
+use crate::labels::RESTART_BUDGET;
+use crate::{JobSet, RestartBudget};
+
+fn word(jobset: &JobSet) -> Option<&str> {
+    jobset.metadata.annotations.as_ref()?.get(RESTART_BUDGET).map(String::as_str)
+}
+
+/// Refuses a budget that there is not.
+pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
+    if let Some(unknown) = word(subject.jobset).filter(|word| RestartBudget::named(word).is_none()) {
+        let supported = RestartBudget::ALL.map(|budget| shown(&budget.word()).to_string()).join(", ");
+        errors.not_supported(&Path::root("metadata.annotations").key(RESTART_BUDGET), unknown, supported);
+    }
+}
+
+/// Refuses another budget than the JobSet has. One that was created without the annotation may get the budget that it is
+/// counted by, as the controller annotates it.
+pub(super) fn check_update(old: &JobSet, new: &JobSet, reason: &str, errors: &mut Errors) {
+    let annotations = Path::root("metadata.annotations");
+    let path = annotations.key(RESTART_BUDGET);
+    let (before, after) = (RestartBudget::annotated(old), RestartBudget::annotated(new));
+    if word(new).is_some() && after.is_none() {
+        // `check` refuses it.
+        return;
+    }
+    let [old_word, new_word] = [before, after].map(|budget| budget.map(|budget| Value::from(budget.word())));
+    match (before, after) {
+        (Some(_), _) => unchanged::compare(old_word.as_ref(), new_word.as_ref(), &path, reason, errors),
+        (None, Some(late)) if late != RestartBudget::of(old) => {
+            let counted = RestartBudget::of(old).word();
+            errors.invalid(&path, late.word(), format_args!("must be {} or absent, {reason}", shown(&counted)));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{admissions, assert_one, changed, jobset, read};
+    use super::super::{validate, validate_update};
+    use super::*;
+    use crate::gates::Gates;
+
+    const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/restart-budget]";
+
+    fn annotated(word: &Value) -> Value {
+        let annotations = if word.is_null() { json!({}) } else { json!({ RESTART_BUDGET: word }) };
+        jobset(&[("/metadata/annotations", annotations)])
+    }
+
+    #[test]
+    fn budget_unknown_is_refused_at_creation_and_run_when_stored() {
+        for word in ["Shared", "Separate"] {
+            assert_eq!(admissions(&annotated(&json!(word))), Vec::<String>::new());
+        }
+        for word in ["shared", "", "PerJob"] {
+            let expected =
+                format!("{FIELD}: Unsupported value: \"{word}\": supported values: \"Shared\", \"Separate\"");
+            assert_one(&admissions(&annotated(&json!(word))), &expected);
+            assert!(validate(&read(&annotated(&json!(word))), Gates::default()).is_empty());
+        }
+    }
+
+    #[rstest]
+    #[case::kept(json!("Shared"), json!("Shared"), "")]
+    #[case::changed(json!("Shared"), json!("Separate"), "Invalid value: \"Separate\": field is immutable: must stay \"Shared\", as the JobSet was created")]
+    #[case::changed_back(json!("Separate"), json!("Shared"), "Invalid value: \"Shared\": field is immutable: must stay \"Separate\", as the JobSet was created")]
+    #[case::removed(json!("Separate"), json!(null), "Required value: field is immutable: must stay \"Separate\", as the JobSet was created")]
+    #[case::to_unknown(json!("Shared"), json!("x"), "Unsupported value: \"x\": supported values")]
+    #[case::added_unknown(json!(null), json!("x"), "Unsupported value: \"x\": supported values")]
+    #[case::added_as_counted(json!(null), json!("Shared"), "")]
+    #[case::added_other(json!(null), json!("Separate"), "Invalid value: \"Separate\": must be \"Shared\" or absent, as the JobSet was created")]
+    #[case::unknown_removed(json!("x"), json!(null), "")]
+    #[case::unknown_mended(json!("x"), json!("Shared"), "")]
+    #[case::unknown_made_other(json!("x"), json!("Separate"), "Invalid value: \"Separate\": must be \"Shared\" or absent")]
+    fn budget_update_keeps_what_jobset_is_counted_by(#[case] old: Value, #[case] new: Value, #[case] expected: &str) {
+        let errors = |old: &Value, new: &Value| -> Vec<String> {
+            let errors = validate_update(&read(old), &read(new), Gates::default());
+            errors.iter().map(ToString::to_string).collect()
+        };
+        let found = errors(&annotated(&old), &annotated(&new));
+        if expected.is_empty() {
+            assert_eq!(found, Vec::<String>::new());
+        } else {
+            assert_one(&found, &format!("{FIELD}: {expected}"));
+        }
+    }
+
+    #[test]
+    fn budget_added_to_jobset_of_earlier_release_is_separate() {
+        let old = changed(annotated(&Value::Null), &[("/status", json!({"jobsReady": "0/1"}))]);
+        let with = |word: &str| changed(old.clone(), &[("/metadata/annotations", json!({ RESTART_BUDGET: word }))]);
+        let errors = |new: &Value| validate_update(&read(&old), &read(new), Gates::default()).to_string();
+        assert_eq!(errors(&with("Separate")), "");
+        assert!(errors(&with("Shared")).contains("must be \"Separate\" or absent"), "{}", errors(&with("Shared")));
+    }
+}
