@@ -32,6 +32,7 @@ pub mod bench;
 pub mod chaos;
 pub mod chart;
 pub mod cluster;
+pub mod conformance;
 pub mod dashboard;
 pub mod demo;
 pub mod deps;
