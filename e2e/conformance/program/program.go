@@ -1,4 +1,4 @@
-// Package program runs a program of this project against the API server of a suite.
+// Package program runs the programs of this project against the API server of a suite.
 package program
 
 import (
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 const (
@@ -20,13 +22,46 @@ const (
 	poll       = 100 * time.Millisecond
 )
 
-// Manifest is the path of a file of the project's deploy folder.
-func Manifest(path ...string) string {
+// manifest is the path of a file of the project's deploy folder.
+func manifest(path ...string) string {
 	return filepath.Join(append([]string{os.Getenv("CONFORMANCE_MANIFESTS")}, path...)...)
 }
 
-// Start runs the program of this name with the feature gates of the pass, and returns when it is ready. The caller stops it.
-func Start(name string, kubeconfig []byte, args ...string) (stop func() error, err error) {
+// Gates are the feature gates of the pass, as the flag has them.
+func Gates() string {
+	return os.Getenv("CONFORMANCE_GATES")
+}
+
+// Registration is the deployed registration of the admission service.
+func Registration() envtest.WebhookInstallOptions {
+	return envtest.WebhookInstallOptions{Paths: []string{manifest("kustomize", "webhook-configurations.yaml")}}
+}
+
+// CRDs are the deployed ones. Those of the Go module lack fields that the programs and the registration rely on.
+func CRDs() envtest.CRDInstallOptions {
+	return envtest.CRDInstallOptions{
+		Paths:              []string{manifest("crds", "jobset.x-k8s.io_jobsets.yaml")},
+		ErrorIfPathMissing: true,
+	}
+}
+
+// StartController runs jobset-controller, and returns when it is ready. The caller stops it.
+func StartController(environment *envtest.Environment) (stop func() error, err error) {
+	return start("jobset-controller", environment.KubeConfig, "--leader-elect=false")
+}
+
+// StartWebhook runs jobset-webhook where the environment has it registered, and returns when it is ready. The caller stops it.
+func StartWebhook(environment *envtest.Environment) (stop func() error, err error) {
+	// It issues its own certificate and writes its CA into the registration, as it does where it is deployed.
+	serving := environment.WebhookInstallOptions
+	return start("jobset-webhook", environment.KubeConfig,
+		"--listen="+net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort)),
+		"--namespace=default", "--extra-dns-name="+serving.LocalServingHost, "--agent-image=localhost/agent:test",
+		"--drain-delay=0s")
+}
+
+// start runs the program of this name with the gates of the pass, until it is stopped.
+func start(name string, kubeconfig []byte, args ...string) (stop func() error, err error) {
 	work := os.Getenv("CONFORMANCE_WORK")
 	config := filepath.Join(work, name+".kubeconfig")
 	if err := os.WriteFile(config, kubeconfig, 0o600); err != nil {
@@ -46,8 +81,8 @@ func Start(name string, kubeconfig []byte, args ...string) (stop func() error, e
 		return nil, err
 	}
 	args = append(args, "--health-listen="+health, "--metrics-listen="+metrics)
-	if gates := os.Getenv("CONFORMANCE_GATES"); gates != "" {
-		args = append(args, "--feature-gates="+gates)
+	if Gates() != "" {
+		args = append(args, "--feature-gates="+Gates())
 	}
 	command := exec.Command(filepath.Join(os.Getenv("CONFORMANCE_PROGRAMS"), name), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+config)

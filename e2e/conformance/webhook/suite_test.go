@@ -3,8 +3,6 @@ package webhooktest
 
 import (
 	"context"
-	"net"
-	"strconv"
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
@@ -30,13 +28,9 @@ func TestWebhook(t *testing.T) {
 
 var _ = ginkgo.BeforeSuite(func() {
 	ctx = context.Background()
-	// The deployed registration belongs to the deployed CRD: its matchConditions read fields of it.
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{program.Manifest("crds", "jobset.x-k8s.io_jobsets.yaml")},
-		ErrorIfCRDPathMissing: true,
-		WebhookInstallOptions: envtest.WebhookInstallOptions{
-			Paths: []string{program.Manifest("kustomize", "webhook-configurations.yaml")},
-		},
+		CRDInstallOptions:     program.CRDs(),
+		WebhookInstallOptions: program.Registration(),
 	}
 	config, err := environment.Start()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -45,12 +39,7 @@ var _ = ginkgo.BeforeSuite(func() {
 	k8sClient, err = client.New(config, client.Options{Scheme: scheme.Scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 
-	// jobset-webhook issues its own certificate and writes its CA into the registration, as it does where it is deployed.
-	serving := environment.WebhookInstallOptions
-	stop, err := program.Start("jobset-webhook", environment.KubeConfig,
-		"--listen="+net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort)),
-		"--namespace=default", "--extra-dns-name="+serving.LocalServingHost, "--agent-image=localhost/agent:test",
-		"--drain-delay=0s")
+	stop, err := program.StartWebhook(environment)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(stop)
 })
