@@ -66,6 +66,15 @@ test: lint ## Everything: lints, unit tests, and the tests on a real API server 
 	@$(E2E) programs
 	cargo test $(EVERYTHING)
 
+.PHONY: test-long
+test-long: conformance ## What make test has no time for: all of make conformance, half an hour.
+
+.PHONY: conformance
+conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
+	cargo build $(EVERYTHING) --bins
+	@$(E2E) deps --install
+	@target/debug/conformance $(ARGS)
+
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
 	@$(E2E) programs

@@ -40,6 +40,9 @@ const PRODUCT_LABELS: [(&str, &str); 3] = [
 /// A shell as published examples expect it, `bash` beside Debian's busybox, in which `sleep` is twenty times as fast.
 pub const EXAMPLES: &str = "localhost/examples:test";
 
+/// The image that the Go JobSet's e2e suite names.
+const GO_SUITE: &str = "docker.io/library/bash:latest";
+
 /// Where Debian's bash-static puts its program.
 pub(crate) const BASH_PROGRAM: &str = "/bin/bash-static";
 
@@ -183,6 +186,18 @@ pub fn examples(worker: &Path) -> Result<PathBuf> {
         let programs = [("bin/bash", Path::new(BASH_PROGRAM)), ("bin/sleep", worker)];
         let spec = ImageSpec::new(EXAMPLES, Path::new(BUSYBOX_PROGRAM));
         build(&ImageSpec { entrypoint: &["/bin/sleep", "20"], programs: &programs, links: &links, ..spec })
+    })
+}
+
+/// The image that the Go JobSet's e2e suite names, from Debian's bash-static and busybox-static.
+///
+/// # Errors
+/// As [`build`].
+pub fn go_suite() -> Result<PathBuf> {
+    with_applets(|links| {
+        let programs = [("bin/bash", Path::new(BASH_PROGRAM))];
+        let spec = ImageSpec::new(GO_SUITE, Path::new(BUSYBOX_PROGRAM));
+        build(&ImageSpec { entrypoint: &["/bin/bash"], programs: &programs, links, ..spec })
     })
 }
 

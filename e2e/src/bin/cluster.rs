@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use jobset_e2e::cluster::{self, Ending, Options, Ready};
+use jobset_e2e::conformance;
 use jobset_e2e::deps;
 use jobset_e2e::install;
 use jobset_e2e::programs::{self, Architecture, Helm};
@@ -99,7 +100,9 @@ fn run(action: Action) -> Result<()> {
         Action::Programs => {
             programs::ensure(programs::Set::Cluster)?;
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
-            programs::ensure_kube_state_metrics().map(|_| ())
+            programs::ensure_kube_state_metrics()?;
+            programs::ensure_go_jobset()?;
+            conformance::ensure_ours().map(|_| ())
         }
         Action::Images { architecture } => images(architecture),
         Action::Up(up) if up.detach => detach(),
