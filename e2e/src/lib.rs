@@ -35,6 +35,7 @@ pub mod cluster;
 pub mod dashboard;
 pub mod demo;
 pub mod deps;
+pub mod go_jobset;
 pub mod group;
 pub mod images;
 pub mod install;

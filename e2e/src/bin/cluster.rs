@@ -99,7 +99,8 @@ fn run(action: Action) -> Result<()> {
         Action::Programs => {
             programs::ensure(programs::Set::Cluster)?;
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
-            programs::ensure_kube_state_metrics().map(|_| ())
+            programs::ensure_kube_state_metrics()?;
+            programs::ensure_go_jobset().map(|_| ())
         }
         Action::Images { architecture } => images(architecture),
         Action::Up(up) if up.detach => detach(),

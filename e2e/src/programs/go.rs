@@ -82,6 +82,14 @@ const KUBE_STATE_METRICS: Module = Module {
     links: &[],
 };
 
+const GO_JOBSET: Module = Module {
+    name: "jobset",
+    packages: &["sigs.k8s.io/jobset", "sigs.k8s.io/jobset/cmd/in-place-restart-agent"],
+    cgo: false,
+    tags: "",
+    links: &[],
+};
+
 /// Which programs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -169,6 +177,25 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
     let (root, _lock) = locked(FOLDER)?;
     Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
+}
+
+/// The programs of the Go JobSet.
+#[derive(Clone, Debug)]
+pub struct GoJobSetPrograms {
+    /// The manager: controller and webhook in one.
+    pub manager: PathBuf,
+    /// The agent of in-place restarts.
+    pub agent: PathBuf,
+}
+
+/// Builds the Go JobSet if it is missing, as [`ensure`] does, and returns the paths of its programs.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
+    let (root, _lock) = locked(FOLDER)?;
+    let dir = ensure_module(&root, &GO_JOBSET)?;
+    Ok(GoJobSetPrograms { manager: dir.join("jobset"), agent: dir.join("in-place-restart-agent") })
 }
 
 fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {

@@ -13,7 +13,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::paths;
 use crate::progress::progress;
-pub use go::{GoPrograms, Helm, Set, ensure, ensure_helm, ensure_kube_state_metrics};
+pub use go::{
+    GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm, ensure_kube_state_metrics,
+};
 pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
 pub use sources::sources;
 

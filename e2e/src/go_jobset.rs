@@ -1,0 +1,201 @@
+//! The Go JobSet in a test cluster: its own programs as images, installed by the manifests of its Go module.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::images::{self, ImageSpec};
+use crate::install::{self, LIMIT, NAMESPACE};
+use crate::programs::{GoJobSetPrograms, ensure_go_jobset, sources};
+use crate::progress::progress;
+use crate::{admission, wait};
+
+/// The release that `e2e/cluster/jobset/go.mod` names.
+pub const VERSION: &str = "v0.12.0";
+
+/// The image of the manager.
+pub const MANAGER_IMAGE: &str = "localhost/go-jobset:test";
+
+/// The image of the agent for in-place restarts; its program is `/in-place-restart-agent`.
+pub const AGENT_IMAGE: &str = "localhost/go-jobset-agent:test";
+
+/// The manager's Deployment, in [`NAMESPACE`].
+pub const DEPLOYMENT: &str = "jobset-controller-manager";
+
+/// The manager's configuration as its manifests have it.
+pub const DEFAULT_CONFIGURATION: &str = "\
+apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection:
+  leaderElect: true
+internalCertManagement:
+  enable: true
+";
+
+/// [`DEFAULT_CONFIGURATION`] with in-place restarts.
+pub const IN_PLACE_CONFIGURATION: &str = "\
+apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection:
+  leaderElect: true
+internalCertManagement:
+  enable: true
+featureGates:
+  InPlaceRestart: true
+";
+
+/// The user of the published images; the Deployment asks for one that is not root.
+const USER: &str = "65532:65532";
+
+/// Name of the ConfigMap with the manager's configuration, and the file in it.
+const CONFIG_MAP: &str = "jobset-manager-config";
+const CONFIG_FILE: &str = "controller_manager_config.yaml";
+
+/// Kinds that [`remove`] leaves: with them the JobSets would go, or what else is in the namespace.
+const KEPT: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
+
+/// The folder of the module.
+///
+/// # Errors
+/// If the module cannot be downloaded.
+pub fn module() -> Result<PathBuf> {
+    sources("sigs.k8s.io/jobset", VERSION)
+}
+
+/// Builds the programs if they are missing, and loads the images of manager and agent into every node.
+///
+/// # Errors
+/// If a build fails, or containerd refuses an image.
+pub async fn load_images(cluster: &Cluster) -> Result<()> {
+    let programs = tokio::task::spawn_blocking(ensure_go_jobset).await??;
+    for image in build_images(&programs)? {
+        cluster.load_image(&image).await?;
+    }
+    Ok(())
+}
+
+fn build_images(programs: &GoJobSetPrograms) -> Result<[PathBuf; 2]> {
+    let manager =
+        ImageSpec { user: USER, links: &[("manager", "/jobset")], ..ImageSpec::new(MANAGER_IMAGE, &programs.manager) };
+    let agent = ImageSpec { user: USER, ..ImageSpec::new(AGENT_IMAGE, &programs.agent) };
+    Ok([images::build(&manager)?, images::build(&agent)?])
+}
+
+/// What the module's `config/default` installs, its CustomResourceDefinition among it, with our image and this configuration.
+///
+/// # Errors
+/// If the manifests cannot be rendered, or have no Deployment or configuration where they are expected.
+pub async fn manifests(cluster: &Cluster, configuration: &str) -> Result<Vec<Value>> {
+    let folder = module()?.join("config/default");
+    let rendered = install::kubectl(cluster, &["kustomize", &folder.to_string_lossy()]).await?;
+    let mut manifests = admission::documents(std::str::from_utf8(&rendered.stdout)?)?;
+    let deployment = named(&mut manifests, "Deployment", DEPLOYMENT)?;
+    let image = deployment.pointer_mut("/spec/template/spec/containers/0/image").context("the manager has no image")?;
+    *image = json!(MANAGER_IMAGE);
+    named(&mut manifests, "ConfigMap", CONFIG_MAP)?["data"] = json!({ CONFIG_FILE: configuration });
+    Ok(manifests)
+}
+
+fn named<'a>(manifests: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
+    let mut all = manifests.iter_mut();
+    all.find(|it| it["kind"] == kind && it["metadata"]["name"] == name)
+        .with_context(|| format!("the Go JobSet's manifests have no {kind} {name}"))
+}
+
+/// Loads the images, installs the Go JobSet with this configuration, and waits until it admits JobSets.
+///
+/// # Errors
+/// If anything is refused, or the manager does not serve in time.
+pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
+    load_images(cluster).await?;
+    apply(cluster, &manifests(cluster, configuration).await?).await?;
+    serves(cluster).await
+}
+
+/// Applies manifests of the Go JobSet; what another installation owns changes hands.
+///
+/// # Errors
+/// If the API server refuses one.
+pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
+    let file = write(cluster, manifests)?;
+    install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
+}
+
+/// Waits until the manager is available and its webhook answers.
+///
+/// # Errors
+/// If it is not in time.
+pub async fn serves(cluster: &Cluster) -> Result<()> {
+    install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
+    let file = cluster.dir().join("go-jobset-probe.json");
+    std::fs::write(&file, probe().to_string())?;
+    let file = file.to_string_lossy();
+    // A ready Pod is not yet in the endpoints that every kube-proxy knows.
+    wait::until(LIMIT, "the Go JobSet's webhook to answer", || async {
+        install::kubectl(cluster, &["create", "--dry-run=server", "-f", &file]).await.map(Some)
+    })
+    .await?;
+    progress("the Go JobSet serves");
+    Ok(())
+}
+
+/// A JobSet that is only validated.
+fn probe() -> Value {
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": { "name": "probe", "namespace": "default" },
+        "spec": { "replicatedJobs": [{ "name": "w", "template": { "spec": { "template": { "spec": {
+            "containers": [{ "name": "c", "image": images::BUSYBOX }],
+        }}}}}]},
+    })
+}
+
+/// Ends the manager's Pods, and waits until they are gone. Its webhooks stay registered: nobody can create a JobSet.
+///
+/// # Errors
+/// If they are not gone in time.
+pub async fn stop(cluster: &Cluster) -> Result<()> {
+    scale(cluster, 0).await?;
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    let manager = "control-plane=controller-manager";
+    install::kubectl(cluster, &["wait", "--for=delete", "pod", "-n", NAMESPACE, "-l", manager, &limit]).await.map(drop)
+}
+
+/// Starts the manager that [`stop`] ended, and waits until it serves.
+///
+/// # Errors
+/// As [`serves`].
+pub async fn start(cluster: &Cluster) -> Result<()> {
+    scale(cluster, 1).await?;
+    serves(cluster).await
+}
+
+async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
+    let deployment = format!("deployment/{DEPLOYMENT}");
+    let replicas = format!("--replicas={replicas}");
+    install::kubectl(cluster, &["scale", &deployment, "-n", NAMESPACE, &replicas]).await.map(drop)
+}
+
+/// Removes all of the Go JobSet, but for the namespace and the CustomResourceDefinition: JobSets, Jobs and Pods stay.
+///
+/// # Errors
+/// If something is not gone in time.
+pub async fn remove(cluster: &Cluster) -> Result<()> {
+    let mut manifests = manifests(cluster, DEFAULT_CONFIGURATION).await?;
+    manifests.retain(|it| !KEPT.iter().any(|kind| it["kind"] == *kind));
+    ensure!(!manifests.is_empty(), "the Go JobSet's manifests have nothing to remove");
+    let file = write(cluster, &manifests)?;
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    install::kubectl(cluster, &["delete", "--ignore-not-found", "--cascade=foreground", "-f", &file, &limit])
+        .await
+        .map(drop)
+}
+
+fn write(cluster: &Cluster, manifests: &[Value]) -> Result<String> {
+    let file = cluster.dir().join("go-jobset.json");
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    Ok(file.to_string_lossy().into_owned())
+}
