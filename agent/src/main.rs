@@ -23,7 +23,12 @@ fn main() -> ExitCode {
         complain(&format_args!("a SIGTERM may be missed: {error}"));
     }
     let namespace_of_token = || std::fs::read_to_string(NAMESPACE_OF_TOKEN).ok().map(|text| text.trim().to_owned());
-    match Command::parse(std::env::args_os().skip(1), |name| std::env::var_os(name), namespace_of_token) {
+    match Command::parse(
+        std::env::args_os().skip(1),
+        |name| std::env::var_os(name),
+        namespace_of_token,
+        std::path::Path::is_file,
+    ) {
         Ok(Command::Help) => {
             say(&HELP.trim_end());
             ExitCode::SUCCESS

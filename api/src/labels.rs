@@ -38,6 +38,8 @@ pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 /// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Written by that Pod's agent, nobody else
 /// (seed 000, change 1).
 pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
+/// Annotation of a worker Pod: what the agent of the Go JobSet writes instead of [`EPOCH`], which is one more.
+pub const IN_PLACE_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/in-place-restart-attempt";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
 pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
 

@@ -58,6 +58,15 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub free_epoch: i32,
+
+    /// previousInPlaceRestartAttempt is deprecatedEpoch in the words of the Go JobSet, which counts from 0. Its agents
+    /// read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_in_place_restart_attempt: Option<i32>,
+
+    /// currentInPlaceRestartAttempt is syncedEpoch in the words of the Go JobSet, which counts from 0. Its agents read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_in_place_restart_attempt: Option<i32>,
 }
 
 /// The Jobs of one replicatedJob, counted as the Go JobSet counts them. A Job that has finished is in succeeded or failed

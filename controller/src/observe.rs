@@ -25,7 +25,7 @@ impl<'a> Observed<'a> {
         Some(Self { jobset: store.jobset(key)?, key, store })
     }
 
-    /// The stored status; an empty one before the first write.
+    /// The stored status, in the words of the rules; an empty one before the first write.
     pub fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
     }
@@ -77,6 +77,11 @@ impl<'a> Observed<'a> {
     /// The JobSet's Pods.
     pub fn pods(&self) -> Option<&'a GroupPods> {
         self.store.pods.of(self.key)
+    }
+
+    /// Whether its status is to be stored for agents of the Go JobSet, too.
+    pub fn report_attempts(&self) -> bool {
+        self.pods().is_some_and(GroupPods::report_attempts)
     }
 
     /// The Pods of one Job.

@@ -1,6 +1,6 @@
 //! Takeover from the Go JobSet in the middle of a run: what it has left is gone on with, as its source has it.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jobset_api::{JobSet, JobSetStatus};
 use jobset_e2e::wait;
 use k8s_openapi::api::batch::v1::Job;
@@ -173,39 +173,96 @@ async fn a_running_jobset_of_the_go_controller_is_gone_on_with_and_its_counters_
     fixture.plane.stop().await
 }
 
-#[tokio::test]
-async fn a_group_that_the_go_controller_restarts_in_place_runs_on_without_epochs() -> Result<()> {
-    let vacant = Vacant::start().await?;
-    // In the words of Kubernetes, which are the only ones that the Go JobSet knows.
-    let jobset = restarting("train", 2, 3).to_string().replace("RestartPod", "RestartAllContainers");
+/// Current and previous attempt, and what counts: what the Go manager and its agents read.
+fn attempts(status: &JobSetStatus) -> (Option<i32>, Option<i32>, i32, i32) {
+    let (current, previous) = (status.current_in_place_restart_attempt, status.previous_in_place_restart_attempt);
+    (current, previous, status.restarts, status.restarts_count_towards_max)
+}
+
+impl Space {
+    /// The agent of the Go JobSet reports this attempt.
+    async fn attempt(&self, pod: &Pod, attempt: i32) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {key("in-place-restart-attempt"): attempt.to_string()}}});
+        self.all_pods().patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// The status of a JobSet with these [`attempts`].
+    async fn in_attempt(&self, jobset: &str, wanted: (Option<i32>, Option<i32>, i32, i32)) -> Result<JobSetStatus> {
+        self.status_once(jobset, &format!("in attempts {wanted:?}"), |status| attempts(status) == wanted).await
+    }
+}
+
+/// An in-place JobSet in the words of Kubernetes, which are the only ones that the Go JobSet knows.
+fn go_in_place(name: &str) -> Result<Value> {
+    let jobset = restarting(name, 2, 3).to_string().replace("RestartPod", "RestartAllContainers");
     let mut jobset: Value = serde_json::from_str(&jobset)?;
     jobset["spec"]["replicatedJobs"][0]["name"] = json!("w");
-    // The Go JobSet's names for what the seeds call deprecatedEpoch and syncedEpoch.
-    let status = json!({"restarts": 0, "previousInPlaceRestartAttempt": 1, "currentInPlaceRestartAttempt": 2,
+    Ok(jobset)
+}
+
+#[tokio::test]
+async fn go_agents_of_taken_over_group_restart_in_place() -> Result<()> {
+    let vacant = Vacant::start().await?;
+    // One recreation and one restart in place, both of which count.
+    let status = json!({"restarts": 1, "restartsCountTowardsMax": 1,
+                        "previousInPlaceRestartAttempt": 1, "currentInPlaceRestartAttempt": 2,
                         "replicatedJobsStatus": counts(1, 1)});
-    go_jobset(&vacant, jobset, &[0], &status).await?;
-    let pods = vacant.pods("train", 2, "0").await?;
+    go_jobset(&vacant, go_in_place("train")?, &[1], &status).await?;
+    let pods = vacant.pods("train", 2, "1").await?;
     for pod in &pods {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {key("in-place-restart-attempt"): "2"}}}));
-        vacant.all_pods().patch_metadata(&pod.name_any(), &PatchParams::default(), &patch).await?;
+        vacant.attempt(pod, 2).await?;
         vacant.run(pod).await?;
     }
     let job = vacant.job("train-w-0").await?;
 
     let fixture = vacant.start_controller(&[])?;
     taken_over(&fixture, "train").await?;
-    let status = fixture.status("train").await?;
-    assert_eq!((restarts(&status), epochs(&status)), ((0, 0, 0), (0, 0, 0, 0)));
+    let status = fixture.status_once("train", "with epochs", |status| status.synced_epoch > 0).await?;
+    assert_eq!((epochs(&status), attempts(&status)), ((3, 2, 1, 2), (Some(2), Some(1), 1, 1)));
     assert_eq!(fixture.job("train-w-0").await?.uid(), job.uid());
-    let now: Vec<Pod> = fixture.pods("train", 2, "0").await?;
+    let now: Vec<Pod> = fixture.pods("train", 2, "1").await?;
     assert_eq!(identities(&now), identities(&pods), "no Pod is restarted");
-    assert!(!fixture.controller.log()?.contains("EpochInvalid"));
 
-    // A failed Job restarts all of it.
-    fixture.fail_job("train-w-0", "BackoffLimitExceeded").await?;
-    fixture.restarted("train", (1, 1, 1)).await?;
-    let pods = fixture.pods("train", 2, "1").await?;
-    fixture.lift("train", &pods, 1).await.context("the barrier of the new Pods")?;
-    fixture.in_epoch("train", (1, 0, 1, 1)).await?;
+    // A worker exits: its agent is told to restart the other, and the barrier is lifted by Go's words.
+    fixture.reset(&pods[0]).await?;
+    fixture.attempt(&pods[0], 3).await?;
+    let status = fixture.in_attempt("train", (Some(2), Some(2), 1, 1)).await?;
+    assert_eq!(epochs(&status), (3, 3, 1, 3));
+    fixture.reset(&pods[1]).await?;
+    fixture.attempt(&pods[1], 3).await?;
+    let status = fixture.in_attempt("train", (Some(3), Some(2), 1, 1)).await?;
+    assert_eq!(epochs(&status), (4, 3, 1, 3));
+    for pod in &pods {
+        fixture.run(pod).await?;
+    }
+
+    // The next restart would be the fourth, of three: by Go's reckoning and by ours.
+    fixture.reset(&pods[0]).await?;
+    fixture.attempt(&pods[0], 4).await?;
+    let (end, _) = fixture.ended("train").await?;
+    assert_eq!(end.reason, "ReachedMaxRestarts");
     fixture.plane.stop().await
+}
+
+#[tokio::test]
+async fn failed_job_of_taken_over_group_recreates_it_in_go_words() -> Result<()> {
+    let space = Space::new("go-agents").await?;
+    space.create(go_in_place("train")?).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    for pod in &pods {
+        space.attempt(pod, 0).await?;
+    }
+    space.in_attempt("train", (Some(0), None, 0, 0)).await?;
+    for pod in &pods {
+        space.run(pod).await?;
+    }
+    space.fail_job("train-w-0", "BackoffLimitExceeded").await?;
+    space.in_attempt("train", (Some(0), None, 1, 1)).await?;
+    for pod in &space.pods("train", 2, "1").await? {
+        space.attempt(pod, 1).await?;
+    }
+    let status = space.in_attempt("train", (Some(1), Some(0), 1, 1)).await?;
+    assert_eq!((restarts(&status), status.synced_epoch), ((1, 1, 1), 2));
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tracing_subscriber::filter::Targets;
@@ -30,6 +30,9 @@ const GO_EXIT_CODE: &str = "IN_PLACE_RESTART_EXIT_CODE";
 const GO_BARRIER_PORT: &str = "STARTUP_PROBE_PORT";
 const GO_BARRIER_PATH: &str = "STARTUP_PROBE_PATH";
 const GO_WORKER_COMMAND: &str = "WORKER_COMMAND";
+
+const SHELL: &str = "SHELL";
+const PATH_VARIABLE: &str = "PATH";
 
 const PORT: &str = "a port, a number from 1 to 65535";
 const PATH: &str = "a path such as /barrier-is-lifted";
@@ -90,6 +93,15 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         }
     }
 
+    /// The shell of the worker's command line: as the Go JobSet's agent chooses it, and `/bin/sh` where that finds none.
+    fn shell(&self, is_file: impl Fn(&Path) -> bool) -> OsString {
+        let bash = || {
+            let path = self.raw(PATH_VARIABLE)?;
+            std::env::split_paths(&path).map(|folder| folder.join("bash")).find(|file| is_file(file))
+        };
+        self.raw(SHELL).or_else(|| bash().map(OsString::from)).unwrap_or_else(|| "/bin/sh".into())
+    }
+
     fn save(&self) -> Result<Option<Save>, ArgsError> {
         let url = self.first::<LocalUrl>(&[PRE_RESTART_URL], "a URL such as http://localhost:9000/save")?;
         let by = match (url, self.raw(PRE_RESTART_FILE)) {
@@ -109,6 +121,7 @@ impl Config {
         command: Option<Vec<OsString>>,
         env: impl Fn(&str) -> Option<OsString>,
         namespace_of_token: impl FnOnce() -> Option<String>,
+        is_file: impl Fn(&Path) -> bool,
     ) -> Result<Self, ArgsError> {
         let env = Env(env);
         let name = |variable, value: Option<String>, source_field| {
@@ -129,8 +142,8 @@ impl Config {
         let jobset = "fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-name']";
         let jobset = name(JOBSET_NAME, env.text(JOBSET_NAME), jobset)?;
 
-        let shell = |line| vec!["/bin/sh".into(), "-c".into(), line];
-        let role = match command.or_else(|| env.raw(GO_WORKER_COMMAND).map(shell)) {
+        let by_shell = |line| vec![env.shell(is_file), "-c".into(), line];
+        let role = match command.or_else(|| env.raw(GO_WORKER_COMMAND).map(by_shell)) {
             Some(command) => {
                 let fatal = env.first(&[FATAL_EXIT_CODES], "exit codes from 1 to 255, such as 2,3,64-78")?;
                 let Seconds(grace) = env.or_default(&[STOP_GRACE_SECONDS], "2", SECONDS)?;

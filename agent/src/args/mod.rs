@@ -11,7 +11,7 @@ mod values;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::num::{NonZeroU8, NonZeroU16};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -62,7 +62,8 @@ Environment of a supervisor, optional:
 The worker of a supervisor finds its epoch in JOBSET_EPOCH.
 
 The Go JobSet's names are understood, too: STARTUP_PROBE_PORT [8081], STARTUP_PROBE_PATH [/barrier-is-down],
-IN_PLACE_RESTART_EXIT_CODE [1], and WORKER_COMMAND, a shell's command line to supervise.
+IN_PLACE_RESTART_EXIT_CODE [1], and WORKER_COMMAND, a command line to supervise: of the shell that SHELL names, else
+of bash in PATH, else of /bin/sh.
 ";
 
 /// Which Pod and JobSet this agent serves, and how it is reached.
@@ -173,10 +174,11 @@ impl Command {
         args: impl IntoIterator<Item = OsString>,
         env: impl Fn(&str) -> Option<OsString>,
         namespace_of_token: impl FnOnce() -> Option<String>,
+        is_file: impl Fn(&Path) -> bool,
     ) -> Result<Self, ArgsError> {
         let mut args = args.into_iter();
         let Some(first) = args.next() else {
-            return Config::parse(None, env, namespace_of_token).map(Box::new).map(Self::Run);
+            return Config::parse(None, env, namespace_of_token, is_file).map(Box::new).map(Self::Run);
         };
         match first.to_str() {
             Some("--help" | "-h") => Ok(Self::Help),
@@ -189,7 +191,7 @@ impl Command {
                 if command.is_empty() {
                     return Err(ArgsError::NoCommand);
                 }
-                Config::parse(Some(command), env, namespace_of_token).map(Box::new).map(Self::Run)
+                Config::parse(Some(command), env, namespace_of_token, is_file).map(Box::new).map(Self::Run)
             }
             Some("install") => match (args.next(), args.next()) {
                 (Some(folder), None) if !folder.is_empty() => Ok(Self::Install(folder.into())),

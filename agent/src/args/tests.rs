@@ -13,7 +13,8 @@ fn command(args: &[&str], changes: &[(&str, &str)]) -> Result<Command, ArgsError
         table.iter().find(|(name, _)| *name == variable).map(|(_, value)| OsString::from(*value))
     };
     let env = |variable: &str| of(changes, variable).or_else(|| of(REQUIRED, variable));
-    Command::parse(args.iter().map(OsString::from), env, || Some("of-the-token".to_owned()))
+    let is_file = |path: &Path| path == Path::new("/opt/bin/bash");
+    Command::parse(args.iter().map(OsString::from), env, || Some("of-the-token".to_owned()), is_file)
 }
 
 fn parse(changes: &[(&str, &str)]) -> Result<Config, ArgsError> {
@@ -81,6 +82,9 @@ fn names_of_the_go_agent_are_understood_and_its_own_come_first() {
 
 #[rstest]
 #[case::the_command_of_the_go_agent(&[], &[("WORKER_COMMAND", "exec train --forever")], &["/bin/sh", "-c", "exec train --forever"])]
+#[case::shell_is_named(&[], &[("WORKER_COMMAND", "train"), ("SHELL", "/bin/zsh"), ("PATH", "/opt/bin")], &["/bin/zsh", "-c", "train"])]
+#[case::bash_is_there(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin:/opt/bin")], &["/opt/bin/bash", "-c", "train"])]
+#[case::bash_is_missing(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin")], &["/bin/sh", "-c", "train"])]
 #[case::words(&["supervise", "--", "train", "--", "-x"], &[], &["train", "--", "-x"])]
 #[case::without_the_dashes(&["supervise", "train", "-x"], &[], &["train", "-x"])]
 #[case::words_win(&["supervise", "train"], &[("WORKER_COMMAND", "other")], &["train"])]
@@ -130,7 +134,7 @@ fn required_variable_that_is_absent_or_empty_is_named(#[case] variable: &'static
 #[test]
 fn a_namespace_that_nobody_tells_is_named() {
     let env = |variable: &str| (variable != "NAMESPACE").then(|| OsString::from("a"));
-    let error = Command::parse([], env, || None).unwrap_err();
+    let error = Command::parse([], env, || None, |_| false).unwrap_err();
     assert!(matches!(error, ArgsError::Missing { variable: "NAMESPACE", .. }), "{error}");
 }
 
@@ -232,7 +236,7 @@ fn line_break_in_a_value_does_not_break_the_line() {
 
 #[test]
 fn what_needs_no_environment_asks_for_none() {
-    let parse = |args: &[&str]| Command::parse(args.iter().map(OsString::from), |_| None, || None);
+    let parse = |args: &[&str]| Command::parse(args.iter().map(OsString::from), |_| None, || None, |_| false);
     assert_eq!(parse(&["--help"]), Ok(Command::Help));
     assert_eq!(parse(&["--version"]), Ok(Command::Version));
     assert_eq!(parse(&["install", "/shared"]), Ok(Command::Install("/shared".into())));

@@ -76,7 +76,9 @@ pub fn job(
     let pod_metadata = spec.template.metadata.get_or_insert_default();
     mark(pod_metadata, &keys, &placement);
     // A report is the agent's to make: one in the template would lift the barrier before anybody has come there.
-    pod_metadata.annotations.get_or_insert_default().remove(labels::EPOCH);
+    let annotations = pod_metadata.annotations.get_or_insert_default();
+    annotations.remove(labels::EPOCH);
+    annotations.remove(labels::IN_PLACE_RESTART_ATTEMPT);
     let pod = spec.template.spec.get_or_insert_default();
     if jobset.spec.dns_hostnames_enabled() {
         pod.subdomain = Some(jobset.subdomain().to_owned());

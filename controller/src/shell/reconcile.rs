@@ -33,7 +33,7 @@ use super::serve::Health;
 use super::weather::Weather;
 use crate::observe::Observed;
 use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
-use crate::store::{Change, Key, Seen, Store, Versions};
+use crate::store::{Change, Key, Seen, Store, Versions, dialect};
 
 /// JobSets that are worked on at once.
 const CONCURRENT_JOBSETS: usize = 16;
@@ -229,6 +229,7 @@ impl State {
             if let Some(objects) = &self.objects {
                 objects.see(&key, &jobset, barrier(&seen, &self.settings, &Time(now)));
             }
+            let report_attempts = seen.report_attempts();
             let mut plan = plan(&seen, &self.settings, &Time(now));
             let due = self.withhold(&key, &jobset, &mut plan, began, now);
             let settled = jobset.status.clone().unwrap_or_default() == plan.status;
@@ -237,7 +238,8 @@ impl State {
             debug!(jobset = %key, actions = plan.actions.len(), ?due, "planned");
             let requests = self.applier.clone();
             return Some(Box::pin(async move {
-                let applied = requests.apply(&jobset, plan).await;
+                let status = (!settled).then(|| dialect::encode(plan.status, report_attempts));
+                let applied = requests.apply(&jobset, plan.actions, status).await;
                 Pass { key, jobset, planned, notes, facts, settled, due, began, applied }
             }));
         }

@@ -6,6 +6,7 @@
 
 mod children;
 mod claim;
+pub(crate) mod dialect;
 mod job;
 mod namespaces;
 mod nodes;

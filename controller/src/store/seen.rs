@@ -10,7 +10,7 @@ use super::pods::{Epochs, Extent, PodView};
 use super::verdict::Verdict;
 use super::{
     Children, ClaimView, JobView, Key, NamespaceWire, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store,
-    Terminating, Versioned,
+    Terminating, Versioned, dialect,
 };
 
 /// Something was seen.
@@ -67,7 +67,12 @@ impl Store {
         }
     }
 
-    fn see_jobset(&mut self, change: Change<Arc<JobSet>>) -> Vec<Key> {
+    fn see_jobset(&mut self, mut change: Change<Arc<JobSet>>) -> Vec<Key> {
+        if let Change::Put { view, .. } = &mut change
+            && let Some(status) = &mut Arc::make_mut(view).status
+        {
+            dialect::decode(status);
+        }
         let marked = put(&mut self.jobsets, change);
         for key in &marked {
             let Some(jobset) = self.jobsets.map_of(key).and_then(|jobsets| jobsets.values().next()) else {

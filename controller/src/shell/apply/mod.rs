@@ -10,13 +10,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
-use jobset_api::JobSet;
+use jobset_api::{JobSet, JobSetStatus};
 use kube::{Api, Client, Resource};
 use tokio::sync::Semaphore;
 
 use super::error::Error;
 use super::postponed::Request;
-use crate::plan::{Action, Plan};
+use crate::plan::Action;
 use crate::store::{Key, Versions};
 use refusals::Refusals;
 
@@ -65,13 +65,13 @@ impl Applier {
         Self { client, connections: Arc::new(Semaphore::new(CONNECTIONS)) }
     }
 
-    /// Carries out the plan of a JobSet.
-    pub(super) async fn apply(&self, jobset: &JobSet, plan: Plan) -> Applied {
+    /// Carries out the actions for a JobSet, and stores its status if there is one to store.
+    pub(super) async fn apply(&self, jobset: &JobSet, actions: Vec<Action>, status: Option<JobSetStatus>) -> Applied {
         let of = Of { client: &self.client, key: &Key::of(jobset), jobset };
         let mut written = Versions::default();
         let (mut failures, mut provided, mut accepted) = (Vec::new(), Vec::new(), HashSet::new());
         let refusals = Refusals::default();
-        let mut answers = stream::iter(plan.actions.into_iter().map(|action| async {
+        let mut answers = stream::iter(actions.into_iter().map(|action| async {
             // Nobody closes it.
             let _connection = self.connections.acquire().await;
             let (own, shared) = (Request::of(&action), Request::shared(&action));
@@ -103,13 +103,12 @@ impl Applier {
         }
         drop(answers);
         // What the status says does not depend on the actions: a Job that is refused does not hold up the others' epochs.
-        let status = if jobset.status.clone().unwrap_or_default() == plan.status {
-            Ok(false)
-        } else {
-            of.write_status(plan.status).await.map(|version| {
+        let status = match status {
+            None => Ok(false),
+            Some(status) => of.write_status(status).await.map(|version| {
                 written.jobsets = version;
                 true
-            })
+            }),
         };
         Applied { written, failures, provided, accepted, status }
     }

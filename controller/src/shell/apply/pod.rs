@@ -1,6 +1,5 @@
 //! Deletes Pods, each for its reason.
 
-use jobset_api::labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -10,6 +9,7 @@ use serde_json::json;
 use super::{Done, NOTHING, Of};
 use crate::plan::PodDeletion;
 use crate::shell::error::{Error, is_gone};
+use crate::store::dialect;
 
 /// Reason of the condition of a misplaced Pod, as the Go JobSet gives it: podFailurePolicies may not read it, people do.
 const MISPLACED: &str = "ExclusivePlacementViolation";
@@ -50,8 +50,8 @@ impl Of<'_> {
         let api: Api<Pod> = self.api();
         let pod = api.get_metadata_opt(name).await.map_err(|error| Error::ReadPod(self.child(name), error))?;
         let pod = pod.filter(|pod| pod.metadata.uid.as_deref() == Some(uid));
-        let above = |text: &String| text.parse::<i32>().is_ok_and(|epoch| epoch > max);
-        Ok(pod.filter(|pod| pod.annotations().get(labels::EPOCH).is_some_and(above)).and_then(|p| p.resource_version()))
+        let pod = pod.filter(|pod| dialect::reported(pod.annotations()).number().is_some_and(|epoch| epoch > max));
+        Ok(pod.and_then(|pod| pod.resource_version()))
     }
 
     /// Marks the Pod as disrupted, so that a podFailurePolicy can tell its end from a failure. Whether it is still there.

@@ -33,6 +33,8 @@ pub struct GroupPods {
     /// Job and completion index of each Pod.
     places: HashMap<Box<str>, Place>,
     epochs: Epochs,
+    /// Whether an agent of the Go JobSet has reported.
+    report_attempts: bool,
 }
 
 /// `status.syncedEpoch` and `status.deprecatedEpoch` of a JobSet, as last seen.
@@ -68,6 +70,11 @@ impl GroupPods {
         self.jobs.get(&place.job)?.find(name, place.index)
     }
 
+    /// Whether an agent of the Go JobSet has reported for one of these Pods.
+    pub fn report_attempts(&self) -> bool {
+        self.report_attempts
+    }
+
     /// The UID of the Job of the Pod of this name.
     pub fn job_of(&self, name: &str) -> Option<&str> {
         self.places.get(name).map(|place| &*place.job)
@@ -100,7 +107,12 @@ impl Pods {
     /// The Pods of one Job of one JobSet, and no others.
     #[cfg(test)]
     pub(crate) fn of_one_job(jobset: Key, job: &str, pods: JobPods, epochs: Epochs) -> Self {
-        let group = GroupPods { jobs: HashMap::from([(Arc::from(job), pods)]), places: HashMap::new(), epochs };
+        let group = GroupPods {
+            jobs: HashMap::from([(Arc::from(job), pods)]),
+            places: HashMap::new(),
+            epochs,
+            report_attempts: false,
+        };
         Self { groups: HashMap::from([(jobset, group)]), ..Self::default() }
     }
 
@@ -116,6 +128,7 @@ impl Pods {
         }
         view.node = view.node.take().map(|node| self.bind(&pod, node));
         let group = self.groups.entry(owner.clone()).or_default();
+        group.report_attempts |= view.reports_attempt;
         let uid = view.job_uid.take().unwrap_or_default();
         let job = group.jobs.get_key_value(uid.as_str()).map_or_else(|| Arc::from(uid), |(job, _)| job.clone());
         let place = Place { job: job.clone(), index: view.index, node: view.node.clone() };

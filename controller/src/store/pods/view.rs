@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use super::failure::Failure;
 use super::wire::{Container, ContainerStatus, PodWire};
 use crate::store::job::{controller, number};
-use crate::store::version;
+use crate::store::{dialect, version};
 
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
@@ -30,6 +30,8 @@ pub struct PodView {
     pub index: Option<i32>,
     /// What its agent has reported.
     pub epoch: Epoch,
+    /// Whether the agent of the Go JobSet has reported.
+    pub reports_attempt: bool,
     /// Phase.
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
@@ -63,7 +65,7 @@ pub struct PodView {
     pub failure: Option<Box<Failure>>,
 }
 
-/// The annotation [`labels::EPOCH`].
+/// The epoch that a Pod reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Epoch {
     /// Not reported yet.
@@ -118,7 +120,8 @@ impl PodView {
             version: version(pod),
             job_uid: controller(pod).filter(|owner| owner.kind == "Job").map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
-            epoch: Epoch::of(pod.annotations().get(labels::EPOCH)),
+            epoch: dialect::reported(pod.annotations()),
+            reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
@@ -164,7 +167,8 @@ impl Epoch {
         }
     }
 
-    fn of(annotation: Option<&String>) -> Self {
+    /// The number in an annotation.
+    pub(crate) fn of(annotation: Option<&String>) -> Self {
         match annotation {
             None => Self::Absent,
             Some(text) => text.parse().map_or_else(|_| Self::Malformed(text.as_str().into()), Self::Reported),

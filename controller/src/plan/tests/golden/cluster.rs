@@ -18,7 +18,7 @@ use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
 use crate::store::pods::{PodView, PodWire};
 use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, Store,
+    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, Store, dialect,
 };
 
 /// Between two steps, where nothing else is said.
@@ -85,8 +85,17 @@ impl Cluster {
         }
     }
 
+    /// The plan, its status as it is stored.
     pub(super) fn plan(&self) -> Plan {
-        plan(&Observed::of(&self.store, &key(defaults::JOBSET)).unwrap(), &self.settings, &Time(self.now))
+        let key = key(defaults::JOBSET);
+        let seen = Observed::of(&self.store, &key).unwrap();
+        let mut plan = plan(&seen, &self.settings, &Time(self.now));
+        if plan.status == seen.status() {
+            plan.status = self.status();
+        } else {
+            plan.status = dialect::encode(plan.status, seen.report_attempts());
+        }
+        plan
     }
 
     pub(super) fn status(&self) -> JobSetStatus {
