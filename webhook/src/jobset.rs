@@ -34,6 +34,8 @@ pub fn mutate(request: AdmissionRequest<JobSet>, settings: &Settings) -> Option<
         (Operation::Create, _) => (filled_in(&mut sent, settings), Some(RestartBudget::default())),
         _ => return None,
     };
+    // The API server sends metadata; what has none is refused for want of a name.
+    let budget = budget.filter(|_| sent.metadata != ObjectMeta::default());
     let annotations = sent.metadata.annotations.take();
     let annotated = budget.and_then(|budget| with_budget(annotations.as_ref(), budget));
     if spec.is_none() && annotated.is_none() {

@@ -17,7 +17,7 @@ fn word(jobset: &JobSet) -> Option<&str> {
 /// Refuses a budget that there is not.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
     if let Some(unknown) = word(subject.jobset).filter(|word| RestartBudget::named(word).is_none()) {
-        let supported = RestartBudget::ALL.map(|budget| shown(&budget.word()).to_string()).join(", ");
+        let supported = RestartBudget::ALL.map(|budget| shown(&budget.word())).join(", ");
         errors.not_supported(&Path::root("metadata.annotations").key(RESTART_BUDGET), unknown, supported);
     }
 }
