@@ -51,8 +51,8 @@ pub use waiting::{Barrier, barrier};
 /// The rules, in order. A rule that breaks ends the pass.
 fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     skip::if_being_deleted(pass)?;
-    ttl::delete_when_due(pass)?;
     skip::if_managed_by_another(pass)?;
+    ttl::delete_when_due(pass)?;
     namespace::delete_with_it(pass)?;
     budget::annotate(pass)?;
     restart::take_over(pass);
@@ -60,6 +60,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     refused::name(pass);
     finished::delete_what_still_runs(pass)?;
     invalid::leave_alone(pass)?;
+    invalid::name_patterns(pass);
     strays::name(pass);
     gate::disable_in_place_restart(pass);
     restart::delete_previous_attempts(pass);
@@ -77,6 +78,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     restore::epochs(pass)?;
     barrier::watch(pass)?;
     epochs::advance(pass)?;
+    epochs::let_through(pass);
     recovery::note(pass);
     ControlFlow::Continue(())
 }

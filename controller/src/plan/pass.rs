@@ -49,7 +49,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(seen: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
         let status = seen.status();
         let spec = &seen.jobset.spec;
-        let strategy = gate::strategy(seen.jobset, settings);
+        let strategy = gate::strategy(seen, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
         // One whose labels say no place is left alone.

@@ -21,8 +21,8 @@ impl Of<'_> {
         }
     }
 
-    pub(super) async fn disable_in_place_restart(&self) -> Result<Done, Error> {
-        let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: "feature gate is off"});
+    pub(super) async fn disable_in_place_restart(&self, cause: &str) -> Result<Done, Error> {
+        let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: cause});
         self.annotate(json!({"uid": self.jobset.metadata.uid, "annotations": annotations})).await
     }
 

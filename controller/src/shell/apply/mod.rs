@@ -137,7 +137,7 @@ impl Of<'_> {
             Action::CreateClaim(claim) => self.create_claim(&claim).await,
             Action::CreateRoleBinding(binding) => self.create_role_binding(&binding).await,
             Action::DeleteJobSet => self.delete_jobset().await,
-            Action::DisableInPlaceRestart => self.disable_in_place_restart().await,
+            Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
             Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,
         }
     }
