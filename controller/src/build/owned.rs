@@ -72,15 +72,15 @@ impl Owned {
     }
 
     /// The same of its tolerations.
-    pub(super) fn tolerations(&self, live: &List<Toleration>, desired: &List<Toleration>) -> Vec<Toleration> {
+    pub(super) fn tolerations(&self, live: &[Toleration], desired: &[Toleration]) -> Vec<Toleration> {
         appended(&self.tolerations, live, desired)
     }
 
     /// The same of its scheduling gates.
     pub(super) fn scheduling_gates(
         &self,
-        live: &List<PodSchedulingGate>,
-        desired: &List<PodSchedulingGate>,
+        live: &[PodSchedulingGate],
+        desired: &[PodSchedulingGate],
     ) -> Vec<PodSchedulingGate> {
         appended(&self.scheduling_gates, live, desired)
     }
@@ -88,8 +88,6 @@ impl Owned {
 
 /// A map that may be absent.
 type Map = Option<BTreeMap<String, String>>;
-/// A list that may be absent.
-type List<T> = Option<Vec<T>>;
 
 fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<String, String> {
     let is_ours = |key: &String| owned.contains(key) || OF_CONTROLLER.iter().any(|domain| key.starts_with(domain));
@@ -97,10 +95,9 @@ fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<Strin
     kept.chain(desired.iter().flatten()).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn appended<T: Clone + PartialEq>(owned: &[T], live: &List<T>, desired: &List<T>) -> Vec<T> {
-    let desired = desired.as_deref().unwrap_or_default();
+fn appended<T: Clone + PartialEq>(owned: &[T], live: &[T], desired: &[T]) -> Vec<T> {
     let stays = |item: &&T| desired.contains(item) || !owned.contains(item);
-    let kept: Vec<T> = live.iter().flatten().filter(stays).cloned().collect();
+    let kept: Vec<T> = live.iter().filter(stays).cloned().collect();
     let new = desired.iter().filter(|item| !kept.contains(item)).cloned().collect::<Vec<T>>();
     kept.into_iter().chain(new).collect()
 }

@@ -66,9 +66,12 @@ fn pod(operations: &mut Operations, owned: &Owned, live: &PodSpec, desired: &Pod
     let field = |name| ["spec", "template", "spec", name];
     let selector = owned.node_selector(&live.node_selector, &desired.node_selector);
     operations.set(field("nodeSelector"), live.node_selector.as_ref(), &selector);
-    let tolerations = owned.tolerations(&live.tolerations, &desired.tolerations);
+    let [live_tolerations, desired_tolerations] =
+        [live, desired].map(|pod| pod.tolerations.as_deref().unwrap_or_default());
+    let tolerations = owned.tolerations(live_tolerations, desired_tolerations);
     operations.set(field("tolerations"), live.tolerations.as_ref(), &tolerations);
-    let gates = owned.scheduling_gates(&live.scheduling_gates, &desired.scheduling_gates);
+    let [live_gates, desired_gates] = [live, desired].map(|pod| pod.scheduling_gates.as_deref().unwrap_or_default());
+    let gates = owned.scheduling_gates(live_gates, desired_gates);
     operations.set(field("schedulingGates"), live.scheduling_gates.as_ref(), &gates);
     resources(operations, "containers", &live.containers, &desired.containers);
     let (live, desired) = (live.init_containers.as_deref(), desired.init_containers.as_deref());
