@@ -31,6 +31,9 @@ pub const GROUP_REPLICAS: &str = "jobset.sigs.k8s.io/group-replicas";
 pub const JOB_GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-group-index";
 /// Stable network name of the coordinator Pod: `<jobset>-<replicatedJob>-<job>-<pod>.<subdomain>`.
 pub const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
+/// Annotation of a Job: what its Pod template has from that of the JobSet, as JSON, of the parts that may change while it is
+/// suspended. Absent where that is nothing. A resumption takes back no more than this.
+pub const OWNED_BY_POD_TEMPLATE: &str = "jobset.sigs.k8s.io/owned-by-pod-template";
 /// Priority of the Pod, a number (`n10` for -10); label of every Pod that is not placed by node selector. Placed
 /// exclusively, Pods exclude each other within a priority.
 pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";

@@ -42,7 +42,7 @@ fn admitted(jobset_uid: &str, annotations: &Value, pod: &Value) -> Result<Job> {
 }
 
 #[tokio::test]
-async fn nothing_of_the_last_admission_survives_in_a_resumed_job() -> Result<()> {
+async fn resumed_job_forgets_its_last_admission_and_keeps_what_others_added() -> Result<()> {
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     let jobs: Api<Job> = Api::default_namespaced(plane.client());
@@ -51,7 +51,7 @@ async fn nothing_of_the_last_admission_survives_in_a_resumed_job() -> Result<()>
     let owner = serde_json::from_value(json!({"metadata": {"name": "train"}, "spec": {}}))?;
     let owner = jobsets.create(&PostParams::default(), &owner).await?.metadata.uid.unwrap_or_default();
 
-    let first = admitted(
+    let mut first = admitted(
         &owner,
         &json!({"queue.example.com/flavor": "a"}),
         &json!({
@@ -61,6 +61,11 @@ async fn nothing_of_the_last_admission_survives_in_a_resumed_job() -> Result<()>
             "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
         }),
     )?;
+    // As mutating admission of Jobs may do it.
+    let template = &mut first.spec.get_or_insert_default().template;
+    let annotations = template.metadata.get_or_insert_default().annotations.get_or_insert_default();
+    annotations.insert("mesh.example.com/on".to_owned(), "true".to_owned());
+    template.spec.get_or_insert_default().node_selector.get_or_insert_default().insert("arch".into(), "amd64".into());
     jobs.create(&PostParams::default(), &first).await?;
     seen(&jobs, "a Pod", has_a_pod).await?;
     let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
@@ -84,7 +89,8 @@ async fn nothing_of_the_last_admission_survives_in_a_resumed_job() -> Result<()>
     let patch = build::resume(&suspended, &second);
     let resumed = jobs.patch(JOB, &PatchParams::default(), &Patch::Json::<()>(patch.clone())).await?;
     let stored = serde_json::to_value(&resumed)?;
-    let built = serde_json::to_value(&second)?;
+    let mut built = serde_json::to_value(&second)?;
+    built["spec"]["template"]["metadata"]["annotations"]["mesh.example.com/on"] = json!("true");
     assert_eq!(stored["spec"]["suspend"], json!(false));
     assert_eq!(
         stored["spec"]["template"]["metadata"]["annotations"],
@@ -93,7 +99,7 @@ async fn nothing_of_the_last_admission_survives_in_a_resumed_job() -> Result<()>
     let pod = &stored["spec"]["template"]["spec"];
     assert_eq!(
         json!([pod["nodeSelector"], pod["tolerations"], pod["containers"][0]["resources"]]),
-        json!([{"zone": "b"}, null, {"requests": {"cpu": "500m"}}]),
+        json!([{"arch": "amd64", "zone": "b"}, null, {"requests": {"cpu": "500m"}}]),
     );
     let labels = stored["spec"]["template"]["metadata"]["labels"].clone();
     assert_eq!(labels["batch.kubernetes.io/controller-uid"], stored["metadata"]["uid"]);

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::labels::keys;
+use super::owned::Owned;
 use super::{claim, placement};
 use crate::store::PriorityClasses;
 
@@ -68,6 +69,11 @@ pub fn job(
         ..ObjectMeta::default()
     };
     mark(&mut metadata, &keys, &placement);
+    let owned = Owned::of(&group.template.spec.template);
+    if owned != Owned::default() {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OWNED_BY_POD_TEMPLATE.to_owned(), owned.text());
+    }
 
     let mut spec = group.template.spec.to_job_spec();
     spec.suspend = Some(jobset.spec.is_suspended());

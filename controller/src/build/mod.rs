@@ -5,6 +5,7 @@
 mod claim;
 mod job;
 mod labels;
+mod owned;
 mod placement;
 mod resume;
 mod role_binding;

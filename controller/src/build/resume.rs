@@ -1,7 +1,6 @@
 //! How a suspended Job is resumed, with what may have changed in its template in the meantime.
 
-use std::collections::BTreeMap;
-
+use jobset_api::labels;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use k8s_openapi::api::batch::v1::Job;
@@ -10,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::json;
 
+use super::owned::Owned;
+
 /// Labels that the Job API puts into the template of a Job, and by which the Job finds its Pods.
 const OF_JOB_API: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
@@ -17,45 +18,61 @@ const OF_JOB_API: [&str; 4] =
 /// The JSON Patch (RFC 6902) that resumes `live` with the labels, annotations, node selector, tolerations, scheduling
 /// gates and resources of containers that its template has in `desired`.
 ///
-/// Each part is replaced as a whole, and left out where it is as desired: what a queue wrote for its last admission and
-/// took back must not survive, as it would in a merge. Labels that the Job API owns stay. The patch fails on another Job
-/// of the same name; on this one it may be applied again.
+/// What a queue wrote through the JobSet's template for its last admission and took back goes; what mutating admission or
+/// others wrote into the Job stays, as do the labels that the Job API owns. A Job that does not remember what came from the
+/// template, as that of the Go JobSet, keeps all of it. Resources are replaced as a whole. The patch fails on another Job of
+/// the same name; on this one it may be applied again.
 ///
 /// Kubernetes (1.36) takes such a change only of a Job that is suspended, has no active Pod, and has never started or has
 /// the condition Suspended.
 pub fn resume(live: &Job, desired: &Job) -> Patch {
     let mut operations = Operations(Vec::new());
     operations.test(["metadata", "uid"], &live.metadata.uid);
+    let (before, after) = (Owned::remembered(live), Owned::remembered(desired));
+    if before != after {
+        let field = ["metadata", "annotations", labels::OWNED_BY_POD_TEMPLATE];
+        if live.metadata.annotations.is_none() {
+            operations.add(["metadata", "annotations"], &json!({}));
+        }
+        operations.add(field, &after.text());
+    }
     if let (Some(live), Some(desired)) = (&live.spec, &desired.spec) {
-        operations.set(["spec", "suspend"], live.suspend.as_ref(), Some(&false));
+        operations.set(["spec", "suspend"], live.suspend.as_ref(), &false);
         let (live, desired) = (&live.template, &desired.template);
         if let (Some(live), Some(desired)) = (&live.metadata, &desired.metadata) {
-            metadata(&mut operations, live, desired);
+            metadata(&mut operations, &before, live, desired);
         }
         if let (Some(live), Some(desired)) = (&live.spec, &desired.spec) {
-            pod(&mut operations, live, desired);
+            pod(&mut operations, &before, live, desired);
         }
     }
     Patch(operations.0)
 }
 
-fn metadata(operations: &mut Operations, live: &ObjectMeta, desired: &ObjectMeta) {
-    let own = |(key, _): &(&String, &String)| OF_JOB_API.contains(&key.as_str());
-    let kept = live.labels.iter().flatten().filter(own);
-    let wanted = desired.labels.iter().flatten().filter(|label| !own(label));
-    let labels: BTreeMap<String, String> =
-        wanted.chain(kept).map(|(key, value)| (key.clone(), value.clone())).collect();
+fn metadata(operations: &mut Operations, owned: &Owned, live: &ObjectMeta, desired: &ObjectMeta) {
+    let mut labels = owned.labels(&live.labels, &desired.labels);
+    let of_job_api = |key: &String| OF_JOB_API.contains(&key.as_str());
+    labels.retain(|key, _| !of_job_api(key));
+    let kept = live.labels.iter().flatten().filter(|(key, _)| of_job_api(key));
+    labels.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
 
     let field = |name| ["spec", "template", "metadata", name];
-    operations.set(field("labels"), live.labels.as_ref(), Some(&labels));
-    operations.set(field("annotations"), live.annotations.as_ref(), desired.annotations.as_ref());
+    operations.set(field("labels"), live.labels.as_ref(), &labels);
+    let annotations = owned.annotations(&live.annotations, &desired.annotations);
+    operations.set(field("annotations"), live.annotations.as_ref(), &annotations);
 }
 
-fn pod(operations: &mut Operations, live: &PodSpec, desired: &PodSpec) {
+fn pod(operations: &mut Operations, owned: &Owned, live: &PodSpec, desired: &PodSpec) {
     let field = |name| ["spec", "template", "spec", name];
-    operations.set(field("nodeSelector"), live.node_selector.as_ref(), desired.node_selector.as_ref());
-    operations.set(field("tolerations"), live.tolerations.as_ref(), desired.tolerations.as_ref());
-    operations.set(field("schedulingGates"), live.scheduling_gates.as_ref(), desired.scheduling_gates.as_ref());
+    let selector = owned.node_selector(&live.node_selector, &desired.node_selector);
+    operations.set(field("nodeSelector"), live.node_selector.as_ref(), &selector);
+    let [live_tolerations, desired_tolerations] =
+        [live, desired].map(|pod| pod.tolerations.as_deref().unwrap_or_default());
+    let tolerations = owned.tolerations(live_tolerations, desired_tolerations);
+    operations.set(field("tolerations"), live.tolerations.as_ref(), &tolerations);
+    let [live_gates, desired_gates] = [live, desired].map(|pod| pod.scheduling_gates.as_deref().unwrap_or_default());
+    let gates = owned.scheduling_gates(live_gates, desired_gates);
+    operations.set(field("schedulingGates"), live.scheduling_gates.as_ref(), &gates);
     resources(operations, "containers", &live.containers, &desired.containers);
     let (live, desired) = (live.init_containers.as_deref(), desired.init_containers.as_deref());
     resources(operations, "initContainers", live.unwrap_or_default(), desired.unwrap_or_default());
@@ -67,7 +84,7 @@ fn resources(operations: &mut Operations, list: &str, live: &[Container], desire
     for (index, live) in live.iter().enumerate() {
         if let Some(desired) = desired.iter().find(|desired| desired.name == live.name) {
             let path = ["spec", "template", "spec", list, &index.to_string(), "resources"];
-            operations.set(path, live.resources.as_ref(), desired.resources.as_ref());
+            operations.set(path, live.resources.as_ref(), &desired.resources.clone().unwrap_or_default());
         }
     }
 }
@@ -81,21 +98,24 @@ impl Operations {
 
     /// Sets a field that is not as desired. Absent is the same as empty, and an empty value is what is written: `add`
     /// replaces a field and creates an absent one, while `remove` would fail when the patch is applied again.
-    fn set<T, const N: usize>(&mut self, path: [&str; N], live: Option<&T>, desired: Option<&T>)
+    fn set<T, const N: usize>(&mut self, path: [&str; N], live: Option<&T>, desired: &T)
     where
         T: Default + PartialEq + Serialize,
     {
-        let empty = T::default();
-        let desired = desired.unwrap_or(&empty);
-        if live.unwrap_or(&empty) != desired {
-            let path = PointerBuf::from_tokens(path);
-            self.0.push(PatchOperation::Add(AddOperation { path, value: json!(desired) }));
+        if live.unwrap_or(&T::default()) != desired {
+            self.add(path, desired);
         }
+    }
+
+    fn add<const N: usize>(&mut self, path: [&str; N], value: &impl Serialize) {
+        self.0.push(PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value: json!(value) }));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use k8s_openapi::api::core::v1::{PodSchedulingGate, ResourceRequirements, Toleration};
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use proptest::prelude::*;
@@ -104,10 +124,13 @@ mod tests {
 
     use super::*;
 
-    /// A Job as the API server has it.
+    /// A Job as the API server has it: `mine`, the flavor, the toleration and the gate came from the JobSet's template.
     fn live() -> Value {
         json!({
-            "metadata": {"name": "train-w-0", "uid": "j-1", "labels": {"of": "job"}},
+            "metadata": {"name": "train-w-0", "uid": "j-1", "labels": {"of": "job"}, "annotations": owned(&json!({
+                "labels": ["mine"], "annotations": ["mine"], "nodeSelector": ["flavor"],
+                "tolerations": [{"key": "a", "operator": "Exists"}], "schedulingGates": [{"name": "example.com/wait"}],
+            }))},
             "spec": {
                 "suspend": true,
                 "parallelism": 2,
@@ -131,10 +154,14 @@ mod tests {
         })
     }
 
+    fn owned(of: &Value) -> Value {
+        json!({labels::OWNED_BY_POD_TEMPLATE: of.to_string()})
+    }
+
     /// The same Job as it is built, and with these parts of its template.
     fn desired(labels: &Value, annotations: &Value, pod: &Value) -> Job {
         job(json!({
-            "metadata": {"name": "train-w-0"},
+            "metadata": {"name": "train-w-0", "annotations": live()["metadata"]["annotations"]},
             "spec": {"suspend": false, "template": {
                 "metadata": {"labels": labels, "annotations": annotations},
                 "spec": pod,
@@ -194,6 +221,62 @@ mod tests {
         assert_eq!(json!(rest), wanted);
     }
 
+    /// The Job after it has been resumed as the second one.
+    fn resumed(live: &Value, desired: &Job) -> Value {
+        let mut patched = live.clone();
+        json_patch::patch(&mut patched, &resume(&job(live.clone()), desired)).unwrap();
+        patched
+    }
+
+    #[test]
+    fn resumed_job_keeps_what_others_added_and_forgets_what_its_template_gave() {
+        let mut live = live();
+        let template = &mut live["spec"]["template"];
+        template["metadata"]["labels"]["mesh"] = json!("on");
+        template["metadata"]["labels"]["jobset.sigs.k8s.io/coordinator"] = json!("of-old");
+        template["metadata"]["annotations"]["mesh"] = json!("on");
+        template["spec"]["nodeSelector"]["arch"] = json!("amd64");
+        template["spec"]["tolerations"].as_array_mut().unwrap().push(json!({"key": "mesh", "operator": "Exists"}));
+        template["spec"]["schedulingGates"].as_array_mut().unwrap().push(json!({"name": "mesh"}));
+        let mut next = desired(&json!({"yours": "2"}), &json!(null), &json!({"containers": []}));
+        next.metadata.annotations = serde_json::from_value(owned(&json!({"labels": ["yours"]}))).unwrap();
+
+        let after = resumed(&live, &next);
+        let template = &after["spec"]["template"];
+        let labels = template["metadata"]["labels"].as_object().unwrap().clone();
+        let labels: Vec<_> = labels.keys().filter(|key| !OF_JOB_API.contains(&key.as_str())).collect();
+        assert_eq!(labels, ["mesh", "yours"]);
+        assert_eq!(
+            json!([
+                template["metadata"]["annotations"],
+                template["spec"]["nodeSelector"],
+                template["spec"]["tolerations"],
+                template["spec"]["schedulingGates"],
+                after["metadata"]["annotations"],
+            ]),
+            json!([
+                {"mesh": "on"},
+                {"arch": "amd64"},
+                [{"key": "mesh", "operator": "Exists"}],
+                [{"name": "mesh"}],
+                {(labels::OWNED_BY_POD_TEMPLATE): r#"{"labels":["yours"]}"#},
+            ])
+        );
+    }
+
+    #[test]
+    fn resumed_job_without_a_record_is_merged() {
+        let mut live = live();
+        live["metadata"].as_object_mut().unwrap().remove("annotations");
+        let mut next = desired(&json!({"yours": "2"}), &json!(null), &pod_with("nodeSelector", json!({"zone": "b"})));
+        next.metadata.annotations = serde_json::from_value(owned(&json!({"nodeSelector": ["zone"]}))).unwrap();
+        let after = resumed(&live, &next);
+        let template = &after["spec"]["template"];
+        assert_eq!(template["spec"]["nodeSelector"], json!({"flavor": "a", "zone": "b"}));
+        assert_eq!([&template["metadata"]["labels"]["mine"], &template["metadata"]["labels"]["yours"]], ["1", "2"]);
+        assert_eq!(after["metadata"]["annotations"], owned(&json!({"nodeSelector": ["zone"]})));
+    }
+
     #[test]
     fn another_job_of_that_name_is_left_alone() {
         let patch = resume(&job(live()), &desired(&json!({}), &json!({}), &json!({"containers": []})));
@@ -248,33 +331,51 @@ mod tests {
         }
     }
 
-    /// The parts that a resumption replaces, with absent ones as empty, and resources by name of the container.
+    /// What a resumption replaces as a whole: resources by name of the container.
     fn replaced(job: &Job) -> Value {
+        let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let resources = |of: &Container| (of.name.clone(), of.resources.clone().unwrap_or_default());
+        json!(pod.containers.iter().map(resources).collect::<BTreeMap<_, _>>())
+    }
+
+    /// What is merged, each entry by itself.
+    fn merged(job: &Job) -> BTreeSet<String> {
         let template = &job.spec.as_ref().unwrap().template;
         let (metadata, pod) = (template.metadata.as_ref().unwrap(), template.spec.as_ref().unwrap());
-        let resources = |containers: &[Container]| -> BTreeMap<String, ResourceRequirements> {
-            containers.iter().map(|of| (of.name.clone(), of.resources.clone().unwrap_or_default())).collect()
-        };
         let own = |key: &str| OF_JOB_API.contains(&key);
-        json!([
-            metadata.labels.iter().flatten().filter(|(key, _)| !own(key)).collect::<BTreeMap<_, _>>(),
-            metadata.annotations.clone().unwrap_or_default(),
-            pod.node_selector.clone().unwrap_or_default(),
-            pod.tolerations.clone().unwrap_or_default(),
-            pod.scheduling_gates.clone().unwrap_or_default(),
-            resources(&pod.containers),
-        ])
+        let labels = metadata.labels.iter().flatten().filter(|(key, _)| !own(key)).map(|it| format!("label {it:?}"));
+        let annotations = metadata.annotations.iter().flatten().map(|it| format!("annotation {it:?}"));
+        let selector = pod.node_selector.iter().flatten().map(|it| format!("selector {it:?}"));
+        let tolerations = pod.tolerations.iter().flatten().map(|it| format!("toleration {it:?}"));
+        let gates = pod.scheduling_gates.iter().flatten().map(|it| format!("gate {it:?}"));
+        labels.chain(annotations).chain(selector).chain(tolerations).chain(gates).collect()
+    }
+
+    /// With the record of a Job all of whose template came from its JobSet.
+    fn remembering(mut job: Job) -> Job {
+        let owned = Owned::of(&job.spec.as_ref().unwrap().template).text();
+        let annotations = job.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OWNED_BY_POD_TEMPLATE.to_owned(), owned);
+        job
     }
 
     proptest! {
         #[test]
-        fn a_resumed_job_is_as_desired_and_stays_so(live in any_job(), desired in any_job()) {
+        fn a_resumed_job_is_as_desired_and_stays_so(
+            live in any_job(), desired in any_job(), remembers in any::<bool>(),
+        ) {
+            let live = if remembers { remembering(live) } else { live };
+            let desired = remembering(desired);
             let patch = resume(&live, &desired);
             let mut patched = json!(live);
             json_patch::patch(&mut patched, &patch).unwrap();
             let resumed = job(patched.clone());
 
             prop_assert_eq!(replaced(&resumed), replaced(&desired));
+            prop_assert!(merged(&resumed).is_superset(&merged(&desired)));
+            if remembers {
+                prop_assert_eq!(merged(&resumed), merged(&desired));
+            }
             prop_assert_ne!(resumed.spec.as_ref().unwrap().suspend, Some(true));
             let job_name = |job: &Job| {
                 let labels = job.spec.as_ref()?.template.metadata.as_ref()?.labels.as_ref();

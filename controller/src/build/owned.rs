@@ -1,0 +1,103 @@
+//! What a JobSet's Pod template has given to a Job, of the parts that may change while it is suspended.
+//!
+//! A queue writes them through the template of the JobSet and takes them back. Mutating admission and others write some of
+//! them into the Job itself, and these stay. The Job remembers by an annotation which ones came from the template.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jobset_api::labels;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
+use serde::{Deserialize, Serialize};
+
+/// The domains of the keys that the controller itself writes.
+const OF_CONTROLLER: [&str; 2] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/"];
+
+/// What the template of a Job has from that of its JobSet. Values of maps do not matter: a key has one owner.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Owned {
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    labels: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    annotations: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    node_selector: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tolerations: Vec<Toleration>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scheduling_gates: Vec<PodSchedulingGate>,
+}
+
+impl Owned {
+    /// What a Job gets from this template of its JobSet.
+    pub(super) fn of(template: &PodTemplateSpec) -> Self {
+        let keys = |map: Option<&BTreeMap<String, String>>| map.into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        let (metadata, pod) = (template.metadata.as_ref(), template.spec.as_ref());
+        Self {
+            labels: keys(metadata.and_then(|metadata| metadata.labels.as_ref())),
+            annotations: keys(metadata.and_then(|metadata| metadata.annotations.as_ref())),
+            node_selector: keys(pod.and_then(|pod| pod.node_selector.as_ref())),
+            tolerations: pod.and_then(|pod| pod.tolerations.clone()).unwrap_or_default(),
+            scheduling_gates: pod.and_then(|pod| pod.scheduling_gates.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What the Job remembers: nothing where nobody has written it, as in a Job of the Go JobSet.
+    pub(super) fn remembered(job: &Job) -> Self {
+        let annotations = job.metadata.annotations.as_ref();
+        let text = annotations.and_then(|annotations| annotations.get(labels::OWNED_BY_POD_TEMPLATE));
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// Value of the annotation.
+    pub(super) fn text(&self) -> String {
+        // A map of texts is always written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Labels of a resumed Job's template, of those that it has and those that it is to have.
+    pub(super) fn labels(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
+        merged(&self.labels, live, desired)
+    }
+
+    /// The same of its annotations.
+    pub(super) fn annotations(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
+        merged(&self.annotations, live, desired)
+    }
+
+    /// The same of its node selector.
+    pub(super) fn node_selector(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
+        merged(&self.node_selector, live, desired)
+    }
+
+    /// The same of its tolerations.
+    pub(super) fn tolerations(&self, live: &[Toleration], desired: &[Toleration]) -> Vec<Toleration> {
+        appended(&self.tolerations, live, desired)
+    }
+
+    /// The same of its scheduling gates.
+    pub(super) fn scheduling_gates(
+        &self,
+        live: &[PodSchedulingGate],
+        desired: &[PodSchedulingGate],
+    ) -> Vec<PodSchedulingGate> {
+        appended(&self.scheduling_gates, live, desired)
+    }
+}
+
+/// A map that may be absent.
+type Map = Option<BTreeMap<String, String>>;
+
+fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<String, String> {
+    let is_ours = |key: &String| owned.contains(key) || OF_CONTROLLER.iter().any(|domain| key.starts_with(domain));
+    let kept = live.iter().flatten().filter(|(key, _)| !is_ours(key));
+    kept.chain(desired.iter().flatten()).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn appended<T: Clone + PartialEq>(owned: &[T], live: &[T], desired: &[T]) -> Vec<T> {
+    let stays = |item: &&T| desired.contains(item) || !owned.contains(item);
+    let kept: Vec<T> = live.iter().filter(stays).cloned().collect();
+    let new = desired.iter().filter(|item| !kept.contains(item)).cloned().collect::<Vec<T>>();
+    kept.into_iter().chain(new).collect()
+}
