@@ -50,8 +50,8 @@ pub use waiting::{Barrier, barrier};
 /// The rules, in order. A rule that breaks ends the pass.
 fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     skip::if_being_deleted(pass)?;
-    ttl::delete_when_due(pass)?;
     skip::if_managed_by_another(pass)?;
+    ttl::delete_when_due(pass)?;
     namespace::delete_with_it(pass)?;
     tally::jobs(pass);
     refused::name(pass);

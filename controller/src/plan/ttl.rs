@@ -1,6 +1,5 @@
 //! Deletes a finished JobSet when its time is over: `ttlSecondsAfterFinished`, counted from its final condition, so that
-//! a restart of the controller does not begin anew. Applies to whoever manages the JobSet: the manager writes the
-//! condition.
+//! a restart of the controller does not begin anew.
 
 use std::ops::ControlFlow;
 
