@@ -16,13 +16,15 @@ pub const STARTUP_POLICY_COMPLETED: &str = "StartupPolicyCompleted";
 pub const RESTARTING: &str = "RestartingJobSet";
 /// A worker that waits at the barrier keeps failing before it gets there: the group cannot start (`protocol.md`).
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
-/// The JobSet wants to restart in place, and the API server or a node cannot do it.
+/// The JobSet wants to restart in place, and cannot: for its own specification, the API server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
-/// Admission would refuse the JobSet. It is left alone.
+/// The JobSet cannot be carried out. It is left alone.
 pub const INVALID: &str = "Invalid";
 /// The API server refuses something that the JobSet needs, or the name of a child is taken. It is tried again for ever.
 pub const CHILD_REFUSED: &str = "ChildRefused";
 
+/// Reason of [`IN_PLACE_UNSUPPORTED`]: by its specification, the workers would wait for each other for ever.
+pub const CANNOT_RESTART_IN_PLACE: &str = "CannotRestartInPlace";
 /// Reason of [`COMPLETED`].
 pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";
 /// Reason of [`FAILED`]: a Job failed and there is no failure policy.

@@ -3,7 +3,10 @@
 //! Admission fills most of them in, but a JobSet may have been stored without it. The controller and the webhook both
 //! read them here, so that what is admitted is what is built.
 
-use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels};
+use std::borrow::Cow;
+
+use crate::validation::syntax;
+use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, defaults, labels};
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
 pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
@@ -90,6 +93,15 @@ impl JobTemplateSpec {
 }
 
 impl FailurePolicyRule {
+    /// Name of the rule with this index, as part of a condition's reason. One that the API server would refuse there is
+    /// replaced by the name that admission gives.
+    pub fn condition_name(&self, index: usize) -> Cow<'_, str> {
+        match self.name.as_deref().filter(|name| syntax::is_rule_name(name)) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(defaults::rule_name(index)),
+        }
+    }
+
     /// Whether the rule is for Jobs of the replicatedJob with this name; it is for all where it names none.
     pub fn targets(&self, replicated_job: &str) -> bool {
         let targets = &self.target_replicated_jobs;

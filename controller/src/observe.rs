@@ -64,9 +64,19 @@ impl<'a> Observed<'a> {
         uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid
     }
 
-    /// What admission would refuse, if anything.
+    /// Why nothing of the JobSet can be carried out, if nothing can.
     pub fn invalid(&self) -> Option<&'a str> {
-        self.store.invalid(self.key)
+        self.store.findings(self.key)?.invalid.as_deref()
+    }
+
+    /// Why its workers cannot restart in place although it asks for that, if they cannot.
+    pub fn not_in_place(&self) -> Option<&'a str> {
+        self.store.findings(self.key)?.not_in_place.as_deref()
+    }
+
+    /// Which message patterns of its failure policy match nothing, if any.
+    pub fn unmatchable(&self) -> Option<&'a str> {
+        self.store.findings(self.key)?.unmatchable.as_deref()
     }
 
     /// What is refused to it at present, each with its reason; `None` while that is not known.

@@ -17,6 +17,11 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     } else if !subject.name.begins_a_dns_label() {
         errors.invalid(&path, subject.name.to_string(), syntax::DNS_1035_LABEL);
     }
+    check_lengths(subject, spec, errors);
+}
+
+/// The part of [`check`] without which no Job can be created: names that are too long.
+pub(super) fn check_lengths(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let end = Longest::of(replicated_job);
@@ -69,7 +74,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, jobset, refusals, refuses};
+    use super::super::testing::{accepts, admissions, jobset, refuses};
 
     const NAME: &str = "/metadata/name";
     const GENERATE: &str = "/metadata/generateName";
@@ -118,7 +123,7 @@ mod tests {
     fn jobs_without_indexes_are_named_shorter_but_not_any_longer() {
         let mut object = jobset(&[(NAME, json!("a".repeat(54))), (MODE, json!("NonIndexed"))]);
         object["spec"]["replicatedJobs"].as_array_mut().unwrap().remove(0);
-        let errors = refusals(&object);
+        let errors = admissions(&object);
         assert!(errors[0].contains("its Jobs' names would be up to"), "{errors:?}");
         assert!(errors[0].contains("-workers-1\", 64 characters"), "{errors:?}");
     }

@@ -21,7 +21,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&path.child("jobIndex"), coordinator.job_index, required);
     }
     pod(coordinator, replicated_job, place, &path, errors);
-    label(subject, coordinator, &path, errors);
+    check_label(subject, spec, errors);
 }
 
 /// Only Pods of an Indexed Job have a stable name, and they are numbered up to its completions.
@@ -48,7 +48,10 @@ fn pod(coordinator: &Coordinator, target: &ReplicatedJob, place: usize, path: &P
     }
 }
 
-fn label(subject: &Subject<'_>, coordinator: &Coordinator, path: &Path<'_>, errors: &mut Errors) {
+/// Refuses a network name that does not fit into the label: no Job that carries it could be created.
+pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(coordinator) = &subject.spec.coordinator else { return };
+    let path = spec.child("coordinator");
     let network = subject.spec.network.as_ref();
     let subdomain = network.and_then(|network| network.subdomain.as_deref()).filter(|it| !it.is_empty());
     let digits = |index: i32| index.checked_ilog10().map_or(1, |digits| digits as usize + 1);
@@ -65,7 +68,7 @@ fn label(subject: &Subject<'_>, coordinator: &Coordinator, path: &Path<'_>, erro
              characters of the 63 that fit into a label: shorten the name of the JobSet or of the replicatedJob, or set \
              a shorter spec.network.subdomain"
         );
-        errors.invalid(path, coordinator, required);
+        errors.invalid(&path, coordinator, required);
     }
 }
 

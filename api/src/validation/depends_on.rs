@@ -14,6 +14,25 @@ const IN_ORDER: &str = "must be AnyOrder when a replicatedJob has dependsOn, whi
 /// Refuses dependencies that could not be met, and two orders at once. Since a dependency comes earlier, there are no
 /// cycles, and the first replicatedJob has none.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    check_order(subject, spec, errors);
+    let path = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.child("dependsOn");
+        for (entry, dependency) in replicated_job.depends_on.iter().enumerate() {
+            if replicated_job.depends_on[..entry].iter().any(|other| other.name == dependency.name) {
+                let path = path.index(entry);
+                errors.duplicate(&path.child("name"), &dependency.name, UNIQUE);
+            }
+        }
+    }
+    if is_in_order(subject.spec) && subject.spec.replicated_jobs.iter().any(|it| !it.depends_on.is_empty()) {
+        errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
+    }
+}
+
+/// The part of [`check`] without which a replicatedJob would never start.
+pub(super) fn check_order(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = path.index(index);
@@ -26,15 +45,9 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
                 None => errors.not_found(&path, name, EXISTS),
                 Some(place) if place == index => errors.invalid(&path, name, ITSELF),
                 Some(place) if place > index => errors.invalid(&path, name, LATER),
-                Some(_) if replicated_job.depends_on[..entry].iter().any(|other| other.name == *name) => {
-                    errors.duplicate(&path, name, UNIQUE);
-                }
                 Some(_) => {}
             }
         }
-    }
-    if is_in_order(subject.spec) && subject.spec.replicated_jobs.iter().any(|it| !it.depends_on.is_empty()) {
-        errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
     }
 }
 

@@ -61,7 +61,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, admissions, assert_one, jobset, refusals, refuses};
+    use super::super::cannot_run;
+    use super::super::testing::{accepts, admissions, assert_one, jobset, read, refuses};
     use super::*;
 
     const JOBSET: &str = "/metadata/annotations";
@@ -102,7 +103,7 @@ mod tests {
             let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): value });
             let metadata = if place == JOBSET { annotations } else { json!({ "annotations": annotations }) };
             let object = jobset(&[(place, metadata)]);
-            assert_eq!(refusals(&object), Vec::<String>::new(), "nothing for a controller to leave a JobSet alone for");
+            assert_eq!(cannot_run(&read(&object)).to_string(), "", "nothing to leave a stored JobSet alone for");
             let expected =
                 format!("{path}[{}]: Invalid value: \"{value}\": must be the key", labels::EXCLUSIVE_TOPOLOGY);
             assert_one(&admissions(&object), &expected);

@@ -8,8 +8,6 @@ use super::subject::Subject;
 use super::syntax;
 use crate::defaults;
 
-/// Most characters of a rule's name.
-const NAME_LENGTH: usize = 128;
 const UNIQUE: &str = "must be unique: conditions and events tell rules apart by their names";
 
 /// Refuses a negative limit, and names of rules that are malformed or not unique. A rule without a name has the one that
@@ -29,7 +27,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
             Some(name) => Cow::Borrowed(name),
             None => Cow::Owned(defaults::rule_name(index)),
         };
-        if !syntax::is_condition_reason(&name) || name.len() > NAME_LENGTH {
+        if !syntax::is_rule_name(&name) {
             let required = format_args!("{}, at most 128 characters", syntax::CONDITION_REASON);
             errors.invalid(&path, name, required);
         } else if !names.insert(name.clone()) {

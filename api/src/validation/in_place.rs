@@ -44,6 +44,26 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
+    check_group(subject, spec, errors);
+    let replicated_jobs = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let path = replicated_jobs.index(index);
+        let job = &replicated_job.template.spec;
+        let path = path.child("template.spec");
+        backoff_limit(job, &path, errors);
+        let replacement = job.pod_replacement_policy.as_deref();
+        exactly(&path.child("podReplacementPolicy"), replacement, REPLACE_FAILED, POD_REPLACEMENT_POLICY, errors);
+        let pod = job.template.spec.as_ref();
+        let restart_policy = pod.and_then(|pod| pod.restart_policy.as_deref());
+        exactly(&path.child("template.spec.restartPolicy"), restart_policy, "Never", RESTART_POLICY, errors);
+    }
+}
+
+/// The part of [`check`] without which the group never gets over its barrier.
+pub(super) fn check_group(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    if subject.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
+        return;
+    }
     if is_in_order(subject.spec) {
         errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
     }
@@ -55,11 +75,8 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         }
         let job = &replicated_job.template.spec;
         let path = path.child("template.spec");
-        backoff_limit(job, &path, errors);
-        let replacement = job.pod_replacement_policy.as_deref();
-        exactly(&path.child("podReplacementPolicy"), replacement, REPLACE_FAILED, POD_REPLACEMENT_POLICY, errors);
         one_pod_for_each_index(job, &path, errors);
-        pod(job, &path.child("template.spec"), errors);
+        agent(job, &path.child("template.spec"), errors);
     }
 }
 
@@ -95,10 +112,8 @@ fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut E
     }
 }
 
-fn pod(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
+fn agent(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let pod = job.template.spec.as_ref();
-    let restart_policy = pod.and_then(|pod| pod.restart_policy.as_deref());
-    exactly(&path.child("restartPolicy"), restart_policy, "Never", RESTART_POLICY, errors);
     if pod.is_some_and(|pod| !Agent::all_of(pod).is_empty()) {
         return;
     }
@@ -117,8 +132,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{assert_one, in_place, jobset, read, refusals};
-    use super::super::validate;
+    use super::super::testing::{admissions, assert_one, in_place, jobset, read};
+    use super::super::validate_create;
     use crate::gates::Gates;
 
     const JOB: &str = "/spec/replicatedJobs/1/template/spec";
@@ -145,7 +160,7 @@ mod tests {
         { "action": "RestartJob" }, { "action": "RestartReplicatedJob" }, { "action": "FailJob" },
     ]))]))]
     fn a_jobset_that_can_restart_in_place_is_accepted(#[case] object: Value) {
-        assert_eq!(refusals(&object), Vec::<String>::new());
+        assert_eq!(admissions(&object), Vec::<String>::new());
     }
 
     #[rstest]
@@ -189,7 +204,7 @@ mod tests {
         #[case] value: Value,
         #[case] expected: &str,
     ) {
-        let errors = refusals(&with(field, value));
+        let errors = admissions(&with(field, value));
         assert_one(&errors, expected);
         assert!(errors[0].starts_with("spec.replicatedJobs[1].template.spec."), "{errors:?}");
     }
@@ -202,7 +217,7 @@ mod tests {
         #[case] value: Value,
         #[case] expected: &str,
     ) {
-        let errors = refusals(&in_place(&[(pointer, value)]));
+        let errors = admissions(&in_place(&[(pointer, value)]));
         assert_one(&errors, expected);
         assert!(errors[0].ends_with("or use restartStrategy Recreate"), "{errors:?}");
     }
@@ -210,7 +225,7 @@ mod tests {
     #[test]
     fn while_the_gate_is_off_the_strategy_is_refused_and_the_gate_named() {
         let off = Gates { in_place_restart: false };
-        let errors = |object: &Value| validate(&read(object), off).to_string();
+        let errors = |object: &Value| validate_create(&read(object), off).to_string();
         let refused = errors(&with("/backoffLimit", json!(6)));
         assert!(refused.starts_with(r#"spec.failurePolicy.restartStrategy: Invalid value: "InPlaceRestart": "#));
         assert!(refused.contains("the feature gate InPlaceRestart is off") && !refused.contains("backoffLimit"));
@@ -220,16 +235,16 @@ mod tests {
     #[test]
     fn every_error_of_every_replicated_job_is_reported_at_once() {
         let bare = json!({ "spec": { "backoffLimit": 1, "template": {} } });
-        let errors = refusals(&in_place(&[("/spec/replicatedJobs/1/template", bare)]));
+        let errors = admissions(&in_place(&[("/spec/replicatedJobs/1/template", bare)]));
         let fields: Vec<_> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
         assert_eq!(
             fields,
             [
+                "completionMode",
+                "template.spec.initContainers",
                 "backoffLimit",
                 "podReplacementPolicy",
-                "completionMode",
-                "template.spec.restartPolicy",
-                "template.spec.initContainers"
+                "template.spec.restartPolicy"
             ]
             .map(|field| format!("spec.replicatedJobs[1].template.spec.{field}"))
         );
@@ -240,7 +255,7 @@ mod tests {
     #[case("BlockingRecreate")]
     fn other_strategies_require_none_of_it(#[case] strategy: &str) {
         assert_eq!(
-            refusals(&jobset(&[("/spec/failurePolicy/restartStrategy", json!(strategy))])),
+            admissions(&jobset(&[("/spec/failurePolicy/restartStrategy", json!(strategy))])),
             Vec::<String>::new()
         );
     }

@@ -1,19 +1,20 @@
-//! Which JobSets can be carried out: the rules of admission, the same for the webhook that refuses an object, for the
-//! controller that leaves one alone which got in without it, and for a check of a file without any cluster.
+//! Which JobSets are admitted: the rules of admission, the same for the webhook and for a check of a file without any
+//! cluster. And which of those that are stored all the same can be carried out ([`cannot_run`]): the controller's part.
 //!
 //! The rules look at an object as it is stored, with the [`crate::defaults`] of admission: what is absent means what
 //! Kubernetes takes it for. They neither see other objects nor change anything. What Kubernetes refuses in a Job template
 //! for reasons of its own is left to Kubernetes.
 //!
-//! To read them is to read `RULES` for what can be carried out, `RULES_OF_CREATION` for what is refused besides when it is
-//! new, and `update` for what is changed; each file holds one rule and what it accepts and refuses. [`warnings`] are about
-//! what is admitted. `syntax` has the grammars, `field` the words of errors.
+//! To read them is to read `RULES` for what is refused when it is new, `update` for what is changed, and `execution` for
+//! what is not carried out; each file holds one rule and what it accepts and refuses. [`warnings`] are about what is
+//! admitted. `syntax` has the grammars, `field` the words of errors.
 
 mod agent;
 mod child_names;
 mod coordinator;
 mod depends_on;
 mod exclusive_placement;
+mod execution;
 mod failure_policy;
 mod failure_reasons;
 mod field;
@@ -30,7 +31,7 @@ mod restart_rules;
 mod single_jobs;
 mod subject;
 mod suspended;
-mod syntax;
+pub(crate) mod syntax;
 mod targets;
 #[cfg(test)]
 mod testing;
@@ -42,6 +43,7 @@ mod warnings;
 
 use crate::JobSet;
 use crate::gates::Gates;
+pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
 pub use field::{Error, Errors, Path, Reason};
 pub(crate) use quantity::nanos;
 use subject::Subject;
@@ -50,7 +52,7 @@ pub use warnings::warnings;
 type Rule = fn(&Subject<'_>, &Path<'_>, &mut Errors);
 
 /// The rules, in the order in which their errors are reported. Each gets the path of `spec`.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 19] = [
     // Names and numbers of what will be created.
     replicated_jobs::check,
     child_names::check,
@@ -67,11 +69,7 @@ const RULES: [Rule; 13] = [
     // Features that need all of it to fit together.
     in_place::check,
     exclusive_placement::check,
-];
-
-/// More rules for what is created. What breaks them could be carried out, but not as its author means it; what was stored
-/// without them is not left alone for that.
-const RULES_OF_CREATION: [Rule; 6] = [
+    // What would not be carried out as its author means it.
     message_patterns::check_new,
     inject_agent::check,
     restart_rules::check,
@@ -79,16 +77,6 @@ const RULES_OF_CREATION: [Rule; 6] = [
     volume_mounts::check,
     exclusive_placement::check_label,
 ];
-
-/// All for which a JobSet cannot be carried out.
-///
-/// Takes some microseconds for a JobSet of ordinary size, and longer only for message patterns, which it compiles: a
-/// caller that asks again and again does well to remember the answer with `metadata.generation`.
-pub fn validate(jobset: &JobSet, gates: Gates) -> Errors {
-    let mut errors = Errors::default();
-    check(&Subject::new(jobset, gates), &[message_patterns::check], &mut errors);
-    errors
-}
 
 /// All that is wrong with a JobSet that is to be created.
 pub fn validate_create(jobset: &JobSet, gates: Gates) -> Errors {
@@ -98,13 +86,12 @@ pub fn validate_create(jobset: &JobSet, gates: Gates) -> Errors {
 }
 
 fn check_new(jobset: &JobSet, gates: Gates, errors: &mut Errors) {
-    check(&Subject::new(jobset, gates), &RULES_OF_CREATION, errors);
+    apply(&RULES, &Subject::new(jobset, gates), errors);
 }
 
-/// Applies the rules that hold always, and these.
-fn check(subject: &Subject<'_>, more: &[Rule], errors: &mut Errors) {
+fn apply(rules: &[Rule], subject: &Subject<'_>, errors: &mut Errors) {
     let spec = Path::root("spec");
-    for rule in RULES.iter().chain(more) {
+    for rule in rules {
         rule(subject, &spec, errors);
     }
 }

@@ -14,6 +14,16 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
+/// Refuses a subdomain that no Pod could have. One that is not used does no harm.
+pub(super) fn check_pods(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let network = subject.spec.network.as_ref();
+    let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
+    if subject.spec.dns_hostnames_enabled() && !subdomain.is_empty() && !syntax::is_dns1123_label(subdomain) {
+        let required = format_args!("{}: it is the subdomain of the Pods", syntax::DNS_1123_LABEL);
+        errors.invalid(&spec.child("network.subdomain"), subdomain, required);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

@@ -16,6 +16,18 @@ const JOBS: &str = "the replicas of all replicatedJobs together must not exceed 
 /// The Go JobSet accepts a name that begins with a digit, and it does no harm: the name of a Job begins with that of the
 /// JobSet.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    check_jobs(subject, spec, errors);
+    let path = spec.child("replicatedJobs");
+    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        if !syntax::is_dns1035_label(replicated_job.group_name()) {
+            let path = path.index(index);
+            errors.invalid(&path.child("groupName"), replicated_job.group_name(), syntax::DNS_1035_LABEL);
+        }
+    }
+}
+
+/// The part of [`check`] without which no Job can be created.
+pub(super) fn check_jobs(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     let mut names = HashSet::with_capacity(subject.spec.replicated_jobs.len());
     let mut jobs = 0;
@@ -25,9 +37,6 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
             errors.invalid(&path.child("name"), &replicated_job.name, syntax::DNS_1123_LABEL);
         } else if !names.insert(replicated_job.name.as_str()) {
             errors.duplicate(&path.child("name"), &replicated_job.name, UNIQUE);
-        }
-        if !syntax::is_dns1035_label(replicated_job.group_name()) {
-            errors.invalid(&path.child("groupName"), replicated_job.group_name(), syntax::DNS_1035_LABEL);
         }
         numbers(replicated_job, &path, errors);
         jobs += i64::from(replicated_job.replicas().max(0));

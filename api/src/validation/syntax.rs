@@ -5,6 +5,9 @@ pub(super) const LABEL_LENGTH: usize = 63;
 /// Most characters of a DNS name.
 const SUBDOMAIN_LENGTH: usize = 253;
 
+/// Most characters of the name of a rule.
+const RULE_NAME_LENGTH: usize = 128;
+
 /// Describes [`is_dns1123_label`].
 pub(super) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
                                          letter or digit, and have at most 63 characters";
@@ -36,6 +39,11 @@ pub(super) fn is_condition_reason(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
     let last = |last: char| last.is_ascii_alphanumeric() || last == '_';
     text.starts_with(letter) && text.bytes().all(inner) && text.ends_with(last)
+}
+
+/// Name of a rule of the failure policy, which becomes part of a condition's reason.
+pub(crate) fn is_rule_name(text: &str) -> bool {
+    is_condition_reason(text) && text.len() <= RULE_NAME_LENGTH
 }
 
 /// Path of a URL (RFC 3986).

@@ -18,6 +18,15 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
+/// Refuses a success policy none of whose targets exists: the JobSet would run and never complete.
+pub(super) fn check_success(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(policy) = &subject.spec.success_policy else { return };
+    if policy.target_replicated_jobs.iter().all(|name| subject.place(name).is_none()) {
+        let path = spec.child("successPolicy.targetReplicatedJobs");
+        targets(subject, &policy.target_replicated_jobs, &path, errors);
+    }
+}
+
 fn targets(subject: &Subject<'_>, names: &[String], path: &Path<'_>, errors: &mut Errors) {
     for (index, name) in names.iter().enumerate() {
         if subject.place(name).is_none() {

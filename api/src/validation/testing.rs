@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{validate, validate_create};
+use super::validate_create;
 use crate::JobSet;
 use crate::gates::Gates;
 
@@ -69,11 +69,6 @@ pub(super) fn read(object: &Value) -> JobSet {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// All that is wrong with the object.
-pub(super) fn refusals(object: &Value) -> Vec<String> {
-    validate(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
-}
-
 /// All for which the object would not be admitted.
 pub(super) fn admissions(object: &Value) -> Vec<String> {
     validate_create(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
@@ -82,13 +77,13 @@ pub(super) fn admissions(object: &Value) -> Vec<String> {
 /// Asserts that nothing is wrong with the JobSet so changed.
 #[track_caller]
 pub(super) fn accepts(changes: Changes<'_>) {
-    assert_eq!(refusals(&jobset(changes)), Vec::<String>::new());
+    assert_eq!(admissions(&jobset(changes)), Vec::<String>::new());
 }
 
 /// Asserts that one thing is wrong with the JobSet so changed, and that this is part of its description.
 #[track_caller]
 pub(super) fn refuses(changes: Changes<'_>, expected: &str) {
-    assert_one(&refusals(&jobset(changes)), expected);
+    assert_one(&admissions(&jobset(changes)), expected);
 }
 
 /// Asserts that there is one error, and that this is part of it.

@@ -135,6 +135,22 @@ mod tests {
     }
 
     #[test]
+    fn stored_jobset_of_another_webhook_can_be_suspended_resumed_and_resized() {
+        let stages = json!([{ "name": "driver", "status": "Ready" }]);
+        let old = in_place(&[
+            (&format!("{JOB}/template/spec/restartPolicy"), json!("OnFailure")),
+            ("/spec/replicatedJobs/1/dependsOn", stages),
+            ("/spec/replicatedJobs/0/template/spec/completionMode", json!("NonIndexed")),
+            ("/spec/coordinator", json!({ "replicatedJob": "driver" })),
+            ("/spec/failurePolicy/rules/0/onJobFailureMessagePatterns", json!(["("])),
+        ]);
+        let suspended = changed(old.clone(), &[(SUSPEND, json!(true))]);
+        assert_eq!(errors(&old, &[(SUSPEND, json!(true))]), Vec::<String>::new());
+        assert_eq!(errors(&suspended, &[(SUSPEND, json!(false))]), Vec::<String>::new());
+        assert_eq!(errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(3))]), Vec::<String>::new());
+    }
+
+    #[test]
     fn nor_does_it_where_more_is_wrong_than_is_reported() {
         let pods = vec![json!({ "name": "main", "volumeMounts": [{ "name": "data", "mountPath": "/a" }] }); 40];
         let containers = format!("{JOB}/template/spec/containers");

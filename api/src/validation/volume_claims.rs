@@ -44,6 +44,29 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
+/// Refuses names that no volume can have: no Job that mounts one could be created.
+pub(super) fn check_names(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let path = spec.child("volumeClaimPolicies");
+    for (index, policy) in subject.spec.volume_claim_policies.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.child("templates");
+        for (index, template) in policy.templates.iter().enumerate() {
+            let path = path.index(index);
+            volume_name(template, &path.child("metadata.name"), errors);
+        }
+    }
+}
+
+/// The name of the claim's volume, if it is one. Names of volumes have no dots.
+fn volume_name<'a>(template: &'a PersistentVolumeClaim, path: &Path<'_>, errors: &mut Errors) -> Option<&'a str> {
+    let name = template.metadata.name.as_deref().unwrap_or_default();
+    if syntax::is_dns1123_label(name) {
+        return Some(name);
+    }
+    errors.invalid(path, name, syntax::DNS_1123_LABEL);
+    None
+}
+
 /// The claim by itself. Gives its name, if it is one.
 fn claim<'a>(
     template: &'a PersistentVolumeClaim,
@@ -55,12 +78,7 @@ fn claim<'a>(
         errors.invalid(&path.child("namespace"), namespace, NAMESPACE);
     }
     let field = path.child("name");
-    let name = template.metadata.name.as_deref().unwrap_or_default();
-    // The claim is a volume of the Pods as well, whose names have no dots.
-    if !syntax::is_dns1123_label(name) {
-        errors.invalid(&field, name, syntax::DNS_1123_LABEL);
-        return None;
-    }
+    let name = volume_name(template, &field, errors)?;
     let length = name.len() + 1 + jobset.len();
     if length > syntax::LABEL_LENGTH {
         let required = format_args!(
@@ -137,7 +155,7 @@ mod tests {
 
     #[rstest]
     #[case::one(&["cache"], "cache")]
-    #[case::several(&["cache data", "models"], "models data cache other")]
+    #[case::several(&["cache data", "models"], "models data cache")]
     #[case::none(&[""], "")]
     // `<claim>-train`
     #[case::as_long_as_may_be(&[&*"a".repeat(57)], &"a".repeat(57))]

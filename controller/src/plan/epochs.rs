@@ -152,6 +152,19 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
+/// Lifts the barrier of agents that were not told, or do not understand, that their JobSet does not restart in place by its
+/// specification. They report and wait: the next epoch begins as soon as all that wait are there, stage by stage. Nothing is
+/// deprecated by that: who runs already runs on.
+pub(super) fn let_through(pass: &mut Pass<'_>) {
+    if pass.seen.not_in_place().is_none() || pass.seen.jobset.spec.is_suspended() {
+        return;
+    }
+    let next = pass.next_epoch();
+    if members::created_slots(pass).all_wait_or_run(next) {
+        pass.status.synced_epoch = next;
+    }
+}
+
 /// A report that is no valid epoch counts as none. One that is too high can never become valid: the agent is beyond help.
 fn cure_invalid_reports(pass: &mut Pass<'_>, current: Epochs) -> ControlFlow<()> {
     let newest = current.next();

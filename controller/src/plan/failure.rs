@@ -85,7 +85,7 @@ fn carry_out(pass: &mut Pass<'_>, verdict: &Verdict<'_>) -> ControlFlow<()> {
 
 /// The rule that is carried out now. Jobs that are to stay failed (action FailJob) are settled, and ask for nothing.
 fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Verdict<'a>> {
-    let patterns: Vec<Vec<Option<Regex>>> = policy.rules.iter().map(compile).collect();
+    let patterns = message_pattern::compile_all(&policy.rules);
     let own_rule = |job: &FailedJob<'_>| {
         let rules = policy.rules.iter().zip(&patterns);
         rules
@@ -234,14 +234,10 @@ fn matches(rule: &FailurePolicyRule, patterns: &[Option<Regex>], job: &FailedJob
     any(&rule.target_replicated_jobs, job.replicated_job) && any(&rule.on_job_failure_reasons, job.reason) && message
 }
 
-fn compile(rule: &FailurePolicyRule) -> Vec<Option<Regex>> {
-    rule.on_job_failure_message_patterns.iter().map(|pattern| message_pattern::compile(pattern).ok()).collect()
-}
-
 fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Cause {
     let (reason, message) = match rule {
         Some((index, rule)) => {
-            let name = rule.name.clone().unwrap_or_else(|| format!("failurePolicyRule{index}"));
+            let name = rule.condition_name(index);
             (format!("{}{name}", conditions::FAILURE_POLICY_RULE), format!("{}; rule {name}", describe(job)))
         }
         None => (conditions::DEFAULT_FAILURE_POLICY.to_owned(), describe(job)),

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::ReplicatedJob;
+
 use super::pass::{Current, Pass, has_completed, has_failed};
 use super::placement;
 use crate::store::pods::{Broken, JobPods};
@@ -42,6 +44,13 @@ impl Slots {
         self.running + self.mute >= self.open
     }
 
+    /// Whether some wait for this epoch, and every other open slot has passed an earlier barrier, or has a worker that runs
+    /// without any.
+    pub(super) fn all_wait_or_run(&self, next: i32) -> bool {
+        let waits = |reports: &BTreeMap<i32, usize>| reports.contains_key(&next);
+        (waits(&self.reports) || waits(&self.suspects)) && self.all_have_reported()
+    }
+
     /// Whether every open slot has a Pod that has reported.
     pub(super) fn all_have_reported(&self) -> bool {
         self.reports.values().chain(self.suspects.values()).sum::<usize>() + self.mute >= self.open
@@ -50,14 +59,25 @@ impl Slots {
 
 /// Sums up. Costs one addition a Job, whatever its size.
 pub(super) fn slots(pass: &Pass<'_>) -> Slots {
+    let mut slots = created_slots(pass);
+    let mut missing: Vec<i64> = pass.groups().iter().map(|group| i64::from(group.replicas())).collect();
+    for current in &pass.current {
+        missing[current.group] -= 1;
+    }
+    // The slots of a Job that does not exist yet are open, too.
+    let pods = |(missing, group): (i64, &ReplicatedJob)| missing.max(0) * i64::from(group.template.spec.pods());
+    slots.open = slots.open.saturating_add(count(missing.into_iter().zip(pass.groups()).map(pods).sum()));
+    slots
+}
+
+/// The slots of the Jobs that exist.
+pub(super) fn created_slots(pass: &Pass<'_>) -> Slots {
     let synced = pass.status.synced_epoch;
     let mut slots = Slots::default();
     let (mut expected, mut done) = (0_i64, 0_i64);
-    let mut missing: Vec<i64> = pass.groups().iter().map(|group| i64::from(group.replicas())).collect();
     for current in &pass.current {
         let job = current.job;
         let group = &pass.groups()[current.group];
-        missing[current.group] -= 1;
         if has_failed(job) {
             continue;
         }
@@ -78,13 +98,12 @@ pub(super) fn slots(pass: &Pass<'_>) -> Slots {
         slots.mute += pods.mute() + pods.reports().range(..1).map(|(_, count)| count).sum::<usize>();
     }
     slots.broken = synced > 0 && broken(pass).next().is_some();
-    // The slots of a Job that does not exist yet are open, too.
-    for (missing, group) in missing.into_iter().zip(pass.groups()) {
-        expected += missing.max(0) * i64::from(group.template.spec.pods());
-    }
-    let count = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX);
     (slots.open, slots.done) = (count(expected - done), count(done));
     slots
+}
+
+fn count(number: i64) -> usize {
+    usize::try_from(number.max(0)).unwrap_or(usize::MAX)
 }
 
 /// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job, since what

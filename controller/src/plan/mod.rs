@@ -57,6 +57,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     refused::name(pass);
     finished::delete_what_still_runs(pass)?;
     invalid::leave_alone(pass)?;
+    invalid::name_patterns(pass);
     strays::name(pass);
     gate::disable_in_place_restart(pass);
     restart::delete_previous_attempts(pass);
@@ -74,6 +75,7 @@ fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
     restore::epochs(pass)?;
     barrier::watch(pass)?;
     epochs::advance(pass)?;
+    epochs::let_through(pass);
     recovery::note(pass);
     ControlFlow::Continue(())
 }

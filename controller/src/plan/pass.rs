@@ -52,7 +52,7 @@ impl<'a> Pass<'a> {
             status.group_restarts = status.group_restarts.max(status.restarts);
         }
         let spec = &seen.jobset.spec;
-        let strategy = gate::strategy(seen.jobset, settings);
+        let strategy = gate::strategy(seen, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
         // One whose labels say no place is left alone.

@@ -97,8 +97,8 @@ pub enum Action {
     },
     /// Delete the JobSet itself: its time after the end is over, or its namespace is being deleted.
     DeleteJobSet,
-    /// Annotate the JobSet so that its agents let their workers run: in-place restart is switched off.
-    DisableInPlaceRestart,
+    /// Annotate the JobSet so that its agents let their workers run: it does not restart in place, for this cause.
+    DisableInPlaceRestart(&'static str),
 }
 
 /// Why a Pod is deleted.

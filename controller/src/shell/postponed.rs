@@ -37,7 +37,7 @@ impl Request {
             Action::CreateService(service) => service.metadata.name.as_deref(),
             Action::CreateClaim(claim) => claim.metadata.name.as_deref(),
             Action::CreateRoleBinding(binding) => binding.metadata.name.as_deref(),
-            Action::DeleteJobSet | Action::DisableInPlaceRestart => None,
+            Action::DeleteJobSet | Action::DisableInPlaceRestart(_) => None,
         };
         Self::One(discriminant(action), name.unwrap_or_default().to_owned())
     }

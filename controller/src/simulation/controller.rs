@@ -187,7 +187,7 @@ impl Cluster {
             Action::CreateClaim(_)
             | Action::CreateRoleBinding(_)
             | Action::DeleteJobSet
-            | Action::DisableInPlaceRestart => 0,
+            | Action::DisableInPlaceRestart(_) => 0,
         };
         written.jobs = written.jobs.max(jobs);
     }

@@ -35,6 +35,7 @@ pub use ranges::Ranges;
 pub use role_binding::RoleBindingView;
 pub use seen::{Change, Seen};
 pub use service::ServiceView;
+pub use verdict::Findings;
 use verdict::Verdict;
 
 /// Name of a namespaced object. As a key of the store, that of a JobSet.
@@ -82,7 +83,7 @@ pub struct Store {
     pub classes: PriorityClasses,
     /// Names of Pods that carry the label of a JobSet and that no Job controls: somebody made them by hand.
     strays: HashMap<Key, BTreeSet<String>>,
-    /// What admission would refuse, of JobSets for which it would.
+    /// What of their specifications cannot be carried out.
     verdicts: HashMap<Key, Verdict>,
     /// What the API server, or whoever has taken a name, refuses to JobSets at present: `set_refused`.
     refused: HashMap<Key, Vec<String>>,
@@ -117,9 +118,9 @@ impl Store {
             && self.role_bindings.has_seen(versions.role_bindings)
     }
 
-    /// What admission would refuse of the JobSet, if anything.
-    pub fn invalid(&self, key: &Key) -> Option<&str> {
-        self.verdicts.get(key)?.refused()
+    /// What of the JobSet's specification cannot be carried out.
+    pub fn findings(&self, key: &Key) -> Option<&Findings> {
+        self.verdicts.get(key).map(Verdict::findings)
     }
 
     /// Names of Pods that carry the JobSet's label and that no Job controls.

@@ -1,7 +1,7 @@
-//! What admission would say of a JobSet.
+//! What of a JobSet's specification cannot be carried out.
 
-use jobset_api::gates::Gates;
-use jobset_api::{JobSet, labels, validation};
+use jobset_api::validation::{self, Errors};
+use jobset_api::{JobSet, labels};
 
 /// The verdict on one specification. Judging it costs more than a pass of the rules, and it seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,16 +10,31 @@ pub(super) struct Verdict {
     generation: Option<i64>,
     /// They belong to what is judged, and an edit of annotations makes no new generation.
     annotations: [Option<String>; 2],
-    refused: Option<Box<str>>,
+    findings: Findings,
+}
+
+/// What is found wrong with a stored JobSet; each is none if all is well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Why nothing of it can be carried out.
+    pub invalid: Option<Box<str>>,
+    /// Why its workers cannot restart in place, although it asks for that.
+    pub not_in_place: Option<Box<str>>,
+    /// Which message patterns match nothing.
+    pub unmatchable: Option<Box<str>>,
 }
 
 impl Verdict {
-    /// Judges the specification. A feature that is switched off makes nothing invalid that was admitted while it was on.
+    /// Judges the specification.
     pub(super) fn of(jobset: &JobSet) -> Self {
-        let errors = validation::validate(jobset, Gates::default());
-        let refused = (!errors.is_empty()).then(|| errors.to_string().into());
+        let text = |errors: Errors| (!errors.is_empty()).then(|| errors.to_string().into());
+        let findings = Findings {
+            invalid: text(validation::cannot_run(jobset)),
+            not_in_place: text(validation::cannot_restart_in_place(jobset)),
+            unmatchable: text(validation::cannot_match(jobset)),
+        };
         let metadata = &jobset.metadata;
-        Self { uid: metadata.uid.clone(), generation: metadata.generation, annotations: judged(jobset), refused }
+        Self { uid: metadata.uid.clone(), generation: metadata.generation, annotations: judged(jobset), findings }
     }
 
     /// Whether the verdict is on this specification.
@@ -31,9 +46,9 @@ impl Verdict {
             && self.annotations == judged(jobset)
     }
 
-    /// What is refused, if anything.
-    pub(super) fn refused(&self) -> Option<&str> {
-        self.refused.as_deref()
+    /// What is found wrong.
+    pub(super) fn findings(&self) -> &Findings {
+        &self.findings
     }
 }
 

@@ -64,6 +64,38 @@ async fn a_jobset_whose_agents_were_told_to_let_workers_run_is_restarted_by_recr
 }
 
 #[tokio::test]
+async fn stages_in_place_start_and_agents_that_do_not_hear_are_let_through() -> Result<()> {
+    let space = Space::new("stages-in-place").await?;
+    let mut jobset = restarting("train", 1, 1);
+    let groups = &mut jobset["spec"]["replicatedJobs"];
+    let mut later = groups[0].clone();
+    later["name"] = json!("later");
+    let name = groups[0]["name"].clone();
+    later["dependsOn"] = json!([{"name": name, "status": "Ready"}]);
+    groups.as_array_mut().context("replicatedJobs")?.push(later);
+    space.create(jobset).await?;
+    wait::until(LIMIT, "the annotation", || async {
+        Ok(space.jobsets().get("train").await?.annotations().contains_key(DISABLED).then_some(()))
+    })
+    .await?;
+    let condition = space.condition("train", conditions::IN_PLACE_UNSUPPORTED, "True").await?;
+    assert_eq!(condition.reason, conditions::CANNOT_RESTART_IN_PLACE);
+    assert!(condition.message.contains("spec.replicatedJobs[1].dependsOn: Forbidden"), "{}", condition.message);
+    space.note("InPlaceRestartDisabled", "restarted by recreation").await?;
+
+    let first = space.pods("train", 1, "0").await?;
+    space.report(&first[0], "1").await?;
+    space.status_once("train", "the first stage to run", |status| status.synced_epoch == 1).await?;
+    space.run(&first[0]).await?;
+    let pods = space.pods("train", 2, "0").await?;
+    let second = pods.iter().find(|pod| pod.name_any().contains("-later-")).context("the second stage")?;
+    space.report(second, "2").await?;
+    let status = space.status_once("train", "the second stage to run", |status| status.synced_epoch == 2).await?;
+    assert_eq!(epochs(&status), (2, 0, 0, 0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn with_the_feature_gate_off_agents_are_told_and_the_jobset_is_restarted_by_recreation() -> Result<()> {
     let fixture = Fixture::start_with(&["--feature-gates", "InPlaceRestart=false"]).await?;
     fixture.create(restarting("train", 2, 1)).await?;

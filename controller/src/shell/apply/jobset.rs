@@ -21,9 +21,9 @@ impl Of<'_> {
         }
     }
 
-    pub(super) async fn disable_in_place_restart(&self) -> Result<Done, Error> {
+    pub(super) async fn disable_in_place_restart(&self, cause: &str) -> Result<Done, Error> {
         let api: Api<JobSet> = self.api();
-        let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: "feature gate is off"});
+        let annotations = json!({labels::DISABLE_IN_PLACE_RESTART: cause});
         let patch = json!({"metadata": {"uid": self.jobset.metadata.uid, "annotations": annotations}});
         match api.patch_metadata(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(jobset) => Ok(Done::Written(Versions { jobsets: version(&jobset), ..Versions::default() })),

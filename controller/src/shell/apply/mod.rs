@@ -138,7 +138,7 @@ impl Of<'_> {
             Action::CreateClaim(claim) => self.create_claim(&claim).await,
             Action::CreateRoleBinding(binding) => self.create_role_binding(&binding).await,
             Action::DeleteJobSet => self.delete_jobset().await,
-            Action::DisableInPlaceRestart => self.disable_in_place_restart().await,
+            Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
         }
     }
 

@@ -134,7 +134,9 @@ fn action(action: &Action) -> String {
         }
         Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
         Action::DeleteJobSet => "delete the JobSet".to_owned(),
-        Action::DisableInPlaceRestart => format!("annotate the JobSet {}", labels::DISABLE_IN_PLACE_RESTART),
+        Action::DisableInPlaceRestart(cause) => {
+            format!("annotate the JobSet {}: {cause}", labels::DISABLE_IN_PLACE_RESTART)
+        }
     }
 }
 

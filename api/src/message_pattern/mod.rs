@@ -1,0 +1,168 @@
+//! The regular expressions of `onJobFailureMessagePatterns`. Admission and controller compile them here, so that what is
+//! admitted can be matched.
+
+mod re2;
+
+use regex::{Regex, RegexBuilder};
+
+use crate::FailurePolicyRule;
+
+/// Most patterns of all rules of a JobSet together: each is compiled, at admission and whenever a Job fails.
+pub(crate) const MOST: usize = 256;
+/// Longest pattern, in bytes.
+const LENGTH: usize = 4096;
+/// Largest program that a pattern may become, in bytes: one with a few dozen classes of all the letters of Unicode.
+pub(crate) const PROGRAM: usize = 1 << 20;
+
+/// A pattern that cannot be matched. The text is one line and says what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPattern {
+    /// Not a regular expression.
+    #[error("must be a regular expression (RE2 syntax): {0}")]
+    Syntax(String),
+    /// A regular expression that takes too much memory.
+    #[error("must be simpler: compiled, it would take more than {} KiB", .0 >> 10)]
+    TooComplex(usize),
+    /// A text that is too long.
+    #[error("must have at most 4096 bytes")]
+    TooLong,
+}
+
+/// Compiles a pattern (RE2 syntax). It matches anywhere in a message.
+///
+/// # Errors
+/// When the text is not a regular expression, or is too large for one of a failure message.
+pub fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
+    compile_within(pattern, PROGRAM)
+}
+
+/// The patterns of each rule; none in the place of one that does not compile, which matches nothing. Nor do all of them
+/// where there are too many.
+pub fn compile_all(rules: &[FailurePolicyRule]) -> Vec<Vec<Option<Regex>>> {
+    let count: usize = rules.iter().map(|rule| rule.on_job_failure_message_patterns.len()).sum();
+    let compile = |pattern: &String| if count > MOST { None } else { compile(pattern).ok() };
+    rules.iter().map(|rule| rule.on_job_failure_message_patterns.iter().map(compile).collect()).collect()
+}
+
+/// Compiles a pattern to a program of at most so many bytes.
+pub(crate) fn compile_within(pattern: &str, most: usize) -> Result<Regex, InvalidPattern> {
+    if pattern.len() > LENGTH {
+        return Err(InvalidPattern::TooLong);
+    }
+    RegexBuilder::new(&re2::translate(pattern)).size_limit(most).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => InvalidPattern::TooComplex(most),
+        // The text repeats the pattern and points into it, in several lines; the last one says what is wrong.
+        error => {
+            let text = error.to_string();
+            let last = text.lines().next_back().unwrap_or_default();
+            InvalidPattern::Syntax(last.trim_start_matches("error: ").to_owned())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::anywhere("exit code 1[0-9]+", "container main failed with exit code 137 in pod a", true)]
+    #[case::anchored("^exit", "container failed, exit", false)]
+    #[case::any_case("(?i)OOMKILLED", "reason OOMKilled", true)]
+    #[case::class(r"pod\s\w+", "pod wörker", true)]
+    #[case::quoted(r"\Qa.b[c\E+", "a.b[cc", true)]
+    #[case::quoted_dot(r"\Qa.b\E", "axb", false)]
+    #[case::quoted_to_the_end(r"^\Q(?x) a", "(?x) a", true)]
+    #[case::quoted_backslash(r"^\Qa\b\E$", r"a\b", true)]
+    #[case::octal(r"^\141\0560$", "a.0", true)]
+    #[case::octal_zero(r"^a\0b$", "a\0b", true)]
+    #[case::octal_in_class(r"^[\141-\143]+$", "abc", true)]
+    #[case::property_of_one_letter(r"^\pN\PN$", "5a", true)]
+    #[case::property_of_a_script(r"^\p{Greek}$", "α", true)]
+    #[case::property_negated(r"^\p{^Greek}\P{^Greek}$", "aα", true)]
+    #[case::property_in_class(r"^[\pN\p{^Greek}]$", "α", false)]
+    #[case::digit_of_ascii(r"^\d$", "٣", false)]
+    #[case::no_digit(r"^\D$", "٣", true)]
+    #[case::word_of_ascii(r"^\w$", "ö", false)]
+    #[case::space_without_vertical_tab(r"\s", "\u{b}", false)]
+    #[case::space(r"^a\sb\Sc$", "a bxc", true)]
+    #[case::boundary_of_ascii(r"\bb", "öb", true)]
+    #[case::no_boundary_of_ascii(r"\Bb", "öb", false)]
+    #[case::classes_in_class(r"^[\d\s.]+$", "1 .2", true)]
+    #[case::opposite_in_class(r"^[\D]$", "1", false)]
+    #[case::escaped_angle(r"^\<a\>$", "<a>", true)]
+    #[case::escaped_underscore(r"^a\_b\/c\@d$", "a_b/c@d", true)]
+    #[case::brace("^a{$", "a{", true)]
+    #[case::brace_without_least("^a{,2}$", "a{,2}", true)]
+    #[case::brace_of_boundary(r"^x\b{start}$", "x{start}", true)]
+    #[case::braces_of_json(r#"^{"a": 1}$"#, r#"{"a": 1}"#, true)]
+    #[case::repetition("^a{2}b{1,2}c{0,}$", "aabb", true)]
+    #[case::bracket_in_class("^[[a]+$", "[a", true)]
+    #[case::bracket_first("^[]a]+$", "a]", true)]
+    #[case::not_bracket_first("^[^]a]$", "]", false)]
+    #[case::ampersands_in_class("^[a&&b]+$", "a&b", true)]
+    #[case::range_to_hyphen("^[+--]+$", "+,-", true)]
+    #[case::hyphen_last("^[a~~b-]+$", "a~b-", true)]
+    #[case::caret_inside("^[a^]+$", "^a", true)]
+    #[case::posix("^[[:alpha:]_[:^space:]]+$", "a_1", true)]
+    #[case::named("(?P<1st>a)(?P<first>b)(?<second>c)", "abc", true)]
+    #[case::number("^\\x41\\x{1F600}$", "A\u{1F600}", true)]
+    #[case::letters(r"^\a\f\t\n\r\v$", "\u{7}\u{c}\t\n\r\u{b}", true)]
+    #[case::end_of_text("a$", "a\n", false)]
+    #[case::ends(r"\Aa\z", "a", true)]
+    #[case::swapped("(?U)^a*?$", "aa", true)]
+    #[case::any_but_newline("^.$", "\n", false)]
+    #[case::newline_in_negated_class("^[^a]$", "\n", true)]
+    fn a_pattern_matches_as_re2_does(#[case] pattern: &str, #[case] message: &str, #[case] matches: bool) {
+        assert_eq!(compile(pattern).unwrap().is_match(message), matches);
+    }
+
+    #[rstest]
+    #[case::any_byte(r"\C")]
+    #[case::group_by_number(r"(a)\1")]
+    #[case::no_octal_digit(r"\8")]
+    #[case::letter(r"\y")]
+    #[case::open_class("[a")]
+    #[case::open_class_of_posix("[[:alpha:]")]
+    #[case::unknown_property(r"\p{Nothing}")]
+    #[case::no_property(r"\p")]
+    #[case::backslash("a\\")]
+    #[case::reversed("[b-a]")]
+    #[case::look_behind("(?<=a)b")]
+    #[case::too_much("(?P<>a)")]
+    fn what_re2_does_not_know_is_refused(#[case] pattern: &str) {
+        assert!(matches!(compile(pattern), Err(InvalidPattern::Syntax(_))), "{:?}", re2::translate(pattern));
+    }
+
+    #[test]
+    fn patterns_that_are_too_many_match_nothing() {
+        let rule = |patterns: usize| FailurePolicyRule {
+            on_job_failure_message_patterns: vec!["a".to_owned(); patterns],
+            ..serde_json::from_value(serde_json::json!({ "action": "FailJobSet" })).unwrap()
+        };
+        let compiled = |rules: &[_]| compile_all(rules).iter().flatten().filter(|it| it.is_some()).count();
+        assert_eq!((compiled(&[rule(MOST - 1), rule(1)]), compiled(&[rule(MOST), rule(1)])), (MOST, 0));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_translated_without_panic_and_plain_text_matches_itself(text in ".{0,40}") {
+            let _ = compile(&text);
+            let quoted = compile(&format!("^\\Q{}\\E$", text.replace('\\', "/"))).unwrap();
+            proptest::prop_assert!(quoted.is_match(&text.replace('\\', "/")));
+        }
+    }
+
+    #[rstest]
+    #[case::open("a(b", "must be a regular expression (RE2 syntax): unclosed group")]
+    #[case::look_around("a(?=b)", "must be a regular expression (RE2 syntax): look-around")]
+    #[case::several_lines("(?x)\n a(b", "must be a regular expression (RE2 syntax): unclosed group")]
+    #[case::complex(r"(\pL{99}){99}", "must be simpler: compiled")]
+    #[case::long(&"a".repeat(4097), "must have at most 4096 bytes")]
+    fn what_cannot_be_matched_is_named_in_one_line(#[case] pattern: &str, #[case] expected: &str) {
+        let error = compile(pattern).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+}
