@@ -172,12 +172,12 @@ async fn events_are_selected_by_their_jobset_and_read_with_their_numbers() -> Re
 async fn one_that_got_in_without_admission_is_explained_by_the_controllers_condition() -> Result<()> {
     let space = Space::new("invalid").await?;
     let mut object = in_place("train", 1);
-    object["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = json!(6);
+    object["spec"]["coordinator"] = json!({"replicatedJob": "a".repeat(60)});
     space.create(object).await?;
     let words = [
         "does not run (Invalid)",
-        "1. It is left alone, since admission would refuse it.",
-        "backoffLimit: Invalid value: 6",
+        "1. It is left alone, since it cannot be carried out.",
+        "characters of the 63 that fit into a label",
     ];
     space.shows(&["explain", "train"], &words, 1).await?;
     space.shows(&["status", "train"], &[conditions::INVALID], 0).await?;

@@ -98,7 +98,7 @@ const CAUSES: [Rule; 8] = [
 ];
 
 /// What to know also of one that runs.
-const REMARKS: [Rule; 3] = [barrier::restarting, outcome::budget, admission::check];
+const REMARKS: [Rule; 4] = [barrier::restarting, refused::not_in_place, outcome::budget, admission::check];
 
 /// Why it runs, or does not.
 pub fn explain(facts: &Facts) -> Explanation {

@@ -49,6 +49,13 @@ fn what_the_controller_says_comes_first(#[case] type_: &str, #[case] reason: &st
     assert!(text(&facts).contains("as the controller says"), "{}", text(&facts));
 }
 
+#[test]
+fn jobset_that_cannot_restart_in_place_is_no_fault_of_the_cluster() {
+    let facts = with_condition("InPlaceUnsupported", "CannotRestartInPlace", "as the controller says");
+    let found = reasons(&facts);
+    assert!(found.contains(&"CannotRestartInPlace") && !found.contains(&"InPlaceUnsupported"), "{found:?}");
+}
+
 #[rstest]
 #[case::suspended(json!({"spec": {"suspend": true}}), "Suspended", "kubectl patch jobset train")]
 #[case::queued(json!({"spec": {"suspend": true}, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "gpus"}}}), "Suspended", "Kueue's queue gpus")]

@@ -16,7 +16,7 @@ pub enum State {
     ManagedElsewhere,
     /// It is to have no Pods for now.
     Suspended,
-    /// The controller leaves it alone, since admission would refuse it.
+    /// The controller leaves it alone, since it cannot be carried out.
     Invalid,
     /// The group restarts.
     Restarting,
