@@ -66,6 +66,11 @@ test: lint ## Everything: lints, unit tests, and the tests on a real API server 
 	@$(E2E) programs
 	cargo test $(EVERYTHING)
 
+.PHONY: takeover
+takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
+	@$(E2E) programs
+	cargo test $(EVERYTHING) --test main -- --ignored --nocapture --test-threads 1 takeover::
+
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
 	@$(E2E) programs
