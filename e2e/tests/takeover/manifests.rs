@@ -26,13 +26,13 @@ pub(super) struct Scale {
 }
 
 /// A JobSet of these replicatedJobs.
-fn jobset(name: &str, groups: Value, rest: Value) -> Value {
+fn jobset(name: &str, groups: &Value, rest: &Value) -> Value {
     let mut jobset = json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"replicatedJobs": groups},
     });
-    json_patch::merge(&mut jobset, &rest);
+    json_patch::merge(&mut jobset, rest);
     jobset
 }
 
@@ -91,13 +91,13 @@ fn in_place(name: &str, flags: &Path, supervised: bool) -> Value {
         }]);
     }
     let policy = json!({"maxRestarts": 30, "restartStrategy": "InPlaceRestart"});
-    jobset(name, json!([workers]), json!({"spec": {"failurePolicy": policy}}))
+    jobset(name, &json!([workers]), &json!({"spec": {"failurePolicy": policy}}))
 }
 
 /// The JobSets, those first whose Pods need a node.
 pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
     let runs = |name: &str, replicas: usize| group(name, replicas, 1, flags, WORKER);
-    let policy = |policy: Value| json!({"spec": {"failurePolicy": policy}});
+    let policy = |policy: &Value| json!({"spec": {"failurePolicy": policy}});
     let restart_job = json!({"maxRestarts": 6, "rules": [{"action": "RestartJob"}]});
     let exclusive = json!({"metadata": {"namespace": EXCLUSIVE, "annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/hostname"}}});
     let claims = json!({"spec": {"volumeClaimPolicies": [{
@@ -120,19 +120,20 @@ pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
     stubborn["template"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(40);
     let mut nowhere = runs("w", scale.pending);
     nowhere["template"]["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "where"});
+    let six = json!({"maxRestarts": 6});
     vec![
-        jobset("plain", json!([runs("w", scale.running)]), policy(json!({"maxRestarts": 6}))),
+        jobset("plain", &json!([runs("w", scale.running)]), &policy(&six)),
         in_place("side", flags, false),
         in_place("super", flags, true),
-        jobset("elastic", json!([runs("w", 1)]), json!({})),
-        jobset("counters", json!([runs("w", 2)]), policy(restart_job)),
-        jobset("exclusive", json!([runs("w", 2)]), exclusive),
-        jobset("depends", json!([driver, workers]), json!({})),
-        jobset(RECREATING, json!([stubborn]), policy(json!({"maxRestarts": 6}))),
-        jobset("claims", json!([claimed]), claims),
-        jobset("resumed", json!([runs("w", 1)]), json!({"spec": {"suspend": true}})),
-        jobset("suspended", json!([runs("w", scale.suspended)]), json!({"spec": {"suspend": true}})),
-        jobset("pending", json!([nowhere]), json!({})),
+        jobset("elastic", &json!([runs("w", 1)]), &json!({})),
+        jobset("counters", &json!([runs("w", 2)]), &policy(&restart_job)),
+        jobset("exclusive", &json!([runs("w", 2)]), &exclusive),
+        jobset("depends", &json!([driver, workers]), &json!({})),
+        jobset(RECREATING, &json!([stubborn]), &policy(&six)),
+        jobset("claims", &json!([claimed]), &claims),
+        jobset("resumed", &json!([runs("w", 1)]), &json!({"spec": {"suspend": true}})),
+        jobset("suspended", &json!([runs("w", scale.suspended)]), &json!({"spec": {"suspend": true}})),
+        jobset("pending", &json!([nowhere]), &json!({})),
     ]
 }
 
@@ -144,7 +145,7 @@ pub(super) fn short(name: &str) -> Value {
     let pod = json!({"restartPolicy": "Never", "containers": [
         {"name": "worker", "image": images::BUSYBOX, "command": ["sleep", "1"]}]});
     let groups = json!([{"name": "w", "template": {"spec": {"template": {"spec": pod}}}}]);
-    jobset(name, groups, json!({"metadata": {"namespace": LOAD}, "spec": {"failurePolicy": {"maxRestarts": 1}}}))
+    jobset(name, &groups, &json!({"metadata": {"namespace": LOAD}, "spec": {"failurePolicy": {"maxRestarts": 1}}}))
 }
 
 /// The namespace of the JobSet that is placed exclusively: its Pods keep away from other JobSets' in it.
