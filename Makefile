@@ -67,13 +67,18 @@ test: lint ## Everything: lints, unit tests, and the tests on a real API server 
 	cargo test $(EVERYTHING)
 
 .PHONY: test-long
-test-long: conformance ## What make test has no time for: all of make conformance, half an hour.
+test-long: conformance takeover ## What make test has no time for: make conformance and make takeover, three quarters of an hour.
 
 .PHONY: conformance
 conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
 	cargo build $(EVERYTHING) --bins
 	@$(E2E) deps --install
 	@target/debug/conformance $(ARGS)
+
+.PHONY: takeover
+takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
+	@$(E2E) programs
+	cargo test $(EVERYTHING) --test main -- --ignored --nocapture --test-threads 1 takeover::
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.

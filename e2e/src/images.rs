@@ -201,6 +201,17 @@ pub fn go_suite() -> Result<PathBuf> {
     })
 }
 
+/// An image whose entrypoint is the program, with the applets of busybox beside it.
+///
+/// # Errors
+/// As [`build`].
+pub fn with_shell(name: &str, program: &Path) -> Result<PathBuf> {
+    with_applets(|links| {
+        let programs = [("busybox", Path::new(BUSYBOX_PROGRAM))];
+        build(&ImageSpec { programs: &programs, links, ..ImageSpec::new(name, program) })
+    })
+}
+
 /// Makes an image with a link to busybox for each common applet.
 fn with_applets(image: impl FnOnce(&[(&str, &str)]) -> Result<PathBuf>) -> Result<PathBuf> {
     const APPLETS: [&str; 25] = [

@@ -7,3 +7,4 @@ mod harness;
 mod kubelet;
 mod objects;
 mod seeds;
+mod takeover;
