@@ -2,6 +2,7 @@
 
 mod chart;
 mod cluster;
+mod conformance;
 mod crd;
 mod harness;
 mod kubelet;

@@ -97,13 +97,29 @@ fn built(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.exists() {
         return Ok(());
     }
-    let building = dir.with_extension("building");
+    let building = dir.with_file_name("building");
     if building.exists() {
         fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;
     }
     fs::create_dir_all(&building)?;
     fill(&building)?;
+    remove_older(dir)?;
     fs::rename(&building, dir).with_context(|| format!("cannot move the suites to {}", dir.display()))
+}
+
+/// Removes the folders beside this one that were filled from other sources: their names differ in the hash alone.
+fn remove_older(dir: &Path) -> Result<()> {
+    let (Some(root), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
+    let name = name.to_string_lossy();
+    let kind = name.split_once('-').map_or(&*name, |(kind, _)| kind);
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        let is_older = path.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&format!("{kind}-")));
+        if is_older {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn compile(binaries: &Binaries, suites: &[Suite]) -> Result<()> {

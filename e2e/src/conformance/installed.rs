@@ -1,6 +1,9 @@
 //! The e2e suite of the Go JobSet: a cluster with what the suite expects of one, and the product installed on it.
 
 use anyhow::Result;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::report::Case;
@@ -8,7 +11,7 @@ use super::{Subject, Suite, originals, run};
 use crate::chart::{Chart, RELEASE};
 use crate::cluster::Cluster;
 use crate::programs::{Helm, rust_binaries};
-use crate::{admission, go_jobset, images, install};
+use crate::{admission, go_jobset, images, install, wait};
 
 const NODES: usize = 2;
 
@@ -25,8 +28,18 @@ pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>>
         Subject::Go => go_jobset::install(&cluster, go_jobset::DEFAULT_CONFIGURATION).await?,
     }
     let cases = run::original(&suites, Suite::E2e, focus, &[("KUBECONFIG", cluster.kubeconfig())]).await?;
+    volumes_are_gone(&cluster).await?;
     cluster.stop().await?;
     Ok(cases)
+}
+
+/// Waits until the provisioner has removed its folders, which lie outside of the cluster's own.
+async fn volumes_are_gone(cluster: &Cluster) -> Result<()> {
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client());
+    wait::until(install::LIMIT, "the volumes of the e2e suite to be deleted", || async {
+        Ok(volumes.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+    })
+    .await
 }
 
 /// Installs the chart, with the name of the Deployment that the suite looks for.
@@ -61,8 +74,11 @@ fn expected() -> [Value; 3] {
                     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
                 ]},
                 "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": concat!(
-                    "Object{spec: Object.spec{containers: object.spec.containers.map(c, ",
-                    "Object.spec.containers{name: c.name, imagePullPolicy: 'IfNotPresent'})}}",
+                    "Object{spec: Object.spec{",
+                    "containers: object.spec.containers.map(c, ",
+                    "Object.spec.containers{name: c.name, imagePullPolicy: 'IfNotPresent'}), ",
+                    "initContainers: object.spec.?initContainers.orValue([]).map(c, ",
+                    "Object.spec.initContainers{name: c.name, imagePullPolicy: 'IfNotPresent'})}}",
                 )}}],
             },
         }),
