@@ -140,12 +140,22 @@ pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
 /// The JobSet that is taken over in the middle of a recreation.
 pub(super) const RECREATING: &str = "recreating";
 
-/// A JobSet that ends soon.
+/// A JobSet that ends soon. It is complete: one that is created while no admission service is registered gets no defaults,
+/// and the Go manager panics on what it misses.
 pub(super) fn short(name: &str) -> Value {
     let pod = json!({"restartPolicy": "Never", "containers": [
         {"name": "worker", "image": images::BUSYBOX, "command": ["sleep", "1"]}]});
-    let groups = json!([{"name": "w", "template": {"spec": {"template": {"spec": pod}}}}]);
-    jobset(name, &groups, &json!({"metadata": {"namespace": LOAD}, "spec": {"failurePolicy": {"maxRestarts": 1}}}))
+    let groups = json!([{"name": "w", "replicas": 1, "groupName": "default", "template": {"spec": {
+        "completionMode": "Indexed", "completions": 1, "parallelism": 1, "template": {"spec": pod}}}}]);
+    jobset(
+        name,
+        &groups,
+        &json!({"metadata": {"namespace": LOAD}, "spec": {
+            "suspend": false, "failurePolicy": {"maxRestarts": 1, "restartStrategy": "Recreate"},
+            "successPolicy": {"operator": "All"}, "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+            "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true},
+        }}),
+    )
 }
 
 /// The namespace of the JobSet that is placed exclusively: its Pods keep away from other JobSets' in it.
