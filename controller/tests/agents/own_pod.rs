@@ -74,6 +74,22 @@ async fn an_agent_of_any_service_account_reports_epochs_that_grow(
 }
 
 #[tokio::test]
+async fn go_agent_with_the_role_reports_attempts_of_its_own_pod_alone() -> Result<()> {
+    let (space, agent) = confined("agents-of-the-go-jobset", "default").await?;
+    let attempt =
+        |number: &str| json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/in-place-restart-attempt": number}}});
+    for number in ["0", "1", "1"] {
+        agent.merge(&attempt(number)).await?;
+    }
+    assert_eq!(shown(&space, &agent).await?, None);
+    assert_denied("no attempt", agent.merge(&attempt("many")).await, 422, "must be an attempt, a number from 0");
+    let mut with_label = label();
+    json_patch::merge(&mut with_label, &attempt("2"));
+    assert_denied("a label beside it", agent.merge(&with_label).await, 403, "not metadata.labels;");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
     let space = Space::new("agents-of-bare-pods").await?;
     let_agents_in(&space, "default").await?;
