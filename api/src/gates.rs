@@ -6,6 +6,8 @@ use std::str::FromStr;
 /// Which features are on. Controller and webhook read the same flag, `--feature-gates`, with the Go JobSet's names.
 ///
 /// A gate that is off refuses what is new. What was admitted while it was on is still carried out.
+// Each gate is a switch of its own.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     /// `InPlaceRestart`: restart strategy InPlaceRestart (KEP-467). Off: no JobSet may ask for it, and those that did are

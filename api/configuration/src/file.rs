@@ -5,6 +5,9 @@ use serde_json::Value;
 use super::Program::{self, Controller, Webhook};
 use super::flags::{address, whole};
 
+/// Flags of a program, by name, with their values.
+type Flags = Vec<(&'static str, String)>;
+
 /// A field that one of the programs reads, or both.
 struct Field {
     /// Path in the file.
@@ -12,7 +15,7 @@ struct Field {
     /// Programs that read it.
     readers: &'static [Program],
     /// The flags that the value becomes; otherwise what the value should have been.
-    read: fn(&Value) -> Result<Vec<(&'static str, String)>, &'static str>,
+    read: fn(&Value) -> Result<Flags, &'static str>,
 }
 
 /// A value of another type than the field has.
@@ -26,8 +29,8 @@ pub(super) struct Mismatch {
 /// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Flags of the program, and their values.
-    pub flags: Vec<(&'static str, String)>,
+    /// What it says to this program.
+    pub flags: Flags,
     /// Fields that neither program reads.
     pub ignored: Vec<String>,
 }
@@ -132,7 +135,7 @@ fn ignored(path: &str, value: &Value) -> Vec<String> {
 }
 
 /// Certificates are the service's own, unless the file says that others issue them.
-fn certificates(file: &Value, flags: &mut Vec<(&'static str, String)>) {
+fn certificates(file: &Value, flags: &mut Flags) {
     if at(file, "internalCertManagement.enable") == Some(&Value::Bool(false)) {
         let directory = at(file, "webhook.certDir").and_then(Value::as_str).filter(|it| !it.is_empty());
         flags.push(("cert-source", "mounted".to_owned()));
@@ -140,21 +143,21 @@ fn certificates(file: &Value, flags: &mut Vec<(&'static str, String)>) {
     }
 }
 
-fn flag(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+fn flag(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
     value.as_bool().map(|value| vec![(name, value.to_string())]).ok_or("true or false")
 }
 
 /// An empty text is what Go takes for none.
-fn text(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+fn text(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
     let value = value.as_str().ok_or("a text")?;
     Ok(if value.is_empty() { Vec::new() } else { vec![(name, value.to_owned())] })
 }
 
-fn number(name: &'static str, value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+fn number(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
     if value.is_number() { Ok(vec![(name, whole(&value.to_string()))]) } else { Err("a number") }
 }
 
-fn gates(value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+fn gates(value: &Value) -> Result<Flags, &'static str> {
     let gates = value.as_object().ok_or("a map of gates to true or false")?;
     let gate = |(name, value): (&String, &Value)| Some(format!("{name}={}", value.as_bool()?));
     let gates: Option<Vec<String>> = gates.iter().map(gate).collect();
@@ -162,7 +165,7 @@ fn gates(value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
     Ok(if gates.is_empty() { Vec::new() } else { vec![("feature-gates", gates.join(","))] })
 }
 
-fn listen(value: &Value) -> Result<Vec<(&'static str, String)>, &'static str> {
+fn listen(value: &Value) -> Result<Flags, &'static str> {
     let host = value.get("host").and_then(Value::as_str).filter(|host| !host.is_empty()).unwrap_or("0.0.0.0");
     match value.get("port") {
         None | Some(Value::Null) => Ok(Vec::new()),

@@ -66,10 +66,10 @@ pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>,
             }
         }
         (Some(old), Some(new)) => {
-            errors.invalid(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)))
+            errors.invalid(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
         }
         (Some(old), None) => {
-            errors.required(path, format_args!("field is immutable: must stay {}, {reason}", shown(old)))
+            errors.required(path, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
         }
         (None, new) => errors.invalid(path, new, format_args!("field is immutable: must stay absent, {reason}")),
     }

@@ -15,8 +15,8 @@ use story::Story;
 async fn go_jobset_swapped_three_times_under_load_touches_nothing() -> Result<()> {
     let mut story = Story::begin(Scale { running: 34, suspended: 110, pending: 46 }, true).await?;
     for _ in 0..3 {
-        story.to_ours().await?;
-        story.to_go().await?;
+        story.swap_to_ours().await?;
+        story.swap_to_go().await?;
     }
     story.end().await
 }
@@ -25,7 +25,7 @@ async fn go_jobset_swapped_three_times_under_load_touches_nothing() -> Result<()
 #[ignore = "four minutes: make takeover"]
 async fn go_jobset_swapped_and_back_touches_nothing() -> Result<()> {
     let mut story = Story::begin(Scale { running: 2, suspended: 2, pending: 2 }, false).await?;
-    story.to_ours().await?;
-    story.to_go().await?;
+    story.swap_to_ours().await?;
+    story.swap_to_go().await?;
     story.end().await
 }

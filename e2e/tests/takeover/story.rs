@@ -119,7 +119,7 @@ impl Story {
     }
 
     /// The Go JobSet is ended, this one installed.
-    pub(super) async fn to_ours(&mut self) -> Result<()> {
+    pub(super) async fn swap_to_ours(&mut self) -> Result<()> {
         self.begin_recreation().await?;
         let before = self.settled().await?;
         let begun = Instant::now();
@@ -145,7 +145,7 @@ impl Story {
     }
 
     /// This one is removed, the Go JobSet installed again.
-    pub(super) async fn to_go(&mut self) -> Result<()> {
+    pub(super) async fn swap_to_go(&mut self) -> Result<()> {
         let before = self.settled().await?;
         let begun = Instant::now();
         let part = ["-l", "app.kubernetes.io/part-of=jobset"];
