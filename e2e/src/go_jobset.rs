@@ -34,8 +34,8 @@ internalCertManagement:
   enable: true
 ";
 
-/// [`DEFAULT_CONFIGURATION`] with in-place restarts.
-pub const IN_PLACE_CONFIGURATION: &str = "\
+/// [`DEFAULT_CONFIGURATION`] with every feature that JobSets can use.
+pub const EVERYTHING_CONFIGURATION: &str = "\
 apiVersion: config.jobset.x-k8s.io/v1alpha1
 kind: Configuration
 leaderElection:
@@ -44,6 +44,8 @@ internalCertManagement:
   enable: true
 featureGates:
   InPlaceRestart: true
+  RestartJob: true
+  ElasticJobSet: true
 ";
 
 /// The user of the published images; the Deployment asks for one that is not root.

@@ -13,7 +13,7 @@ use story::Story;
 #[tokio::test]
 #[ignore = "ten minutes: make takeover"]
 async fn go_jobset_swapped_three_times_under_load_touches_nothing() -> Result<()> {
-    let mut story = Story::begin(Scale { running: 34, suspended: 110, pending: 46 }, true).await?;
+    let mut story = Story::begin(Scale { running: 34, suspended: 114, pending: 46 }, true).await?;
     for _ in 0..3 {
         story.swap_to_ours().await?;
         story.swap_to_go().await?;

@@ -24,20 +24,6 @@ use crate::kubelet::binaries;
 
 pub(super) const LIMIT: Duration = Duration::from_mins(3);
 
-/// The Go JobSet with all that it has switched on.
-const CONFIGURATION: &str = "\
-apiVersion: config.jobset.x-k8s.io/v1alpha1
-kind: Configuration
-leaderElection:
-  leaderElect: true
-internalCertManagement:
-  enable: true
-featureGates:
-  InPlaceRestart: true
-  RestartJob: true
-  ElasticJobSet: true
-";
-
 const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 /// The group with the Go JobSet's agent as a sidecar, and the one that it supervises. The kubelet starts a container that
 /// fails again and again later each time, so the second restarts in the first swaps alone.
@@ -58,7 +44,7 @@ pub(super) struct Story {
 /// Its certificate comes by a mounted Secret, which the kubelet brings up to date when it next looks at the Pod: each change
 /// of the Pod makes it look.
 async fn install_go(cluster: &Cluster) -> Result<()> {
-    go_jobset::apply(cluster, &go_jobset::manifests(cluster, CONFIGURATION).await?).await?;
+    go_jobset::apply(cluster, &go_jobset::manifests(cluster, go_jobset::EVERYTHING_CONFIGURATION).await?).await?;
     let manager = ["-n", install::NAMESPACE, "-l", "control-plane=controller-manager"];
     let touch = async {
         for number in 0.. {
