@@ -101,7 +101,6 @@ fn run(action: Action) -> Result<()> {
             programs::ensure(programs::Set::Cluster)?;
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
             programs::ensure_kube_state_metrics()?;
-            programs::ensure_go_jobset()?;
             conformance::ensure_ours().map(|_| ())
         }
         Action::Images { architecture } => images(architecture),
