@@ -106,7 +106,7 @@ impl<'a> Agent<'a> {
             return certain;
         }
         let likely: Vec<_> = sidecars().collect();
-        if likely.is_empty() { supervisors(is_supervised_by_image).collect() } else { likely }
+        if likely.is_empty() { supervisors(is_supervised_by_variable).collect() } else { likely }
     }
 
     /// The container that it is in.
@@ -129,8 +129,8 @@ pub(crate) fn is_supervised_by_command(container: &Container) -> bool {
         && words.next().is_some_and(|word| word == SUPERVISE)
 }
 
-/// Whether it is the Go JobSet's agent, whose image brings its own entrypoint and gets the worker's command by a variable.
-fn is_supervised_by_image(container: &Container) -> bool {
-    let has_command = container.command.iter().flatten().next().is_some();
-    !has_command && container.env.iter().flatten().any(|variable| variable.name == GO_WORKER_COMMAND)
+/// Whether it is the Go JobSet's agent, which gets the worker's command by a variable. Its image brings the entrypoint, or the
+/// container names it.
+fn is_supervised_by_variable(container: &Container) -> bool {
+    container.env.iter().flatten().any(|variable| variable.name == GO_WORKER_COMMAND)
 }

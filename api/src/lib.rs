@@ -19,6 +19,7 @@ pub mod agent;
 mod budget;
 pub mod conditions;
 pub mod defaults;
+pub mod dialect;
 pub mod effective;
 pub mod entries;
 pub mod event;

@@ -19,7 +19,9 @@ pub struct JobSetStatus {
     #[serde(default)]
     pub restarts: i32,
 
-    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts.
+    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts. Where
+    /// the agents of the Go JobSet restart Pods, it is what the Go JobSet needs: the attempts in place that count are the
+    /// newest attempt less `restarts - restartsCountTowardsMax`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
 

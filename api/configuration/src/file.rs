@@ -1,9 +1,11 @@
 //! The Go manager's configuration file.
 
+use std::net::SocketAddr;
+
 use serde_json::Value;
 
 use super::Program::{self, Controller, Webhook};
-use super::flags::{address, whole};
+use super::flags::{address, interface, whole};
 
 /// Flags of a program, by name, with their values.
 type Flags = Vec<(&'static str, String)>;
@@ -35,10 +37,12 @@ pub(super) struct Read {
     pub ignored: Vec<String>,
 }
 
+/// Where the Go manager serves admission.
+const PORT: u16 = 9443;
 /// Where the Go manager looks for a certificate that others issue.
 const CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 17] = [
     Field { path: "apiVersion", readers: &[], read: |_| Ok(Vec::new()) },
     Field { path: "kind", readers: &[], read: |_| Ok(Vec::new()) },
     Field { path: "leaderElection.leaderElect", readers: &[Controller], read: |it| flag("leader-elect", it) },
@@ -72,7 +76,10 @@ const FIELDS: [Field; 16] = [
     Field {
         path: "health.healthProbeBindAddress",
         readers: &[Controller, Webhook],
-        read: |it| Ok(text("health-listen", it)?.into_iter().map(|(name, it)| (name, address(&it))).collect()),
+        read: |it| {
+            let flags = text("health-listen", it)?.into_iter();
+            Ok(flags.filter_map(|(name, it)| Some((name, address(&it)?))).collect())
+        },
     },
     Field { path: "featureGates", readers: &[Controller, Webhook], read: gates },
     Field { path: "webhook", readers: &[Webhook], read: listen },
@@ -82,6 +89,7 @@ const FIELDS: [Field; 16] = [
         read: |it| text("service-name", it),
     },
     Field { path: "internalCertManagement.webhookSecretName", readers: &[Webhook], read: |it| text("secret-name", it) },
+    Field { path: "internalCertManagement.enable", readers: &[Webhook], read: |it| flag("", it).map(|_| Vec::new()) },
     Field { path: "tls.minVersion", readers: &[Webhook], read: |it| text("tls-min-version", it) },
 ];
 
@@ -95,12 +103,16 @@ pub(super) fn flags(program: Program, file: &Value, gates: Option<&str>) -> Resu
             value: value.to_string(),
             expected,
         })?;
+        // What Go takes for none, or for off, has no flag.
+        if flags.is_empty() && (value.is_number() || value.as_str().is_some_and(|text| !text.is_empty())) {
+            read.ignored.push(field.path.to_owned());
+        }
         read.flags.extend(flags);
     }
     if program == Webhook {
         certificates(file, &mut read.flags);
     }
-    read.ignored = ignored("", file);
+    read.ignored.extend(ignored("", file));
     let in_file = read.flags.iter().find(|(name, _)| *name == "feature-gates").map(|(_, gates)| gates.clone());
     let gates = gates.map(ToOwned::to_owned).or(in_file).unwrap_or_default();
     let minimum = read.flags.iter().position(|(name, _)| *name == "tls-min-version");
@@ -120,7 +132,7 @@ fn at<'a>(file: &'a Value, path: &str) -> Option<&'a Value> {
 /// Paths of the fields that neither program reads.
 fn ignored(path: &str, value: &Value) -> Vec<String> {
     let known = |path: &str| {
-        let others = ["webhook.port", "webhook.host", "webhook.certDir", "internalCertManagement.enable"];
+        let others = ["webhook.port", "webhook.host", "webhook.certDir"];
         FIELDS.iter().any(|field| field.path == path && field.path != "webhook") || others.contains(&path)
     };
     match value {
@@ -154,7 +166,10 @@ fn text(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
 }
 
 fn number(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
-    if value.is_number() { Ok(vec![(name, whole(&value.to_string()))]) } else { Err("a number") }
+    if !value.is_number() {
+        return Err("a number");
+    }
+    Ok(whole(&value.to_string()).map(|number| (name, number)).into_iter().collect())
 }
 
 fn gates(value: &Value) -> Result<Flags, &'static str> {
@@ -166,10 +181,14 @@ fn gates(value: &Value) -> Result<Flags, &'static str> {
 }
 
 fn listen(value: &Value) -> Result<Flags, &'static str> {
-    let host = value.get("host").and_then(Value::as_str).filter(|host| !host.is_empty()).unwrap_or("0.0.0.0");
-    match value.get("port") {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(port) if port.is_u64() => Ok(vec![("listen", format!("{host}:{port}"))]),
-        Some(_) => Err("a section with a port number"),
+    let expected = "a section with a host, a port number and a certDir";
+    let field = |name: &str| value.get(name).filter(|field| !field.is_null());
+    let host = field("host").map(|host| host.as_str().ok_or(expected)).transpose()?;
+    let port = field("port").map(|port| port.as_u64().and_then(|it| u16::try_from(it).ok()).ok_or(expected));
+    let port = port.transpose()?;
+    if host.is_none_or(str::is_empty) && port.is_none() {
+        return Ok(Vec::new());
     }
+    let host = interface(host.unwrap_or_default()).ok_or("a section whose host is an IP address")?;
+    Ok(vec![("listen", SocketAddr::new(host, port.unwrap_or(PORT)).to_string())])
 }

@@ -1,12 +1,14 @@
 //! The Go manager's flags.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use super::{Program, Translated};
 
 /// What becomes of a flag of the Go manager.
 #[derive(Clone, Copy)]
 enum Flag {
-    /// It has this name here, and the value is written as this.
-    Is(&'static str, fn(&str) -> String),
+    /// It has this name here, and the value is written as this; without a text it has no meaning here.
+    Is(&'static str, fn(&str) -> Option<String>),
     /// The other program reads it alone.
     OfTheOther,
     /// Neither program has it.
@@ -29,8 +31,8 @@ const FLAGS: [(&str, Flag, bool); 17] = [
     ("zap-log-level", Flag::Ignored, false),
     ("zap-stacktrace-level", Flag::Ignored, false),
     ("zap-time-encoding", Flag::Ignored, false),
-    ("leader-elect", Flag::Is("leader-elect", same), true),
-    ("kube-api-burst", Flag::Is("kube-api-burst", same), false),
+    ("leader-elect", Flag::Is("leader-elect", truth), true),
+    ("kube-api-burst", Flag::Is("kube-api-burst", whole), false),
     ("config", Flag::Is("config", same), false),
     ("feature-gates", Flag::Is("feature-gates", same), false),
 ];
@@ -62,13 +64,22 @@ pub(super) fn translate(program: Program, arguments: Vec<String>) -> Translated 
             None => rest.next(),
         };
         match (flag, value) {
-            (Flag::Is(name, write), Some(value)) => translated.arguments.push(format!("--{name}={}", write(&value))),
-            (Flag::Is(name, _), None) => translated.arguments.push(format!("--{name}")),
+            (Flag::Is(name, write), Some(value)) => match write(&value) {
+                Some(value) => set(&mut translated.arguments, name, &format!("--{name}={value}")),
+                None => translated.ignored.push(format!("--{found}={value}")),
+            },
+            (Flag::Is(name, _), None) => set(&mut translated.arguments, name, &format!("--{name}")),
             (Flag::OfTheOther, _) => {}
             (Flag::Ignored, _) => translated.ignored.push(format!("--{found}")),
         }
     }
     translated
+}
+
+/// Adds a flag. The last one counts, as in Go.
+fn set(arguments: &mut Vec<String>, flag: &str, argument: &str) {
+    arguments.retain(|other| name(other) != Some(flag));
+    arguments.push(argument.to_owned());
 }
 
 /// Name of the flag that an argument is. Go takes one dash or two.
@@ -84,23 +95,46 @@ pub(super) fn value(arguments: &[String], name: &str) -> Option<String> {
     arguments.iter().rev().find_map(|argument| argument.strip_prefix(&prefix)).map(ToOwned::to_owned)
 }
 
-fn same(value: &str) -> String {
-    value.to_owned()
+// The table needs one shape for all.
+#[allow(clippy::unnecessary_wraps)]
+fn same(value: &str) -> Option<String> {
+    Some(value.to_owned())
 }
 
-/// Go leaves out the host of an address for every interface.
-pub(super) fn address(value: &str) -> String {
-    if value.starts_with(':') { format!("0.0.0.0{value}") } else { value.to_owned() }
+/// An address to listen on. Go leaves out the host for every interface, takes host names, and `0` for no listener at all.
+pub(super) fn address(value: &str) -> Option<String> {
+    let (host, port) = value.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(SocketAddr::new(interface(host)?, port.parse().ok()?).to_string())
 }
 
-/// Go writes requests per second as a fraction; a part of a request counts as none, but never less than one in all.
-pub(super) fn whole(value: &str) -> String {
-    match value.parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => format!("{:.0}", number.floor().max(1.0)),
-        _ => value.to_owned(),
+/// The interface that a host stands for.
+pub(super) fn interface(host: &str) -> Option<IpAddr> {
+    match host {
+        "" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        host => host.parse().ok(),
     }
 }
 
-fn log_format(value: &str) -> String {
-    if value == "json" { "json" } else { "text" }.to_owned()
+/// Requests per second, which Go writes as a fraction: a part of a request counts as none, but never less than one in all.
+/// A negative number is no limit there.
+pub(super) fn whole(value: &str) -> Option<String> {
+    let number: f64 = value.parse().ok()?;
+    (number.is_finite() && number >= 0.0).then(|| format!("{:.0}", number.floor().clamp(1.0, f64::from(u32::MAX))))
+}
+
+/// A truth value in one of the forms that Go takes.
+fn truth(value: &str) -> Option<String> {
+    match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some("true".to_owned()),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some("false".to_owned()),
+        _ => None,
+    }
+}
+
+// The table needs one shape for all.
+#[allow(clippy::unnecessary_wraps)]
+fn log_format(value: &str) -> Option<String> {
+    Some(if value == "json" { "json" } else { "text" }.to_owned())
 }

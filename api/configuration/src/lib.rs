@@ -11,6 +11,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 /// Flag that names the configuration file (`config.jobset.x-k8s.io/v1alpha1`, kind Configuration).
 const CONFIG: &str = "config";
 
@@ -40,6 +42,8 @@ pub enum Error {
     Read(PathBuf, #[source] std::io::Error),
     #[error("the configuration file {0} is not YAML")]
     Yaml(PathBuf, #[source] serde_yaml_ng::Error),
+    #[error("the configuration file {0} is not a map of fields")]
+    Shape(PathBuf),
     #[error("the configuration file {file}: {field}: {value} is not {expected}")]
     Value { file: PathBuf, field: String, value: String, expected: &'static str },
 }
@@ -52,7 +56,10 @@ pub fn translate(program: Program, arguments: Vec<String>) -> Result<Translated,
     let mut translated = flags::translate(program, arguments);
     let Some(path) = flags::value(&translated.arguments, CONFIG).map(PathBuf::from) else { return Ok(translated) };
     let text = fs::read_to_string(&path).map_err(|error| Error::Read(path.clone(), error))?;
-    let content = serde_yaml_ng::from_str(&text).map_err(|error| Error::Yaml(path.clone(), error))?;
+    let content: Value = serde_yaml_ng::from_str(&text).map_err(|error| Error::Yaml(path.clone(), error))?;
+    if !(content.is_object() || content.is_null()) {
+        return Err(Error::Shape(path));
+    }
     let gates = flags::value(&translated.arguments, "feature-gates");
     let read = file::flags(program, &content, gates.as_deref())
         .map_err(|file::Mismatch { field, value, expected }| Error::Value { file: path, field, value, expected })?;

@@ -46,6 +46,18 @@ fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Transla
     &["--namespace=ml"],
     &["--metrics-bind-address", "--zap-log-level", "--zap-devel"],
 )]
+#[case::what_go_takes_and_means_nothing_here(
+    Controller,
+    &["--health-probe-bind-address=0", "--kube-api-qps=-1", "--leader-elect=maybe"],
+    &[],
+    &["--health-probe-bind-address=0", "--kube-api-qps=-1", "--leader-elect=maybe"],
+)]
+#[case::last_one_counts(
+    Controller,
+    &["--leader-elect", "--leader-elect=f", "--health-probe-bind-address=localhost:8081", "--kube-api-burst", "7.5"],
+    &["--leader-elect=false", "--health-listen=127.0.0.1:8081", "--kube-api-burst=7"],
+    &[],
+)]
 #[case::own_flags_stay(Controller, &["--force-delete-unreachable-after", "5m", "-h"], &["--force-delete-unreachable-after", "5m", "-h"], &[])]
 fn go_flags_become_flags_of_ours(
     #[case] program: Program,
@@ -94,6 +106,14 @@ fn file_becomes_flags_of_the_program_that_reads_them(#[case] program: Program, #
 }
 
 #[test]
+fn values_without_a_meaning_here_are_named() {
+    let file = "{health: {healthProbeBindAddress: '0'}, clientConnection: {qps: -1}}";
+    let found = with_file(Controller, file, &[]).unwrap();
+    assert_eq!(found.arguments, [""; 0]);
+    assert_eq!(found.ignored, ["clientConnection.qps", "health.healthProbeBindAddress"]);
+}
+
+#[test]
 fn flag_wins_over_the_file() {
     let found = with_file(Controller, "clientConnection: {qps: 50, burst: 100}", &["--kube-api-qps=7"]).unwrap();
     assert_eq!(found.arguments, ["--kube-api-qps=7", "--kube-api-burst=100"]);
@@ -106,6 +126,8 @@ fn flag_wins_over_the_file() {
     &["--cert-source=mounted", "--cert-dir=/certs"],
 )]
 #[case::gate_off("{featureGates: {TLSOptions: false}, tls: {minVersion: VersionTLS13}}", &["--feature-gates=TLSOptions=false"])]
+#[case::host_alone("webhook: {host: '::1'}", &["--listen=[::1]:9443"])]
+#[case::host_name("webhook: {host: localhost, port: 9444}", &["--listen=127.0.0.1:9444"])]
 #[case::too_old("tls: {minVersion: VersionTLS10}", &[])]
 #[case::empty("", &[])]
 fn webhook_serves_as_the_file_says(#[case] file: &str, #[case] expected: &[&str]) {
@@ -117,8 +139,13 @@ fn webhook_serves_as_the_file_says(#[case] file: &str, #[case] expected: &[&str]
 #[case("leaderElection: {leaderElect: 1}", "leaderElection.leaderElect: 1 is not true or false")]
 #[case("featureGates: [a]", r#"featureGates: ["a"] is not a map of gates to true or false"#)]
 #[case("a: [", "is not YAML")]
+#[case("[a]", "is not a map of fields")]
+#[case("webhook: {port: many}", "is not a section with a host, a port number and a certDir")]
+#[case("internalCertManagement: {enable: 'no'}", r#"internalCertManagement.enable: "no" is not true or false"#)]
 fn file_that_cannot_be_used_is_named_with_the_field(#[case] file: &str, #[case] expected: &str) {
-    let error = with_file(Controller, file, &[]).unwrap_err().to_string();
+    let errors =
+        [Controller, Webhook].map(|program| with_file(program, file, &[]).err().map(|error| error.to_string()));
+    let error = errors.into_iter().flatten().next().unwrap_or_default();
     assert!(error.starts_with("the configuration file ") && error.contains(expected), "{error}");
 }
 

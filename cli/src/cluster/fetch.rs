@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobset_api::{JobSet, labels};
+use jobset_api::{JobSet, dialect, labels};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PartialObjectMeta};
@@ -19,6 +19,14 @@ const KIND: &str = "JobSet";
 /// How long a completion may take: somebody waits for it with a finger on the key.
 const IMPATIENCE: Duration = Duration::from_secs(3);
 
+/// The JobSet with the numbers of its status as this project counts them, also where the Go JobSet's agents restart it.
+fn decoded(mut jobset: JobSet) -> JobSet {
+    if let Some(status) = &mut jobset.status {
+        dialect::decode(status);
+    }
+    jobset
+}
+
 impl Cluster {
     /// The JobSet of this name.
     ///
@@ -26,7 +34,7 @@ impl Cluster {
     /// If it cannot be read, or there is none.
     pub async fn jobset(&self, name: &str) -> Result<JobSet, Error> {
         let api: Api<JobSet> = self.api();
-        api.get(name).await.map_err(|error| self.unfound(name, error))
+        api.get(name).await.map(decoded).map_err(|error| self.unfound(name, error))
     }
 
     fn unfound(&self, name: &str, error: kube::Error) -> Error {
@@ -55,7 +63,7 @@ impl Cluster {
             Err(Error::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) => {
                 Err(Error::NoKind)
             }
-            listed => listed,
+            listed => Ok(listed?.into_iter().map(decoded).collect()),
         }
     }
 

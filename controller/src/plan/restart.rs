@@ -33,10 +33,11 @@ pub(super) struct Cause {
 }
 
 /// Counts the restarts of a JobSet that is taken over from the Go JobSet, which counts recreations alone and drops what it
-/// does not know. Every status that this controller has written has the number of ready Jobs.
+/// does not know. Every status that this controller has written has the number of ready Jobs. In the dialect of the Go
+/// JobSet, attempts in place have been counted by [`crate::store`], those of recreations among them.
 pub(super) fn take_over(pass: &mut Pass<'_>) {
     let status = &mut pass.status;
-    if status.jobs_ready.is_empty() {
+    if status.jobs_ready.is_empty() && status.current_in_place_restart_attempt.is_none() {
         status.group_restarts = status.group_restarts.max(status.restarts);
     }
 }

@@ -21,7 +21,7 @@ const REPORTER: &str = "jobset-controller";
 const LONGEST: usize = 1024;
 
 /// Records notes as Events: one that holds pass after pass, once. A refusal that repeats is counted in the series of its
-/// Event, as the Go JobSet does.
+/// Event, as the Go JobSet does, each time that it has doubled.
 pub(super) struct Notes {
     client: Client,
     last: HashMap<Key, HashMap<Note, Told>>,
@@ -54,11 +54,17 @@ impl Notes {
         let mut before = self.last.remove(key).unwrap_or_default();
         let mut told = HashMap::new();
         for (note, times) in notes.into_iter().map(|note| (note, 1)).chain(refused) {
+            if told.contains_key(&note) {
+                continue;
+            }
             let known = before.remove(&note);
             let event = match known {
                 None => self.publish(key, jobset, stored, &note),
                 Some(known) if known.times < times => {
-                    self.repeat(key, &known.event, times);
+                    // What is refused for days costs a few writes, not one a minute.
+                    if times.is_power_of_two() {
+                        self.repeat(key, &known.event, times);
+                    }
                     known.event
                 }
                 Some(known) => known.event,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Case, Outcome, Suite};
 use crate::go_jobset;
@@ -75,18 +75,23 @@ pub fn table(scores: &[Score]) -> String {
     text
 }
 
-/// Writes the scores as JSON.
+/// Writes the scores as JSON. Scores of other suites that the file has stay.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn write(file: &Path, scores: &[Score]) -> Result<()> {
+    let before: Vec<Value> =
+        fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let is_other = |row: &Value| scores.iter().all(|score| row["suite"] != score.suite.name());
     let rows = scores.iter().map(|score| {
         json!({
             "suite": score.suite.name(), "version": go_jobset::VERSION,
             "passed": score.passed(), "total": score.total(),
         })
     });
-    let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())? + "\n";
+    let mut rows: Vec<Value> = before.into_iter().filter(is_other).chain(rows).collect();
+    rows.sort_by(|a, b| a["suite"].as_str().cmp(&b["suite"].as_str()));
+    let text = serde_json::to_string_pretty(&rows)? + "\n";
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
