@@ -129,8 +129,36 @@ pub(crate) fn is_supervised_by_command(container: &Container) -> bool {
         && words.next().is_some_and(|word| word == SUPERVISE)
 }
 
-/// Whether it is the Go JobSet's agent, which gets the worker's command by a variable. Its image brings the entrypoint, or the
-/// container names it.
+/// Whether it is the Go JobSet's agent, which gets the worker's command by a variable. Its image brings the entrypoint; a
+/// container that names one is told the JobSet's name, as every agent is.
 fn is_supervised_by_variable(container: &Container) -> bool {
-    container.env.iter().flatten().any(|variable| variable.name == GO_WORKER_COMMAND)
+    let has_command = container.command.iter().flatten().next().is_some();
+    let is_given_a_worker = container.env.iter().flatten().any(|variable| variable.name == GO_WORKER_COMMAND);
+    is_given_a_worker && (!has_command || is_told(container))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::entrypoint_of_the_image(json!({"env": [{"name": "WORKER_COMMAND", "value": "train"}]}), true)]
+    #[case::entrypoint_named(
+        json!({"command": ["/in-place-restart-agent"],
+               "env": [{"name": "WORKER_COMMAND", "value": "train"}, {"name": "JOBSET_NAME", "value": "train"}]}),
+        true
+    )]
+    #[case::worker_with_such_a_variable(
+        json!({"command": ["train"], "env": [{"name": "WORKER_COMMAND", "value": "x"}]}),
+        false
+    )]
+    fn supervisor_of_the_go_jobset_is_known_by_its_variables(#[case] container: Value, #[case] expected: bool) {
+        let mut container = container;
+        container["name"] = json!("worker");
+        let pod: PodSpec = serde_json::from_value(json!({"containers": [container]})).unwrap();
+        assert_eq!(matches!(Agent::all_of(&pod)[..], [Agent::Supervisor(0, _)]), expected);
+    }
 }

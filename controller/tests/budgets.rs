@@ -48,7 +48,10 @@ async fn shared_budget_is_spent_by_restarts_of_all_kinds() -> Result<()> {
     assert_eq!(annotations.get(labels::RESTART_BUDGET).map(String::as_str), Some("Shared"));
     let status = space.status("train").await?;
     assert_eq!(status.replicated_job("w").map(|it| &*it.job_restarts), Some(&[0, 1][..]), "as many as Jobs");
+    let before = space.job("train-w-0").await?;
     fail_and_come_back(&space, "train-y-0").await?;
+    // All Jobs are recreated, each as soon as its predecessor is gone.
+    space.job_after(&before).await?;
     space.fail_job("train-w-0", BACKOFF).await?;
     let (end, status) = space.ended("train").await?;
     assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
