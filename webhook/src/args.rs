@@ -53,8 +53,7 @@ impl Args {
     /// # Errors
     /// If the configuration file cannot be used.
     pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
-        let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-        let translated = jobset_configuration::translate(Program::Webhook, arguments)?;
+        let translated = jobset_configuration::command_line(Program::Webhook)?;
         Ok(Self { ignored: translated.ignored, ..Self::parse_from(translated.arguments) })
     }
 }

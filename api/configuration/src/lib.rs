@@ -48,6 +48,14 @@ pub enum Error {
     Value { file: PathBuf, field: String, value: String, expected: &'static str },
 }
 
+/// Translates the arguments that this program was started with.
+///
+/// # Errors
+/// As [`translate`].
+pub fn command_line(program: Program) -> Result<Translated, Error> {
+    translate(program, std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect())
+}
+
 /// Translates the arguments of a program, the program's name first.
 ///
 /// # Errors
