@@ -16,7 +16,11 @@ CRDGEN_PROGRAM := cargo run --quiet -p jobset-api --features crdgen --bin crdgen
 # What `make test` builds, at once: what features the dependencies get hangs on what is built together, and each selection of
 # packages compiles them anew.
 EVERYTHING := --workspace --all-features
-E2E := target/debug/e2e-cluster
+# Where cargo puts programs: .cargo/config.toml names the target, so that all of them are linked statically, as images need them.
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+DEBUG := target/$(HOST)/debug
+RELEASE := target/$(HOST)/release
+E2E := $(DEBUG)/e2e-cluster
 DEMO_CLUSTER := target/demo/cluster
 
 .PHONY: help
@@ -40,11 +44,11 @@ deps: build ## Installs the Debian packages that the test cluster needs, where i
 demo: started := $(shell date +%s.%N)
 ifdef CONTEXT
 demo: build
-	@target/debug/demo --started $(started) --context $(filter-out current,$(CONTEXT)) \
+	@$(DEBUG)/demo --started $(started) --context $(filter-out current,$(CONTEXT)) \
 	  $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
 else
 demo: deps ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
-	@target/debug/demo --started $(started)
+	@$(DEBUG)/demo --started $(started)
 endif
 
 .PHONY: demo-keep
@@ -52,7 +56,7 @@ demo-keep: started := $(shell date +%s.%N)
 demo-keep: deps ## The same, and leaves the cluster up to be looked at.
 	@if [ -e $(DEMO_CLUSTER) ]; then $(E2E) down --dir $(DEMO_CLUSTER); fi
 	@$(E2E) up --nodes 2 --dir $(DEMO_CLUSTER) --detach >/dev/null
-	@target/debug/demo --started $(started) --cluster $(DEMO_CLUSTER)
+	@$(DEBUG)/demo --started $(started) --cluster $(DEMO_CLUSTER)
 
 .PHONY: demo-down
 demo-down: build ## Removes what demo-keep left.
@@ -61,7 +65,7 @@ demo-down: build ## Removes what demo-keep left.
 .PHONY: test
 test: lint ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
 	cargo build $(EVERYTHING) --bins --tests
-	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=target/debug/crdgen
+	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=$(DEBUG)/crdgen
 	@$(E2E) deps --install
 	@$(E2E) programs
 	cargo test $(EVERYTHING)
@@ -73,7 +77,7 @@ test-long: conformance takeover ## What make test has no time for: make conforma
 conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
 	cargo build $(EVERYTHING) --bins
 	@$(E2E) deps --install
-	@target/debug/conformance $(ARGS)
+	@$(DEBUG)/conformance $(ARGS)
 
 .PHONY: takeover
 takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
@@ -91,17 +95,16 @@ images: build ## Builds the images of controller, webhook and agent without Dock
 
 .PHONY: plugin
 plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.
-	host="$$(rustc -vV | sed -n 's/^host: //p')"; \
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target "$$host" -p jobset-cli --bin kubectl-jobset; \
-	install -m 755 "target/$$host/release/kubectl-jobset" target/kubectl-jobset
+	cargo build --release -p jobset-cli --bin kubectl-jobset
+	install -m 755 $(RELEASE)/kubectl-jobset target/kubectl-jobset
 
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
-	@target/debug/chaos
+	@$(DEBUG)/chaos
 
 .PHONY: picture
 picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.
-	@target/debug/picture
+	@$(DEBUG)/picture
 
 .PHONY: bench-deps
 bench-deps: tools
@@ -109,19 +112,19 @@ bench-deps: tools
 
 .PHONY: bench
 bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.
-	@target/release/bench --recreate --watch both
+	@$(RELEASE)/bench --recreate --watch both
 
 .PHONY: bench-large
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet.
-	@target/release/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
+	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
 
 .PHONY: bench-webhook
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.
-	@target/release/bench-webhook
+	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent
 bench-agent: deps ## Measures the agent and its restarts on real kubelets: memory, requests, seconds.
-	@target/debug/bench-agent
+	@$(DEBUG)/bench-agent
 
 .PHONY: bench-micro
 bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
