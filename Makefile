@@ -21,6 +21,10 @@ HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 DEBUG := target/$(HOST)/debug
 RELEASE := target/$(HOST)/release
 E2E := $(DEBUG)/e2e-cluster
+# Notes what each step took: `--start`, `NAME COMMAND...`, `--print`.
+STOPWATCH := e2e/stopwatch
+# Tests on a control plane wait for most of their time: their number at once does not depend on the cores.
+WAITING_TESTS := 6
 DEMO_CLUSTER := target/demo/cluster
 
 .PHONY: help
@@ -34,7 +38,7 @@ tools:
 
 .PHONY: build
 build: tools
-	cargo build -p jobset-e2e --bins
+	cargo build $(EVERYTHING) --bins
 
 .PHONY: deps
 deps: build ## Installs the Debian packages that the test cluster needs, where it may; else says which.
@@ -47,8 +51,13 @@ demo: build
 	@$(DEBUG)/demo --started $(started) --context $(filter-out current,$(CONTEXT)) \
 	  $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
 else
-demo: deps ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
-	@$(DEBUG)/demo --started $(started)
+demo: tools ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
+	@$(STOPWATCH) --start
+	@$(STOPWATCH) 'build of the Rust programs' $(MAKE) --no-print-directory build
+	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
+	@$(STOPWATCH) 'build of the Go programs' $(E2E) programs --set cluster
+	@$(STOPWATCH) 'demo' $(DEBUG)/demo --started $(started)
+	@$(STOPWATCH) --print
 endif
 
 .PHONY: demo-keep
@@ -63,12 +72,32 @@ demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
-test: lint ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
-	cargo build $(EVERYTHING) --bins --tests
+test: tools ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+	@$(STOPWATCH) --start
+	@$(STOPWATCH) 'lints' $(MAKE) --no-print-directory lint
+	@$(STOPWATCH) 'build of programs and tests' cargo build $(EVERYTHING) --bins --tests
 	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=$(DEBUG)/crdgen
-	@$(E2E) deps --install
-	@$(E2E) programs
-	cargo test $(EVERYTHING)
+	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
+	@$(STOPWATCH) 'build of the Go programs' $(E2E) programs
+	@$(MAKE) --no-print-directory run-tests
+	@$(STOPWATCH) --print
+
+# The tests on kubelets mostly wait, so all others run beside them.
+.PHONY: run-tests
+run-tests:
+	@$(MAKE) --no-print-directory -j2 tests-on-kubelets other-tests
+
+.PHONY: tests-on-kubelets
+tests-on-kubelets:
+	@$(STOPWATCH) 'tests on kubelets' cargo test $(EVERYTHING) --test e2e 2>&1 | sed -u 's/^/[kubelets] /'
+
+.PHONY: other-tests
+other-tests:
+	@$(STOPWATCH) 'unit tests' cargo test $(EVERYTHING) --lib --bins --test handshake
+	@$(STOPWATCH) 'examples in docs' cargo test $(EVERYTHING) --doc
+	@for package in controller webhook agent cli; do \
+	  $(STOPWATCH) "tests of $$package" env RUST_TEST_THREADS=$(WAITING_TESTS) cargo test $(EVERYTHING) --test $$package; \
+	done
 
 .PHONY: test-long
 test-long: conformance takeover ## What make test has no time for: make conformance and make takeover, three quarters of an hour.
@@ -82,12 +111,12 @@ conformance: tools ## Runs the Go JobSet's own suites against ours: target/confo
 .PHONY: takeover
 takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
 	@$(E2E) programs
-	cargo test $(EVERYTHING) --test main -- --ignored --nocapture --test-threads 1 takeover::
+	cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 takeover::
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
 	@$(E2E) programs
-	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test main -- --include-ignored --nocapture --test-threads 1 rotation::
+	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
 
 .PHONY: images
 images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
@@ -136,7 +165,7 @@ bench-metrics: tools ## Measures a scrape of /metrics after ten thousand JobSets
 
 .PHONY: fuzz
 fuzz: bench-deps ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
-	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test main fuzz
+	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test webhook fuzz
 
 .PHONY: model
 model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
@@ -153,7 +182,7 @@ crd: tools ## Generates the CustomResourceDefinition.
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.
-	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test main chart::render::the_kustomizations
+	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test e2e chart::render::the_kustomizations
 
 .PHONY: crd-check
 crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.

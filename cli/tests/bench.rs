@@ -1,6 +1,6 @@
 //! How long `status` takes for a JobSet of 5,000 Pods of some 9 kB each, on a real API server without kubelets.
 //!
-//! `cargo test -p jobset-cli --test plugin -- --ignored --nocapture bench` prints it. The aim is 2 s.
+//! `cargo test -p jobset-cli --test cli -- --ignored --nocapture bench` prints it. The aim is 2 s.
 
 use std::time::{Duration, Instant};
 

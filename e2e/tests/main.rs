@@ -4,6 +4,7 @@ mod chart;
 mod cluster;
 mod conformance;
 mod crd;
+mod features;
 mod harness;
 mod kubelet;
 mod objects;

@@ -60,7 +60,7 @@ pub async fn run(options: &Options) -> Result<()> {
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let program = match &options.controller {
         Some(program) => program.clone(),
-        None => programs::release_controller().await?,
+        None => programs::shipped_controller().await?,
     };
     let mut reports = Vec::new();
     let outcome = all(options, &program, &mut reports).await;

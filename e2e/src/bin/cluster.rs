@@ -30,8 +30,12 @@ enum Action {
         #[arg(long)]
         install: bool,
     },
-    /// Builds all Go programs.
-    Programs,
+    /// Builds the Go programs.
+    Programs {
+        /// Builds only what this needs. Default: what the tests need.
+        #[arg(long)]
+        set: Option<programs::Set>,
+    },
     /// Builds the images of controller, webhook, agent and the demo's worker, as OCI archives.
     Images {
         /// What they run on. Default: this machine.
@@ -97,13 +101,14 @@ fn run(action: Action) -> Result<()> {
             println!("{}", deps::missing(programs::Set::Cluster).join(" "));
             Ok(())
         }
-        Action::Programs => {
+        Action::Programs { set: Some(set) } => programs::ensure(set).map(|_| ()),
+        Action::Programs { set: None } => {
             programs::ensure(programs::Set::Cluster)?;
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
             programs::ensure_kube_state_metrics()?;
             conformance::ensure_ours().map(|_| ())
         }
-        Action::Images { architecture } => images(architecture),
+        Action::Images { architecture } => block_on(images(architecture)),
         Action::Up(up) if up.detach => detach(),
         Action::Up(up) => block_on(own(up)),
         Action::Down { dir } => cluster::down(&dir),
@@ -111,9 +116,9 @@ fn run(action: Action) -> Result<()> {
     }
 }
 
-fn images(architecture: Option<Architecture>) -> Result<()> {
+async fn images(architecture: Option<Architecture>) -> Result<()> {
     let architecture = architecture.map_or_else(Architecture::of_host, Ok)?;
-    let binaries = programs::cross_binaries(architecture)?;
+    let binaries = programs::shipped_binaries(architecture).await?;
     let mut images = install::product_images(&binaries, architecture)?;
     images.push(install::worker_image(&binaries, architecture)?);
     for image in images {

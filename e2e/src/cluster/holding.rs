@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::layout::{Options, Ready};
-use crate::paths;
+use crate::programs::build_programs;
 
 /// The process that owns a cluster, held by the pipe to its standard input.
 pub(super) struct Owner {
@@ -71,22 +71,12 @@ fn arguments(options: &Options) -> Vec<String> {
 
 /// The program `e2e-cluster`, which cargo puts beside the test's or the demo's own program, or one folder above.
 ///
-/// The tests of another package do not have cargo build it; then it is built here.
+/// Cargo does not build it for the tests of another package; then it is built here.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find the own program")?;
-    let folders: Vec<&Path> = own.ancestors().skip(1).take(2).collect();
-    let found = || folders.iter().map(|dir| dir.join("e2e-cluster")).find(|path| path.exists());
-    if found().is_none() {
-        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--quiet", "--package", "jobset-e2e", "--bin", "e2e-cluster"])
-            .current_dir(paths::workspace())
-            .status()
-            .context("cannot run cargo: install Rust 1.95 or newer (https://rustup.rs)")?;
-        if !status.success() {
-            bail!("cargo build --package jobset-e2e --bin e2e-cluster ended with {status}");
-        }
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("e2e-cluster")).find(|path| path.exists());
+    match beside {
+        Some(program) => Ok(program),
+        None => Ok(build_programs()?.join("e2e-cluster")),
     }
-    found().with_context(|| {
-        format!("e2e-cluster is not beside {}: cargo build --package jobset-e2e --bins", own.display())
-    })
 }

@@ -91,7 +91,7 @@ const GO_JOBSET: Module = Module {
 };
 
 /// Which programs are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Set {
     /// etcd and the components of Kubernetes, `kubectl` among them.
     ControlPlane,

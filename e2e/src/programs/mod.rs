@@ -16,7 +16,10 @@ use crate::progress::progress;
 pub use go::{
     GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm, ensure_kube_state_metrics,
 };
-pub use own::{Architecture, RustBinaries, cross_binaries, deployed_webhook, release_controller, rust_binaries};
+pub use own::{
+    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, build_programs, rust_binaries,
+    shipped_binaries, shipped_controller, shipped_webhook,
+};
 pub use sources::sources;
 
 /// A folder below the target folder, and the lock on filling it: whoever else asks, in this process or another, waits.

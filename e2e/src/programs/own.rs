@@ -1,4 +1,5 @@
-//! Builds this workspace's own binaries statically, so that an image needs nothing but the binary.
+//! Builds this workspace's own binaries. `.cargo/config.toml` links them statically, so that an image needs nothing but the
+//! binary.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use crate::progress::progress;
 /// The static binaries that images are made from.
 #[derive(Clone, Debug)]
 pub struct RustBinaries {
-    /// `jobset-agent`, built with the profile `agent`.
+    /// `jobset-agent`.
     pub agent: PathBuf,
     /// `jobset-controller`.
     pub controller: PathBuf,
@@ -22,34 +23,80 @@ pub struct RustBinaries {
     pub worker: PathBuf,
 }
 
-/// Builds the static binaries; cargo itself skips what is up to date.
+/// The profile of controller and webhook in the images that users run, in words for a result.
+pub const SHIPPED_PROFILE: &str = "release (thin LTO)";
+/// The profile of the agent in the image that users run, in words for a result.
+pub const SHIPPED_AGENT_PROFILE: &str = "agent (fat LTO, size)";
+
+/// Builds all programs of this workspace with the development profile, and gives their folder; cargo skips what is up to date.
+///
+/// The selection is that of `make build`: another selection of packages gives dependencies other features, and cargo would
+/// compile them again.
 ///
 /// # Errors
 /// When cargo is missing or a build fails; the compiler's own words go to standard error.
-pub async fn rust_binaries() -> Result<RustBinaries> {
-    tokio::task::spawn_blocking(build_all).await.context("the build was aborted")?
+pub fn build_programs() -> Result<PathBuf> {
+    let triple = Architecture::of_host()?.triple();
+    build(triple, "dev", &["--workspace", "--all-features", "--bins"])?;
+    Ok(paths::target().join(triple).join("debug"))
 }
 
-/// Builds `jobset-controller` with the release profile for this machine, and gives its path.
+/// The binaries that tests and demo run, built with the development profile.
 ///
 /// # Errors
-/// As [`rust_binaries`].
-pub async fn release_controller() -> Result<PathBuf> {
-    let build = || cargo_build("release", &["-p", "jobset-controller", "--bin", "jobset-controller"], |cargo| cargo);
-    tokio::task::spawn_blocking(build).await.context("the build was aborted")??;
-    Ok(paths::target().join("release/jobset-controller"))
+/// As [`build_programs`].
+pub async fn rust_binaries() -> Result<RustBinaries> {
+    blocking(|| {
+        let dir = build_programs()?;
+        Ok(RustBinaries {
+            agent: dir.join("jobset-agent"),
+            controller: dir.join("jobset-controller"),
+            webhook: dir.join("jobset-webhook"),
+            worker: dir.join("jobset-test-worker"),
+        })
+    })
+    .await
+}
+
+/// Builds the binaries that users run, with the profiles `release` and `agent`.
+///
+/// Another architecture's standard library comes from `rustup target add`, its linker and C library are Debian's packages
+/// `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries> {
+    blocking(move || {
+        let triple = architecture.triple();
+        build(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+        let dir = build_release(triple)?;
+        Ok(RustBinaries {
+            agent: paths::target().join(triple).join("agent/jobset-agent"),
+            controller: dir.join("jobset-controller"),
+            webhook: dir.join("jobset-webhook"),
+            worker: dir.join("jobset-test-worker"),
+        })
+    })
+    .await
+}
+
+/// Builds `jobset-controller` as its image has it, and gives its path.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn shipped_controller() -> Result<PathBuf> {
+    blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-controller"))).await
 }
 
 /// Builds `jobset-webhook` as its image has it, and gives its path.
 ///
 /// # Errors
-/// As [`rust_binaries`].
-pub async fn deployed_webhook() -> Result<PathBuf> {
-    let build = || {
-        let host = host_triple()?;
-        build_release(&host)?;
-        Ok(paths::target().join(host).join("release/jobset-webhook"))
-    };
+/// As [`build_programs`].
+pub async fn shipped_webhook() -> Result<PathBuf> {
+    blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-webhook"))).await
+}
+
+async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(build).await.context("the build was aborted")?
 }
 
@@ -71,7 +118,7 @@ impl Architecture {
         match std::env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),
             "aarch64" => Ok(Self::Arm64),
-            other => bail!("there are no images for {other}"),
+            other => bail!("there are no images for {other}: build on x86_64 or aarch64"),
         }
     }
 
@@ -99,106 +146,47 @@ impl Architecture {
     }
 }
 
-/// Builds the static binaries for another architecture: its standard library comes from `rustup target add`, its linker and C
-/// library are Debian's packages `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`.
-///
-/// # Errors
-/// As [`rust_binaries`].
-pub fn cross_binaries(architecture: Architecture) -> Result<RustBinaries> {
-    build_for(architecture.triple())
+/// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features
+/// of a dependency are those that the packages of one build ask for.
+fn build_release(triple: &str) -> Result<PathBuf> {
+    let packages = ["jobset-controller", "jobset-webhook", "jobset-test-worker"];
+    let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
+    build(triple, "release", &selection)?;
+    Ok(paths::target().join(triple).join("release"))
 }
 
-fn build_all() -> Result<RustBinaries> {
-    build_for(&host_triple()?)
-}
-
-fn build_for(triple: &str) -> Result<RustBinaries> {
-    build(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
-    build_release(triple)?;
-    let dir = paths::target().join(triple);
-    Ok(RustBinaries {
-        agent: dir.join("agent/jobset-agent"),
-        controller: dir.join("release/jobset-controller"),
-        webhook: dir.join("release/jobset-webhook"),
-        worker: dir.join("release/jobset-test-worker"),
-    })
-}
-
-/// Builds what images get with the release profile: together, since features of dependencies are those that all of a
-/// build ask for.
-fn build_release(triple: &str) -> Result<()> {
-    build(
-        triple,
-        "release",
-        &[
-            "-p",
-            "jobset-controller",
-            "-p",
-            "jobset-webhook",
-            "-p",
-            "jobset-test-worker",
-            "--bin",
-            "jobset-controller",
-            "--bin",
-            "jobset-webhook",
-            "--bin",
-            "jobset-test-worker",
-        ],
-    )
-}
-
-/// Builds statically.
-fn build(triple: &str, profile: &str, what: &[&str]) -> Result<()> {
-    // A target is named even though it is the host: the flags must not reach build scripts and proc macros.
-    cargo_build(profile, what, |cargo| {
-        for architecture in [Architecture::Amd64, Architecture::Arm64] {
-            if triple == architecture.triple() && Architecture::of_host().ok() != Some(architecture) {
-                let variable = triple.replace('-', "_");
-                let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
-                cargo.env(linker, architecture.compiler()).env(format!("CC_{variable}"), architecture.compiler());
-            }
-        }
-        cargo
-            .args(["--target", triple])
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-    })
-}
-
-fn cargo_build(profile: &str, what: &[&str], with: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
     let start = Instant::now();
-    progress(&format!("cargo build --profile {profile} {}", what.join(" ")));
+    progress(&format!("cargo build --profile {profile} {}", selection.join(" ")));
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What cargo tells a test or a program that it runs would look like a change to build scripts, and rebuild the world.
+    // Cargo tells its own variables to each test and program that it runs. A build script that reads them would run again.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|own| name.starts_with(own)) {
             cargo.env_remove(&variable);
         }
     }
-    cargo.args(["build", "--quiet", "--profile", profile]).args(what);
-    let status = with(&mut cargo)
+    for architecture in [Architecture::Amd64, Architecture::Arm64] {
+        if triple == architecture.triple() && Architecture::of_host().ok() != Some(architecture) {
+            let variable = triple.replace('-', "_");
+            let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
+            cargo.env(linker, architecture.compiler()).env(format!("CC_{variable}"), architecture.compiler());
+        }
+    }
+    let status = cargo
+        .args(["build", "--quiet", "--profile", profile, "--target", triple])
+        .args(selection)
+        // Flags from the environment would replace those of .cargo/config.toml.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .current_dir(paths::workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
         .context("cannot run cargo: install Rust 1.95 or newer (https://rustup.rs)")?;
     if !status.success() {
-        bail!("cargo build --profile {profile} {} ended with {status}; see its messages above", what.join(" "));
+        bail!("cargo build --profile {profile} {} ended with {status}; see its messages above", selection.join(" "));
     }
     progress(&format!("built with profile {profile} in {:.0} s", start.elapsed().as_secs_f64()));
     Ok(())
-}
-
-/// The triple of the machine this runs on, as `rustc -vV` names it.
-fn host_triple() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc)
-        .arg("-vV")
-        .output()
-        .context("cannot run rustc: install Rust 1.95 or newer (https://rustup.rs)")?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .context("rustc -vV does not name its host")
 }

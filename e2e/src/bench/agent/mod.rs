@@ -26,7 +26,7 @@ use super::report::rounded;
 use crate::cluster::Cluster;
 use crate::install::install;
 use crate::median::median;
-use crate::programs::rust_binaries;
+use crate::programs::{Architecture, shipped_binaries};
 use crate::progress::progress;
 
 /// Nodes of the cluster.
@@ -48,7 +48,7 @@ pub struct Options {
 pub async fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
-    let binaries = rust_binaries().await?;
+    let binaries = shipped_binaries(Architecture::of_host()?).await?;
     let cluster = Cluster::builder().audit_log().cluster(NODES).await?;
     install(&cluster, &binaries).await?;
 

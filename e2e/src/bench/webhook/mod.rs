@@ -58,7 +58,7 @@ pub async fn run(options: &Options) -> Result<()> {
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let program = match &options.webhook {
         Some(program) => program.clone(),
-        None => programs::deployed_webhook().await?,
+        None => programs::shipped_webhook().await?,
     };
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
