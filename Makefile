@@ -79,6 +79,7 @@ test: tools ## Everything: lints, unit tests, and the tests on a real API server
 	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=$(DEBUG)/crdgen
 	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
 	@$(STOPWATCH) 'build of the Go programs' $(E2E) programs
+	@$(STOPWATCH) 'build of the Go suites' $(DEBUG)/conformance --build
 	@$(MAKE) --no-print-directory run-tests
 	@$(STOPWATCH) --print
 
@@ -137,7 +138,7 @@ picture: deps ## Draws the README's picture from what a Prometheus saw of fiftee
 
 .PHONY: bench-deps
 bench-deps: tools
-	cargo build --release -p jobset-e2e --bin bench --bin bench-webhook --bin e2e-cluster
+	cargo build --release -p jobset-harness -p jobset-bench --bin bench --bin bench-webhook --bin e2e-cluster
 
 .PHONY: bench
 bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;

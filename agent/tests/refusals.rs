@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use rstest::rstest;
 use tokio::net::TcpListener;
 use tokio::process::Command;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use jobset_e2e::paths;
+use jobset_harness::paths;
 
 use crate::fixture::{PROGRAM, expect};
 

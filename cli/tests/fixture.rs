@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, install, wait};
+use jobset_harness::{ControlPlane, install, wait};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};

@@ -1,7 +1,7 @@
 //! What agents and kubelets would write.
 
 use anyhow::Result;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};

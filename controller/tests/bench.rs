@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use jobset_e2e::bench::{self, Load, Options, WatchMode};
+use jobset_bench::{Load, Options, WatchMode};
 use serde_json::Value;
 
 /// Pods of each JobSet.
@@ -25,7 +25,7 @@ async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
         agent_seats: 5,
         results: results.path().to_path_buf(),
     };
-    bench::run(&options).await?;
+    jobset_bench::run(&options).await?;
 
     for (case, reports, watches) in [("", 1, 1), ("-kept", 1, 0), ("-full", 1, 1), ("-recreate", 0, 0)] {
         let file = results.path().join(format!("restart-{AGENTS}{case}.json"));

@@ -1,7 +1,7 @@
 //! Volume claim policies: claims that the Pods of a JobSet share, and that go with it or stay.
 
 use anyhow::{Context, Result};
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};

@@ -1,7 +1,7 @@
 //! A controller on an API server whose CustomResourceDefinition is not that of its build.
 
 use anyhow::Result;
-use jobset_e2e::install;
+use jobset_harness::install;
 
 use crate::fixture::Vacant;
 use crate::jobsets::{group, jobset};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::JobSetStatus;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;

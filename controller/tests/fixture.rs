@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use futures::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue};
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, install, wait};
+use jobset_harness::{ControlPlane, install, wait};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::jiff::Timestamp;

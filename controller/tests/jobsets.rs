@@ -1,7 +1,7 @@
 //! JobSets to create, as admission leaves them: nothing defaults here.
 
 use anyhow::{Context, Result};
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use serde_json::{Value, json};
 
 /// A JobSet of these replicatedJobs.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use http::{Request, Uri};
-use jobset_e2e::cluster::ControlPlane;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{paths, programs};
+use jobset_harness::cluster::ControlPlane;
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{paths, programs};
 use kube::{Client, Config};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 

@@ -1,7 +1,7 @@
 //! What `/metrics` says after a restart.
 
 use anyhow::Result;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
 use jobset_api::conditions::CHILD_REFUSED;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, PostParams};

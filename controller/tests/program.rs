@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{ControlPlane, install, paths};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{ControlPlane, install, paths};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_yaml_ng::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

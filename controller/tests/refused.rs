@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::conditions::CHILD_REFUSED;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};

@@ -14,7 +14,7 @@ async fn two() -> Result<(Fixture, Program)> {
     let rival = Program::start(&fixture.plane, "rival", &["--leader-elect=false"])?;
     // Both have everything listed.
     for program in [&fixture.controller, &rival] {
-        jobset_e2e::wait::until(crate::fixture::LIMIT, "a controller to be ready", || async {
+        jobset_harness::wait::until(crate::fixture::LIMIT, "a controller to be ready", || async {
             Ok(program.get("health checks", "/readyz").await?.starts_with("HTTP/1.0 200").then_some(()))
         })
         .await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Services and claims that are there before the JobSet that needs them, and Jobs that cannot be changed.
 
 use anyhow::Result;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::{JobSet, JobSetStatus};
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};

@@ -1,7 +1,7 @@
 //! `ttlSecondsAfterFinished`, and `managedBy`: a JobSet that another controller runs is left alone.
 
 use anyhow::Result;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::JobSet;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use kube::Api;
 use kube::api::PostParams;

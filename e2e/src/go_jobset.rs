@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::images::{self, ImageSpec};
-use crate::install::{self, LIMIT, NAMESPACE};
-use crate::programs::{GoJobSetPrograms, ensure_go_jobset, sources};
-use crate::progress::progress;
-use crate::{admission, wait};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::images::{self, ImageSpec};
+use jobset_harness::install::{self, LIMIT, NAMESPACE};
+use jobset_harness::programs::{GoJobSetPrograms, ensure_go_jobset, sources};
+use jobset_harness::progress::progress;
+use jobset_harness::{admission, wait};
 
 /// The release that `e2e/cluster/jobset/go.mod` names.
 pub const VERSION: &str = "v0.12.0";

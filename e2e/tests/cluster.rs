@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jobset_e2e::images::{self, ImageSpec};
-use jobset_e2e::{cluster, wait};
+use jobset_harness::images::{self, ImageSpec};
+use jobset_harness::{cluster, wait};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::Api;
 use serde_json::json;

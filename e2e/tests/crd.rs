@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jobset_api::{JobSet, JobSetStatus};
-use jobset_e2e::workload::{RECREATE, STORY_1, STORY_2};
-use jobset_e2e::{ControlPlane, install, wait};
+use jobset_harness::workload::{RECREATE, STORY_1, STORY_2};
+use jobset_harness::{ControlPlane, install, wait};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use jobset_e2e::paths;
+use jobset_harness::paths;
 
 /// The features of each dependency, by its name and version, as cargo selects them for these kinds of dependencies.
 fn features(edges: &str) -> Result<BTreeMap<String, Vec<String>>> {

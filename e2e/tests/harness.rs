@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{Cluster, ControlPlane, cluster, images};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{Cluster, ControlPlane, cluster, images};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, ListParams};

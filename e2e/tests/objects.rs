@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use jobset_e2e::Cluster;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::Cluster;
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};

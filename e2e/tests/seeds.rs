@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use jobset_e2e::workload::{STORY_1, STORY_2};
-use jobset_e2e::{ControlPlane, install, paths};
+use jobset_harness::workload::{STORY_1, STORY_2};
+use jobset_harness::{ControlPlane, install, paths};
 use serde_json::Value;
 
 /// Every story of seeds 001, 002 and 003 that has a manifest.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jobset_api::JobSet;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{ControlPlane, install};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{ControlPlane, install};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};

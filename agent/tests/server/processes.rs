@@ -1,7 +1,7 @@
 //! What a supervised worker leaves behind: nothing of it survives into the next epoch, and no corpse stays.
 
 use anyhow::Result;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use rstest::rstest;
 
 use super::fixture::{LIMIT, Space};

@@ -1,6 +1,6 @@
 //! Verdicts about manifests, as they are printed.
 
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use rstest::rstest;
 
 use super::*;

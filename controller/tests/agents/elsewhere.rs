@@ -3,7 +3,7 @@
 use anyhow::Result;
 use http::{HeaderName, HeaderValue, Request};
 use jobset_agent::decide::Input;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::authentication::v1::BoundObjectReference;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, ListParams, PostParams};

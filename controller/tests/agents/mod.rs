@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use http::Request;
 use jobset_agent::decide::Input;
 use jobset_agent::report::report;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

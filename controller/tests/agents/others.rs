@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use http::{HeaderName, HeaderValue};
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt};

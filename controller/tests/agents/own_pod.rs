@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};

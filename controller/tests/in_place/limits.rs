@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;

@@ -9,9 +9,10 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::Suite;
-use crate::programs::locked;
-use crate::progress::progress;
-use crate::{go_jobset, paths};
+use crate::go_jobset;
+use jobset_harness::paths;
+use jobset_harness::programs::locked;
+use jobset_harness::progress::progress;
 
 /// Where the suites lie, below the target folder.
 const FOLDER: &str = "conformance";
@@ -61,8 +62,7 @@ pub async fn originals() -> Result<Binaries> {
     tokio::task::spawn_blocking(ensure_originals).await?
 }
 
-/// As [`ours`], without a runtime.
-pub fn ensure_ours() -> Result<Binaries> {
+fn ensure_ours() -> Result<Binaries> {
     let (root, _lock) = locked(FOLDER)?;
     let sources = paths::workspace().join("e2e/conformance");
     let dir = root.join(format!("suites-{}", hash(&sources)?));

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::report::Case;
 use super::{Subject, Suite, originals, run};
-use crate::chart::{Chart, RELEASE};
-use crate::cluster::Cluster;
-use crate::programs::{Helm, rust_binaries};
-use crate::{admission, go_jobset, images, install, wait};
+use crate::go_jobset;
+use jobset_harness::chart::{Chart, RELEASE};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::programs::{Helm, rust_binaries};
+use jobset_harness::{admission, images, install, wait};
 
 const NODES: usize = 2;
 

@@ -10,7 +10,7 @@ mod score;
 use anyhow::Result;
 use clap::ValueEnum;
 
-pub use build::{Binaries, ensure_ours, originals, ours};
+pub use build::{Binaries, originals, ours};
 pub use report::{Case, Outcome};
 pub use score::{Score, table, write};
 

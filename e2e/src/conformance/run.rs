@@ -13,9 +13,9 @@ use super::build::Binaries;
 use super::cases::{self, Pass};
 use super::report::{self, Case, Outcome, check_complete};
 use super::{Suite, score};
-use crate::programs::{Set, ensure};
-use crate::progress::progress;
-use crate::{deps, paths};
+use jobset_harness::programs::{Set, ensure};
+use jobset_harness::progress::progress;
+use jobset_harness::{deps, paths};
 
 /// How often a running suite says how far it is.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(15);

@@ -1,8 +1,8 @@
 //! When each alert fires, and when it does not: asked of Prometheus' own promtool, with series made for it.
 
 use anyhow::Result;
-use jobset_e2e::chart::Chart;
-use jobset_e2e::prometheus::Programs;
+use jobset_harness::chart::Chart;
+use jobset_harness::prometheus::Programs;
 use rstest::rstest;
 use serde_json::{Value, json};
 

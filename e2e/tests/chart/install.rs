@@ -7,14 +7,14 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use jobset_e2e::chart::{Chart, RELEASE};
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::group::{Group, Workers};
-use jobset_e2e::install::{self, kubectl};
-use jobset_e2e::paths;
-use jobset_e2e::programs::Helm;
-use jobset_e2e::progress::progress;
-use jobset_e2e::workload::{STORY_1, SUPERVISED};
+use jobset_harness::chart::{Chart, RELEASE};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::{Group, Workers};
+use jobset_harness::install::{self, kubectl};
+use jobset_harness::paths;
+use jobset_harness::programs::Helm;
+use jobset_harness::progress::progress;
+use jobset_harness::workload::{STORY_1, SUPERVISED};
 
 use super::leftovers::leftovers;
 use super::traffic;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::install::kubectl;
-use jobset_e2e::wait;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::install::kubectl;
+use jobset_harness::wait;
 
 /// How long deleted Pods may take to end.
 const LIMIT: Duration = Duration::from_mins(1);

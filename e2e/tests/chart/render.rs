@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use jobset_e2e::chart::{Chart, Objects, kustomization, objects};
-use jobset_e2e::programs::{Helm, sources};
-use jobset_e2e::{ControlPlane, install, paths};
+use jobset_harness::chart::{Chart, Objects, kustomization, objects};
+use jobset_harness::programs::{Helm, sources};
+use jobset_harness::{ControlPlane, install, paths};
 use rstest::rstest;
 use serde_json::Value;
 use tokio::fs;

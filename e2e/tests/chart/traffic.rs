@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::install::kubectl;
-use jobset_e2e::process::{self, Pid};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::install::kubectl;
+use jobset_harness::process::{self, Pid};
 use serde_json::Value;
 
 /// State of a socket that listens, as `/proc/net/tcp` has it.

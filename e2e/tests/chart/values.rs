@@ -1,8 +1,8 @@
 //! Each value of the chart, changed by itself, changes what is rendered: none is without effect.
 
 use anyhow::{Context, Result, ensure};
-use jobset_e2e::chart::Chart;
-use jobset_e2e::programs::Helm;
+use jobset_harness::chart::Chart;
+use jobset_harness::programs::Helm;
 use serde_json::{Value, json};
 
 /// What is off by itself.

@@ -1,10 +1,10 @@
 //! Peers find each other while they are held at the barrier, and at the same address after it.
 
 use anyhow::{Context, Result};
-use jobset_e2e::group::{Group, LIMIT, Workers};
-use jobset_e2e::install::kubectl;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::workload::{STORY_1, Workload};
+use jobset_harness::group::{Group, LIMIT, Workers};
+use jobset_harness::install::kubectl;
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::workload::{STORY_1, Workload};
 use serde_json::{Value, json};
 
 use super::shared::{apply, assert_in_place, installed};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
-use jobset_e2e::Cluster;
-use jobset_e2e::chaos::{self, Fault, Mode, NODES, Options};
+use jobset_chaos::{Fault, Mode, NODES, Options};
+use jobset_harness::Cluster;
 
 /// Always the same faults in the same order. `make chaos` takes others each time.
 const SEED: u64 = 467;
@@ -15,7 +15,7 @@ async fn each_fault_ends_with_all_workers_in_one_epoch_and_an_exact_budget() -> 
     let cluster = Cluster::start(NODES).await?;
     let faults = Fault::value_variants().to_vec();
     let options = Options { seed: SEED, faults, modes: Mode::ALL.to_vec(), lasts: Duration::ZERO };
-    let report = chaos::run(&cluster, &options).await?;
+    let report = jobset_chaos::run(&cluster, &options).await?;
     println!("{}", report.table());
     assert_eq!(report.violations(), Vec::<String>::new());
     cluster.stop().await

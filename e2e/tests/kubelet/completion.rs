@@ -1,7 +1,7 @@
 //! Normal completion with agents.
 
 use anyhow::Result;
-use jobset_e2e::workload::STORY_1;
+use jobset_harness::workload::STORY_1;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::ListParams;

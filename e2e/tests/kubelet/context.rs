@@ -3,14 +3,15 @@
 use std::process::Output;
 
 use anyhow::{Context, Result};
-use jobset_e2e::cluster::{Cluster, ControlPlane, Handle};
-use jobset_e2e::demo::Logs;
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::images::Repository;
-use jobset_e2e::install::create_namespace;
-use jobset_e2e::process::{Pid, Signal};
-use jobset_e2e::workload::{RECREATE, Workload};
-use jobset_e2e::{install, wait};
+use jobset_demo::Logs;
+use jobset_harness::cluster::{Cluster, ControlPlane, Handle};
+use jobset_harness::group::LIMIT;
+use jobset_harness::images::Repository;
+use jobset_harness::install::create_namespace;
+use jobset_harness::process::{Pid, Signal};
+use jobset_harness::programs::beside;
+use jobset_harness::workload::{RECREATE, Workload};
+use jobset_harness::{install, wait};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{ListParams, LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -24,7 +25,7 @@ use super::binaries;
 fn demo(handle: &Handle, args: &[&str]) -> Result<Command> {
     let kubectl = handle.kubectl_path();
     let folder = kubectl.parent().context("kubectl is in no folder")?;
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+    let mut demo = Command::new(beside("demo")?);
     demo.args(["--runs", "1", "--context"]).args(args).env("KUBECONFIG", handle.kubeconfig()).env("PATH", folder);
     demo.kill_on_drop(true);
     Ok(demo)

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use jobset_e2e::group::{Group, LIMIT, Worker, Workers};
-use jobset_e2e::wait;
-use jobset_e2e::workload::STORY_2;
+use jobset_harness::group::{Group, LIMIT, Worker, Workers};
+use jobset_harness::wait;
+use jobset_harness::workload::STORY_2;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 

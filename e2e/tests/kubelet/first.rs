@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use jobset_api::JobSet;
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::install::{self, kubectl};
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{images, paths};
+use jobset_harness::group::LIMIT;
+use jobset_harness::install::{self, kubectl};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{images, paths};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};

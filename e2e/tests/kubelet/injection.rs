@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::install::{WORKER_IMAGE, kubectl};
-use jobset_e2e::order;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::workload::{WORKER_PORT, is_ready};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::LIMIT;
+use jobset_harness::install::{WORKER_IMAGE, kubectl};
+use jobset_harness::order;
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::workload::{WORKER_PORT, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};

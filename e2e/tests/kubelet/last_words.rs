@@ -4,9 +4,9 @@
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use jobset_api::conditions;
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::wait;
-use jobset_e2e::workload::STORY_1;
+use jobset_harness::group::LIMIT;
+use jobset_harness::wait;
+use jobset_harness::workload::STORY_1;
 
 use super::shared::start;
 

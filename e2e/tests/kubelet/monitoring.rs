@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use jobset_e2e::chart::Chart;
-use jobset_e2e::dashboard;
-use jobset_e2e::group::Group;
-use jobset_e2e::install::NAMESPACE;
-use jobset_e2e::prometheus::{Programs, Prometheus};
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::workload::SUPERVISED;
+use jobset_harness::chart::Chart;
+use jobset_harness::group::Group;
+use jobset_harness::install::NAMESPACE;
+use jobset_harness::prometheus::{Programs, Prometheus};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::workload::SUPERVISED;
 
+use super::dashboard;
 use super::shared::{installed, with_admission};
 
 const LIMIT: Duration = Duration::from_mins(1);

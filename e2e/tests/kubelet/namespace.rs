@@ -1,9 +1,9 @@
 //! A namespace is deleted while a group runs in it.
 
 use anyhow::Result;
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::wait;
-use jobset_e2e::workload::{STORY_1, SUPERVISED};
+use jobset_harness::group::LIMIT;
+use jobset_harness::wait;
+use jobset_harness::workload::{STORY_1, SUPERVISED};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;

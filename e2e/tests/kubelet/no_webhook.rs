@@ -1,10 +1,10 @@
 //! A dead admission service stops no running job: seed 000 asks for workers that recover, whatever else is broken.
 
 use anyhow::{Context, Result};
-use jobset_e2e::group::{Group, LIMIT, Workers};
-use jobset_e2e::install::kubectl;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::workload::{STORY_1, is_ready};
+use jobset_harness::group::{Group, LIMIT, Workers};
+use jobset_harness::install::kubectl;
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::workload::{STORY_1, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};

@@ -1,9 +1,9 @@
 //! Restarts in place: the e2e test of seed 003, a deleted Pod, and what a Pod keeps.
 
 use anyhow::{Context, Result};
-use jobset_e2e::group::LIMIT;
-use jobset_e2e::wait;
-use jobset_e2e::workload::{STORY_1, SUPERVISED, WORKER_PORT};
+use jobset_harness::group::LIMIT;
+use jobset_harness::wait;
+use jobset_harness::workload::{STORY_1, SUPERVISED, WORKER_PORT};
 use kube::api::DeleteParams;
 use rstest::rstest;
 

@@ -1,11 +1,11 @@
 //! Groups on the cluster that the tests share, and what is asserted of several of them.
 
 use anyhow::{Result, bail};
-use jobset_e2e::cluster::{self, Cluster};
-use jobset_e2e::group::{Group, Workers};
-use jobset_e2e::install::install;
-use jobset_e2e::programs::{RustBinaries, rust_binaries};
-use jobset_e2e::workload::Workload;
+use jobset_harness::cluster::{self, Cluster};
+use jobset_harness::group::{Group, Workers};
+use jobset_harness::install::install;
+use jobset_harness::programs::{RustBinaries, rust_binaries};
+use jobset_harness::workload::Workload;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.

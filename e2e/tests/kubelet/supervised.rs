@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use jobset_api::conditions;
-use jobset_e2e::group::{Group, Worker, Workers};
-use jobset_e2e::workload::SUPERVISED;
+use jobset_harness::group::{Group, Worker, Workers};
+use jobset_harness::workload::SUPERVISED;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
 use jobset_api::{JobSet, JobSetStatus, conditions};
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::install::{self, kubectl};
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{admission, images, upstream};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::install::{self, kubectl};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{admission, images};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use super::go_examples;
 use super::shared::{binaries, installed, with_admission};
 
 /// Four restarts of containers that do not listen to SIGTERM take two minutes.
@@ -50,7 +51,7 @@ const EXAMPLES: [(&str, End); 13] = [
 #[tokio::test]
 async fn the_examples_end_as_they_are_made_to() -> Result<()> {
     let run = EXAMPLES.iter().zip(0..).map(|((name, end), number)| async move {
-        let manifest = upstream::example(&format!("{name}.yaml"))?;
+        let manifest = go_examples::example(&format!("{name}.yaml"))?;
         ends(manifest, &format!("example-{number}"), *end).await.with_context(|| format!("{name} in example-{number}"))
     });
     let failures: Vec<String> =
@@ -75,7 +76,7 @@ async fn volume_claims_are_filled_by_some_and_read_by_others() -> Result<()> {
         let patch = r#"{"status":{"capacity":{"nvidia.com/gpu":"4"},"allocatable":{"nvidia.com/gpu":"4"}}}"#;
         kubectl(cluster, &["patch", "node", node, "--subresource=status", "--type=merge", "-p", patch]).await?;
     }
-    let stories = upstream::of_kep("572-stateful-jobset")?;
+    let stories = go_examples::of_kep("572-stateful-jobset")?;
     let mut story = stories.into_iter().next().context("the KEP has no JobSet")?;
     // As it is published, it has a dot, which the name of its Service must not have.
     story["metadata"]["name"] = json!("trainjob-qwen2");

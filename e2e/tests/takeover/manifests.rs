@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use jobset_e2e::{go_jobset, images};
+use jobset_e2e::go_jobset;
+use jobset_harness::images;
 use serde_json::{Value, json};
 
 /// Image of the Go JobSet's agent as a supervisor, with a shell for the worker's command.

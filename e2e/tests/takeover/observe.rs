@@ -80,7 +80,7 @@ fn state(pod: &Pod) -> PodState {
         uid: pod.uid().unwrap_or_default(),
         restarts: init.chain(main).map(|container| container.restart_count).sum(),
         attempt: attempt.and_then(|attempt| attempt.parse().ok()),
-        ready: jobset_e2e::workload::is_ready(pod),
+        ready: jobset_harness::workload::is_ready(pod),
     }
 }
 

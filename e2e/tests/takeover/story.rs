@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
-use jobset_e2e::cluster::Cluster;
-use jobset_e2e::install::{self, kubectl};
-use jobset_e2e::programs::ensure_go_jobset;
-use jobset_e2e::progress::progress;
-use jobset_e2e::wait::{self, Seen};
-use jobset_e2e::{admission, go_jobset, images, paths};
+use jobset_e2e::go_jobset;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::install::{self, kubectl};
+use jobset_harness::programs::ensure_go_jobset;
+use jobset_harness::progress::progress;
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::{admission, images, paths};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -361,7 +362,7 @@ impl Story {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
             let of = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
             let open = pods.list(&of).await?.items;
-            found.extend(open.iter().map(|pod| (pod.name_any(), jobset_e2e::workload::is_ready(pod))));
+            found.extend(open.iter().map(|pod| (pod.name_any(), jobset_harness::workload::is_ready(pod))));
         }
         Ok(found)
     }

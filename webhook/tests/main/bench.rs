@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use jobset_e2e::bench::webhook::{Options, run};
+use jobset_bench::webhook::{Options, run};
 use serde_json::Value;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use kube::client::Body;
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
 use rstest::rstest;
 use serde_json::{Value, json};

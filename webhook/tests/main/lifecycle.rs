@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use jobset_certs::material::{CA_KEY, KEY};
-use jobset_e2e::admission::{readyz, token};
-use jobset_e2e::wait;
+use jobset_harness::admission::{readyz, token};
+use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
 use k8s_openapi::ByteString;
 use kube::api::DeleteParams;

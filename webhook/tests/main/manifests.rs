@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use jobset_e2e::{install, paths};
+use jobset_harness::{install, paths};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Writes};

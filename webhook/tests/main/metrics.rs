@@ -11,7 +11,7 @@ use axum::routing::post;
 use clap::Parser as _;
 use hyper::{Request, StatusCode};
 use jiff::Timestamp;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use jobset_webhook::args::Args;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use jobset_certs::issue::{self, Issued};
 use jobset_certs::material::{CA_KEY, KEY, Material, with_new_serving};
 use jobset_certs::{Lifetimes, Names};
-use jobset_e2e::admission::{allow, kustomize};
-use jobset_e2e::wait;
+use jobset_harness::admission::{allow, kustomize};
+use jobset_harness::wait;
 use kube::api::ListParams;
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use hyper::Request;
-use jobset_e2e::{paths, wait};
+use jobset_harness::{paths, wait};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer, Writes};

@@ -6,7 +6,7 @@ use anyhow::Result;
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::poll;
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use jobset_webhook::pod::leaders::JobKey;
 use jobset_webhook::pod::lookup::{LONGEST_WAIT, Lookup};
 use jobset_webhook::pod::placement::Follower;

@@ -1,7 +1,7 @@
 //! Which Pods cost a call to admission, and what the API server proves of the others without one.
 
 use anyhow::Result;
-use jobset_e2e::wait::{self, Seen};
+use jobset_harness::wait::{self, Seen};
 use serde_json::{Value, json};
 
 use crate::api_server::refusal;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use jobset_e2e::admission::readyz;
-use jobset_e2e::wait;
+use jobset_harness::admission::readyz;
+use jobset_harness::wait;
 use tempfile::NamedTempFile;
 
 const LIMIT: Duration = Duration::from_secs(20);

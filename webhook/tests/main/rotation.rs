@@ -12,8 +12,8 @@ use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, Material, wit
 use jobset_certs::pace::Pace;
 use jobset_certs::secret::{SecretStore, Wanted};
 use jobset_certs::{Lifetimes, Names, issue};
-use jobset_e2e::admission::{allow, kustomize};
-use jobset_e2e::wait;
+use jobset_harness::admission::{allow, kustomize};
+use jobset_harness::wait;
 use k8s_openapi::ByteString;
 use kube::api::{DeleteParams, PostParams};
 use rustls::pki_types::CertificateDer;

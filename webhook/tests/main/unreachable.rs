@@ -44,7 +44,7 @@ async fn without_the_service_jobsets_can_be_labelled_finished_and_deleted() -> R
 impl Plane {
     /// Waits until the API server has seen the registration of a service that does not answer.
     async fn until_refused_without_service(&self) -> Result<()> {
-        jobset_e2e::wait::until(crate::cluster::LIMIT, "the registration to be seen", async || {
+        jobset_harness::wait::until(crate::cluster::LIMIT, "the registration to be seen", async || {
             let answer = self.dry_run(&good("probe")).await;
             Ok(answer.is_err_and(|error| error.to_string().contains("failed calling webhook")).then_some(()))
         })

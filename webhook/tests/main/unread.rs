@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Method;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use jobset_e2e::wait;
+use jobset_harness::wait;
 use rstest::rstest;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use futures::stream::{self, StreamExt as _};
 use jobset_api::JobSet;
-use jobset_e2e::{ControlPlane, install};
+use jobset_harness::{ControlPlane, install};
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;

@@ -8,7 +8,7 @@ mod mutation;
 
 use jobset_api::JobSet;
 use jobset_api::injection::Settings;
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::review;
 use mutation::Mutation;

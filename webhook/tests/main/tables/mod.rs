@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use case::{Case, Verdict};
 use futures::{StreamExt as _, TryStreamExt as _};
-use jobset_e2e::paths;
+use jobset_harness::paths;
 use serde_json::Value;
 
 use crate::answer::{Answer, Writes};

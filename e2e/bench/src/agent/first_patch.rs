@@ -1,0 +1,124 @@
+//! How soon an agent that starts has reported its epoch.
+//!
+//! The agent is started as a process of this machine: it is known to a microsecond when, which neither the kernel (a
+//! hundredth of a second) nor the kubelet (a second) tells of a container's process. All else is as in a Pod: the same
+//! binary, a token that is bound to the Pod, its role, the admission policy, and a Pod that has not reported before.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jobset_api::labels;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::mode::{Case, Mode};
+use super::requests::{self, Request};
+use crate::program::{Program, free, kubeconfig_of};
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::Group;
+use jobset_harness::journal::now;
+use jobset_harness::wait;
+use jobset_harness::workload::RECREATE;
+
+/// Longest wait for a report.
+const LIMIT: Duration = Duration::from_secs(30);
+/// The JobSet is suspended, so that its own agents stay away.
+const CASE: Case = Case { name: "first-patch", mode: Mode::Sidecar, ignores_sigterm: false };
+
+/// Starts agents one after the other; for each, the milliseconds from its start until its report was answered.
+///
+/// # Errors
+/// If an agent does not report in time.
+pub(super) async fn measure(cluster: &Cluster, agent: &Path, agents: usize) -> Result<Vec<f64>> {
+    let group = Group::apply(cluster, CASE.name, RECREATE, |workload| {
+        let mut workload = CASE.of(workload);
+        workload.0["spec"]["suspend"] = json!(true);
+        workload
+    })
+    .await?;
+    let mut starts = Vec::new();
+    for number in 0..agents {
+        let pod = waiting_pod(&group, &format!("agent-{number}")).await?;
+        let started = start(cluster, &group, &pod, agent).await.with_context(|| pod.name_any())?;
+        starts.push((pod.name_any(), started));
+    }
+    let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
+    milliseconds(&starts, &requests::of_agents(&log, CASE.name)?)
+}
+
+/// A Pod that no node gets.
+async fn waiting_pod(group: &Group, name: &str) -> Result<Pod> {
+    let pod = json!({"metadata": {"name": name}, "spec": {
+        "schedulingGates": [{"name": "jobset.sigs.k8s.io/bench"}],
+        "containers": [{"name": "worker", "image": "worker"}],
+    }});
+    group.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("the Pod was refused")
+}
+
+/// Runs an agent for this Pod until it has reported; when it was started.
+async fn start(cluster: &Cluster, group: &Group, pod: &Pod, agent: &Path) -> Result<f64> {
+    let name = pod.name_any();
+    let bound = BoundObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: Some(name.clone()),
+        uid: pod.uid(),
+    };
+    let spec = TokenRequestSpec { bound_object_ref: Some(bound), ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+    let accounts: Api<ServiceAccount> = Api::namespaced(group.client.clone(), &group.namespace);
+    let issued = accounts.create_token_request("default", &PostParams::default(), &request).await?;
+    let token = issued.status.and_then(|status| status.token).context("no token was issued")?;
+    let kubeconfig = cluster.dir().join("jobset-agent.kubeconfig");
+    std::fs::write(&kubeconfig, kubeconfig_of(cluster, &token)?)?;
+    let port = free(IpAddr::V4(Ipv4Addr::LOCALHOST))?.port().to_string();
+    let environment = [
+        ("NAMESPACE", group.namespace.as_str()),
+        ("POD_NAME", &name),
+        ("JOBSET_NAME", &group.name),
+        ("BARRIER_PORT", &port),
+    ];
+    let started = now();
+    let mut agent = Program::start("jobset-agent", agent, [""; 0], &environment, &kubeconfig, cluster)?;
+    let reported = wait::until(LIMIT, format!("the report of {name}"), || async {
+        Ok(group.pods.get(&name).await?.annotations().contains_key(labels::EPOCH).then_some(()))
+    });
+    agent.while_running(reported).await?;
+    Ok(started)
+}
+
+/// For each Pod, the time from its agent's start to the answer to its first report.
+fn milliseconds(starts: &[(String, f64)], requests: &[Request]) -> Result<Vec<f64>> {
+    let of = |(pod, started): &(String, f64)| {
+        let patch = requests.iter().find(|request| request.pod == *pod && request.verb == "patch");
+        let ended = patch.and_then(|patch| patch.ended).with_context(|| format!("no report of {pod} was answered"))?;
+        Ok((ended - started) * 1e3)
+    };
+    starts.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_report_of_each_pod_counts() {
+        let request =
+            |pod: &str, verb: &str, ended| Request { pod: pod.into(), verb: verb.into(), received: 1.0, ended };
+        let starts = [("a".to_owned(), 1.0), ("b".to_owned(), 2.0)];
+        let mut requests = vec![
+            request("a", "watch", None),
+            request("a", "patch", Some(1.5)),
+            request("a", "patch", Some(9.0)),
+            request("b", "patch", Some(2.25)),
+        ];
+        assert_eq!(milliseconds(&starts, &requests).unwrap(), [500.0, 250.0]);
+        requests.pop();
+        assert!(milliseconds(&starts, &requests).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The JobSet that restarts: story 1 of KEP-467 with the size that was asked for. Pure.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::case::{Load, Strategy};
+use jobset_harness::workload::{STORY_1, Workload};
+
+/// Name of the JobSet.
+pub(super) const NAME: &str = "bench";
+/// Its namespace.
+pub(super) const NAMESPACE: &str = "default";
+/// Most Pods of one Job: what the Job controller creates in one go.
+const LARGEST_JOB: usize = 500;
+/// More restarts than anyone measures.
+const MAX_RESTARTS: i32 = 1_000_000;
+/// Variables of a worker under the full load; with their values of [`VALUE`] characters they make a JobSet of 8 kB.
+const VARIABLES: usize = 16;
+/// Length of their values.
+const VALUE: usize = 256;
+
+/// Jobs of one replicatedJob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Shape {
+    /// Name of the replicatedJob.
+    pub(super) name: &'static str,
+    /// Jobs.
+    pub(super) replicas: usize,
+    /// Pods of each.
+    pub(super) parallelism: usize,
+}
+
+/// The shape of a JobSet of `pods` Pods: Jobs of 500, and one with the rest.
+pub(super) fn shape(pods: usize) -> Vec<Shape> {
+    let (jobs, rest) = (pods / LARGEST_JOB, pods % LARGEST_JOB);
+    let full = Shape { name: "workers", replicas: jobs, parallelism: LARGEST_JOB };
+    let rest = Shape { name: "rest", replicas: 1, parallelism: rest };
+    [full, rest].into_iter().filter(|group| group.replicas * group.parallelism > 0).collect()
+}
+
+/// The name of the first Job.
+pub(super) fn first_job(shape: &[Shape]) -> Option<String> {
+    Some(format!("{NAME}-{}-0", shape.first()?.name))
+}
+
+/// The JobSet to create, as admission would leave it.
+///
+/// # Errors
+/// If the manifest of the story is not what it was.
+pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
+    let story = serde_yaml_ng::from_str(STORY_1).context("the manifest of story 1 is not YAML")?;
+    let mut workload = Workload(story).named(NAME);
+    workload.each_pod(|pod| {
+        pod["restartPolicy"] = json!("Never");
+        if strategy.load() == Load::Full {
+            let value = "x".repeat(VALUE);
+            let variable = |index| json!({"name": format!("TRAINING_SETTING_{index}"), "value": value});
+            pod["containers"][0]["env"] = (0..VARIABLES).map(variable).collect();
+        }
+    });
+    let mut jobset = workload.0;
+    let group = jobset["spec"]["replicatedJobs"][0].take();
+    let groups = shape.iter().map(|shape| {
+        let mut group = group.clone();
+        group["name"] = json!(shape.name);
+        group["replicas"] = json!(shape.replicas);
+        let job = &mut group["template"]["spec"];
+        job["parallelism"] = json!(shape.parallelism);
+        job["completions"] = json!(shape.parallelism);
+        job["completionMode"] = json!("Indexed");
+        group
+    });
+    jobset["spec"]["replicatedJobs"] = groups.collect();
+    jobset["metadata"]["namespace"] = json!(NAMESPACE);
+    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": MAX_RESTARTS, "restartStrategy": strategy.name()});
+    Ok(jobset)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::case::WatchMode;
+
+    #[rstest]
+    #[case::one_job(100, &[("rest", 1, 100)])]
+    #[case::whole_jobs(1000, &[("workers", 2, 500)])]
+    #[case::one_whole_job(500, &[("workers", 1, 500)])]
+    #[case::jobs_and_a_rest(5001, &[("workers", 10, 500), ("rest", 1, 1)])]
+    fn shape_has_as_many_pods(#[case] pods: usize, #[case] wanted: &[(&str, usize, usize)]) {
+        let shape = shape(pods);
+        let parts: Vec<_> = shape.iter().map(|group| (group.name, group.replicas, group.parallelism)).collect();
+        assert_eq!(parts, wanted);
+        assert_eq!(shape.iter().map(|group| group.replicas * group.parallelism).sum::<usize>(), pods);
+    }
+
+    #[test]
+    fn manifest_has_the_shape_the_strategy_and_the_agent() {
+        let jobset = manifest(&shape(1001), Strategy::Recreate).unwrap();
+        assert_eq!(Workload(jobset.clone()).pods(), 1001);
+        assert_eq!(jobset["spec"]["failurePolicy"]["restartStrategy"], "Recreate");
+        let pod = &jobset["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"];
+        assert_eq!((&pod["initContainers"][0]["name"], &pod["restartPolicy"]), (&json!("agent"), &json!("Never")));
+        assert_eq!(first_job(&shape(1001)).as_deref(), Some("bench-workers-0"));
+    }
+
+    #[test]
+    fn full_load_has_a_jobset_of_8_kilobytes_and_a_bare_one_has_not() {
+        let of = |load| {
+            let strategy = Strategy::InPlace { load, watch: WatchMode::New };
+            manifest(&shape(100), strategy).unwrap().to_string().len()
+        };
+        assert!(of(Load::Full) > 5_000 && of(Load::Bare) < 2_000, "{} {}", of(Load::Full), of(Load::Bare));
+    }
+}

@@ -1,0 +1,93 @@
+//! The program under measurement: a release build, as a process of its own.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use jobset_harness::cluster::Handle;
+
+/// A running program. It ends with this.
+pub(super) struct Program {
+    name: &'static str,
+    child: Child,
+    pid: u32,
+}
+
+impl Program {
+    /// Starts the program against a cluster, whose API server it finds by this kubeconfig; its log is among the
+    /// cluster's.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn start(
+        name: &'static str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &[(&str, &str)],
+        kubeconfig: &Path,
+        cluster: &Handle,
+    ) -> Result<Self> {
+        let log = File::create(cluster.dir().join(format!("logs/{name}.log"))).context("cannot create the log")?;
+        let child = Command::new(program)
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .env("KUBECONFIG", kubeconfig)
+            // It may run in a Pod itself, and means another cluster than that one's.
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let pid = child.id().with_context(|| format!("{name} has ended at once"))?;
+        Ok(Self { name, child, pid })
+    }
+
+    /// The process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Awaits `work`, unless the program ends before.
+    ///
+    /// # Errors
+    /// That of `work`, or that the program has ended.
+    pub(super) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let name = self.name;
+        tokio::select! {
+            outcome = work => outcome,
+            status = self.child.wait() => match status {
+                Ok(status) => bail!("{name} has ended ({status}); its log is among those of the cluster"),
+                Err(error) => Err(error).with_context(|| format!("cannot wait for {name}")),
+            },
+        }
+    }
+}
+
+/// The kubeconfig of an administrator with another identity.
+///
+/// # Errors
+/// If that of the administrator cannot be read.
+pub(super) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
+    let text = std::fs::read_to_string(cluster.kubeconfig()).context("cannot read the kubeconfig")?;
+    let mut kubeconfig: Value = serde_yaml_ng::from_str(&text).context("the kubeconfig is not YAML")?;
+    for user in kubeconfig["users"].as_array_mut().into_iter().flatten() {
+        user["user"] = json!({ "token": token });
+    }
+    Ok(kubeconfig.to_string())
+}
+
+/// An address whose port was free a moment ago.
+///
+/// # Errors
+/// If no port is free.
+pub(super) fn free(host: IpAddr) -> Result<SocketAddr> {
+    TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).context("no port is free")
+}

@@ -1,0 +1,113 @@
+//! The admission service under measurement, and connections to it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::{Api, Client, Config};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+use crate::connections;
+use crate::program::{Program, free, kubeconfig_of};
+use jobset_harness::admission;
+use jobset_harness::cluster::ControlPlane;
+use jobset_harness::wait::{self, Seen};
+
+/// Connections that are kept: one from each API server of a control plane that is replicated.
+const CONNECTIONS: usize = 3;
+/// Longest wait for the service.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A running service. It ends with this.
+pub(super) struct Service {
+    program: Program,
+    address: SocketAddr,
+    health: SocketAddr,
+}
+
+impl Service {
+    /// Starts the program where the API server can call it, with the permissions that it is deployed with.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) async fn start(program: &Path, plane: &ControlPlane) -> Result<Self> {
+        let host = IpAddr::V4(plane.ready().host_address);
+        let (address, health) = (free(host)?, free(host)?);
+        let kubeconfig = plane.dir().join("jobset-webhook.kubeconfig");
+        std::fs::write(&kubeconfig, kubeconfig_of(plane, &admission::token(plane).await?)?)?;
+        let arguments = [
+            format!("--namespace={}", admission::NAMESPACE),
+            format!("--listen={address}"),
+            format!("--health-listen={health}"),
+            "--metrics-listen=127.0.0.1:0".to_owned(),
+            format!("--extra-dns-name={host}"),
+        ];
+        let program = Program::start("jobset-webhook", program, arguments, &[], &kubeconfig, plane)?;
+        Ok(Self { program, address, health })
+    }
+
+    /// The process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    /// Address of the webhooks.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the service says that the API server can call it.
+    ///
+    /// # Errors
+    /// If it does not in time, or ends.
+    pub(super) async fn ready(&mut self) -> Result<()> {
+        let health = self.health;
+        let ready = wait::until_seen(LIMIT, "the admission service to be ready", async || {
+            let answer = admission::readyz(health).await?;
+            Ok(if answer.starts_with("HTTP/1.1 200") { Seen::Yes(()) } else { Seen::NotYet(answer) })
+        });
+        self.program.while_running(ready).await
+    }
+
+    /// Clients with one connection each, which trust what the API server trusts.
+    ///
+    /// # Errors
+    /// If the registration has no certificates.
+    pub(super) async fn clients(&self, plane: &ControlPlane) -> Result<Vec<Client>> {
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(plane.client());
+        let registered = configurations.get("jobset-validating-webhook-configuration").await?;
+        let webhook = registered.webhooks.into_iter().flatten().next().context("no webhook is registered")?;
+        let bundle = webhook.client_config.ca_bundle.context("the registration has no caBundle")?;
+        let trusted: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&bundle.0)
+            .map(|certificate| certificate.map(|it| it.to_vec()))
+            .collect::<Result<_, _>>()
+            .context("the caBundle is not PEM")?;
+        ensure!(!trusted.is_empty(), "the caBundle is empty");
+        let mut config = Config::new(format!("https://{}", self.address).parse().context("not an address")?);
+        config.root_cert = Some(trusted);
+        (0..CONNECTIONS).map(|_| connections::client(&config)).collect()
+    }
+
+    /// As [`Program::while_running`].
+    pub(super) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.program.while_running(work).await
+    }
+}
+
+/// The JobSet as the API server would store it.
+///
+/// # Errors
+/// If it is refused.
+pub(super) async fn dry_run(plane: &ControlPlane, jobset: &Value) -> Result<Value> {
+    let resource = ApiResource::erase::<jobset_api::JobSet>(&());
+    let jobsets: Api<DynamicObject> = Api::namespaced_with(plane.client(), "default", &resource);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let object = serde_json::from_value(jobset.clone()).context("not an object")?;
+    let created = jobsets.create(&params, &object).await.context("the API server does not take the JobSet")?;
+    serde_json::to_value(created).context("not JSON")
+}

@@ -1,0 +1,173 @@
+//! Each violation, by a group that has it and nothing else.
+
+use std::slice;
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::super::facts::Running;
+use super::*;
+use jobset_harness::journal::Entry;
+
+const SLOTS: [&str; 2] = ["g-w-0-0", "g-w-0-1"];
+
+/// The Pod of a slot, the `generation`th that was created for it.
+fn pod(slot: &str, generation: usize, epoch: i32) -> PodFacts {
+    PodFacts {
+        slot: slot.to_owned(),
+        name: format!("{slot}-pod{generation}"),
+        uid: format!("{slot}-uid{generation}"),
+        epoch: Some(epoch),
+        restarts: 0,
+    }
+}
+
+fn start(pod: &PodFacts, epoch: impl Into<Option<i32>>) -> Entry {
+    Entry {
+        event: "start".to_owned(),
+        time: 0.0,
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        node: None,
+        ip: None,
+        epoch: epoch.into(),
+        code: None,
+    }
+}
+
+/// A healthy group that has restarted `restarts` times in place.
+fn group(restarts: i32) -> Facts {
+    let epoch = restarts + 1;
+    let mut facts = Facts { pods: SLOTS.iter().map(|slot| pod(slot, 0, epoch)).collect(), ..Facts::default() };
+    facts.status.synced_epoch = epoch;
+    facts.status.group_restarts = restarts;
+    facts.status.restarts_count_towards_max = restarts;
+    facts.running = facts.pods.iter().map(|pod| Running { uid: pod.uid.clone(), epoch: Some(epoch) }).collect();
+    facts.entries = (1..=epoch).flat_map(|epoch| facts.pods.iter().map(move |pod| start(pod, epoch))).collect();
+    facts
+}
+
+/// The first slot has another Pod.
+fn replace_first(facts: &mut Facts) {
+    let epoch = facts.status.synced_epoch;
+    facts.pods[0] = pod(SLOTS[0], 1, epoch);
+    facts.running[0].uid.clone_from(&facts.pods[0].uid);
+    facts.entries.retain(|entry| slot(&entry.pod) != SLOTS[0] || entry.epoch != Some(epoch));
+    facts.entries.push(start(&facts.pods[0], epoch));
+}
+
+fn one_restart() -> Expectation {
+    Expectation { restarts: 1, within: Duration::from_secs(1), ..Expectation::default() }
+}
+
+fn first() -> String {
+    SLOTS[0].to_owned()
+}
+
+#[rstest]
+#[case::a_restart_in_place(group(2), group(3), one_restart())]
+#[case::nothing_happened(group(2), group(2), Expectation::untouched())]
+#[case::five_restarts(group(2), group(7), Expectation { restarts: 5, ..one_restart() })]
+fn a_healthy_group_has_no_violation(#[case] before: Facts, #[case] after: Facts, #[case] expected: Expectation) {
+    assert_eq!(check(&before, &after, &expected), []);
+}
+
+#[test]
+fn a_pod_may_be_replaced_where_it_has_to() {
+    let mut after = group(3);
+    replace_first(&mut after);
+    let expected = Expectation { replaced: [first()].into(), ..one_restart() };
+    assert_eq!(check(&group(2), &after, &expected), []);
+}
+
+#[rstest]
+#[case::ended(|after: &mut Facts| after.status.terminal_state = "Failed".into(), Violation::Ended { state: "Failed".into() }, false)]
+#[case::counted_apart(
+    |after: &mut Facts| { after.status.group_restarts = 4; after.status.synced_epoch = 5; advance(after, 5); },
+    Violation::Uncounted { restarts: 4, counted: 3 }, false
+)]
+#[case::recreated(|after: &mut Facts| after.status.restarts = 1, Violation::Recreations { wanted: 0, seen: 1 }, false)]
+#[case::epoch_too_high(
+    |after: &mut Facts| { after.status.synced_epoch = 5; advance(after, 5); },
+    Violation::Epoch { synced: 5, restarts: 3 }, false
+)]
+#[case::not_yet_lifted(
+    |after: &mut Facts| { *after = Facts { status: after.status.clone(), ..group(2) }; after.status.synced_epoch = 3; },
+    Violation::Epoch { synced: 3, restarts: 3 }, true
+)]
+#[case::replaced(replace_first, Violation::Replaced { slot: first() }, false)]
+#[case::no_report(
+    |after: &mut Facts| after.pods[0].epoch = None,
+    Violation::Reported { pod: "g-w-0-0-pod0".into(), epoch: None, synced: 4 }, true
+)]
+#[case::old_report(
+    |after: &mut Facts| after.pods[0].epoch = Some(3),
+    Violation::Reported { pod: "g-w-0-0-pod0".into(), epoch: Some(3), synced: 4 }, true
+)]
+#[case::started_twice_in_one_pod(
+    |after: &mut Facts| after.entries.push(start(&pod(SLOTS[0], 0, 4), 4)),
+    Violation::StartedTwice { slot: first(), epoch: 4, starts: 2 }, false
+)]
+#[case::started_twice_in_an_old_epoch_in_two_pods(
+    |after: &mut Facts| after.entries.push(start(&pod(SLOTS[0], 1, 2), 2)),
+    Violation::StartedTwice { slot: first(), epoch: 2, starts: 2 }, false
+)]
+#[case::untold(
+    |after: &mut Facts| after.entries.push(start(&pod(SLOTS[0], 0, 4), None)),
+    Violation::Untold { pod: "g-w-0-0-pod0".into() }, false
+)]
+#[case::not_started(
+    |after: &mut Facts| after.entries.retain(|entry| slot(&entry.pod) != SLOTS[0] || entry.epoch != Some(4)),
+    Violation::NotStarted { slot: first(), epoch: 4 }, true
+)]
+#[case::dead(|after: &mut Facts| drop(after.running.remove(0)), Violation::NotRunning { pod: "g-w-0-0-pod0".into() }, true)]
+#[case::outlived(
+    |after: &mut Facts| after.running.push(Running { uid: "g-w-0-0-uid0".into(), epoch: Some(3) }),
+    Violation::Outlived { uid: "g-w-0-0-uid0".into(), epoch: Some(3), synced: 4 }, true
+)]
+#[case::outlived_its_pod(
+    |after: &mut Facts| after.running.push(Running { uid: "gone".into(), epoch: Some(4) }),
+    Violation::Outlived { uid: "gone".into(), epoch: Some(4), synced: 4 }, true
+)]
+fn each_violation_is_named(#[case] spoil: fn(&mut Facts), #[case] wanted: Violation, #[case] may_pass: bool) {
+    let mut after = group(3);
+    spoil(&mut after);
+    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&wanted));
+    assert_eq!(wanted.may_pass(), may_pass, "{wanted}");
+}
+
+/// The same group in another epoch, whatever its status says.
+fn advance(facts: &mut Facts, epoch: i32) {
+    for pod in &mut facts.pods {
+        pod.epoch = Some(epoch);
+        facts.entries.push(start(pod, epoch));
+    }
+    facts.running.iter_mut().for_each(|worker| worker.epoch = Some(epoch));
+}
+
+#[rstest]
+#[case::one_too_many(group(4), 2, false)]
+#[case::none(group(2), 0, true)]
+fn restarts_are_exact(#[case] after: Facts, #[case] seen: i32, #[case] may_pass: bool) {
+    let wanted = Violation::Restarts { wanted: 1, seen };
+    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&wanted));
+    assert_eq!(wanted.may_pass(), may_pass);
+}
+
+#[test]
+fn a_pod_that_should_have_been_replaced_is_named() {
+    let expected = Expectation { replaced: [first()].into(), ..one_restart() };
+    assert_eq!(check(&group(2), &group(3), &expected), [Violation::NotReplaced { slot: first() }]);
+}
+
+#[test]
+fn a_slot_without_a_pod_and_one_with_two_are_named() {
+    let mut after = group(3);
+    let lost = after.pods.remove(0);
+    after.running.remove(0);
+    assert_eq!(check(&group(2), &after, &one_restart()), [Violation::Pods { slot: first(), pods: 0 }]);
+    let mut after = group(3);
+    after.pods.push(PodFacts { uid: "other".into(), ..lost });
+    after.running.push(Running { uid: "other".into(), epoch: Some(4) });
+    assert_eq!(check(&group(2), &after, &one_restart()), [Violation::Pods { slot: first(), pods: 2 }]);
+}

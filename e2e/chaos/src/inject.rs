@@ -1,0 +1,216 @@
+//! Carries a fault out.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::DeleteParams;
+
+use super::expectation::Struck;
+use super::facts::{Facts, PodFacts, epoch};
+use super::fault::Fault;
+use super::plan::{Hit, Step};
+use super::starve::starve;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::{Group, LIMIT};
+use jobset_harness::install::{NAMESPACE, rolled_out};
+use jobset_harness::journal::now;
+use jobset_harness::order;
+use jobset_harness::process::{self, Errno, Process, Signal};
+use jobset_harness::wait::{self, Seen};
+use jobset_harness::workload::WORKER_PORT;
+
+/// How often the same worker is killed.
+const AGAIN: usize = 5;
+/// How long the kubelet may take to report a container's end.
+const STATUS: Duration = Duration::from_secs(3);
+/// Name of the controller's program and of its Deployment.
+const CONTROLLER: &str = "jobset-controller";
+/// Name of its Lease.
+const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
+
+/// What a fault of a group needs.
+pub(super) struct Target<'a> {
+    pub(super) group: &'a Group,
+    pub(super) hit: &'a Hit,
+    /// The group before the fault.
+    pub(super) before: &'a Facts,
+}
+
+/// Carries out what a step does to a group, and to the cluster if it is about that.
+///
+/// # Errors
+/// If it cannot be done; it may be half done then.
+pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Result<Struck> {
+    let victim = target.pod(target.hit.victim)?;
+    let mut struck = Struck::default();
+    match step.fault {
+        Fault::WorkerKilled => struck.kill([worker(victim)?])?,
+        Fault::AllWorkersKilled => {
+            let workers: Result<Vec<_>> = target.before.pods.iter().map(worker).collect();
+            struck.kill(workers?)?;
+        }
+        Fault::TwoWorkersKilled => {
+            struck.kill([worker(victim)?])?;
+            tokio::time::sleep(step.apart).await;
+            // One that waits at the barrier cannot be hit.
+            struck.kill(workers(target.pod(target.hit.second)?)?)?;
+        }
+        Fault::SameWorkerKilled => {
+            for _ in 0..AGAIN {
+                struck.kill([next_worker(victim, &struck).await?])?;
+            }
+        }
+        Fault::WorkerKilledAfterSuccess => {
+            succeed(target).await?;
+            struck.kill([worker(victim)?])?;
+        }
+        Fault::AgentKilled => {
+            struck.lose(&worker(victim)?)?;
+            target.group.agent(&victim.name)?.signal(Signal::KILL)?;
+        }
+        Fault::AgentTerminated => {
+            struck.lose(&worker(victim)?)?;
+            target.group.agent(&victim.name)?.signal(Signal::TERM)?;
+        }
+        Fault::AgentOutOfMemory => {
+            struck.lose(&worker(victim)?)?;
+            let since = Timestamp::now().as_second();
+            starve(&target.group.agent(&victim.name)?).await?;
+            struck.reported = out_of_memory(&target.group.pods, victim, since).await;
+        }
+        Fault::AgentAndWorkerKilled => {
+            let (agent, worker) = (target.group.agent(&victim.name)?, worker(victim)?);
+            struck.lose(&worker)?;
+            // The agent first: a supervisor that has time to see its worker go would be a case of its own. Its worker is
+            // gone by then.
+            agent.signal(Signal::KILL)?;
+            let _ = worker.signal(Signal::KILL);
+        }
+        Fault::PodDeleted => {
+            struck.lose(&worker(victim)?)?;
+            target.group.pods.delete(&victim.name, &DeleteParams::default()).await?;
+        }
+        Fault::KubeletStopped => beside(&mut struck, victim, step, stop_kubelet(cluster, step)).await?,
+        Fault::ApiServerRestarted => beside(&mut struck, victim, step, cluster.restart_api_server()).await?,
+        Fault::LeaderKilled => beside(&mut struck, victim, step, kill_leader(cluster)).await?,
+    }
+    Ok(struck)
+}
+
+/// Kills a worker before, in the middle of, or after what is done to the cluster.
+async fn beside(
+    struck: &mut Struck,
+    victim: &PodFacts,
+    step: &Step,
+    disturb: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let kill = async {
+        tokio::time::sleep(step.apart).await;
+        struck.kill([worker(victim)?])
+    };
+    let disturb = async {
+        tokio::time::sleep(step.delay).await;
+        disturb.await
+    };
+    tokio::try_join!(kill, disturb).map(|_| ())
+}
+
+impl Target<'_> {
+    fn pod(&self, slot: usize) -> Result<&PodFacts> {
+        self.before.pods.get(slot).with_context(|| format!("there is no slot {slot}"))
+    }
+}
+
+impl Struck {
+    /// Kills these workers, as fast as they can be told to.
+    fn kill(&mut self, workers: impl IntoIterator<Item = Process>) -> Result<()> {
+        for worker in workers {
+            match worker.signal(Signal::KILL) {
+                Ok(()) => self.lose(&worker)?,
+                // It was on its way out.
+                Err(Errno::SRCH) => {}
+                Err(error) => return Err(error).context("cannot kill a worker"),
+            }
+        }
+        Ok(())
+    }
+
+    /// This worker goes now, whatever takes it away.
+    fn lose(&mut self, worker: &Process) -> Result<()> {
+        self.epochs.insert(epoch(worker).context("a worker does not know its epoch")?);
+        self.at = now();
+        Ok(())
+    }
+}
+
+/// The worker processes of a Pod: one, or none while it waits.
+fn workers(pod: &PodFacts) -> Result<Vec<Process>> {
+    process::find("jobset-test-worker", &[("POD_UID", &pod.uid)])
+}
+
+fn worker(pod: &PodFacts) -> Result<Process> {
+    process::find_one("jobset-test-worker", &[("POD_UID", &pod.uid)])
+}
+
+/// The worker of a Pod once it has started in another epoch than those in which it was killed.
+async fn next_worker(pod: &PodFacts, struck: &Struck) -> Result<Process> {
+    wait::until(LIMIT, format!("the worker of {} to start again", pod.name), || async {
+        let is_next = |worker: &Process| epoch(worker).is_some_and(|epoch| !struck.epochs.contains(&epoch));
+        Ok(workers(pod)?.into_iter().find(is_next))
+    })
+    .await
+}
+
+/// Has the second worker end with 0, and waits until its Pod has.
+async fn succeed(target: &Target<'_>) -> Result<()> {
+    let name = &target.pod(target.hit.second)?.name;
+    let pods = &target.group.pods;
+    order::exit(&pods.get(name).await?, WORKER_PORT, 0).await?;
+    wait::until_seen(LIMIT, format!("{name} to succeed"), || async {
+        let phase = pods.get(name).await?.status.and_then(|status| status.phase);
+        Ok(if phase.as_deref() == Some("Succeeded") { Seen::Yes(()) } else { Seen::NotYet(format!("{phase:?}")) })
+    })
+    .await
+}
+
+/// Stops the kubelet of a node for a while. Its containers go on.
+async fn stop_kubelet(cluster: &Cluster, step: &Step) -> Result<()> {
+    let node = cluster.nodes().get(step.node).context("no such node")?;
+    cluster.stop_kubelet(node).await?;
+    tokio::time::sleep(step.outage).await;
+    cluster.start_kubelet(node).await
+}
+
+/// Kills the controller that holds the Lease, once there is another one, and waits until that one leads.
+async fn kill_leader(cluster: &Cluster) -> Result<()> {
+    rolled_out(cluster, NAMESPACE, CONTROLLER).await?;
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
+    let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
+    let killed = holder().await?.context("nobody leads")?;
+    // The name of its Pod, and a number.
+    let pod = killed.split_once('_').map_or(killed.as_str(), |(pod, _)| pod);
+    process::signal(CONTROLLER, &[("HOSTNAME", pod)], Signal::KILL)?;
+    wait::until(LIMIT, "another controller to lead", || async {
+        Ok(holder().await?.filter(|holder| !holder.is_empty() && *holder != killed).map(|_| ()))
+    })
+    .await
+}
+
+/// What the Pod's status says of the container that was killed for want of memory since this second. The kubelet erases it
+/// when it restarts the whole Pod, mostly before it has written it.
+async fn out_of_memory(pods: &Api<Pod>, pod: &PodFacts, since: i64) -> Option<String> {
+    let seen = wait::until(STATUS, "the kubelet's report", || async {
+        let status = pods.get(&pod.name).await?.status.unwrap_or_default();
+        let containers = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+        let ended = containers.flat_map(|it| [it.state, it.last_state]).flatten().filter_map(|it| it.terminated);
+        let is_new = |at: &Time| at.0.as_second() >= since;
+        let mut new = ended.filter(|ended| ended.finished_at.as_ref().is_some_and(is_new));
+        Ok(new.find_map(|ended| ended.reason.filter(|reason| reason == "OOMKilled")))
+    });
+    seen.await.ok()
+}

@@ -1,0 +1,104 @@
+//! `make chaos`: random faults on a real cluster, each of which the groups of workers have to survive by the rules.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use jobset_chaos::{Fault, Mode};
+use jobset_harness::Cluster;
+use jobset_harness::interrupt::unless_interrupted;
+
+/// Kills workers, agents, Pods and what is below them, at random, on a cluster of two nodes.
+///
+/// After each fault all workers must run in one epoch, each started once in it, with the budget exact: as many restarts
+/// counted as epochs in which something failed. Ends with 1 at the first group that does not come back so; the cluster's
+/// logs are kept then.
+#[derive(Parser)]
+#[command(name = "chaos")]
+struct Args {
+    /// For how long, in minutes. Each fault comes once, whatever it is.
+    #[arg(long, value_name = "M", default_value_t = 10.0, value_parser = minutes)]
+    minutes: f64,
+    /// Decides which fault comes when, and whom it hits. Default: another one each time; it is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Faults that may come. Default: all.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT,...")]
+    faults: Vec<Fault>,
+    /// Groups: one whose agents are sidecars, one whose agents are supervisors.
+    #[arg(long, value_enum, default_value_t = Modes::Both)]
+    mode: Modes,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Modes {
+    Sidecar,
+    Supervisor,
+    Both,
+}
+
+fn minutes(value: &str) -> Result<f64, String> {
+    match value.parse() {
+        Ok(minutes) if (0.0..=10_000.0).contains(&minutes) => Ok(minutes),
+        _ => Err("a number of minutes is wanted, 10000 at most".to_owned()),
+    }
+}
+
+impl Args {
+    fn options(self) -> jobset_chaos::Options {
+        jobset_chaos::Options {
+            // As good as random, and short enough to be typed.
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
+            faults: if self.faults.is_empty() { Fault::value_variants().to_vec() } else { self.faults },
+            modes: match self.mode {
+                Modes::Sidecar => vec![Mode::Sidecar],
+                Modes::Supervisor => vec![Mode::Supervisor],
+                Modes::Both => Mode::ALL.to_vec(),
+            },
+            lasts: Duration::from_secs_f64(60.0 * self.minutes),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Args::parse().options();
+    let outcome = unless_interrupted(Box::pin(run(&options))).await;
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("chaos: {error:#}\nchaos: the same faults again: {}", command(&options));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command that does the same again.
+fn command(options: &jobset_chaos::Options) -> String {
+    let modes: Vec<String> = options.modes.iter().map(ToString::to_string).collect();
+    let mode = if let [mode] = &modes[..] { mode } else { "both" };
+    let faults: Vec<String> = options.faults.iter().map(ToString::to_string).collect();
+    let minutes = options.lasts.as_secs_f64() / 60.0;
+    format!(
+        "target/debug/chaos --seed {} --minutes {minutes} --mode {mode} --faults {}",
+        options.seed,
+        faults.join(",")
+    )
+}
+
+async fn run(options: &jobset_chaos::Options) -> Result<()> {
+    let cluster = Cluster::start(jobset_chaos::NODES).await?;
+    let report = jobset_chaos::run(&cluster, options).await?;
+    println!("\nFrom the last blow to the last worker's start, {} steps, seed {}:\n", report.steps, options.seed);
+    println!("{}", report.table());
+    let violations = report.violations();
+    if !violations.is_empty() {
+        // Without a word to the cluster, which keeps its logs then.
+        bail!("not as it must be: {}", violations.join("; "));
+    }
+    println!(
+        "All workers were in one epoch after each of them, each had started once in it, and the budget was exact."
+    );
+    cluster.stop().await
+}

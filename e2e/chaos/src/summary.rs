@@ -1,0 +1,158 @@
+//! What a run has shown, for a person. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use super::fault::{Fault, Mode};
+use jobset_harness::median::median;
+
+/// What a run has shown.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Steps that were begun.
+    pub steps: usize,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// What became of one group in one step.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// None between two faults.
+    pub(super) fault: Option<Fault>,
+    pub(super) mode: Mode,
+    /// `syncedEpoch` before and after.
+    pub(super) epochs: (i32, i32),
+    /// None if the group was not hit.
+    pub(super) hit: Option<Wound>,
+    pub(super) violations: Vec<String>,
+}
+
+/// Where a group was hit, and how long it took to come back.
+#[derive(Clone, Debug)]
+pub(super) struct Wound {
+    /// Name of the Pod.
+    pub(super) pod: String,
+    /// From the last blow to the last worker's start, as the worker wrote it down.
+    pub(super) seconds: f64,
+    /// What the kubelet was seen to report, and what the JobSet's Event says of it, if it is there already.
+    pub(super) told: Vec<String>,
+}
+
+impl Report {
+    /// What was not as it must be, each with the fault and the group.
+    pub fn violations(&self) -> Vec<String> {
+        let of = |outcome: &Outcome| {
+            let (fault, mode) = (name(outcome.fault), outcome.mode);
+            outcome.violations.iter().map(|violation| format!("{fault}, {mode}: {violation}")).collect::<Vec<_>>()
+        };
+        self.outcomes.iter().flat_map(of).collect()
+    }
+
+    /// How often each fault came, and how long the groups took to come back.
+    pub fn table(&self) -> String {
+        let mut recoveries: BTreeMap<(Fault, Mode), Vec<f64>> = BTreeMap::new();
+        for outcome in &self.outcomes {
+            if let (Some(fault), Some(hit)) = (outcome.fault, &outcome.hit) {
+                recoveries.entry((fault, outcome.mode)).or_default().push(hit.seconds);
+            }
+        }
+        let mut text = format!("{:<28} {:<11} {:>5} {:>9} {:>9}\n", "fault", "agent", "times", "median", "longest");
+        for ((fault, mode), seconds) in recoveries {
+            let longest = seconds.iter().copied().fold(0.0, f64::max);
+            let times = seconds.len();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{fault:<28} {mode:<11} {times:>5} {:>7.1} s {longest:>7.1} s", median(seconds));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) = self.epochs;
+        write!(f, "{:<28} {:<11} ", name(self.fault), self.mode)?;
+        match &self.hit {
+            _ if !self.violations.is_empty() => write!(f, "epoch {from} to {to}: {}", self.violations.join("; ")),
+            Some(Wound { pod, seconds, told }) => {
+                write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.1} s")?;
+                told.iter().try_for_each(|told| write!(f, "; {told}"))
+            }
+            None => write!(f, "did not notice"),
+        }
+    }
+}
+
+fn name(fault: Option<Fault>) -> String {
+    fault.map_or_else(|| "between faults".to_owned(), |fault| fault.to_string())
+}
+
+/// The cause of a restart in the words of its Event, which tells the epochs before it and how it was counted after it.
+pub(super) fn cause(note: &str) -> Option<&str> {
+    Some(note.split_once(": ")?.1.rsplit_once("; ")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(fault: Fault, mode: Mode, seconds: Option<f64>, violations: &[&str]) -> Outcome {
+        Outcome {
+            fault: Some(fault),
+            mode,
+            epochs: (3, 4),
+            hit: seconds.map(|seconds| Wound { pod: "g-w-0-0-abcde".into(), seconds, told: Vec::new() }),
+            violations: violations.iter().map(|violation| (*violation).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_fault_has_a_line_for_each_group_that_it_hit() {
+        let outcomes = vec![
+            outcome(Fault::LeaderKilled, Mode::Sidecar, Some(17.0), &[]),
+            outcome(Fault::LeaderKilled, Mode::Supervisor, None, &[]),
+            outcome(Fault::WorkerKilled, Mode::Supervisor, Some(0.5), &[]),
+            outcome(Fault::WorkerKilled, Mode::Supervisor, Some(0.9), &[]),
+        ];
+        let table = Report { steps: 3, outcomes }.table();
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["worker-killed", "supervisor", "2", "0.7", "s", "0.9", "s"]);
+        assert_eq!(lines[2], ["leader-killed", "sidecar", "1", "17.0", "s", "17.0", "s"]);
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn violations_are_named_with_fault_and_group() {
+        let outcomes = vec![
+            outcome(Fault::PodDeleted, Mode::Sidecar, Some(1.0), &[]),
+            outcome(Fault::PodDeleted, Mode::Supervisor, Some(1.0), &["a", "b"]),
+        ];
+        let report = Report { steps: 1, outcomes };
+        assert_eq!(report.violations(), ["pod-deleted, supervisor: a", "pod-deleted, supervisor: b"]);
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_a_group() {
+        let line = |seconds, violations: &[&str]| {
+            let line = outcome(Fault::PodDeleted, Mode::Sidecar, seconds, violations).to_string();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line(Some(2.04), &[]), "pod-deleted sidecar g-w-0-0-abcde: epoch 3 to 4, back in 2.0 s");
+        assert_eq!(line(None, &[]), "pod-deleted sidecar did not notice");
+        assert_eq!(line(None, &["a", "b"]), "pod-deleted sidecar epoch 3 to 4: a; b");
+    }
+
+    #[test]
+    fn what_happened_between_faults_is_named_so() {
+        let mut unasked = outcome(Fault::PodDeleted, Mode::Sidecar, None, &["a"]);
+        unasked.fault = None;
+        assert_eq!(Report { steps: 0, outcomes: vec![unasked] }.violations(), ["between faults, sidecar: a"]);
+    }
+
+    #[test]
+    fn the_cause_is_taken_out_of_the_event() {
+        let note =
+            "in place, from epoch 1 to 2: Pod a on node b: container c exited with code 137 (OOMKilled); counted";
+        assert_eq!(cause(note), Some("Pod a on node b: container c exited with code 137 (OOMKilled)"));
+        assert_eq!(cause("something else"), None);
+    }
+}

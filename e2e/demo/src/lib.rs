@@ -1,0 +1,99 @@
+//! The demo: a JobSet recovers from a failed worker, in place and by recreation, while a person watches.
+
+mod context;
+mod fitness;
+mod logs;
+mod observer;
+mod stage;
+mod summary;
+mod timeline;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jobset_api::RestartStrategy;
+use tokio::time::Instant;
+
+pub use context::Context;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::install::{create_namespace, install};
+use jobset_harness::journal::now;
+use jobset_harness::programs::rust_binaries;
+use jobset_harness::progress::progress;
+use jobset_harness::workload;
+pub use logs::Logs;
+use observer::Observer;
+use stage::Stage;
+use summary::{Series, Summary};
+
+/// Namespace of the demo's JobSets.
+const NAMESPACE: &str = "demo";
+/// Time between two failures of one JobSet.
+const BETWEEN_FAILURES: Duration = Duration::from_secs(10);
+
+/// What the demo shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Failures of each strategy.
+    pub runs: usize,
+    /// When the user gave the command, in seconds since 1970; to say how long it took until the JobSet ran.
+    pub started: f64,
+}
+
+/// Installs the product into the cluster, runs both JobSets, lets workers fail, and writes `summary.json` into `results`.
+///
+/// # Errors
+/// If something does not come up, or a group does not come back, in time.
+pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<()> {
+    install(cluster, &rust_binaries().await?).await?;
+    create_namespace(&cluster.client(), NAMESPACE).await?;
+    show(&Stage::host(cluster, NAMESPACE), options, results).await
+}
+
+/// The same in the cluster of a kubectl context, in a namespace of its own that [`Context::clean`] removes.
+///
+/// # Errors
+/// As [`run`]; also if Pods cannot restart in place there, or another JobSet is installed.
+pub async fn run_in(context: &Context, options: Options, results: &Path) -> Result<()> {
+    context.prepare().await?;
+    let stage = Stage::api(context.client.clone(), &context.namespace, context.images.clone());
+    show(&stage, options, results).await
+}
+
+async fn show(stage: &Stage, options: Options, results: &Path) -> Result<()> {
+    let summary = Summary {
+        in_place: series(stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?,
+        recreate: series(stage, workload::RECREATE, RestartStrategy::Recreate, options).await?,
+    };
+    println!("\n{}", summary.table());
+    std::fs::create_dir_all(results)?;
+    let path = results.join("summary.json");
+    std::fs::write(&path, summary.json()).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("written: {}", path.display());
+    Ok(())
+}
+
+/// Runs one JobSet and lets one of its workers fail, again and again.
+async fn series(stage: &Stage, manifest: &str, strategy: RestartStrategy, options: Options) -> Result<Series> {
+    let workload = stage.workload(manifest)?;
+    println!("\n== {strategy:?}: JobSet {} of {} workers ==", workload.name(), workload.pods());
+    let mut observer = Observer::start(stage, &workload).await?;
+    observer.watch_the_start().await?;
+    if strategy == RestartStrategy::InPlaceRestart {
+        progress(&format!("the JobSet runs {:.1} s after the command was given", now() - options.started));
+    }
+    let mut series = Series::default();
+    for run in 1..=options.runs {
+        println!("\n-- failure {run} of {} --", options.runs);
+        let failed = Instant::now();
+        series.add(observer.watch_a_failure().await?);
+        if run < options.runs {
+            // A kubelet looks at its Pods once a second: failures exactly ten seconds apart would all fall into the same
+            // part of that second, and five of them would be one sample.
+            tokio::time::sleep_until(failed + BETWEEN_FAILURES + Duration::from_secs_f64(fastrand::f64())).await;
+        }
+    }
+    observer.remove().await?;
+    Ok(series)
+}

@@ -1,0 +1,137 @@
+//! The admission service outside of its cluster: permissions and registration as they are deployed, at the URL of a service
+//! that runs on the host.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::cluster::Handle;
+use crate::{install, paths};
+
+/// Where the service is deployed.
+pub const NAMESPACE: &str = "jobset-system";
+const ACCOUNT: &str = "jobset-webhook";
+/// Kinds of the manifests that give permissions.
+const ACCESS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+/// Kinds of the manifests that register webhooks.
+const REGISTRATION: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// Creates the namespace of the service, and its identity with its permissions.
+///
+/// # Errors
+/// If the API server refuses something.
+pub async fn permit(handle: &Handle) -> Result<()> {
+    install::kubectl(handle, &["create", "namespace", NAMESPACE]).await?;
+    allow(handle, &deployed(&ACCESS)?).await
+}
+
+/// Gives the permissions that are among these manifests.
+///
+/// # Errors
+/// If the API server refuses something.
+pub async fn allow(handle: &Handle, manifests: &[Value]) -> Result<()> {
+    let access: Vec<_> = manifests.iter().filter(|it| is_one_of(it, &ACCESS)).cloned().collect();
+    apply(handle, "access.yaml", &access).await
+}
+
+/// Registers the service at this address.
+///
+/// # Errors
+/// If the API server refuses it.
+pub async fn register(handle: &Handle, address: SocketAddr) -> Result<()> {
+    register_all(handle, &[address]).await
+}
+
+/// Registers the service at each of these addresses: each of them is asked about everything.
+///
+/// # Errors
+/// If the API server refuses it.
+pub async fn register_all(handle: &Handle, addresses: &[SocketAddr]) -> Result<()> {
+    let mut manifests = deployed(&REGISTRATION)?;
+    for webhooks in manifests.iter_mut().filter_map(|it| it["webhooks"].as_array_mut()) {
+        let deployed = std::mem::take(webhooks);
+        for (number, address) in addresses.iter().enumerate() {
+            for webhook in &deployed {
+                let path = webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
+                let name = webhook["name"].as_str().context("a webhook without a name")?;
+                let mut webhook = webhook.clone();
+                webhook["clientConfig"] = json!({ "url": format!("https://{address}{path}") });
+                if number > 0 {
+                    webhook["name"] = json!(format!("replica-{number}.{name}"));
+                }
+                webhooks.push(webhook);
+            }
+        }
+    }
+    apply(handle, "registration.yaml", &manifests).await
+}
+
+/// A token of the service's identity: it may what the service may, and no more.
+///
+/// # Errors
+/// If the API server issues none.
+pub async fn token(handle: &Handle) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(handle.client(), NAMESPACE);
+    let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
+    let issued = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+    issued.status.and_then(|status| status.token).context("no token was issued")
+}
+
+/// Answer of `/readyz` of the service whose health port this is: head and body.
+///
+/// # Errors
+/// If it cannot be reached.
+pub async fn readyz(health: SocketAddr) -> Result<String> {
+    let mut stream = TcpStream::connect(health).await?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// Applies these manifests.
+///
+/// # Errors
+/// If the API server refuses one.
+pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<()> {
+    let file = handle.dir().join(name);
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    install::kubectl(handle, &["apply", "--server-side", "-f", &file.to_string_lossy()]).await.map(drop)
+}
+
+/// What a folder of `deploy` installs.
+///
+/// # Errors
+/// If `kubectl` cannot render it.
+pub async fn kustomize(handle: &Handle, folder: &str) -> Result<Vec<Value>> {
+    let folder = paths::workspace().join("deploy").join(folder);
+    let rendered = install::kubectl(handle, &["kustomize", &folder.to_string_lossy()]).await?;
+    documents(std::str::from_utf8(&rendered.stdout)?)
+}
+
+/// The manifests of these kinds, as they are deployed: what is missing there is missing here.
+fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
+    let mut deployed = Vec::new();
+    for file in ["webhook-rbac", "webhook", "webhook-configurations"] {
+        let file = paths::workspace().join(format!("deploy/kustomize/{file}.yaml"));
+        deployed.extend(documents(&std::fs::read_to_string(file)?)?.into_iter().filter(|it| is_one_of(it, kinds)));
+    }
+    Ok(deployed)
+}
+
+/// The documents of a manifest.
+pub fn documents(yaml: &str) -> Result<Vec<Value>> {
+    Ok(serde_yaml_ng::Deserializer::from_str(yaml).map(Value::deserialize).collect::<Result<_, _>>()?)
+}
+
+fn is_one_of(manifest: &Value, kinds: &[&str]) -> bool {
+    kinds.contains(&manifest["kind"].as_str().unwrap_or_default())
+}

@@ -1,0 +1,70 @@
+//! The holder's end of a cluster's owner: starts the process, and holds it by the pipe to its standard input.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::layout::{Options, Ready};
+use crate::programs::beside;
+
+/// The process that owns a cluster, held by the pipe to its standard input.
+pub(super) struct Owner {
+    child: Child,
+    stdin: ChildStdin,
+}
+
+impl Owner {
+    /// Starts the owner of a cluster in `dir` and waits until it is ready or has given up.
+    pub(super) fn start(options: &Options, dir: &Path) -> Result<(Self, Ready)> {
+        let mut child = Command::new(beside("e2e-cluster")?)
+            .arg("up")
+            .arg("--dir")
+            .arg(dir)
+            .args(arguments(options))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            // Ctrl-C at the terminal ends the holder; the owner sees that, and takes the cluster down in order.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the cluster's owner")?;
+        let stdin = child.stdin.take().context("the owner has no standard input")?;
+        let stdout = child.stdout.take().context("the owner has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the cluster's owner")?;
+        if line.is_empty() {
+            let status = child.wait().context("cannot wait for the cluster's owner")?;
+            bail!("the cluster in {} did not start ({status}); its owner says above why", dir.display());
+        }
+        let ready = serde_json::from_str(&line).context("the cluster's owner does not say that it is ready")?;
+        Ok((Self { child, stdin }, ready))
+    }
+
+    /// Takes the cluster down and removes its folder.
+    pub(super) fn end(mut self) -> Result<()> {
+        // An owner that is gone already is seen by its exit status.
+        let _ = writeln!(self.stdin, "{}", super::REMOVE);
+        drop(self.stdin);
+        let status = self.child.wait().context("cannot wait for the cluster's owner")?;
+        if status.success() { Ok(()) } else { bail!("the cluster's owner ended with {status}") }
+    }
+}
+
+/// The options as arguments of `e2e-cluster up`.
+fn arguments(options: &Options) -> Vec<String> {
+    let mut args = vec![format!("--nodes={}", options.nodes)];
+    if options.audit {
+        args.push("--audit".into());
+    }
+    for (flag, values) in [
+        ("api-server-arg", &options.api_server_args),
+        ("controller-manager-arg", &options.controller_manager_args),
+        ("kubelet-arg", &options.kubelet_args),
+    ] {
+        args.extend(values.iter().map(|value| format!("--{flag}={value}")));
+    }
+    args
+}

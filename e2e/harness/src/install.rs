@@ -1,0 +1,151 @@
+//! Installs the product into a cluster, as its users do: images, then `kubectl apply -k deploy/kustomize`.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::cluster::{Cluster, Handle};
+use crate::images::{self, ImageSpec};
+use crate::paths;
+use crate::programs::{Architecture, RustBinaries, succeeded};
+use crate::progress::progress;
+use crate::wait;
+
+/// Image of the agent.
+pub const AGENT_IMAGE: &str = "localhost/jobset-agent:dev";
+/// Image of the test worker.
+pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
+
+/// Namespace of controller and webhook.
+pub const NAMESPACE: &str = "jobset-system";
+
+const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
+const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
+/// The CustomResourceDefinition.
+pub const CRD: &str = "jobsets.jobset.x-k8s.io";
+/// How long one thing may take to come up.
+pub const LIMIT: Duration = Duration::from_mins(2);
+
+/// Loads the images, applies the manifests, and waits until controller and webhook are ready.
+///
+/// # Errors
+/// If anything is refused, or not ready in time; the text has what `kubectl` said.
+pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+    load_images(cluster, binaries).await?;
+    progress("installing deploy/kustomize");
+    let kustomize = paths::workspace().join("deploy/kustomize");
+    let kustomize = kustomize.to_string_lossy();
+    kubectl(cluster, &["apply", "--server-side", "-k", &kustomize]).await?;
+    ready(cluster, NAMESPACE).await
+}
+
+/// Loads the images of the product, and of the worker of the tests.
+///
+/// # Errors
+/// If an image cannot be built, or is refused.
+pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+    progress("loading images");
+    for image in product_images(binaries, Architecture::of_host()?)? {
+        cluster.load_image(&image).await?;
+    }
+    cluster.load_image(&images::build(&ImageSpec::new(WORKER_IMAGE, &binaries.worker))?).await?;
+    Ok(())
+}
+
+/// Builds the image of the demo's worker, as an OCI archive below `target/images`.
+///
+/// # Errors
+/// As [`product_images`].
+pub fn worker_image(binaries: &RustBinaries, architecture: Architecture) -> Result<PathBuf> {
+    images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(WORKER_IMAGE, &binaries.worker) })
+}
+
+/// Builds the images of the product, as OCI archives below `target/images`.
+///
+/// # Errors
+/// If a binary cannot be read, or an archive not be written.
+pub fn product_images(binaries: &RustBinaries, architecture: Architecture) -> Result<Vec<PathBuf>> {
+    let images: [(&str, &Path); 3] =
+        [(AGENT_IMAGE, &binaries.agent), (CONTROLLER_IMAGE, &binaries.controller), (WEBHOOK_IMAGE, &binaries.webhook)];
+    let spec = |(name, binary)| ImageSpec { architecture: Some(architecture), ..ImageSpec::product(name, binary) };
+    images.into_iter().map(|image| images::build(&spec(image))).collect()
+}
+
+/// Waits until controller and webhook are ready.
+///
+/// # Errors
+/// If they are not in time.
+pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
+    for deployment in ["jobset-controller", "jobset-webhook"] {
+        rolled_out(cluster, namespace, deployment).await?;
+    }
+    progress("controller and webhook are ready");
+    Ok(())
+}
+
+/// Waits until all replicas of one of the product's Deployments are ready.
+///
+/// # Errors
+/// If they are not in time.
+pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) -> Result<()> {
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    let deployment = format!("deployment/{deployment}");
+    kubectl(cluster, &["rollout", "status", &deployment, "-n", namespace, &limit]).await?;
+    Ok(())
+}
+
+/// Applies the CustomResourceDefinition alone, and waits until its API is served.
+///
+/// # Errors
+/// If it is refused, or not served in time.
+pub async fn crd(handle: &Handle) -> Result<()> {
+    let crds = paths::workspace().join("deploy/crds");
+    kubectl(handle, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
+    let crds: Api<CustomResourceDefinition> = Api::all(handle.client());
+    let established = await_condition(crds, CRD, conditions::is_crd_established());
+    timeout(LIMIT, established).await.context("the CRD was not established in time")??;
+    Ok(())
+}
+
+/// Creates a namespace whose Pods may run agents.
+///
+/// # Errors
+/// If the API server refuses it, or its ServiceAccount is not there in time.
+pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &namespace).await.with_context(|| format!("cannot create {name}"))?;
+    let binding = json!({
+        "metadata": {"name": "jobset-agent"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jobset-agent"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": name}],
+    });
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), name);
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await.context("cannot bind agents")?;
+    // A Pod that comes before its namespace's ServiceAccount is refused.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    wait::until(LIMIT, format!("the ServiceAccount of {name}"), || async {
+        Ok(accounts.get_opt("default").await?.map(|_| ()))
+    })
+    .await
+}
+
+/// Runs `kubectl`, which must succeed.
+///
+/// # Errors
+/// If it does not; the text has what it said.
+pub async fn kubectl(handle: &Handle, args: &[&str]) -> Result<Output> {
+    let output = handle.kubectl(args).await?;
+    succeeded(format_args!("kubectl {}", args.join(" ")), &output)?;
+    Ok(output)
+}

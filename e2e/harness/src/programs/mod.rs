@@ -1,0 +1,53 @@
+//! The programs that a test cluster runs: the Go programs of `e2e/cluster` and this workspace's own binaries.
+
+mod go;
+mod own;
+mod sources;
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+use crate::progress::progress;
+pub use go::{
+    GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm, ensure_kube_state_metrics,
+};
+pub use own::{
+    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries,
+    shipped_binaries, shipped_controller, shipped_webhook,
+};
+pub use sources::sources;
+
+/// A folder below the target folder, and the lock on filling it: whoever else asks, in this process or another, waits.
+pub fn locked(name: &str) -> Result<(PathBuf, File)> {
+    let folder = paths::target().join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let lock = File::create(folder.join("lock")).with_context(|| format!("cannot create the lock of {name}"))?;
+    if lock.try_lock().is_err() {
+        progress(&format!("waiting for another that fills {}", folder.display()));
+        lock.lock().with_context(|| format!("cannot take the lock of {name}"))?;
+    }
+    Ok((folder, lock))
+}
+
+/// Fails with what a program, named so, said on standard error, unless it ended well.
+pub fn succeeded(what: impl Display, output: &Output) -> Result<()> {
+    if !output.status.success() {
+        bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// Runs a program to its end, which must be a good one; else the text has what it said.
+pub fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&said).trim());
+    }
+    Ok(())
+}

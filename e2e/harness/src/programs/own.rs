@@ -1,0 +1,204 @@
+//! Builds this workspace's own binaries. `.cargo/config.toml` links them statically, so that an image needs nothing but the
+//! binary.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+use crate::progress::progress;
+
+/// The static binaries that images are made from.
+#[derive(Clone, Debug)]
+pub struct RustBinaries {
+    /// `jobset-agent`.
+    pub agent: PathBuf,
+    /// `jobset-controller`.
+    pub controller: PathBuf,
+    /// `jobset-webhook`.
+    pub webhook: PathBuf,
+    /// The worker of tests and demo, `jobset-test-worker`.
+    pub worker: PathBuf,
+}
+
+/// The profile of controller and webhook in the images that users run, in words for a result.
+pub const SHIPPED_PROFILE: &str = "release (thin LTO)";
+/// The profile of the agent in the image that users run, in words for a result.
+pub const SHIPPED_AGENT_PROFILE: &str = "agent (fat LTO, size)";
+
+/// Builds all programs of this workspace with the development profile, and gives their folder; cargo skips what is up to date.
+///
+/// The selection is that of `make build`: another selection of packages gives dependencies other features, and cargo would
+/// compile them again.
+///
+/// # Errors
+/// When cargo is missing or a build fails; the compiler's own words go to standard error.
+pub fn build_programs() -> Result<PathBuf> {
+    let triple = Architecture::of_host()?.triple();
+    build(triple, "dev", &["--workspace", "--all-features", "--bins"])?;
+    Ok(paths::target().join(triple).join("debug"))
+}
+
+/// A program of this workspace. Cargo puts it beside the running program, or one folder above a test.
+///
+/// Cargo does not build it for the tests of another package; then it is built here.
+///
+/// # Errors
+/// As [`build_programs`].
+pub fn beside(program: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find the running program")?;
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(program)).find(|path| path.exists());
+    found.map_or_else(|| Ok(build_programs()?.join(program)), Ok)
+}
+
+/// The binaries that tests and demo run, built with the development profile.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn rust_binaries() -> Result<RustBinaries> {
+    blocking(|| {
+        let dir = build_programs()?;
+        Ok(RustBinaries {
+            agent: dir.join("jobset-agent"),
+            controller: dir.join("jobset-controller"),
+            webhook: dir.join("jobset-webhook"),
+            worker: dir.join("jobset-test-worker"),
+        })
+    })
+    .await
+}
+
+/// Builds the binaries that users run, with the profiles `release` and `agent`.
+///
+/// Another architecture's standard library comes from `rustup target add`, its linker and C library are Debian's packages
+/// `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries> {
+    blocking(move || {
+        let triple = architecture.triple();
+        build(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+        let dir = build_release(triple)?;
+        Ok(RustBinaries {
+            agent: paths::target().join(triple).join("agent/jobset-agent"),
+            controller: dir.join("jobset-controller"),
+            webhook: dir.join("jobset-webhook"),
+            worker: dir.join("jobset-test-worker"),
+        })
+    })
+    .await
+}
+
+/// Builds `jobset-controller` as its image has it, and gives its path.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn shipped_controller() -> Result<PathBuf> {
+    blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-controller"))).await
+}
+
+/// Builds `jobset-webhook` as its image has it, and gives its path.
+///
+/// # Errors
+/// As [`build_programs`].
+pub async fn shipped_webhook() -> Result<PathBuf> {
+    blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-webhook"))).await
+}
+
+async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(build).await.context("the build was aborted")?
+}
+
+/// An architecture that images are built for, by its name in Go and in OCI images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Architecture {
+    /// x86_64
+    Amd64,
+    /// aarch64
+    Arm64,
+}
+
+impl Architecture {
+    /// That of this machine.
+    ///
+    /// # Errors
+    /// If it is another one.
+    pub fn of_host() -> Result<Self> {
+        match std::env::consts::ARCH {
+            "x86_64" => Ok(Self::Amd64),
+            "aarch64" => Ok(Self::Arm64),
+            other => bail!("there are no images for {other}: build on x86_64 or aarch64"),
+        }
+    }
+
+    /// In the words of an OCI image.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    fn triple(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-unknown-linux-gnu",
+            Self::Arm64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// Debian's C compiler for it, which links for another machine as well.
+    fn compiler(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64-linux-gnu-gcc",
+            Self::Arm64 => "aarch64-linux-gnu-gcc",
+        }
+    }
+}
+
+/// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features
+/// of a dependency are those that the packages of one build ask for.
+fn build_release(triple: &str) -> Result<PathBuf> {
+    let packages = ["jobset-controller", "jobset-webhook", "jobset-test-worker"];
+    let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
+    build(triple, "release", &selection)?;
+    Ok(paths::target().join(triple).join("release"))
+}
+
+fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
+    let start = Instant::now();
+    progress(&format!("cargo build --profile {profile} {}", selection.join(" ")));
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Cargo tells its own variables to each test and program that it runs. A build script that reads them would run again.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|own| name.starts_with(own)) {
+            cargo.env_remove(&variable);
+        }
+    }
+    for architecture in [Architecture::Amd64, Architecture::Arm64] {
+        if triple == architecture.triple() && Architecture::of_host().ok() != Some(architecture) {
+            let variable = triple.replace('-', "_");
+            let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
+            cargo.env(linker, architecture.compiler()).env(format!("CC_{variable}"), architecture.compiler());
+        }
+    }
+    let status = cargo
+        .args(["build", "--quiet", "--profile", profile, "--target", triple])
+        .args(selection)
+        // Flags from the environment would replace those of .cargo/config.toml.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .current_dir(paths::workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot run cargo: install Rust 1.95 or newer (https://rustup.rs)")?;
+    if !status.success() {
+        bail!("cargo build --profile {profile} {} ended with {status}; see its messages above", selection.join(" "));
+    }
+    progress(&format!("built with profile {profile} in {:.0} s", start.elapsed().as_secs_f64()));
+    Ok(())
+}

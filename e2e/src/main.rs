@@ -1,0 +1,80 @@
+//! `make conformance`: the Go JobSet's own suites against this project's programs.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use jobset_e2e::conformance::{self, Score, Subject, Suite};
+use jobset_harness::interrupt::unless_interrupted;
+use jobset_harness::paths;
+
+/// Runs test suites of the Go JobSet, from its pinned Go module, against this project's programs.
+///
+/// Writes target/conformance.json and prints a table with each case that failed. Ends with 1 if one did. Logs are below
+/// target/conformance/runs.
+#[derive(Parser)]
+#[command(name = "conformance")]
+struct Args {
+    /// Which suite.
+    #[arg(long, value_enum, default_value_t = Suites::All)]
+    suite: Suites,
+    /// Runs the cases alone that have this text in their name; may be repeated. Writes no file.
+    #[arg(long, value_name = "TEXT")]
+    focus: Vec<String>,
+    /// Judges the Go JobSet itself, by its unmodified suites, and writes target/conformance-go.json.
+    #[arg(long)]
+    go: bool,
+    /// Builds the suites that judge this project's programs, and runs none.
+    #[arg(long, conflicts_with_all = ["focus", "go"])]
+    build: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Suites {
+    Controller,
+    Webhook,
+    E2e,
+    All,
+}
+
+impl Suites {
+    fn suites(self) -> Vec<Suite> {
+        match self {
+            Self::Controller => vec![Suite::Controller],
+            Self::Webhook => vec![Suite::Webhook],
+            Self::E2e => vec![Suite::E2e],
+            Self::All => Suite::ALL.to_vec(),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match unless_interrupted(run(Args::parse())).await {
+        Ok(scores) if scores.iter().all(|score| score.passed() == score.total()) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<Vec<Score>> {
+    if args.build {
+        conformance::ours().await?;
+        return Ok(Vec::new());
+    }
+    let (subject, file) =
+        if args.go { (Subject::Go, "conformance-go.json") } else { (Subject::Ours, "conformance.json") };
+    let focus: Vec<&str> = args.focus.iter().map(String::as_str).collect();
+    let mut scores = Vec::new();
+    for suite in args.suite.suites() {
+        scores.push(conformance::judge(subject, suite, &focus).await?);
+    }
+    if focus.is_empty() {
+        conformance::write(&paths::target().join(file), &scores)?;
+    }
+    print!("{}", conformance::table(&scores));
+    Ok(scores)
+}
