@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::Suite;
 use crate::go_jobset;
 use jobset_harness::paths;
-use jobset_harness::programs::locked;
+use jobset_harness::programs::{GO_BUILD_ARGS, GO_BUILD_ENV, locked};
 use jobset_harness::progress::progress;
 
 /// Where the suites lie, below the target folder.
@@ -127,13 +127,14 @@ fn compile(binaries: &Binaries, suites: &[Suite]) -> Result<()> {
     progress(&format!("building the Go JobSet's suites {}", packages.join(" ")));
     let start = Instant::now();
     let output = Command::new("go")
-        .args(["test", "-c", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])
+        .args(["test", "-c"])
+        .args(GO_BUILD_ARGS)
+        .args(["-ldflags", "-s -w", "-o"])
         .arg(format!("{}/", binaries.programs.display()))
         .args(&packages)
         .current_dir(&binaries.module)
         .env("CGO_ENABLED", "0")
-        .env("GOTOOLCHAIN", "local")
-        .env("GOWORK", "off")
+        .envs(GO_BUILD_ENV)
         .env_remove("GOFLAGS")
         .stdin(Stdio::null())
         .output()

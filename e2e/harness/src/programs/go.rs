@@ -216,6 +216,13 @@ fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// What each Go build of the harness shares: the programs are stripped, so the compiler writes no debug information.
+///
+/// The Go JobSet's suites are built with the same arguments: the build cache then has the packages of both.
+pub const GO_BUILD_ARGS: [&str; 4] = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false"];
+/// The environment of each Go build. The compiler's processes are short: collecting less garbage saves a tenth of their CPU.
+pub const GO_BUILD_ENV: [(&str, &str); 3] = [("GOTOOLCHAIN", "local"), ("GOWORK", "off"), ("GOGC", "400")];
+
 fn build_args(module: &Module) -> Vec<String> {
     let mut flags = "-s -w".to_owned();
     if module.name == KUBERNETES.name {
@@ -224,7 +231,7 @@ fn build_args(module: &Module) -> Vec<String> {
             flags.extend([" -X k8s.io/component-base/version.", variable, "=", value]);
         }
     }
-    let mut args: Vec<String> = ["build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly"].map(Into::into).into();
+    let mut args: Vec<String> = ["build", "-v"].into_iter().chain(GO_BUILD_ARGS).map(Into::into).collect();
     if !module.tags.is_empty() {
         args.extend(["-tags".to_owned(), module.tags.to_owned()]);
     }
@@ -242,8 +249,7 @@ fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
         .args(module.packages)
         .current_dir(source)
         .env("CGO_ENABLED", if module.cgo { "1" } else { "0" })
-        .env("GOTOOLCHAIN", "local")
-        .env("GOWORK", "off")
+        .envs(GO_BUILD_ENV)
         .env_remove("GOFLAGS")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -14,7 +14,8 @@ use anyhow::{Context, Result, bail};
 use crate::paths;
 use crate::progress::progress;
 pub use go::{
-    GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm, ensure_kube_state_metrics,
+    GO_BUILD_ARGS, GO_BUILD_ENV, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
+    ensure_kube_state_metrics,
 };
 pub use own::{
     Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries,
