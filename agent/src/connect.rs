@@ -1,6 +1,6 @@
 //! The client for the API server, made for many agents that start in the same second.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
@@ -46,7 +46,11 @@ pub async fn connect() -> Result<Client, Error> {
 fn client(mut config: Config) -> Result<Client, Error> {
     // Not kube's own reading of the file: that keeps a newline at its end, and a token that is refused for up to a minute.
     let token = config.auth_info.token_file.take_if(|_| config.auth_info.token.is_none());
-    let token = token.map(TokenFile::open).transpose()?;
+    let token = token.map(PathBuf::from).map(|path| match TokenFile::open(&path) {
+        Ok(token) => Ok(token),
+        Err(source) => Err(Error::Token { path, source }),
+    });
+    let token = token.transpose()?;
     let authorize = token.map(|token| {
         MapRequestLayer::new(move |mut request: Request<Body>| {
             request.headers_mut().insert(AUTHORIZATION, token.header());

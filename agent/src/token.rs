@@ -8,8 +8,6 @@ use std::{fs, io};
 use http::HeaderValue;
 use thiserror::Error;
 
-use crate::error::Error;
-
 /// Why a file's content is no token.
 #[derive(Debug, Error)]
 pub enum TokenError {
@@ -33,12 +31,9 @@ pub(crate) struct TokenFile {
 
 impl TokenFile {
     /// The token in this file.
-    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        let path = path.into();
-        match read(&path) {
-            Ok(token) => Ok(Self { path, last: Arc::new(Mutex::new(token)) }),
-            Err(source) => Err(Error::Token { path, source }),
-        }
+    pub(crate) fn open(path: &Path) -> Result<Self, TokenError> {
+        let token = read(path)?;
+        Ok(Self { path: path.to_owned(), last: Arc::new(Mutex::new(token)) })
     }
 
     /// The value of the header `Authorization`. While the file has none, it is the last one: some mount a token for the start
