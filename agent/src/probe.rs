@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::timeout;
 
-use crate::args::BarrierPath;
 use crate::barrier::Barrier;
 use crate::error::Error;
 
@@ -31,6 +31,27 @@ const CONNECTIONS: usize = 16;
 const TRANSFER: Duration = Duration::from_secs(1);
 /// Longest request in bytes, headers included.
 const REQUEST_BYTES: usize = 4096;
+
+/// Path of the startup probe: it begins with a slash, has no query, and is not the path of the health endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BarrierPath(String);
+
+impl BarrierPath {
+    /// The path as a request names it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for BarrierPath {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+        let usable = value.starts_with('/') && value.bytes().all(plain) && value != HEALTH_PATH;
+        if usable { Ok(Self(value.to_owned())) } else { Err(()) }
+    }
+}
 
 /// Listens on all addresses of the Pod, IPv6 and IPv4.
 async fn listen(port: u16) -> io::Result<TcpListener> {

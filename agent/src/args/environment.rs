@@ -7,8 +7,9 @@ use std::str::FromStr;
 
 use tracing_subscriber::filter::Targets;
 
-use super::values::{BarrierPath, ExitCodes, LocalUrl, Seconds, is_object_name};
+use super::values::{ExitCodes, LocalUrl, Seconds, is_object_name};
 use super::{ArgsError, Config, Role};
+use crate::probe::BarrierPath;
 use crate::save::{By, Save};
 
 const NAMESPACE: &str = "NAMESPACE";

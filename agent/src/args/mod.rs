@@ -18,9 +18,8 @@ use thiserror::Error;
 use tracing_subscriber::filter::Targets;
 
 use crate::decide::Mode;
+use crate::probe::BarrierPath;
 use crate::save::Save;
-
-pub use values::BarrierPath;
 
 /// Text of `--help`.
 pub const HELP: &str = "\

@@ -12,27 +12,6 @@ pub(super) fn is_object_name(value: &str) -> bool {
     value.len() <= 253 && value.bytes().all(inner) && !value.starts_with(['.', '-']) && !value.ends_with(['.', '-'])
 }
 
-/// Path of the startup probe: it begins with a slash, has no query, and is not the health endpoint's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BarrierPath(String);
-
-impl BarrierPath {
-    /// The path as a request names it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for BarrierPath {
-    type Err = ();
-
-    fn from_str(value: &str) -> Result<Self, ()> {
-        let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
-        let usable = value.starts_with('/') && value.bytes().all(plain) && value != crate::probe::HEALTH_PATH;
-        if usable { Ok(Self(value.to_owned())) } else { Err(()) }
-    }
-}
-
 /// Exit codes and ranges of them, separated by commas. 0 is no failure. Admission reads them alike, by `exit_codes` of
 /// jobset-api.
 pub(super) struct ExitCodes(pub BTreeSet<u8>);
