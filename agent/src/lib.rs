@@ -21,6 +21,7 @@ pub mod jobset;
 mod pace;
 pub mod probe;
 pub mod report;
+pub mod request_failure;
 pub mod run;
 pub mod save;
 pub mod signals;

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::decide::Input;
-use crate::error::Failure;
+use crate::request_failure::RequestFailure;
 
 /// Annotation of a worker Pod: its epoch in decimal, written by its agent alone (seed 000, change 1).
 const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// agent's decision.
 pub async fn report(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Input {
     let answer = tokio::time::timeout(LIMIT, patch(client, namespace, pod, epoch)).await;
-    match answer.unwrap_or_else(|_| Err(Failure::timeout(LIMIT))) {
+    match answer.unwrap_or_else(|_| Err(RequestFailure::timeout(LIMIT))) {
         Ok(()) => Input::Reported { epoch },
         Err(failure) => {
             let advice = advice(failure.code);
@@ -30,7 +30,7 @@ pub async fn report(client: &Client, namespace: &str, pod: &str, epoch: i32) -> 
     }
 }
 
-async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Result<(), Failure> {
+async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Result<(), RequestFailure> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {EPOCH: epoch.to_string()}}}));
     // The answer to a plain patch is the whole Pod; metadata is the least that the API server sends.
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
-use crate::error::Failure;
 use crate::jobset::JobSetView;
 use crate::pace::Pace;
+use crate::request_failure::RequestFailure;
 
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -159,20 +159,22 @@ async fn watch(
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
     pace: &mut Pace,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
     let (params, version) = cursor.request(jobset, fastrand::u32(WATCH_SECONDS..2 * WATCH_SECONDS));
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
     let answer = timeout(BEGIN, client.request_events::<JobSetView>(request)).await;
-    let events = answer.map_err(|_| Failure::timeout(BEGIN))?.inspect_err(|error| {
+    let events = answer.map_err(|_| RequestFailure::timeout(BEGIN))?.inspect_err(|error| {
         if let kube::Error::Api(status) = error {
             cursor.on_refusal(status.code);
         }
     })?;
     let mut events = std::pin::pin!(events);
-    while let Some(event) = timeout(SILENCE, events.try_next()).await.map_err(|_| Failure::timeout(SILENCE))?? {
+    while let Some(event) =
+        timeout(SILENCE, events.try_next()).await.map_err(|_| RequestFailure::timeout(SILENCE))??
+    {
         let listing = matches!(cursor, Cursor::Initial(_));
-        let input = cursor.apply(event).map_err(|status| Failure::from(&*status))?;
+        let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
         pace.hears();
         if input.is_none() && listing && matches!(cursor, Cursor::After(_)) {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist, waiting for it");
