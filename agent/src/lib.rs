@@ -1,12 +1,15 @@
-//! The JobSet in-place restart agent, in every worker Pod: a sidecar of the workers, or the supervisor of one.
+//! The JobSet in-place restart agent. It runs in every worker Pod, as a sidecar of the worker or as the supervisor of it.
 //!
-//! It reports its Pod's epoch, holds the worker back until all Pods of the JobSet have reported the same epoch, and has it
-//! restarted when the epoch is over.
+//! The agent reports the epoch of its Pod. It holds the worker back until all Pods of the JobSet have reported the same epoch,
+//! and restarts the worker when that epoch is deprecated.
 //!
-//! [`decide`] holds every decision, as a state machine without clock, client or async. [`run`] brings it what happened
-//! ([`watch`] on the JobSet, answers to a [`report`], [`signals`], the end of the [`worker`], time) and does what it says.
-//! The API server knows it by its [`token`]. [`probe`] shows the [`barrier`] to the kubelet, [`epoch_file`] the epoch to the worker; [`save`] lets a worker beside a
-//! sidecar save its state. Of a supervised worker, nothing is left for the next epoch: [`descendants`].
+//! - [`decide`] makes every decision, as a state machine without clock, client or async. [`run`] feeds it with inputs (the
+//!   [`watch`] on the JobSet, the answer to a [`report`], [`signals`], the exit of the [`worker`], the timer) and carries out
+//!   its outputs.
+//! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
+//! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
+//! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
+//! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
 pub mod args;
 pub mod backoff;
@@ -18,7 +21,6 @@ pub mod epoch_file;
 pub mod error;
 pub mod install;
 pub mod jobset;
-mod pace;
 pub mod probe;
 pub mod report;
 pub mod request_failure;
@@ -27,4 +29,5 @@ pub mod save;
 pub mod signals;
 pub mod token;
 pub mod watch;
+mod watch_backoff;
 pub mod worker;

@@ -1,9 +1,9 @@
-//! The one watch on the Pod's JobSet.
+//! The watch on the Pod's JobSet.
 //!
-//! It begins with streaming initial events and an **empty** resourceVersion, which asks for a state as new as now; `"0"`
-//! would accept any cached one, possibly of an API server that lags behind the last. The first state counts when the
-//! initial events have ended. Afterwards the watch goes on from the last resourceVersion; when that is gone, it begins
-//! anew. What fails is tried again, for ever.
+//! The first request asks for streaming initial events with an **empty** resourceVersion, which requests a consistent state.
+//! With `"0"` the API server could answer from its cache, which may lag behind another API server. The first state counts when
+//! the initial events have ended. Later requests continue from the last resourceVersion. When the API server no longer has
+//! that version, the watch starts again from initial events. A request that fails is retried without limit.
 
 use std::time::Duration;
 
@@ -17,33 +17,33 @@ use tokio::time::timeout;
 use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
 use crate::jobset::JobSetView;
-use crate::pace::Pace;
 use crate::request_failure::RequestFailure;
+use crate::watch_backoff::WatchBackoff;
 
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// HTTP status that says that a resourceVersion is too old to go on from.
+/// HTTP status of a resourceVersion that is too old to continue from.
 const GONE: u16 = 410;
-/// Longest wait for the API server to begin a watch.
-const BEGIN: Duration = Duration::from_secs(15);
-/// Longest silence of a watch. The API server sends a bookmark at least every 75 s: two have not come, so the watch is
-/// dead, and goes on from where it was on another connection.
-const SILENCE: Duration = Duration::from_secs(150);
-/// Shortest time in seconds after which the API server is asked to end a watch; the longest is twice that. Spread, so
-/// that agents which began together do not return together.
+/// Time limit for the API server to begin a watch.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest time without an event. The API server sends a bookmark at least every 75 s; a watch that misses two bookmarks is
+/// dead and continues on another connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
+/// Shortest duration of a watch in seconds, which the API server enforces; the longest is twice that. A random duration
+/// prevents agents that started together from requesting their next watch together.
 const WATCH_SECONDS: u32 = 1800;
 
-/// Where the watch stands, and so where the next request begins.
+/// The position of the watch, from which the next request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cursor {
-    /// Initial events are asked for; the newest state among them.
+    /// The watch receives initial events. Holds the newest state among them.
     Initial(Option<JobSetState>),
-    /// Everything up to this resourceVersion was seen.
+    /// The watch has observed every event up to this resourceVersion.
     After(String),
 }
 
 impl Cursor {
-    /// A watch that begins with a consistent state.
+    /// The position before the first request, which asks for a consistent state.
     pub fn new() -> Self {
         Self::Initial(None)
     }
@@ -60,10 +60,10 @@ impl Cursor {
         (params.fields(&format!("metadata.name={jobset}")).timeout(timeout_seconds), version)
     }
 
-    /// Takes one event. Gives what the agent has to know.
+    /// Takes one event. Returns the input for the state machine, if the event is one.
     ///
     /// # Errors
-    /// The status of an error event; the watch is over, and [`Cursor::request`] says how to go on.
+    /// The status of an error event. The watch has ended; [`Cursor::request`] gives the next request.
     pub fn apply(&mut self, event: WatchEvent<JobSetView>) -> Result<Option<Input>, Box<Status>> {
         match event {
             WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
@@ -105,14 +105,14 @@ impl Cursor {
                 })
             }
             WatchEvent::Error(status) => {
-                self.on_refusal(status.code);
+                self.on_error_status(status.code);
                 Err(status)
             }
         }
     }
 
-    /// Takes the HTTP status of a refused request or of an error event.
-    pub fn on_refusal(&mut self, code: u16) {
+    /// Takes the HTTP status of a rejected request or of an error event.
+    pub fn on_error_status(&mut self, code: u16) {
         if code == GONE {
             *self = Self::Initial(None);
         }
@@ -125,23 +125,23 @@ impl Default for Cursor {
     }
 }
 
-/// Watches the JobSet and sends what it sees, until the receiver is gone.
+/// Watches the JobSet and sends the inputs, until the receiver is closed.
 pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc::Sender<Input>) {
     let mut cursor = Cursor::new();
-    let mut pace = Pace::default();
+    let mut backoff = WatchBackoff::default();
     while !inputs.is_closed() {
-        let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut pace).await.err();
-        let wait = pace.ended(failure.as_ref().and_then(|failure| failure.retry_after));
+        let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut backoff).await.err();
+        let wait = backoff.on_end(failure.as_ref().and_then(|failure| failure.retry_after));
         match failure {
             Some(failure) if failure.code != GONE => {
                 let (cause, advice) = (failure.text, advice(failure.code));
                 tracing::warn!(%namespace, %jobset, cause, advice, "cannot watch the JobSet");
             }
-            // Once is in order.
+            // The API server ends every watch after some time, so a single end is no reason to warn.
             failure => {
                 let cause = failure.map_or_else(|| "the API server ended it".to_owned(), |failure| failure.text);
-                if pace.tells() {
-                    tracing::warn!(%namespace, %jobset, cause, "the watch on the JobSet does not last; retrying less and less");
+                if backoff.should_warn() {
+                    tracing::warn!(%namespace, %jobset, cause, "the watch on the JobSet does not last; retrying with a growing back-off");
                 } else {
                     tracing::debug!(%namespace, %jobset, cause, "the watch has ended");
                 }
@@ -151,33 +151,33 @@ pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc
     }
 }
 
-/// One request; ends when the API server ends it or it breaks.
+/// Makes one request. Returns when the API server ends the watch; an error is a watch that failed.
 async fn watch(
     client: &Client,
     namespace: &str,
     jobset: &str,
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
-    pace: &mut Pace,
+    backoff: &mut WatchBackoff,
 ) -> Result<(), RequestFailure> {
     let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
     let (params, version) = cursor.request(jobset, fastrand::u32(WATCH_SECONDS..2 * WATCH_SECONDS));
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
-    let answer = timeout(BEGIN, client.request_events::<JobSetView>(request)).await;
-    let events = answer.map_err(|_| RequestFailure::timeout(BEGIN))?.inspect_err(|error| {
+    let answer = timeout(BEGIN_TIMEOUT, client.request_events::<JobSetView>(request)).await;
+    let events = answer.map_err(|_| RequestFailure::timeout(BEGIN_TIMEOUT))?.inspect_err(|error| {
         if let kube::Error::Api(status) = error {
-            cursor.on_refusal(status.code);
+            cursor.on_error_status(status.code);
         }
     })?;
     let mut events = std::pin::pin!(events);
     while let Some(event) =
-        timeout(SILENCE, events.try_next()).await.map_err(|_| RequestFailure::timeout(SILENCE))??
+        timeout(IDLE_TIMEOUT, events.try_next()).await.map_err(|_| RequestFailure::timeout(IDLE_TIMEOUT))??
     {
         let listing = matches!(cursor, Cursor::Initial(_));
         let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
-        pace.hears();
+        backoff.on_event();
         if input.is_none() && listing && matches!(cursor, Cursor::After(_)) {
-            tracing::info!(%namespace, %jobset, "the JobSet does not exist, waiting for it");
+            tracing::info!(%namespace, %jobset, "the JobSet does not exist; waiting for it");
         }
         if let Some(input) = input
             && inputs.send(input).await.is_err()
@@ -188,7 +188,7 @@ async fn watch(
     Ok(())
 }
 
-/// What a person can do about a refused watch.
+/// What a person can do about a watch that the API server rejects.
 fn advice(code: u16) -> &'static str {
     match code {
         401 => "check the Pod's ServiceAccount token",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn first_request_asks_for_a_state_as_new_as_now() {
+    fn first_request_asks_for_a_consistent_state() {
         assert_eq!(
             url(&mut Cursor::new()),
             "/x?&watch=true&timeoutSeconds=1800&fieldSelector=metadata.name%3Dtrain&allowWatchBookmarks=true\
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn first_state_is_the_newest_one_at_the_end_of_the_initial_events() {
+    fn initial_events_end_yields_the_newest_state() {
         let mut cursor = Cursor::new();
         assert_eq!(cursor.apply(event("ADDED", "5", jobset(1))), Ok(None));
         assert_eq!(cursor.apply(event("BOOKMARK", "6", json!({"metadata": {}}))), Ok(None));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn next_request_goes_on_from_the_last_resource_version() {
+    fn next_request_continues_from_the_last_resource_version() {
         let mut cursor = Cursor::new();
         cursor.apply(event("ADDED", "5", jobset(1))).unwrap();
         cursor.apply(event("BOOKMARK", "8", end())).unwrap();
@@ -272,17 +272,17 @@ mod tests {
     }
 
     #[test]
-    fn gone_resource_version_begins_the_watch_anew() {
+    fn resource_version_gone_restarts_from_initial_events() {
         let mut cursor = Cursor::After("3".into());
         assert_eq!(cursor.apply(gone()).unwrap_err().code, 410);
         assert_eq!(cursor, Cursor::new());
         let mut cursor = Cursor::After("3".into());
-        cursor.on_refusal(503);
+        cursor.on_error_status(503);
         assert_eq!(cursor, Cursor::After("3".into()));
     }
 
     #[test]
-    fn initial_events_that_broke_off_do_not_count() {
+    fn initial_events_interrupted_are_dropped() {
         let mut cursor = Cursor::new();
         cursor.apply(event("ADDED", "5", jobset(1))).unwrap();
         url(&mut cursor);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn jobset_that_comes_later_is_seen() {
+    fn jobset_created_later_is_observed() {
         let mut cursor = Cursor::new();
         assert_eq!(cursor.apply(event("BOOKMARK", "8", end())), Ok(None));
         assert_eq!(cursor.apply(event("ADDED", "9", jobset(0))), Ok(Some(state(0))));
