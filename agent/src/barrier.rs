@@ -1,29 +1,29 @@
-//! What a worker waits for, in words.
+//! The barrier that holds the worker back, and its text for people.
 
 use std::fmt::{self, Display};
 
-/// Why the worker may or may not start, for the person who asks.
+/// Why the worker may or may not start. The startup probe answers with this text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Barrier {
-    /// No state of the JobSet was seen yet.
+    /// The agent has not observed a state of the JobSet yet.
     AwaitsJobSet,
-    /// The JobSet of that name is another one than this Pod belongs to.
+    /// The JobSet of that name has another UID than the JobSet that this Pod belongs to.
     AwaitsOtherJobSet {
         /// UID of the JobSet that the Pod belongs to.
         own: String,
-        /// UID of the JobSet that was seen.
-        seen: String,
+        /// UID of the JobSet that exists.
+        observed: String,
     },
-    /// The Pod waits until all others report its epoch.
+    /// The Pod waits until all Pods of the JobSet have reported its epoch.
     AwaitsSync {
         /// The epoch of this Pod.
         epoch: i32,
-        /// The last epoch that all Pods reached.
+        /// The last epoch that all Pods have reported.
         synced: i32,
     },
     /// The worker may run.
     Lifted {
-        /// The epoch of the worker; none if the JobSet does not restart in place.
+        /// The epoch of the worker; `None` if the JobSet does not restart in place.
         epoch: Option<i32>,
     },
     /// The supervised worker is being stopped.
@@ -34,8 +34,8 @@ impl Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AwaitsJobSet => write!(f, "waiting for the first state of the JobSet"),
-            Self::AwaitsOtherJobSet { own, seen } => {
-                write!(f, "waiting for the JobSet with UID {own}; the one that exists has UID {seen}")
+            Self::AwaitsOtherJobSet { own, observed } => {
+                write!(f, "waiting for the JobSet with UID {own}; the one that exists has UID {observed}")
             }
             Self::AwaitsSync { epoch, synced } => {
                 write!(f, "waiting in epoch {epoch} for all Pods of the JobSet; the last synced epoch is {synced}")

@@ -1,11 +1,12 @@
-//! The agent's decisions: one state machine that is told what happened and says what to do.
+//! The agent's decisions: one state machine that takes inputs and returns outputs.
 //!
-//! No clock, no client, no randomness: the same value drives a Pod's agent, the simulated agents of the benchmarks and
-//! the model checker. The rules are those of the seeds (000, "Implementation details - Agent"; 003, "Agent sidecar").
+//! The state machine has no clock, no client and no randomness. It drives the agent of a Pod, the simulated agents of the
+//! benchmarks and the model checker. Its rules come from the seeds (000, "Implementation details - Agent"; 003, "Agent
+//! sidecar").
 //!
-//! Both modes follow the same epochs. A *sidecar* lets its worker start by opening the barrier, and ends an epoch by
-//! exiting, so that the kubelet restarts the Pod and a new agent begins. A *supervisor* starts and stops its worker
-//! itself, and goes on to the next epoch without exiting.
+//! Both modes follow the same epochs. A *sidecar* lets its worker start by lifting the barrier. It ends an epoch by exiting:
+//! the kubelet restarts the Pod, and a new agent starts. A *supervisor* starts and stops its worker itself, and continues
+//! with the next epoch without exiting.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,201 +14,204 @@ use std::time::Duration;
 use crate::backoff::exponential;
 use crate::barrier::Barrier;
 
-/// First wait before an epoch is reported again while the barrier stays closed. A report can be lost or overwritten.
+/// First wait before an epoch is reported again while the barrier is closed: a report can be lost or overwritten.
 const REPEAT_FIRST: Duration = Duration::from_secs(30);
-/// Longest such wait. The caller at most doubles it ([`crate::backoff::jittered`]): five minutes.
+/// Longest such wait. The caller's jitter at most doubles it ([`crate::backoff::jittered`]), to five minutes.
 const REPEAT_CAP: Duration = Duration::from_secs(150);
-/// Exit code of a supervisor that was asked to end before its worker had: 128 and the number of SIGTERM. Never 0, by which
-/// the Job would count the work as done.
+/// Exit code of a supervisor that gets SIGTERM before its worker has ended: 128 and the number of SIGTERM. It is never 0,
+/// because the Job would count the Pod as succeeded.
 const TERMINATED: u8 = 143;
 
-/// How the agent lets its worker run and ends an epoch.
+/// How the agent starts its worker and ends an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// In a container of its own.
+    /// The agent runs in a container of its own, beside the worker.
     Sidecar {
         /// Whether the worker may save its state before the Pod restarts.
         saves: bool,
     },
-    /// As the parent of the worker.
+    /// The agent is the parent process of the worker.
     Supervisor {
-        /// Exit codes of the worker that are not answered with a restart: they end the container, so that the
-        /// podFailurePolicy and the failure policy see them.
+        /// Exit codes of the worker that end the container instead of restarting the group. The podFailurePolicy and the
+        /// failure policy can then match them.
         fatal: BTreeSet<u8>,
     },
 }
 
-/// What a JobSet says to all of its agents.
+/// The state of a JobSet that its agents act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobSetState {
-    /// `metadata.uid`. A JobSet that was deleted and created again under its name shares nothing with old Pods.
+    /// `metadata.uid`. A JobSet that was created again under the same name has another UID and other Pods.
     pub uid: String,
     /// `status.syncedEpoch`: the epoch whose workers may run. Written by the controller.
     pub synced: i32,
     /// `status.deprecatedEpoch`: Pods in this epoch or an earlier one must restart. Written by the controller.
     pub deprecated: i32,
-    /// The JobSet does not restart in place: its strategy is another, or an annotation switches it off.
+    /// The JobSet does not restart in place: it has another restart strategy, or an annotation disables in-place restart.
     pub bypass: bool,
 }
 
-/// Something that happened.
+/// An event that the state machine takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// The JobSet was seen. The first one after [`Agent::new`] must come from a consistent read: with a stale `synced`
-    /// the agent would report the epoch that is already running, and its worker would join it alone.
+    /// A state of the JobSet was observed. The first state after [`Agent::new`] must come from a consistent read: with a
+    /// stale `synced` the agent would report an epoch that already runs, and its worker alone would join it late.
     JobSet(JobSetState),
-    /// The JobSet was deleted. Its Pods follow by garbage collection; until then the worker runs on.
+    /// The JobSet was deleted. The worker continues to run until garbage collection deletes its Pod.
     Deleted,
     /// The API server accepted the report of this epoch.
     Reported {
         /// The epoch that was reported.
         epoch: i32,
     },
-    /// The report of this epoch failed or was refused. It may have been applied all the same.
+    /// The report of this epoch failed or was rejected. The API server may have applied it nevertheless.
     ReportFailed {
         /// The epoch that was reported.
         epoch: i32,
-        /// How long the API server asked to wait.
+        /// The wait that the API server asked for.
         retry_after: Option<Duration>,
     },
-    /// The time of the last [`Output::SetTimer`] is over.
+    /// The time of the last [`Output::SetTimer`] has elapsed.
     Timer,
-    /// The time in which the worker may save its state is over, or it has saved it: answer to [`Output::Save`].
+    /// The answer to [`Output::Save`]: the worker has saved its state, or its time limit has elapsed.
     Saved,
-    /// The supervised worker has ended, and no process of it is left.
+    /// The supervised worker has ended, and none of its processes is left.
     WorkerExited {
-        /// Its exit code, or 128 and the number of the signal that ended it.
+        /// Its exit code, or 128 plus the number of the signal that ended it.
         code: u8,
     },
     /// The supervised worker could not be started.
     WorkerNotStarted {
-        /// 127 if its program was not found, 126 if it cannot run: a shell's codes.
+        /// The code that a shell returns: 127 if the program was not found, 126 if it cannot be run.
         code: u8,
     },
     /// SIGTERM.
     Terminate,
 }
 
-/// Something to do. Outputs are carried out in their order.
+/// An action for the caller. The caller carries out outputs in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// Write this epoch to the annotation of the own Pod; answer with [`Input::Reported`] or [`Input::ReportFailed`].
-    /// Takes the timer back.
+    /// Write this epoch to the annotation of the agent's Pod. The answer is [`Input::Reported`] or [`Input::ReportFailed`].
+    /// Cancels the timer.
     Report {
         /// The epoch to write.
         epoch: i32,
     },
-    /// Give [`Input::Timer`] after this time, jittered upwards. Replaces the timer that was set before.
+    /// Send [`Input::Timer`] after this time, plus jitter. Replaces the current timer.
     SetTimer(Duration),
-    /// Let the worker start: a sidecar opens the barrier, which stays open, a supervisor starts the worker and answers with
-    /// [`Input::WorkerExited`] or [`Input::WorkerNotStarted`]. Takes the timer back.
+    /// Lift the barrier. A sidecar keeps it lifted until it exits. A supervisor starts the worker; the answer is
+    /// [`Input::WorkerExited`] or [`Input::WorkerNotStarted`]. Cancels the timer.
     Lift {
-        /// The epoch of the worker; none if the JobSet does not restart in place.
+        /// The epoch of the worker; `None` if the JobSet does not restart in place.
         epoch: Option<i32>,
     },
-    /// Let the worker beside the sidecar save its state; answer with [`Input::Saved`] within a limited time.
+    /// Let the worker beside the sidecar save its state. The answer is [`Input::Saved`], within a limited time.
     Save {
-        /// The epoch that is over.
+        /// The epoch that ends.
         epoch: i32,
     },
-    /// Stop the supervised worker and all that it has started, by force when its grace is over. It ends with
-    /// [`Input::WorkerExited`].
+    /// Stop the supervised worker and all processes that it has started, by SIGKILL when its grace period has elapsed. The
+    /// answer is [`Input::WorkerExited`].
     StopWorker {
-        /// The epoch that is over.
+        /// The epoch that ends.
         epoch: i32,
-        /// The deprecated epoch that ended it, `epoch` or later.
+        /// The deprecated epoch, `epoch` or later.
         deprecated: i32,
     },
-    /// Pass SIGTERM on to the supervised worker. How long it may take is the kubelet's affair.
+    /// Send SIGTERM to the supervised worker. The kubelet enforces the grace period.
     TerminateWorker,
-    /// Restart the Pod in place. Nothing follows.
+    /// Restart the Pod in place. This is the last output.
     Restart {
-        /// The epoch that is over.
+        /// The epoch that ends.
         epoch: i32,
-        /// The deprecated epoch that ended it, `epoch` or later.
+        /// The deprecated epoch, `epoch` or later.
         deprecated: i32,
     },
-    /// End with this exit code. Nothing follows.
+    /// Exit. This is the last output.
     Exit {
-        /// 0 of a sidecar that was asked to end, the worker's own of a supervisor.
+        /// 0 for a sidecar that gets SIGTERM. For a supervisor, the exit code of its worker.
         code: u8,
     },
 }
 
-/// The report of the own epoch.
+/// The state of the epoch's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Report {
-    /// Not on its way; the timer says when to send it again.
+enum ReportState {
+    /// No report is in flight. The timer sends the next one.
     Idle,
-    /// Sent, not answered. One at a time, so that an older epoch cannot overtake a newer one.
+    /// A report has no answer yet. One report is in flight at a time, so that an older epoch cannot overtake a newer one.
     InFlight,
 }
 
-/// What has become of the worker.
+/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Worker {
-    /// It waits at the barrier. A supervised one has not been started, and nothing is left of the one before.
-    Waits,
-    /// It may run.
-    Runs,
-    /// Its epoch is over: it saves its state, or is being stopped.
-    Stops,
-    /// The agent was asked to end and waits for it.
-    Leaves,
+enum WorkerState {
+    /// The worker waits at the barrier. A supervised worker is not started, and no process of the last one is left.
+    Waiting,
+    /// The worker may run.
+    Running,
+    /// The epoch of the worker is deprecated: the worker saves its state, or the agent stops it.
+    Stopping,
+    /// The agent got SIGTERM and waits for the worker to end.
+    Terminating,
     /// The agent has ended.
-    Gone,
+    Ended,
 }
 
-/// One agent, from its start to its end.
+/// The state of one agent, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Agent {
     mode: Mode,
     uid: Option<String>,
-    foreign: Option<String>,
+    /// UID of an observed JobSet that has the right name and another UID.
+    other_uid: Option<String>,
     synced: i32,
     deprecated: i32,
     bypass: bool,
     epoch: Option<i32>,
-    worker: Worker,
-    report: Report,
+    worker: WorkerState,
+    report: ReportState,
     failures: u32,
     repeats: u32,
 }
 
 impl Agent {
-    /// An agent that has just started. `uid` is the UID of the Pod's JobSet; without it, the first JobSet seen counts.
+    /// An agent that has just started. `uid` is the UID of the Pod's JobSet; `None` takes the UID of the first observed JobSet.
     pub fn new(uid: Option<String>, mode: Mode) -> Self {
         Self {
             mode,
             uid,
-            foreign: None,
+            other_uid: None,
             synced: 0,
             deprecated: 0,
             bypass: false,
             epoch: None,
-            worker: Worker::Waits,
-            report: Report::Idle,
+            worker: WorkerState::Waiting,
+            report: ReportState::Idle,
             failures: 0,
             repeats: 0,
         }
     }
 
-    /// What the worker waits for.
+    /// The current barrier.
     pub fn barrier(&self) -> Barrier {
-        match (self.epoch, &self.uid, &self.foreign) {
-            (epoch, ..) if self.worker == Worker::Runs => Barrier::Lifted { epoch },
-            // What was lifted for a sidecar stays so: the kubelet asks again after a restart of its own.
-            (epoch, ..) if self.worker == Worker::Stops && self.is_sidecar() => Barrier::Lifted { epoch },
-            _ if matches!(self.worker, Worker::Stops | Worker::Leaves) => Barrier::Stopping,
+        match (self.epoch, &self.uid, &self.other_uid) {
+            (epoch, ..) if self.worker == WorkerState::Running => Barrier::Lifted { epoch },
+            // The barrier of a sidecar stays lifted: the kubelet probes it again after a restart of the kubelet.
+            (epoch, ..) if self.worker == WorkerState::Stopping && self.is_sidecar() => Barrier::Lifted { epoch },
+            _ if matches!(self.worker, WorkerState::Stopping | WorkerState::Terminating) => Barrier::Stopping,
             (Some(epoch), ..) => Barrier::AwaitsSync { epoch, synced: self.synced },
-            (None, Some(own), Some(seen)) => Barrier::AwaitsOtherJobSet { own: own.clone(), seen: seen.clone() },
+            (None, Some(own), Some(observed)) => {
+                Barrier::AwaitsOtherJobSet { own: own.clone(), observed: observed.clone() }
+            }
             (None, ..) => Barrier::AwaitsJobSet,
         }
     }
 
-    /// Takes one input and says what to do. After [`Output::Restart`] or [`Output::Exit`] there is nothing more to do.
+    /// Takes one input and returns the outputs for it. There are none after [`Output::Restart`] or [`Output::Exit`].
     pub fn step(&mut self, input: Input) -> Vec<Output> {
-        if self.worker == Worker::Gone {
+        if self.worker == WorkerState::Ended {
             return Vec::new();
         }
         match input {
@@ -226,78 +230,78 @@ impl Agent {
     fn on_jobset(&mut self, state: JobSetState) -> Vec<Output> {
         match &self.uid {
             Some(own) if *own != state.uid => {
-                self.foreign = Some(state.uid);
+                self.other_uid = Some(state.uid);
                 return Vec::new();
             }
             Some(_) => {}
             None => self.uid = Some(state.uid),
         }
-        // A watch that begins anew may come from an API server that lags behind the last one.
+        // A new watch may be served by an API server that lags behind the last one, so epochs never go back.
         self.synced = self.synced.max(state.synced);
         self.deprecated = self.deprecated.max(state.deprecated);
         self.bypass = state.bypass;
         if self.bypass {
-            return if self.worker == Worker::Waits { self.lift() } else { Vec::new() };
+            return if self.worker == WorkerState::Waiting { self.lift() } else { Vec::new() };
         }
         match (self.epoch, self.worker) {
-            (None, Worker::Waits) => self.enter(),
-            (None, Worker::Runs) => {
-                // The worker was let through while the JobSet did not restart in place, and now it does. It belongs to
-                // the epoch that runs, without having reported it, so that it takes part in the next group restart.
+            (None, WorkerState::Waiting) => self.enter_next_epoch(),
+            (None, WorkerState::Running) => {
+                // The JobSet restarts in place from now on, and its worker already runs. The worker belongs to the synced
+                // epoch, which it has not reported, so that it takes part in the next group restart.
                 self.epoch = Some(self.synced);
-                self.follow(self.synced)
+                self.apply_epochs(self.synced)
             }
-            (Some(epoch), Worker::Waits | Worker::Runs) => self.follow(epoch),
-            (_, Worker::Stops | Worker::Leaves | Worker::Gone) => Vec::new(),
+            (Some(epoch), WorkerState::Waiting | WorkerState::Running) => self.apply_epochs(epoch),
+            (_, WorkerState::Stopping | WorkerState::Terminating | WorkerState::Ended) => Vec::new(),
         }
     }
 
-    /// Takes the next epoch, and reports it. A worker that has run did so in `synced` or before.
-    fn enter(&mut self) -> Vec<Output> {
+    /// Enters the epoch after `synced` and reports it. A worker that has run before ran in `synced` or in an earlier epoch.
+    fn enter_next_epoch(&mut self) -> Vec<Output> {
         let Some(epoch) = self.synced.checked_add(1) else { return Vec::new() };
         self.epoch = Some(epoch);
         (self.failures, self.repeats) = (0, 0);
         self.send(epoch)
     }
 
-    /// The seeds' two rules, for each state of the JobSet.
-    fn follow(&mut self, epoch: i32) -> Vec<Output> {
+    /// The two rules of the seeds for each state of the JobSet: a deprecated epoch ends, and a synced epoch lifts the barrier.
+    fn apply_epochs(&mut self, epoch: i32) -> Vec<Output> {
         if epoch > self.deprecated {
-            return if epoch == self.synced && self.worker == Worker::Waits { self.lift() } else { Vec::new() };
+            return if epoch == self.synced && self.worker == WorkerState::Waiting { self.lift() } else { Vec::new() };
         }
         match (&self.mode, self.worker) {
-            (Mode::Sidecar { saves: true }, Worker::Runs) => {
-                self.worker = Worker::Stops;
+            (Mode::Sidecar { saves: true }, WorkerState::Running) => {
+                self.worker = WorkerState::Stopping;
                 vec![Output::Save { epoch }]
             }
             (Mode::Sidecar { .. }, _) => self.restart(epoch),
-            (Mode::Supervisor { .. }, Worker::Runs) => {
-                self.worker = Worker::Stops;
+            (Mode::Supervisor { .. }, WorkerState::Running) => {
+                self.worker = WorkerState::Stopping;
                 vec![Output::StopWorker { epoch, deprecated: self.deprecated }]
             }
-            // Nothing has to be stopped: it never ran in this epoch.
-            (Mode::Supervisor { .. }, _) => self.enter(),
+            // The worker never ran in this epoch, so there is nothing to stop.
+            (Mode::Supervisor { .. }, _) => self.enter_next_epoch(),
         }
     }
 
     fn lift(&mut self) -> Vec<Output> {
-        self.worker = Worker::Runs;
+        self.worker = WorkerState::Running;
         vec![Output::Lift { epoch: self.epoch }]
     }
 
     fn restart(&mut self, epoch: i32) -> Vec<Output> {
-        self.worker = Worker::Gone;
+        self.worker = WorkerState::Ended;
         vec![Output::Restart { epoch, deprecated: self.deprecated }]
     }
 
     fn exit(&mut self, code: u8) -> Vec<Output> {
-        self.worker = Worker::Gone;
+        self.worker = WorkerState::Ended;
         vec![Output::Exit { code }]
     }
 
     fn on_saved(&mut self) -> Vec<Output> {
         match self.epoch {
-            Some(epoch) if self.worker == Worker::Stops && self.is_sidecar() => self.restart(epoch),
+            Some(epoch) if self.worker == WorkerState::Stopping && self.is_sidecar() => self.restart(epoch),
             _ => Vec::new(),
         }
     }
@@ -306,47 +310,49 @@ impl Agent {
         let Mode::Supervisor { fatal } = &self.mode else { return Vec::new() };
         let is_final = code == 0 || self.bypass || fatal.contains(&code);
         match self.worker {
-            Worker::Runs if is_final => self.exit(code),
-            // It failed, or it was stopped and whatever it said on its way out is about an epoch that is over.
-            Worker::Runs | Worker::Stops => self.go_on(),
-            Worker::Leaves => self.exit(TERMINATED),
-            Worker::Waits | Worker::Gone => Vec::new(),
+            WorkerState::Running if is_final => self.exit(code),
+            // The worker failed, or the agent stopped it. The exit code of a stopped worker does not count, because its epoch is
+            // deprecated.
+            WorkerState::Running | WorkerState::Stopping => self.wait_for_next_epoch(),
+            WorkerState::Terminating => self.exit(TERMINATED),
+            WorkerState::Waiting | WorkerState::Ended => Vec::new(),
         }
     }
 
-    /// Nothing is left of the worker: it waits for the next epoch, which it is the first to report if it failed.
-    fn go_on(&mut self) -> Vec<Output> {
-        self.worker = Worker::Waits;
+    /// Waits for the next epoch once no process of the worker is left. The agent of a worker that failed is the first to report
+    /// that epoch.
+    fn wait_for_next_epoch(&mut self) -> Vec<Output> {
+        self.worker = WorkerState::Waiting;
         self.epoch = None;
-        if self.bypass { self.lift() } else { self.enter() }
+        if self.bypass { self.lift() } else { self.enter_next_epoch() }
     }
 
     fn on_terminate(&mut self) -> Vec<Output> {
         match (&self.mode, self.worker) {
             (Mode::Sidecar { .. }, _) => self.exit(0),
-            (Mode::Supervisor { .. }, Worker::Runs | Worker::Stops | Worker::Leaves) => {
-                self.worker = Worker::Leaves;
+            (Mode::Supervisor { .. }, WorkerState::Running | WorkerState::Stopping | WorkerState::Terminating) => {
+                self.worker = WorkerState::Terminating;
                 vec![Output::TerminateWorker]
             }
-            (Mode::Supervisor { .. }, Worker::Waits | Worker::Gone) => self.exit(TERMINATED),
+            (Mode::Supervisor { .. }, WorkerState::Waiting | WorkerState::Ended) => self.exit(TERMINATED),
         }
     }
 
     fn send(&mut self, epoch: i32) -> Vec<Output> {
-        if self.report == Report::InFlight {
+        if self.report == ReportState::InFlight {
             return Vec::new();
         }
-        self.report = Report::InFlight;
+        self.report = ReportState::InFlight;
         vec![Output::Report { epoch }]
     }
 
     fn on_reported(&mut self, epoch: i32) -> Vec<Output> {
-        self.report = Report::Idle;
+        self.report = ReportState::Idle;
         self.failures = 0;
         if self.epoch != Some(epoch) {
             return self.on_timer();
         }
-        if self.worker != Worker::Waits {
+        if self.worker != WorkerState::Waiting {
             return Vec::new();
         }
         let wait = exponential(self.repeats, REPEAT_FIRST, REPEAT_CAP);
@@ -355,8 +361,8 @@ impl Agent {
     }
 
     fn on_report_failed(&mut self, retry_after: Option<Duration>) -> Vec<Output> {
-        self.report = Report::Idle;
-        if self.worker != Worker::Waits || self.epoch.is_none() {
+        self.report = ReportState::Idle;
+        if self.worker != WorkerState::Waiting || self.epoch.is_none() {
             return Vec::new();
         }
         let wait = crate::backoff::after_failures(self.failures, retry_after);
@@ -366,7 +372,7 @@ impl Agent {
 
     fn on_timer(&mut self) -> Vec<Output> {
         match (self.epoch, self.worker) {
-            (Some(epoch), Worker::Waits) => self.send(epoch),
+            (Some(epoch), WorkerState::Waiting) => self.send(epoch),
             _ => Vec::new(),
         }
     }

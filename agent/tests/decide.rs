@@ -1,4 +1,4 @@
-//! The agent's rules: tables of what it does after what, and properties over all orders of events.
+//! The agent's rules: tables of inputs and the expected outputs, and properties of any order of inputs.
 
 use std::time::Duration;
 
@@ -58,82 +58,82 @@ fn restart(epoch: i32, deprecated: i32) -> Output {
     Output::Restart { epoch, deprecated }
 }
 
-/// All outputs of a new agent of the JobSet [`UID`], in their order.
-fn after(inputs: Vec<Input>) -> Vec<Output> {
+/// All outputs of a new agent of the JobSet [`UID`] for these inputs, in their order.
+fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
     let mut agent = sidecar(Some(UID.into()));
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }
 
 #[rstest]
-#[case::first_state_is_reported_as_the_next_epoch(vec![jobset(0, 0)], vec![report(1)])]
-#[case::late_starter_reports_the_epoch_after_the_running_one(vec![jobset(7, 6)], vec![report(8)])]
-#[case::in_the_middle_of_a_restart(vec![jobset(7, 7)], vec![report(8)])]
-#[case::lifted_when_its_epoch_is_synced(vec![jobset(0, 0), jobset(1, 0)], vec![report(1), lift(1)])]
-#[case::stays_lifted(vec![jobset(0, 0), jobset(1, 0), jobset(1, 0), jobset(0, 0)], vec![report(1), lift(1)])]
-#[case::restarts_when_its_epoch_is_deprecated(
+#[case::first_state_reports_the_next_epoch(vec![jobset(0, 0)], vec![report(1)])]
+#[case::late_start_reports_the_epoch_after_the_synced_one(vec![jobset(7, 6)], vec![report(8)])]
+#[case::start_during_a_group_restart_reports_the_next_epoch(vec![jobset(7, 7)], vec![report(8)])]
+#[case::own_epoch_synced_lifts(vec![jobset(0, 0), jobset(1, 0)], vec![report(1), lift(1)])]
+#[case::lifted_stays_lifted(vec![jobset(0, 0), jobset(1, 0), jobset(1, 0), jobset(0, 0)], vec![report(1), lift(1)])]
+#[case::own_epoch_deprecated_restarts(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1)], vec![report(1), lift(1), restart(1, 1)])]
-#[case::restarts_when_it_missed_some_epochs(
+#[case::later_epoch_deprecated_restarts(
     vec![jobset(0, 0), jobset(1, 0), jobset(3, 2)], vec![report(1), lift(1), restart(1, 2)])]
-#[case::restarts_behind_the_barrier(vec![jobset(2, 2), jobset(3, 3)], vec![report(3), restart(3, 3)])]
-#[case::restart_comes_before_lift(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
-#[case::not_lifted_for_a_later_epoch(vec![jobset(0, 0), jobset(2, 0)], vec![report(1)])]
-#[case::not_lifted_by_a_stale_state(vec![jobset(0, 0), jobset(2, 0), jobset(1, 0)], vec![report(1)])]
-#[case::nothing_after_a_restart(
+#[case::own_epoch_deprecated_at_the_barrier_restarts(vec![jobset(2, 2), jobset(3, 3)], vec![report(3), restart(3, 3)])]
+#[case::own_epoch_synced_and_deprecated_restarts(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
+#[case::later_epoch_synced_does_not_lift(vec![jobset(0, 0), jobset(2, 0)], vec![report(1)])]
+#[case::stale_state_does_not_lift(vec![jobset(0, 0), jobset(2, 0), jobset(1, 0)], vec![report(1)])]
+#[case::restart_is_the_last_output(
     vec![jobset(0, 0), jobset(1, 1), jobset(2, 1), Input::Timer, Input::Terminate], vec![report(1), restart(1, 1)])]
-#[case::older_states_do_not_count(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]
-#[case::deletion_changes_nothing(
+#[case::stale_state_is_ignored(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]
+#[case::jobset_deletion_is_ignored(
     vec![Input::Deleted, jobset(0, 0), Input::Deleted, jobset(1, 0), Input::Deleted], vec![report(1), lift(1)])]
-#[case::ends_at_once_when_asked(vec![Input::Terminate, jobset(0, 0)], vec![EXIT])]
-#[case::ends_in_the_middle_of_a_report(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), EXIT])]
-#[case::last_epoch_has_no_next_one(vec![jobset(i32::MAX, 0)], vec![])]
-#[case::negative_epochs_count_as_none(vec![jobset(-5, -7)], vec![report(1)])]
-fn follows_the_jobset(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+#[case::sigterm_exits(vec![Input::Terminate, jobset(0, 0)], vec![EXIT])]
+#[case::sigterm_during_a_report_exits(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), EXIT])]
+#[case::largest_epoch_has_no_next_one(vec![jobset(i32::MAX, 0)], vec![])]
+#[case::negative_epochs_count_as_zero(vec![jobset(-5, -7)], vec![report(1)])]
+fn jobset_state_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[rstest]
-#[case::lifts_at_once_without_a_report(vec![bypassed(4, 4)], vec![bypass_lift()])]
-#[case::never_restarts(vec![bypassed(4, 3), bypassed(4, 4), bypassed(9, 9)], vec![bypass_lift()])]
-#[case::lifts_while_it_waits(vec![jobset(0, 0), bypassed(0, 0), Input::Timer], vec![report(1), lift(1)])]
-#[case::no_restart_while_switched_off(
+#[case::start_lifts_without_a_report(vec![bypassed(4, 4)], vec![bypass_lift()])]
+#[case::deprecated_epoch_does_not_restart(vec![bypassed(4, 3), bypassed(4, 4), bypassed(9, 9)], vec![bypass_lift()])]
+#[case::disabled_at_the_barrier_lifts(vec![jobset(0, 0), bypassed(0, 0), Input::Timer], vec![report(1), lift(1)])]
+#[case::disabled_while_running_does_not_restart(
     vec![jobset(0, 0), jobset(1, 0), bypassed(1, 1)], vec![report(1), lift(1)])]
-#[case::restarts_once_switched_on_again(
+#[case::enabled_again_restarts(
     vec![jobset(0, 0), jobset(1, 0), bypassed(1, 1), jobset(1, 1)], vec![report(1), lift(1), restart(1, 1)])]
-#[case::belongs_to_the_running_epoch_once_switched_on(
+#[case::enabled_later_joins_the_synced_epoch(
     vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4)], vec![bypass_lift(), restart(4, 4)])]
-#[case::joins_the_first_epoch_once_switched_on(vec![bypassed(0, 0), jobset(0, 0)], vec![bypass_lift(), restart(0, 0)])]
-fn bypasses_where_the_jobset_does_not_restart_in_place(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+#[case::enabled_later_joins_epoch_zero(vec![bypassed(0, 0), jobset(0, 0)], vec![bypass_lift(), restart(0, 0)])]
+fn jobset_without_in_place_restart_is_bypassed(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[rstest]
-#[case::repeated_while_the_barrier_is_closed(
+#[case::barrier_closed_repeats_with_back_off(
     vec![jobset(0, 0), reported(1), Input::Timer, reported(1), Input::Timer, reported(1), Input::Timer, reported(1),
         Input::Timer, reported(1)],
     vec![report(1), timer(30), report(1), timer(60), report(1), timer(120), report(1), timer(150), report(1), timer(150)])]
-#[case::not_repeated_once_lifted(
+#[case::barrier_lifted_does_not_repeat(
     vec![jobset(0, 0), reported(1), jobset(1, 0), Input::Timer], vec![report(1), timer(30), lift(1)])]
-#[case::answer_after_the_lift(vec![jobset(0, 0), jobset(1, 0), reported(1)], vec![report(1), lift(1)])]
-#[case::failure_after_the_lift(vec![jobset(0, 0), jobset(1, 0), failed(1, None)], vec![report(1), lift(1)])]
-#[case::retried_after_a_failure(
+#[case::answer_after_the_lift_is_ignored(vec![jobset(0, 0), jobset(1, 0), reported(1)], vec![report(1), lift(1)])]
+#[case::failure_after_the_lift_is_not_retried(vec![jobset(0, 0), jobset(1, 0), failed(1, None)], vec![report(1), lift(1)])]
+#[case::failure_is_retried_with_back_off(
     vec![jobset(0, 0), failed(1, None), Input::Timer, failed(1, None), Input::Timer, reported(1)],
     vec![report(1), timer_ms(200), report(1), timer_ms(400), report(1), timer(30)])]
-#[case::retried_no_sooner_than_asked(vec![jobset(0, 0), failed(1, Some(7))], vec![report(1), timer(7)])]
-#[case::one_at_a_time(vec![jobset(0, 0), Input::Timer, jobset(0, 0)], vec![report(1)])]
-#[case::timer_without_an_epoch(vec![Input::Timer], vec![])]
-fn reports_its_epoch(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+#[case::failure_with_retry_after_waits_as_long(vec![jobset(0, 0), failed(1, Some(7))], vec![report(1), timer(7)])]
+#[case::one_report_is_in_flight(vec![jobset(0, 0), Input::Timer, jobset(0, 0)], vec![report(1)])]
+#[case::timer_without_an_epoch_is_ignored(vec![Input::Timer], vec![])]
+fn report_is_sent_and_repeated(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[rstest]
-#[case::own_uid_is_given(vec![foreign(3, 3, false), foreign(3, 3, true)], vec![])]
-#[case::own_one_comes_later(vec![foreign(3, 3, true), jobset(0, 0), foreign(9, 9, true), jobset(1, 0)], vec![report(1), lift(1)])]
-fn ignores_another_jobset_of_the_same_name(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+#[case::other_uid_is_ignored(vec![foreign(3, 3, false), foreign(3, 3, true)], vec![])]
+#[case::own_uid_observed_later_counts(vec![foreign(3, 3, true), jobset(0, 0), foreign(9, 9, true), jobset(1, 0)], vec![report(1), lift(1)])]
+fn jobset_of_the_same_name_with_other_uid_is_ignored(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[test]
-fn first_jobset_seen_is_its_own_when_no_uid_is_given() {
+fn agent_without_uid_takes_the_first_observed_jobset() {
     let mut agent = sidecar(None);
     assert_eq!(agent.step(jobset(2, 1)), [report(3)]);
     assert_eq!(agent.step(Input::Deleted), []);
@@ -142,11 +142,11 @@ fn first_jobset_seen_is_its_own_when_no_uid_is_given() {
 }
 
 #[test]
-fn barrier_says_what_the_worker_waits_for() {
+fn barrier_of_sidecar_follows_the_jobset() {
     let mut agent = sidecar(Some(UID.into()));
     assert_eq!(agent.barrier(), Barrier::AwaitsJobSet);
     agent.step(foreign(0, 0, false));
-    assert_eq!(agent.barrier(), Barrier::AwaitsOtherJobSet { own: UID.into(), seen: "other".into() });
+    assert_eq!(agent.barrier(), Barrier::AwaitsOtherJobSet { own: UID.into(), observed: "other".into() });
     agent.step(jobset(2, 2));
     assert_eq!(agent.barrier(), Barrier::AwaitsSync { epoch: 3, synced: 2 });
     agent.step(jobset(3, 2));
@@ -157,7 +157,7 @@ fn barrier_says_what_the_worker_waits_for() {
     assert_eq!(agent.barrier(), Barrier::Lifted { epoch: None });
 }
 
-fn saves(inputs: Vec<Input>) -> Vec<Output> {
+fn outputs_with_save_hook(inputs: Vec<Input>) -> Vec<Output> {
     let mut agent = Agent::new(Some(UID.into()), Mode::Sidecar { saves: true });
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }
@@ -167,18 +167,18 @@ fn save(epoch: i32) -> Output {
 }
 
 #[rstest]
-#[case::then_restarts(
+#[case::epoch_deprecated_saves_then_restarts(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), Input::Saved], vec![report(1), lift(1), save(1), restart(1, 1)])]
-#[case::once(
+#[case::later_states_do_not_save_again(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), jobset(2, 2), bypassed(2, 2), Input::Saved],
     vec![report(1), lift(1), save(1), restart(1, 2)])]
-#[case::not_if_it_has_not_run(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
-#[case::not_if_the_agent_is_asked_to_end(
+#[case::worker_never_started_does_not_save(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
+#[case::sigterm_while_saving_exits(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), Input::Terminate, Input::Saved],
     vec![report(1), lift(1), save(1), EXIT])]
-#[case::at_no_other_time(vec![jobset(0, 0), Input::Saved, jobset(1, 0), Input::Saved], vec![report(1), lift(1)])]
-fn lets_the_worker_save_its_state(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(saves(inputs), outputs);
+#[case::unexpected_answer_is_ignored(vec![jobset(0, 0), Input::Saved, jobset(1, 0), Input::Saved], vec![report(1), lift(1)])]
+fn save_hook_runs_before_the_restart(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_with_save_hook(inputs), outputs);
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
@@ -200,10 +200,10 @@ fn any_input_or_bypass() -> impl Strategy<Value = Input> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Without a bypass there is one epoch, it is the one after the first `synced` seen, and the barrier is lifted only
-    /// when exactly that epoch is the largest synced one and is not over.
+    /// Without a bypass, an agent has one epoch: the epoch after the first observed `synced`. The barrier lifts only when that
+    /// epoch is the largest synced one and is not deprecated.
     #[test]
-    fn lifts_only_in_its_own_epoch(inputs in proptest::collection::vec(any_input(), 0..40)) {
+    fn barrier_lifts_only_in_the_own_epoch(inputs in proptest::collection::vec(any_input(), 0..40)) {
         let mut agent = sidecar(Some(UID.into()));
         let (mut own, mut synced, mut deprecated, mut lifts) = (None, 0, 0, 0);
         for input in inputs {
@@ -232,13 +232,13 @@ proptest! {
         prop_assert!(lifts <= 1);
     }
 
-    /// One report is on its way at a time, none after the lift; whoever waits has a report or a timer running.
+    /// One report is in flight at a time, and none after the lift. An agent that waits has a report in flight or a timer.
     #[test]
-    fn waiting_agent_always_has_something_to_wake_it(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
+    fn agent_waiting_has_a_report_or_a_timer(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
         let mut agent = sidecar(Some(UID.into()));
         let (mut in_flight, mut armed) = (None, false);
         for input in inputs {
-            // An answer comes only to a report that was sent, the timer only rings when it was set.
+            // An answer arrives only for a report in flight. The timer fires only when it is set.
             let input = match (input, in_flight) {
                 (Input::Reported { .. }, Some(epoch)) => reported(epoch),
                 (Input::ReportFailed { retry_after, .. }, Some(epoch)) => Input::ReportFailed { epoch, retry_after },
@@ -274,9 +274,9 @@ proptest! {
         }
     }
 
-    /// While the JobSet does not restart in place, the barrier is open and the Pod is left alone.
+    /// While the JobSet does not restart in place, the barrier is lifted and the agent does not restart the Pod.
     #[test]
-    fn bypass_opens_and_never_restarts(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
+    fn bypass_lifts_and_never_restarts(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
         let mut agent = sidecar(Some(UID.into()));
         for input in inputs {
             let bypass = matches!(&input, Input::JobSet(state) if state.bypass && state.uid == UID);
@@ -293,9 +293,9 @@ proptest! {
         }
     }
 
-    /// Once ended, always silent.
+    /// There is no output after the last one.
     #[test]
-    fn nothing_follows_the_end(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
+    fn agent_ended_has_no_output(inputs in proptest::collection::vec(any_input_or_bypass(), 0..40)) {
         let mut agent = sidecar(None);
         let mut ended = false;
         for input in inputs {

@@ -1,4 +1,4 @@
-//! The rules of a supervisor: tables of what it does after what, and properties over all orders of events.
+//! The rules of a supervisor: tables of inputs and the expected outputs, and properties of any order of inputs.
 
 use std::collections::BTreeSet;
 
@@ -44,83 +44,83 @@ fn exit(code: u8) -> Output {
 const START_BYPASSED: Output = Output::Lift { epoch: None };
 const TERMINATE_WORKER: Output = Output::TerminateWorker;
 
-fn after(inputs: Vec<Input>) -> Vec<Output> {
+fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
     let mut agent = agent();
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }
 
-/// What follows once its worker runs in epoch 1.
-fn running(inputs: Vec<Input>) -> Vec<Output> {
+/// All outputs for these inputs, of a supervisor whose worker runs in epoch 1.
+fn outputs_while_running(inputs: Vec<Input>) -> Vec<Output> {
     let mut agent = agent();
-    let begun = [jobset(0, 0), Input::Reported { epoch: 1 }, jobset(1, 0)];
-    let begun: Vec<Output> = begun.into_iter().flat_map(|input| agent.step(input)).collect();
-    assert_eq!((begun[0], begun[2]), (report(1), start(1)));
+    let started = [jobset(0, 0), Input::Reported { epoch: 1 }, jobset(1, 0)];
+    let started: Vec<Output> = started.into_iter().flat_map(|input| agent.step(input)).collect();
+    assert_eq!((started[0], started[2]), (report(1), start(1)));
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }
 
 #[rstest]
-#[case::success_ends_it(vec![exited(0)], vec![exit(0)])]
-#[case::a_fatal_code_ends_it(vec![exited(FATAL)], vec![exit(FATAL)])]
-#[case::a_failure_is_the_first_to_report_the_next_epoch(vec![exited(1), jobset(1, 1), jobset(2, 1)], vec![report(2), start(2)])]
-#[case::a_signal_is_a_failure(vec![exited(137)], vec![report(2)])]
-#[case::another_ones_failure_stops_it(
+#[case::success_exits(vec![exited(0)], vec![exit(0)])]
+#[case::fatal_code_exits(vec![exited(FATAL)], vec![exit(FATAL)])]
+#[case::failure_reports_the_next_epoch(vec![exited(1), jobset(1, 1), jobset(2, 1)], vec![report(2), start(2)])]
+#[case::signal_is_a_failure(vec![exited(137)], vec![report(2)])]
+#[case::epoch_deprecated_stops_and_reports(
     vec![jobset(1, 1), exited(143), jobset(2, 1)], vec![stop(1, 1), report(2), start(2)])]
-#[case::it_is_stopped_once(vec![jobset(1, 1), jobset(1, 1), exited(143)], vec![stop(1, 1), report(2)])]
-#[case::what_it_says_while_it_is_stopped_does_not_count(
+#[case::epoch_deprecated_stops_once(vec![jobset(1, 1), jobset(1, 1), exited(143)], vec![stop(1, 1), report(2)])]
+#[case::success_while_stopping_does_not_count(
     vec![jobset(1, 1), exited(0)], vec![stop(1, 1), report(2)])]
-#[case::a_fatal_code_neither(vec![jobset(1, 1), exited(FATAL)], vec![stop(1, 1), report(2)])]
-#[case::epochs_that_pass_while_it_is_stopped_are_left_out(
+#[case::fatal_code_while_stopping_does_not_count(vec![jobset(1, 1), exited(FATAL)], vec![stop(1, 1), report(2)])]
+#[case::epochs_deprecated_while_stopping_are_skipped(
     vec![jobset(1, 1), jobset(2, 2), exited(143)], vec![stop(1, 1), report(3)])]
-#[case::two_failures_in_a_row(
+#[case::two_failures_report_two_epochs(
     vec![exited(1), Input::Reported { epoch: 2 }, jobset(2, 1), exited(1)],
     vec![report(2), Output::SetTimer(std::time::Duration::from_secs(30)), start(2), report(3)])]
-#[case::deprecated_at_the_barrier(vec![exited(1), Input::ReportFailed { epoch: 2, retry_after: None }, jobset(2, 2)],
+#[case::epoch_deprecated_at_the_barrier_reports_the_next_one(vec![exited(1), Input::ReportFailed { epoch: 2, retry_after: None }, jobset(2, 2)],
     vec![report(2), Output::SetTimer(std::time::Duration::from_millis(200)), report(3)])]
-#[case::an_older_report_is_answered_first(
+#[case::report_of_an_older_epoch_is_answered_first(
     vec![exited(1), jobset(2, 2), Input::Reported { epoch: 2 }], vec![report(2), report(3)])]
-#[case::deletion_of_the_jobset_changes_nothing(vec![Input::Deleted], vec![])]
-#[case::it_is_asked_to_end(vec![Input::Terminate, exited(0)], vec![TERMINATE_WORKER, exit(143)])]
-#[case::while_it_stops(
+#[case::jobset_deletion_is_ignored(vec![Input::Deleted], vec![])]
+#[case::sigterm_terminates_the_worker(vec![Input::Terminate, exited(0)], vec![TERMINATE_WORKER, exit(143)])]
+#[case::sigterm_while_stopping_terminates_the_worker(
     vec![jobset(1, 1), Input::Terminate, exited(143)], vec![stop(1, 1), TERMINATE_WORKER, exit(143)])]
-#[case::no_epoch_matters_then(
+#[case::epochs_after_sigterm_are_ignored(
     vec![Input::Terminate, jobset(1, 1), bypassed(1, 1), Input::Terminate, exited(7)],
     vec![TERMINATE_WORKER, TERMINATE_WORKER, exit(143)])]
-#[case::while_it_waits(vec![exited(1), Input::Terminate, jobset(2, 1)], vec![report(2), exit(143)])]
-#[case::nothing_follows_the_end(vec![exited(0), jobset(1, 1), Input::Terminate], vec![exit(0)])]
-fn a_running_worker(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(running(inputs), outputs);
+#[case::sigterm_at_the_barrier_exits(vec![exited(1), Input::Terminate, jobset(2, 1)], vec![report(2), exit(143)])]
+#[case::exit_is_the_last_output(vec![exited(0), jobset(1, 1), Input::Terminate], vec![exit(0)])]
+fn worker_running_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_while_running(inputs), outputs);
 }
 
 #[rstest]
-#[case::it_cannot_be_started(vec![jobset(0, 0), jobset(1, 0), Input::WorkerNotStarted { code: 127 }], vec![report(1), start(1), exit(127)])]
-#[case::ended_before_it_began(vec![jobset(0, 0), Input::Terminate], vec![report(1), exit(143)])]
-#[case::ended_before_the_jobset_was_seen(vec![Input::Terminate], vec![exit(143)])]
-#[case::a_late_starter(vec![jobset(4, 3), jobset(4, 4), jobset(5, 4)], vec![report(5), start(5)])]
-#[case::a_report_for_each_epoch_that_passes(
+#[case::start_failure_exits(vec![jobset(0, 0), jobset(1, 0), Input::WorkerNotStarted { code: 127 }], vec![report(1), start(1), exit(127)])]
+#[case::sigterm_before_the_first_epoch_exits(vec![jobset(0, 0), Input::Terminate], vec![report(1), exit(143)])]
+#[case::sigterm_before_the_first_state_exits(vec![Input::Terminate], vec![exit(143)])]
+#[case::late_start_joins_the_next_epoch(vec![jobset(4, 3), jobset(4, 4), jobset(5, 4)], vec![report(5), start(5)])]
+#[case::each_epoch_deprecated_gets_a_new_report(
     vec![jobset(0, 0), Input::Reported { epoch: 1 }, jobset(1, 1), Input::Reported { epoch: 2 }, jobset(2, 1)],
     vec![report(1), Output::SetTimer(std::time::Duration::from_secs(30)), report(2),
         Output::SetTimer(std::time::Duration::from_secs(30)), start(2)])]
-fn a_worker_that_waits(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+fn worker_waiting_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[rstest]
-#[case::runs_at_once(vec![bypassed(4, 4)], vec![START_BYPASSED])]
-#[case::and_ends_as_it_ends(vec![bypassed(4, 4), exited(1)], vec![START_BYPASSED, exit(1)])]
-#[case::is_asked_to_end(vec![bypassed(4, 4), Input::Terminate, exited(0)], vec![START_BYPASSED, TERMINATE_WORKER, exit(143)])]
-#[case::is_never_stopped(vec![bypassed(4, 3), bypassed(5, 5)], vec![START_BYPASSED])]
-#[case::is_stopped_once_switched_on(
+#[case::worker_starts_at_once(vec![bypassed(4, 4)], vec![START_BYPASSED])]
+#[case::worker_exit_exits(vec![bypassed(4, 4), exited(1)], vec![START_BYPASSED, exit(1)])]
+#[case::sigterm_terminates_the_worker(vec![bypassed(4, 4), Input::Terminate, exited(0)], vec![START_BYPASSED, TERMINATE_WORKER, exit(143)])]
+#[case::epoch_deprecated_does_not_stop(vec![bypassed(4, 3), bypassed(5, 5)], vec![START_BYPASSED])]
+#[case::enabled_later_stops_at_the_deprecated_epoch(
     vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4), exited(143)], vec![START_BYPASSED, stop(4, 4), report(5)])]
-#[case::restarts_a_failure_once_switched_on(vec![bypassed(4, 3), jobset(4, 3), exited(1)], vec![START_BYPASSED, report(5)])]
-#[case::is_started_again_at_once_if_it_is_switched_off_while_it_stops(
+#[case::enabled_later_restarts_a_failure(vec![bypassed(4, 3), jobset(4, 3), exited(1)], vec![START_BYPASSED, report(5)])]
+#[case::disabled_while_stopping_starts_again_at_once(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), bypassed(1, 1), exited(143)],
     vec![report(1), start(1), stop(1, 1), START_BYPASSED])]
-fn a_worker_of_a_jobset_that_does_not_restart_in_place(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(after(inputs), outputs);
+fn jobset_without_in_place_restart_is_bypassed(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_after(inputs), outputs);
 }
 
 #[test]
-fn the_probe_sees_whether_the_worker_runs() {
+fn barrier_of_supervisor_follows_the_worker() {
     let mut agent = agent();
     for (input, barrier) in [
         (jobset(0, 0), Barrier::AwaitsSync { epoch: 1, synced: 0 }),
@@ -150,16 +150,17 @@ fn any_input() -> impl Strategy<Value = Input> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One worker at a time, each epoch at most once unless its JobSet does not restart in place, and always the synced
-    /// one; one report at a time, of growing epochs; whoever waits has something that wakes it.
+    /// One worker runs at a time, always in the synced epoch, and each epoch has at most one worker unless the JobSet does not
+    /// restart in place. One report is in flight at a time, and reported epochs grow. An agent that waits has a report in
+    /// flight or a timer.
     #[test]
-    fn one_worker_one_report_and_growing_epochs(inputs in proptest::collection::vec(any_input(), 0..60)) {
+    fn supervisor_has_one_worker_one_report_and_growing_epochs(inputs in proptest::collection::vec(any_input(), 0..60)) {
         let mut agent = agent();
-        let (mut runs, mut stopping, mut leaving) = (false, false, false);
+        let (mut runs, mut stopping, mut terminating) = (false, false, false);
         let (mut in_flight, mut armed) = (None, false);
         let (mut last_report, mut last_start, mut synced, mut bypass) = (0, 0, 0, false);
         for input in inputs {
-            // Answers come to what was asked alone.
+            // An answer arrives only for an output that asks for one.
             let input = match (input, in_flight) {
                 (Input::Reported { .. }, Some(epoch)) => Input::Reported { epoch },
                 (Input::ReportFailed { .. }, Some(epoch)) => Input::ReportFailed { epoch, retry_after: None },
@@ -185,7 +186,7 @@ proptest! {
                     }
                     Output::SetTimer(_) => armed = true,
                     Output::Lift { epoch } => {
-                        prop_assert!(!runs && !leaving);
+                        prop_assert!(!runs && !terminating);
                         (runs, armed) = (true, false);
                         if !bypass {
                             let epoch = epoch.unwrap();
@@ -194,12 +195,12 @@ proptest! {
                         }
                     }
                     Output::StopWorker { .. } => {
-                        prop_assert!(runs && !stopping && !leaving);
+                        prop_assert!(runs && !stopping && !terminating);
                         stopping = true;
                     }
                     Output::TerminateWorker => {
                         prop_assert!(runs);
-                        leaving = true;
+                        terminating = true;
                     }
                     Output::Exit { .. } => {
                         prop_assert!(!runs);
