@@ -1,4 +1,4 @@
-//! Brings what happened to the state machine, one thing at a time, and does what it says.
+//! The agent's event loop: it passes each event to the state machine as an input and carries out the outputs.
 
 use kube::Client;
 use rustix::process::Signal;
@@ -12,16 +12,19 @@ use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::epoch_file::EpochFile;
 use crate::error::Error;
-use crate::signals::{Signalled, Signals};
+use crate::signals::{SignalEvent, Signals};
 use crate::worker::{self, Worker};
-use crate::{probe, report, save, watch as jobset_watch};
+use crate::{probe, report, watch as jobset_watch};
 
-/// Inputs that may wait for the state machine.
-const QUEUE: usize = 16;
-/// Exit code of a supervisor whose worker cannot be killed: that of one that was killed itself, which ends the container.
+/// Capacity of the queue of inputs for the state machine.
+const INPUT_QUEUE: usize = 16;
+/// Exit code of a supervisor whose worker cannot be killed: 128 and the number of SIGKILL. It ends the container.
 const KILLED: u8 = 137;
 
-/// Runs until the Pod has to restart, the worker is done or SIGTERM arrives. Gives the exit code.
+/// Runs until the Pod has to restart, the supervised worker has ended for good or SIGTERM arrives. Returns the exit code.
+///
+/// # Errors
+/// The agent cannot start, for example because it has no credentials or its port is in use.
 pub async fn run(config: Config) -> Result<u8, Error> {
     let supervises = matches!(config.role, Role::Supervisor { .. });
     let mut signals = Signals::listen(supervises).map_err(Error::Signal)?;
@@ -33,67 +36,68 @@ pub async fn run(config: Config) -> Result<u8, Error> {
         Role::Supervisor { .. } => None,
     };
     let epoch_file = EpochFile::empty(epoch_file).map_err(Error::EpochFile)?;
-    if let Role::Sidecar { save: Some(way), .. } = &config.role {
-        save::forget(way);
+    if let Role::Sidecar { save: Some(hook), .. } = &config.role {
+        hook.remove_file();
     }
     let mut agent = Agent::new(config.jobset_uid.clone(), config.role.mode());
     let barrier = watch::Sender::new(agent.barrier());
     probe::start(&config.barrier_ports, &config.barrier_paths, &barrier).await?;
 
     let client = connect().await?;
-    let (sender, mut inputs) = mpsc::channel(QUEUE);
+    let (sender, mut inputs) = mpsc::channel(INPUT_QUEUE);
     tokio::spawn(jobset_watch::run(client.clone(), config.namespace.clone(), config.jobset.clone(), sender.clone()));
 
-    let mut shell = Shell { config, client, sender, epoch_file, timer: None, worker: None };
+    let mut executor = Executor { config, client, sender, epoch_file, timer: None, worker: None };
     loop {
         let input = tokio::select! {
             biased;
-            signalled = signals.next() => match shell.on_signal(signalled) {
+            event = signals.next() => match executor.on_signal(event) {
                 Some(input) => input,
                 None => continue,
             },
-            () = until(shell.worker.as_ref().and_then(Worker::due)) => {
-                if shell.worker.as_mut().is_some_and(Worker::on_time) {
-                    tracing::error!("processes of the worker cannot be killed: the container ends, and takes them along");
+            () = until(executor.worker.as_ref().and_then(Worker::deadline)) => {
+                if executor.worker.as_mut().is_some_and(Worker::on_deadline) {
+                    tracing::error!("processes of the worker cannot be killed; exiting, so that they end with the container");
                     return Ok(KILLED);
                 }
                 continue;
             }
             Some(input) = inputs.recv() => input,
-            () = until(shell.timer) => {
-                shell.timer = None;
+            () = until(executor.timer) => {
+                executor.timer = None;
                 Input::Timer
             }
         };
-        // What an output brings about at once is an input again.
+        // An output may have an input as its immediate result.
         let mut next = Some(input);
         while let Some(input) = next.take() {
             let outputs = agent.step(input);
             for output in outputs {
-                match shell.carry_out(output) {
+                match executor.execute(output) {
                     Outcome::Done => {}
-                    Outcome::Then(input) => next = Some(input),
+                    Outcome::Input(input) => next = Some(input),
                     Outcome::Exit(code) => return Ok(code),
                 }
             }
         }
-        // After the worker was told its epoch: whoever sees the barrier lifted may start it.
-        show(&barrier, agent.barrier());
+        // The barrier is published after the epoch file is written: the kubelet may start the worker once it is lifted.
+        publish(&barrier, agent.barrier());
     }
 }
 
-fn show(barrier: &watch::Sender<Barrier>, now: Barrier) {
-    barrier.send_if_modified(|shown| {
-        let modified = *shown != now;
+/// Publishes the barrier to the probe.
+fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
+    barrier.send_if_modified(|published| {
+        let modified = *published != now;
         if modified && matches!(now, Barrier::AwaitsOtherJobSet { .. }) {
-            tracing::warn!("{now}: the Pod's own was deleted, or JOBSET_UID is wrong");
+            tracing::warn!("{now}: the JobSet of this Pod was deleted, or JOBSET_UID is wrong");
         }
-        *shown = now;
+        *published = now;
         modified
     });
 }
 
-/// For ever, if there is no such time.
+/// Waits until this time; for ever, if it is `None`.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -101,15 +105,18 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// What came of an output.
+/// The result of an output.
 enum Outcome {
+    /// The output is carried out, or its answer arrives later through the queue.
     Done,
-    Then(Input),
+    /// The output has this input as its immediate result.
+    Input(Input),
+    /// The agent exits with this code.
     Exit(u8),
 }
 
-/// What outputs act upon.
-struct Shell {
+/// Carries out the outputs of the state machine.
+struct Executor {
     config: Config,
     client: Client,
     sender: mpsc::Sender<Input>,
@@ -118,28 +125,28 @@ struct Shell {
     worker: Option<Worker>,
 }
 
-impl Shell {
-    /// What it means to the state machine, if anything.
-    fn on_signal(&mut self, signalled: Signalled) -> Option<Input> {
-        match (signalled, &mut self.worker) {
-            (Signalled::ChildEnded, Some(worker)) => {
+impl Executor {
+    /// Handles a signal. Returns the input for the state machine, if the signal is one.
+    fn on_signal(&mut self, event: SignalEvent) -> Option<Input> {
+        match (event, &mut self.worker) {
+            (SignalEvent::ChildEnded, Some(worker)) => {
                 let code = worker.reap()?;
                 self.worker = None;
                 tracing::info!(code, "the worker has ended");
                 return Some(Input::WorkerExited { code });
             }
-            (Signalled::ChildEnded, None) => worker::reap_strangers(),
-            (Signalled::Forward(number), Some(worker)) => worker.pass_on(number),
-            (Signalled::Terminate, _) => return Some(Input::Terminate),
-            // SIGINT at a terminal, when there is nothing else to interrupt.
-            (Signalled::Forward(number), None) if number == Signal::INT.as_raw() => return Some(Input::Terminate),
-            (Signalled::Forward(_), None) => {}
+            (SignalEvent::ChildEnded, None) => worker::reap_orphans(),
+            (SignalEvent::Forward(number), Some(worker)) => worker.signal(number),
+            (SignalEvent::Terminate, _) => return Some(Input::Terminate),
+            // SIGINT at a terminal ends the agent when no worker runs.
+            (SignalEvent::Forward(number), None) if number == Signal::INT.as_raw() => return Some(Input::Terminate),
+            (SignalEvent::Forward(_), None) => {}
         }
         None
     }
 
-    /// Does one thing.
-    fn carry_out(&mut self, output: Output) -> Outcome {
+    /// Carries out one output.
+    fn execute(&mut self, output: Output) -> Outcome {
         match output {
             Output::Report { epoch } => {
                 self.timer = None;
@@ -158,7 +165,7 @@ impl Shell {
                 }
             }
             Output::TerminateWorker => {
-                tracing::info!("asked to end: the worker is, too");
+                tracing::info!("SIGTERM received; passing it on to the worker");
                 if let Some(worker) = &self.worker {
                     worker.terminate();
                 }
@@ -172,7 +179,7 @@ impl Shell {
                 return Outcome::Exit(code);
             }
             Output::Exit { code } => {
-                tracing::info!(code, "ending");
+                tracing::info!(code, "exiting");
                 return Outcome::Exit(code);
             }
         }
@@ -186,7 +193,7 @@ impl Shell {
         let (namespace, pod) = (namespace.clone(), pod.clone());
         tokio::spawn(async move {
             let answer = report::report(&client, &namespace, &pod, epoch).await;
-            // The receiver is gone only when the agent ends.
+            // The receiver is closed only when the agent ends.
             let _ = sender.send(answer).await;
         });
     }
@@ -195,14 +202,14 @@ impl Shell {
         if let Some(epoch) = epoch {
             tracing::info!(epoch, "barrier lifted");
         } else {
-            tracing::info!("barrier lifted: the JobSet does not restart in place");
+            tracing::info!("barrier lifted; the JobSet does not restart in place");
         }
         match &self.config.role {
             Role::Sidecar { .. } => {
                 if let Some(epoch) = epoch
                     && let Err(error) = self.epoch_file.write(epoch)
                 {
-                    tracing::warn!(%error, "the worker is not told its epoch");
+                    tracing::warn!(%error, "cannot write the epoch to the file that EPOCH_FILE names");
                 }
                 Outcome::Done
             }
@@ -211,16 +218,16 @@ impl Shell {
                     self.worker = Some(worker);
                     Outcome::Done
                 }
-                Err(code) => Outcome::Then(Input::WorkerNotStarted { code }),
+                Err(code) => Outcome::Input(Input::WorkerNotStarted { code }),
             },
         }
     }
 
     fn save(&self, epoch: i32) {
-        let Role::Sidecar { save: Some(way), .. } = &self.config.role else { return };
-        let (way, sender) = (way.clone(), self.sender.clone());
+        let Role::Sidecar { save: Some(hook), .. } = &self.config.role else { return };
+        let (hook, sender) = (hook.clone(), self.sender.clone());
         tokio::spawn(async move {
-            save::save(&way, epoch).await;
+            hook.run(epoch).await;
             let _ = sender.send(Input::Saved).await;
         });
     }

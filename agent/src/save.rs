@@ -1,7 +1,8 @@
-//! The last moments of a healthy worker whose epoch is over, beside a sidecar: the kubelet would give it two seconds and
-//! no preStop hook. So the agent tells it before it exits, and waits until it has saved its state, within a limit.
+//! The hook by which a healthy worker saves its state before its Pod restarts in place.
 //!
-//! All Pods of the group are told by the same write of the JobSet, and save side by side.
+//! The kubelet gives the containers of such a Pod two seconds and runs no preStop hook. So a sidecar notifies the worker before
+//! it exits, and waits until the worker has saved its state, within a time limit. One write of the JobSet reaches the agents of
+//! all Pods, so their workers save at the same time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -12,74 +13,76 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How often the file is looked for.
-const LOOK: Duration = Duration::from_millis(50);
-/// Most bytes that are read of an answer; its first line says all.
-const ANSWER_BYTES: usize = 1024;
+/// Interval between two checks whether the file still exists.
+const POLL: Duration = Duration::from_millis(50);
+/// Longest part of an answer that is read, in bytes. Only the status line counts.
+const MAX_ANSWER_BYTES: usize = 1024;
 
-/// How the worker is told, and how long it may take.
+/// The hook that notifies the worker, and its time limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Save {
-    /// The way.
-    pub by: By,
-    /// All of the time that it has.
+pub struct SaveHook {
+    /// How the worker is notified.
+    pub kind: SaveHookKind,
+    /// Time limit of the hook, from the notification on.
     pub limit: Duration,
 }
 
-/// How the worker is told.
+/// How the worker is notified.
 #[derive(Clone, Debug, PartialEq)]
-pub enum By {
-    /// A POST to a port of the own Pod; it answers when it has saved its state.
+pub enum SaveHookKind {
+    /// By a POST to a port of the Pod. The worker answers when it has saved its state.
     Http(Uri),
-    /// A file that appears on a shared volume; it is removed when the worker has saved its state.
+    /// By a file that the agent creates on a shared volume. The worker removes it when it has saved its state.
     File(PathBuf),
 }
 
-/// Tells the worker that this epoch is over, and waits until it has saved its state, or the time is over.
-pub async fn save(save: &Save, epoch: i32) {
-    let start = Instant::now();
-    let deadline = start + save.limit;
-    let seconds = save.limit.as_secs_f64();
-    tracing::info!(epoch, seconds, "the worker may save its state");
-    let answer = match &save.by {
-        By::Http(uri) => timeout_at(deadline, post(uri, epoch, save.limit)).await,
-        By::File(path) => timeout_at(deadline, file(path, epoch, save.limit)).await,
-    };
-    let took = start.elapsed().as_secs_f64();
-    match answer {
-        Ok(Ok(())) => tracing::info!(epoch, took, "the worker has saved its state"),
-        Ok(Err(cause)) => tracing::warn!(epoch, took, cause, "the worker could not save its state"),
-        Err(_) => tracing::warn!(epoch, took, "the worker has not said in time that it has saved its state"),
+impl SaveHook {
+    /// Notifies the worker that this epoch ends. Waits until the worker has saved its state, or the time limit has elapsed.
+    pub async fn run(&self, epoch: i32) {
+        let start = Instant::now();
+        let deadline = start + self.limit;
+        let seconds = self.limit.as_secs_f64();
+        tracing::info!(epoch, seconds, "waiting for the worker to save its state");
+        let answer = match &self.kind {
+            SaveHookKind::Http(uri) => timeout_at(deadline, post(uri, epoch, self.limit)).await,
+            SaveHookKind::File(path) => timeout_at(deadline, create_file(path, epoch, self.limit)).await,
+        };
+        let took = start.elapsed().as_secs_f64();
+        match answer {
+            Ok(Ok(())) => tracing::info!(epoch, took, "the worker has saved its state"),
+            Ok(Err(cause)) => tracing::warn!(epoch, took, cause, "the worker could not save its state"),
+            Err(_) => tracing::warn!(epoch, took, "the worker did not save its state within the time limit"),
+        }
+        self.remove_file();
     }
-    forget(save);
-}
 
-/// Takes back what an agent of this Pod has told the last worker, if it was ended before it could do so itself: the kubelet
-/// ends it when the worker fails meanwhile, and the volume outlives them. The next worker shall not find it.
-pub fn forget(save: &Save) {
-    if let By::File(path) = &save.by {
-        let _ = std::fs::remove_file(path);
+    /// Removes the file of the hook, so that the next worker does not find it. A file can be left of an earlier agent: the
+    /// kubelet ends an agent whose worker fails during the hook, and the volume outlives both.
+    pub fn remove_file(&self) {
+        if let SaveHookKind::File(path) = &self.kind {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
 async fn post(uri: &Uri, epoch: i32, limit: Duration) -> Result<(), String> {
     let host = uri.host().unwrap_or("localhost");
-    // No name is looked up: that would take a thread.
+    // Resolving the name would take a thread.
     let address: IpAddr = if host == "[::1]" { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
     let stream = TcpStream::connect((address, uri.port_u16().unwrap_or(80))).await;
     let mut stream = stream.map_err(|error| format!("cannot connect to {uri}: {error}"))?;
-    let body = told(epoch, limit);
+    let body = notification(epoch, limit);
     let request = format!(
         "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",
         uri.path_and_query().map_or("/", |path| path.as_str()),
         body.len(),
     );
-    let broke = |error| format!("{uri}: {error}");
-    stream.write_all(request.as_bytes()).await.map_err(broke)?;
+    let failed = |error| format!("{uri}: {error}");
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut answer = Vec::new();
-    while !answer.contains(&b'\n') && answer.len() < ANSWER_BYTES {
-        if stream.read_buf(&mut answer).await.map_err(broke)? == 0 {
+    while !answer.contains(&b'\n') && answer.len() < MAX_ANSWER_BYTES {
+        if stream.read_buf(&mut answer).await.map_err(failed)? == 0 {
             break;
         }
     }
@@ -88,19 +91,19 @@ async fn post(uri: &Uri, epoch: i32, limit: Duration) -> Result<(), String> {
     if line.starts_with("HTTP/1.") && status.starts_with('2') { Ok(()) } else { Err(format!("{uri}: {line:?}")) }
 }
 
-async fn file(path: &Path, epoch: i32, limit: Duration) -> Result<(), String> {
-    let broke = |error| format!("cannot write {}: {error}", path.display());
+async fn create_file(path: &Path, epoch: i32, limit: Duration) -> Result<(), String> {
+    let failed = |error| format!("cannot write {}: {error}", path.display());
     let new = path.with_extension("new");
-    std::fs::write(&new, told(epoch, limit)).map_err(broke)?;
-    std::fs::rename(&new, path).map_err(broke)?;
+    std::fs::write(&new, notification(epoch, limit)).map_err(failed)?;
+    std::fs::rename(&new, path).map_err(failed)?;
     while path.exists() {
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
     Ok(())
 }
 
-/// What the worker is told.
-fn told(epoch: i32, limit: Duration) -> String {
+/// The notification, as JSON.
+fn notification(epoch: i32, limit: Duration) -> String {
     format!("{{\"epoch\":{epoch},\"seconds\":{}}}", limit.as_secs_f64())
 }
 
@@ -110,14 +113,14 @@ mod tests {
 
     use super::*;
 
-    /// Longest time that any of these tests waits.
+    /// Time limit of a test for one wait.
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A worker that answers one request with this line; what it was asked comes out.
+    /// A worker that answers one request with this text. Returns its URL and the task that yields the request.
     async fn worker(answer: &'static str) -> (Uri, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = tokio::spawn(async move {
+        let request = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"}") {
@@ -126,28 +129,28 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.unwrap();
             String::from_utf8(request).unwrap()
         });
-        (format!("http://localhost:{port}/save?x=1").parse().unwrap(), asked)
+        (format!("http://localhost:{port}/save?x=1").parse().unwrap(), request)
     }
 
     #[tokio::test]
-    async fn a_worker_is_told_what_is_over_and_how_long_it_has() {
-        let (uri, asked) = worker("HTTP/1.1 204 No Content\r\n\r\n").await;
+    async fn post_carries_epoch_and_time_limit() {
+        let (uri, request) = worker("HTTP/1.1 204 No Content\r\n\r\n").await;
         assert_eq!(post(&uri, 3, LIMIT).await, Ok(()));
-        let request = asked.await.unwrap();
+        let request = request.await.unwrap();
         assert!(request.starts_with("POST /save?x=1 HTTP/1.1\r\nHost: localhost\r\n"), "{request}");
         assert!(request.ends_with("\r\n\r\n{\"epoch\":3,\"seconds\":10}"), "{request}");
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_no_success_is_told() {
-        let (uri, _asked) = worker("HTTP/1.1 500 Oh no\r\n\r\n").await;
+    async fn post_answered_without_success_returns_the_status_line() {
+        let (uri, _request) = worker("HTTP/1.1 500 Oh no\r\n\r\n").await;
         assert!(post(&uri, 3, LIMIT).await.unwrap_err().contains("500 Oh no"));
-        let (uri, _asked) = worker("hello\r\n").await;
+        let (uri, _request) = worker("hello\r\n").await;
         assert!(post(&uri, 3, LIMIT).await.unwrap_err().contains("hello"));
     }
 
     #[tokio::test]
-    async fn nobody_there_is_no_reason_to_wait() {
+    async fn post_without_listener_fails_at_once() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let uri = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port()).parse().unwrap();
         drop(listener);
@@ -155,35 +158,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_does_not_answer_has_its_time_and_no_more() {
+    async fn hook_without_answer_ends_at_its_limit() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let uri = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port()).parse().unwrap();
         let start = Instant::now();
-        save(&Save { by: By::Http(uri), limit: LIMIT }, 3).await;
+        SaveHook { kind: SaveHookKind::Http(uri), limit: LIMIT }.run(3).await;
         assert_eq!(start.elapsed().as_secs(), LIMIT.as_secs());
     }
 
     #[tokio::test]
-    async fn a_file_appears_and_its_removal_ends_the_wait() {
+    async fn hook_ends_when_the_worker_removes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("save");
-        let way = Save { by: By::File(path.clone()), limit: LIMIT };
-        let (saved, seen) = tokio::join!(save(&way, 3), async {
+        let hook = SaveHook { kind: SaveHookKind::File(path.clone()), limit: LIMIT };
+        let ((), content) = tokio::join!(hook.run(3), async {
             while !path.exists() {
                 sleep(Duration::from_millis(1)).await;
             }
-            let seen = std::fs::read_to_string(&path).unwrap();
+            let content = std::fs::read_to_string(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
-            seen
+            content
         });
-        assert_eq!((saved, seen.as_str()), ((), "{\"epoch\":3,\"seconds\":10}"));
+        assert_eq!(content, "{\"epoch\":3,\"seconds\":10}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_nobody_removes_is_removed_for_the_next_worker() {
+    async fn hook_file_is_removed_at_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("save");
-        save(&Save { by: By::File(path.clone()), limit: LIMIT }, 3).await;
+        SaveHook { kind: SaveHookKind::File(path.clone()), limit: LIMIT }.run(3).await;
         assert!(!path.exists());
     }
 }

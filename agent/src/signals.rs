@@ -1,4 +1,4 @@
-//! The signals that this process gets, one after another.
+//! The signals of this process, as a stream of events.
 
 use std::io;
 
@@ -8,10 +8,13 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// What a supervisor does not pass on. SIGKILL and SIGSTOP cannot be caught; those of a fault are nobody's to send, and
-/// caught, the fault would come again for ever; those of job control belong to the terminal; SIGPIPE is the agent's own, as
-/// are SIGCHLD and SIGTERM, which are decisions.
-const KEPT: [Signal; 14] = [
+/// The signals that a supervisor does not forward.
+///
+/// - SIGKILL and SIGSTOP cannot be caught.
+/// - The signals of a fault (SIGSEGV and others) concern the process at fault. Once caught, the fault would repeat for ever.
+/// - The signals of job control belong to the terminal.
+/// - SIGPIPE concerns the agent's own writes. SIGCHLD and SIGTERM are inputs of the state machine.
+const NOT_FORWARDED: [Signal; 14] = [
     Signal::KILL,
     Signal::STOP,
     Signal::ILL,
@@ -27,76 +30,78 @@ const KEPT: [Signal; 14] = [
     Signal::CHILD,
     Signal::TERM,
 ];
-/// A signal.
+
+/// A signal that this process got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signalled {
-    /// The agent is asked to end.
+pub enum SignalEvent {
+    /// SIGTERM, or SIGINT of a sidecar: the agent should end.
     Terminate,
-    /// A child has ended, maybe several.
+    /// SIGCHLD: one child or several children have ended.
     ChildEnded,
-    /// The one of this number, which is the worker's.
+    /// A signal for the worker, by its number.
     Forward(i32),
 }
 
-/// Keeps a SIGTERM until [`Signals::listen`]. The kernel drops one for which the first process of a container has no handler
-/// yet, and a Pod that is deleted just then takes its whole grace period.
+/// Blocks SIGTERM, so that the kernel keeps one until [`Signals::listen`]. The kernel drops a SIGTERM for which the first process
+/// of a container has no handler; a Pod deleted in that moment would then take its whole grace period to end.
 ///
 /// # Errors
-/// The kernel refuses.
-pub fn keep_terminate() -> io::Result<()> {
-    Ok(terminate().thread_block()?)
+/// The system call fails.
+pub fn block_terminate() -> io::Result<()> {
+    Ok(terminate_set().thread_block()?)
 }
 
-fn terminate() -> SigSet {
+fn terminate_set() -> SigSet {
     SigSet::from(nix::sys::signal::Signal::SIGTERM)
 }
 
-/// Where signals arrive.
+/// Receives the signals of this process.
 #[derive(Debug)]
-pub struct Signals(mpsc::Receiver<Signalled>);
+pub struct Signals(mpsc::Receiver<SignalEvent>);
 
 impl Signals {
-    /// Listens from now on. A sidecar takes SIGINT for SIGTERM; a supervisor passes on what can be caught.
+    /// Installs the signal handlers and unblocks SIGTERM. A sidecar handles SIGINT as SIGTERM; a supervisor forwards all signals
+    /// but a few to its worker.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// A handler cannot be installed.
     pub fn listen(supervises: bool) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(16);
-        spawn(&sender, SignalKind::terminate(), Signalled::Terminate)?;
-        terminate().thread_unblock()?;
+        spawn(&sender, SignalKind::terminate(), SignalEvent::Terminate)?;
+        terminate_set().thread_unblock()?;
         if supervises {
-            spawn(&sender, SignalKind::child(), Signalled::ChildEnded)?;
+            spawn(&sender, SignalKind::child(), SignalEvent::ChildEnded)?;
             for number in forwarded() {
-                spawn(&sender, SignalKind::from_raw(number), Signalled::Forward(number))?;
+                spawn(&sender, SignalKind::from_raw(number), SignalEvent::Forward(number))?;
             }
         } else {
-            spawn(&sender, SignalKind::interrupt(), Signalled::Terminate)?;
+            spawn(&sender, SignalKind::interrupt(), SignalEvent::Terminate)?;
         }
         Ok(Self(receiver))
     }
 
-    /// The next one.
-    pub async fn next(&mut self) -> Signalled {
+    /// The next signal.
+    pub async fn next(&mut self) -> SignalEvent {
         match self.0.recv().await {
-            Some(signalled) => signalled,
+            Some(event) => event,
             None => std::future::pending().await,
         }
     }
 }
 
-/// What a supervisor passes on: all but [`KEPT`], and the real-time signals that the C library leaves to others. Several of
-/// one kind that come at once may be passed on as one.
+/// The numbers of the signals that a supervisor forwards: all named signals except [`NOT_FORWARDED`], and the real-time signals
+/// that the C library does not use itself. Several signals of one number that arrive at once may be forwarded as one.
 fn forwarded() -> impl Iterator<Item = i32> {
-    let is_kept = |number| KEPT.iter().any(|kept| kept.as_raw() == number);
-    let named = (1..32).filter(move |number| Signal::from_named_raw(*number).is_some() && !is_kept(*number));
+    let is_excluded = |number| NOT_FORWARDED.iter().any(|signal| signal.as_raw() == number);
+    let named = (1..32).filter(move |number| Signal::from_named_raw(*number).is_some() && !is_excluded(*number));
     named.chain(SIGRTMIN()..=SIGRTMAX())
 }
 
-fn spawn(sender: &mpsc::Sender<Signalled>, kind: SignalKind, signalled: Signalled) -> io::Result<()> {
+fn spawn(sender: &mpsc::Sender<SignalEvent>, kind: SignalKind, event: SignalEvent) -> io::Result<()> {
     let (sender, mut stream) = (sender.clone(), signal(kind)?);
     tokio::spawn(async move {
         while stream.recv().await.is_some() {
-            if sender.send(signalled).await.is_err() {
+            if sender.send(event).await.is_err() {
                 break;
             }
         }

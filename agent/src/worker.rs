@@ -1,4 +1,4 @@
-//! The supervised worker: a process and all that it starts, from its start to the end of the last of them.
+//! The supervised worker: its main process and all processes that this one starts, until the last of them has ended.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,43 +17,46 @@ use tokio::time::Instant;
 
 use crate::{descendants, epoch_file};
 
-/// Exit code that a shell gives for a program that is not found, and for one that cannot be run.
+/// Exit code of a shell for a program that is not found.
 const NOT_FOUND: u8 = 127;
+/// Exit code of a shell for a program that cannot be run.
 const CANNOT_RUN: u8 = 126;
-/// How often processes that do not end after SIGKILL are named and killed again.
-const STUCK_TOLD: Duration = Duration::from_secs(5);
-/// How long the kernel may take to end a process after SIGKILL, before the container is given up: one that waits for a
-/// device does not end, and no worker of the next epoch may run beside it.
-const STUCK: Duration = Duration::from_mins(1);
+/// Interval at which processes that survive SIGKILL are logged and killed again.
+const KILL_INTERVAL: Duration = Duration::from_secs(5);
+/// Time limit for the kernel to end a process after SIGKILL; then the agent ends the container. A process that waits for a
+/// device does not end, and the worker of the next epoch must not run beside it.
+const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A worker that was started.
+/// A worker that has started.
 #[derive(Debug)]
 pub struct Worker {
-    /// The process that was started; its process group has the same number.
+    /// The main process. Its id is also the id of its process group.
     main: Pid,
-    /// Exit code of that process, if it has ended.
+    /// Exit code of the main process, if it has ended.
     code: Option<u8>,
-    /// When to kill what is left.
+    /// When to send SIGKILL to all processes that are left.
     kill_at: Option<Instant>,
-    /// When what is left is given up.
-    stuck_at: Option<Instant>,
+    /// When to give up on processes that survive SIGKILL.
+    give_up_at: Option<Instant>,
 }
 
-/// Makes this process the one to which orphans are given, as the first process of a container is.
+/// Makes this process a child subreaper, so that it adopts the orphans among its descendants, as the first process of a
+/// container does.
 ///
 /// # Errors
-/// The kernel refuses.
+/// A system call fails.
 pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
-    // Without it, handing a terminal to the next worker would stop this process, which is in the background by then.
+    // This process is in the background once a worker has the terminal. Handing the terminal to the next worker would raise
+    // SIGTTOU, which stops a process that does not block it.
     Ok(SigSet::from(nix::sys::signal::Signal::SIGTTOU).thread_block()?)
 }
 
 impl Worker {
-    /// Starts the program, in a process group of its own, with this process's standard streams and environment.
+    /// Starts the program in a process group of its own, with the standard streams and the environment of this process.
     ///
     /// # Errors
-    /// The exit code of a shell that could not start it.
+    /// The exit code of a shell that cannot start the program.
     pub fn start(command: &[OsString], epoch: Option<i32>) -> Result<Self, u8> {
         let [program, arguments @ ..] = command else { return Err(NOT_FOUND) };
         let mut command = Command::new(program);
@@ -68,27 +71,27 @@ impl Worker {
         })?;
         let main = Pid::from_child(&child);
         hand_terminal_to(main);
-        Ok(Self { main, code: None, kill_at: None, stuck_at: None })
+        Ok(Self { main, code: None, kill_at: None, give_up_at: None })
     }
 
-    /// Passes SIGTERM on to the process that was started, as the container's first process would get it.
+    /// Sends SIGTERM to the main process alone, as the kubelet does to the first process of a container.
     pub fn terminate(&self) {
-        self.pass_on(Signal::TERM.as_raw());
+        self.signal(Signal::TERM.as_raw());
     }
 
-    /// The same with the signal of this number.
-    // No safe function sends a real-time signal: for rustix and nix, signals have names.
+    /// Sends the signal of this number to the main process.
+    // No safe function sends a real-time signal: rustix and nix accept named signals only.
     #[allow(unsafe_code)]
-    pub fn pass_on(&self, number: i32) {
+    pub fn signal(&self, number: i32) {
         if self.code.is_none() {
-            // It may have ended since.
-            // SAFETY: takes two numbers, and touches no memory. The process is a child that was not waited for, so its number
-            // is no other's.
+            // The process may have ended meanwhile, so the error does not matter.
+            // SAFETY: kill takes two numbers and touches no memory. The main process is a child that was not reaped, so no other
+            // process has its id.
             let _ = unsafe { nix::libc::kill(self.main.as_raw_nonzero().get(), number) };
         }
     }
 
-    /// Asks the process group to end, and kills everything when the grace is over.
+    /// Sends SIGTERM to the process group, and sets the time at which all processes that are left get SIGKILL.
     pub fn stop(&mut self, grace: Duration) {
         if self.code.is_none() {
             let _ = kill_process_group(self.main, Signal::TERM);
@@ -96,26 +99,27 @@ impl Worker {
         }
     }
 
-    /// When [`Worker::on_time`] has something to do.
-    pub fn due(&self) -> Option<Instant> {
+    /// When to call [`Worker::on_deadline`]; `None` if no process is to be killed.
+    pub fn deadline(&self) -> Option<Instant> {
         self.kill_at
     }
 
-    /// The time of [`Worker::due`] has come. Whether processes of it are given up: they cannot be killed.
-    pub fn on_time(&mut self) -> bool {
+    /// Kills all processes that are left at [`Worker::deadline`]. Returns whether to give up on them, because they survive SIGKILL.
+    pub fn on_deadline(&mut self) -> bool {
         let now = Instant::now();
-        if self.stuck_at.is_none() {
-            tracing::info!("the worker has not ended within its grace and is killed");
+        if self.give_up_at.is_none() {
+            tracing::info!("the worker did not end within its grace period; killing it");
         } else {
             let processes = descendants::names().join(", ");
-            tracing::warn!(%processes, "processes of the worker do not end though they were killed");
+            tracing::warn!(%processes, "processes of the worker survive SIGKILL");
         }
         self.kill(now);
-        self.stuck_at.is_some_and(|stuck_at| now >= stuck_at)
+        self.give_up_at.is_some_and(|give_up_at| now >= give_up_at)
     }
 
-    /// Children have ended: takes note of them all, and kills what the main process leaves behind, unless that still has its
-    /// grace. Gives its exit code, or 128 and the signal that ended it, once nothing is left of the worker.
+    /// Reaps all children that have ended. Once the main process has ended, kills the processes that it leaves, unless their
+    /// grace period still runs. Returns the exit code of the main process, or 128 plus the signal that ended it, once no process
+    /// of the worker is left.
     pub fn reap(&mut self) -> Option<u8> {
         let any_left = reap_children(|pid, status| {
             if pid == self.main {
@@ -125,15 +129,15 @@ impl Worker {
         if !any_left {
             return self.code;
         }
-        if self.stuck_at.is_some() || self.code.is_some() && !self.rest_has_grace() {
+        if self.give_up_at.is_some() || self.code.is_some() && !self.group_has_grace() {
             self.kill(Instant::now());
         }
         None
     }
 
-    /// Whether others of the process group were asked to end with the main process, and still have time: a shell ends at
-    /// once, while the program that it has started may save its state. Who has left the group was asked nothing.
-    fn rest_has_grace(&self) -> bool {
+    /// Whether other processes of the process group got SIGTERM with the main process and their grace period still runs. A shell
+    /// ends at once, while the program that it started may save its state. A process that has left the group got no SIGTERM.
+    fn group_has_grace(&self) -> bool {
         self.kill_at.is_some() && test_kill_process_group(self.main).is_ok()
     }
 
@@ -142,17 +146,17 @@ impl Worker {
             let _ = kill_process_group(self.main, Signal::KILL);
         }
         descendants::kill_all();
-        self.stuck_at.get_or_insert(now + STUCK);
-        self.kill_at = Some(now + STUCK_TOLD);
+        self.give_up_at.get_or_insert(now + KILL_TIMEOUT);
+        self.kill_at = Some(now + KILL_INTERVAL);
     }
 }
 
-/// Children have ended of which no worker is known: orphans of what a person runs in the container.
-pub fn reap_strangers() {
+/// Reaps all children that have ended while no worker runs: orphans of processes that a person runs in the container.
+pub fn reap_orphans() {
     reap_children(|_, _| {});
 }
 
-/// Tells of each child that has ended. Whether any child, and so any descendant, is left.
+/// Reaps all children that have ended and calls `ended` for each. Returns whether a child, and so any descendant, is left.
 fn reap_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -164,18 +168,18 @@ fn reap_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     }
 }
 
-/// The exit code that a shell would give: the worker's own, or 128 and the number of the signal that ended it.
+/// The exit code as a shell reports it: the code of the process, or 128 plus the number of the signal that ended it.
 fn shell_code(status: WaitStatus) -> u8 {
     let signaled = status.terminating_signal().map(|signal| 128 + signal);
     let code = status.exit_status().or(signaled).unwrap_or(i32::from(u8::MAX));
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Puts the process group into the foreground, if there is a terminal: only that one may read from it.
+/// Puts the process group into the foreground of the terminal, if there is one: only that group may read from the terminal.
 fn hand_terminal_to(group: Pid) {
-    // A terminal that is not this process's own, and anything else that is not one, is left alone.
+    // The call fails for standard input that is not the controlling terminal of this process.
     if tcsetpgrp(io::stdin(), group).is_ok() {
-        // It may have been stopped for reading too early.
+        // The kernel may have stopped the group for a read before it was in the foreground.
         let _ = kill_process_group(group, Signal::CONT);
     }
 }

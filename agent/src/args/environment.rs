@@ -1,4 +1,4 @@
-//! The environment.
+//! The environment variables of the agent.
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;
@@ -10,7 +10,7 @@ use tracing_subscriber::filter::Targets;
 use super::values::{ExitCodes, LocalUrl, Seconds, is_object_name};
 use super::{ArgsError, Config, Role};
 use crate::probe::BarrierPath;
-use crate::save::{By, Save};
+use crate::save::{SaveHook, SaveHookKind};
 
 const NAMESPACE: &str = "NAMESPACE";
 const POD_NAME: &str = "POD_NAME";
@@ -39,7 +39,7 @@ const PORT: &str = "a port, a number from 1 to 65535";
 const PATH: &str = "a path such as /barrier-is-lifted";
 const SECONDS: &str = "a number of seconds from 0 to 86400, such as 2 or 0.5";
 
-/// Values where no variable says otherwise.
+/// The values of variables that are not set.
 struct Defaults {
     ports: &'static [&'static str],
     paths: &'static [&'static str],
@@ -47,12 +47,13 @@ struct Defaults {
 }
 
 const OWN: Defaults = Defaults { ports: &["8080"], paths: &["/barrier-is-lifted"], exit_code: "81" };
-/// The Go JobSet's agent is not told its namespace. Whoever is not may be meant to be one, or not: both are served, and any
-/// code restarts the Pod by the last of the rules that the controller gives an agent.
+/// Defaults of an agent that may replace the agent of the Go JobSet, whose manifests do not set `NAMESPACE`. The manifest may
+/// probe either agent, so this one listens on the ports and paths of both. The exit code may be any: the last restart rule that
+/// the controller gives an agent restarts the Pod for every code but 0.
 const EITHER: Defaults =
     Defaults { ports: &["8081", "8080"], paths: &["/barrier-is-down", "/barrier-is-lifted"], exit_code: "1" };
 
-/// The environment; an empty variable counts as absent: that is what a `fieldRef` to a missing annotation is.
+/// The environment. An empty variable counts as absent, because a `fieldRef` to a missing annotation gives an empty value.
 struct Env<F>(F);
 
 impl<F: Fn(&str) -> Option<OsString>> Env<F> {
@@ -64,7 +65,7 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         self.raw(variable).map(|value| value.to_string_lossy().into_owned())
     }
 
-    /// The first of these that is set, read as what is required.
+    /// The value of the first of these variables that is set. `required` describes the values allowed, for the error.
     fn first<T: FromStr>(&self, names: &[&'static str], required: &'static str) -> Result<Option<T>, ArgsError> {
         let set = names.iter().find_map(|name| Some((*name, self.text(name)?)));
         set.map(|(variable, value)| read(variable, value, required)).transpose()
@@ -94,7 +95,7 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         }
     }
 
-    /// The shell of the worker's command line: as the Go JobSet's agent chooses it, and `/bin/sh` where that finds none.
+    /// The shell that runs the worker's command line: `SHELL`, else bash in `PATH`, as for the Go JobSet's agent; else `/bin/sh`.
     fn shell(&self, is_file: impl Fn(&Path) -> bool) -> OsString {
         let bash = || {
             let path = self.raw(PATH_VARIABLE)?;
@@ -103,21 +104,24 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         self.raw(SHELL).or_else(|| bash().map(OsString::from)).unwrap_or_else(|| "/bin/sh".into())
     }
 
-    fn save(&self) -> Result<Option<Save>, ArgsError> {
+    fn save_hook(&self) -> Result<Option<SaveHook>, ArgsError> {
         let url = self.first::<LocalUrl>(&[PRE_RESTART_URL], "a URL such as http://localhost:9000/save")?;
-        let by = match (url, self.raw(PRE_RESTART_FILE)) {
+        let kind = match (url, self.raw(PRE_RESTART_FILE)) {
             (Some(_), Some(_)) => return Err(ArgsError::Both(PRE_RESTART_URL, PRE_RESTART_FILE)),
-            (Some(LocalUrl(uri)), None) => By::Http(uri),
-            (None, Some(file)) => By::File(PathBuf::from(file)),
+            (Some(LocalUrl(uri)), None) => SaveHookKind::Http(uri),
+            (None, Some(file)) => SaveHookKind::File(PathBuf::from(file)),
             (None, None) => return Ok(None),
         };
         let Seconds(limit) = self.or_default(&[PRE_RESTART_SECONDS], "10", SECONDS)?;
-        Ok(Some(Save { by, limit }))
+        Ok(Some(SaveHook { kind, limit }))
     }
 }
 
 impl Config {
-    /// Reads the environment. `command` is the worker's, if the agent is to supervise it.
+    /// Reads the environment. `command` is the command line of the worker, for an agent that supervises it.
+    ///
+    /// # Errors
+    /// A variable is missing or invalid.
     pub fn parse(
         command: Option<Vec<OsString>>,
         env: impl Fn(&str) -> Option<OsString>,
@@ -132,12 +136,12 @@ impl Config {
             }
             Err(ArgsError::Invalid { variable, value, required: "the name of a Kubernetes object" })
         };
-        let told = env.text(NAMESPACE);
+        let namespace = env.text(NAMESPACE);
         let names = [GO_EXIT_CODE, GO_BARRIER_PORT, GO_BARRIER_PATH, GO_WORKER_COMMAND];
-        let may_be_of_go = told.is_none() || names.iter().any(|name| env.raw(name).is_some());
+        let may_be_of_go = namespace.is_none() || names.iter().any(|name| env.raw(name).is_some());
         let defaults = if may_be_of_go { EITHER } else { OWN };
 
-        let namespace = told.or_else(namespace_of_token);
+        let namespace = namespace.or_else(namespace_of_token);
         let namespace = name(NAMESPACE, namespace, "fieldRef metadata.namespace")?;
         let pod = name(POD_NAME, env.text(POD_NAME), "fieldRef metadata.name")?;
         let jobset = "fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-name']";
@@ -157,10 +161,10 @@ impl Config {
                     "a number from 1 to 255",
                 )?,
                 epoch_file: env.raw(EPOCH_FILE).map(PathBuf::from),
-                save: env.save()?,
+                save: env.save_hook()?,
             },
         };
-        // The port of a supervisor is its worker's as well, who may want any that nobody claims.
+        // A supervisor shares the ports of its worker, which may need any port, so a supervisor has no default port.
         let ports = if matches!(role, Role::Sidecar { .. }) { defaults.ports } else { &[] };
         let barrier_ports: Vec<NonZeroU16> = env.or_defaults(&[BARRIER_PORT, GO_BARRIER_PORT], ports, PORT)?;
         let barrier_paths: Vec<BarrierPath> =

@@ -1,7 +1,7 @@
 //! The agent's command line and environment.
 //!
-//! Parsing is pure: it sees the environment through a function. A wrong value is reported in one line that names the
-//! variable, what is wrong with it and what to set.
+//! Parsing is pure: a function gives it the environment. An invalid value is reported in one line that names the variable, its
+//! value and the values allowed.
 
 mod environment;
 #[cfg(test)]
@@ -19,53 +19,54 @@ use tracing_subscriber::filter::Targets;
 
 use crate::decide::Mode;
 use crate::probe::BarrierPath;
-use crate::save::Save;
+use crate::save::SaveHook;
 
 /// Text of `--help`.
 pub const HELP: &str = "\
-jobset-agent: restarts its Pod in place with the other Pods of its JobSet.
+jobset-agent: restarts the worker of its Pod in place, together with all workers of its JobSet.
 
-It writes its Pod's epoch to the annotation jobset.sigs.k8s.io/epoch, and lets the worker run once all Pods of the
-JobSet are in that epoch. When the epoch is over, the worker is restarted.
+The agent writes the epoch of its Pod to the annotation jobset.sigs.k8s.io/epoch. It starts the worker once all Pods of
+the JobSet are in that epoch. It restarts the worker when the epoch ends.
 
 Usage:
-  jobset-agent                            as a sidecar: an init container with restartPolicy Always, before the workers.
-                                          Its startup probe holds them back; its exit code restarts the Pod
-  jobset-agent supervise -- COMMAND...    as the entrypoint of the worker's container: starts the command, stops it and
-                                          starts it again. Passes signals and standard streams through, ends what the
-                                          command leaves behind, and exits as it does: with 0 when it has succeeded, or
-                                          with a fatal code
-  jobset-agent install DIR                copies this binary to DIR/jobset-agent, for images that lack it
+  jobset-agent                            runs as a sidecar: an init container with restartPolicy Always. Its startup
+                                          probe holds the workers back. Its exit code restarts the Pod
+  jobset-agent supervise -- COMMAND...    runs as the entrypoint of the worker's container. Starts the command, stops it
+                                          and starts it again. Forwards signals and standard streams. Ends all processes
+                                          that the command leaves. Exits with the exit code of the command when that is
+                                          0 or fatal
+  jobset-agent install DIR                copies this binary to DIR/jobset-agent, for images that do not contain it
   jobset-agent --help | --version
 
 Environment, required:
   POD_NAME                        name of the Pod                 (fieldRef metadata.name)
   JOBSET_NAME                     name of the JobSet  (fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-name'])
-  NAMESPACE                       namespace of the Pod            (fieldRef metadata.namespace); without it that of the
-                                  Pod's token, and the defaults of the Go JobSet's agent (below)
+  NAMESPACE                       namespace of the Pod            (fieldRef metadata.namespace). If it is not set: the
+                                  namespace of the Pod's token, and also the defaults of the Go JobSet's agent (below)
 Environment, optional:
   JOBSET_UID                      UID of the JobSet    (fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-uid'])
   BARRIER_PORT                    port of the probe       [default: 8080; of a supervisor: none, so no readiness probe]
   BARRIER_PATH                    path of the probe                                        [default: /barrier-is-lifted]
-  KUBECONFIG                      cluster and credentials outside a Pod; in one, its ServiceAccount counts and not this
+  KUBECONFIG                      cluster and credentials outside a Pod; ignored in a Pod with a ServiceAccount token
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]
-  EPOCH_FILE                      file that tells the worker its epoch by fileKeyRef, key JOBSET_EPOCH   [default: none]
-  PRE_RESTART_URL                 told by POST that the worker may save its state, http on localhost     [default: none]
-  PRE_RESTART_FILE                appears for the same reason, and is to be removed afterwards           [default: none]
-  PRE_RESTART_SECONDS             how long the worker may take to save its state                           [default: 10]
+  EPOCH_FILE                      file with the epoch for a fileKeyRef of the worker, key JOBSET_EPOCH   [default: none]
+  PRE_RESTART_URL                 gets a POST before a restart; the worker saves its state and answers.
+                                  http on localhost                                                      [default: none]
+  PRE_RESTART_FILE                created before a restart; the worker saves its state and removes it    [default: none]
+  PRE_RESTART_SECONDS             time limit for the worker to save its state                              [default: 10]
 Environment of a supervisor, optional:
-  FATAL_EXIT_CODES                codes of the worker that end the container, such as 2,3,64-78          [default: none]
+  FATAL_EXIT_CODES                exit codes of the worker that end the container, such as 2,3,64-78     [default: none]
   STOP_GRACE_SECONDS              time from SIGTERM to SIGKILL when the worker is stopped                   [default: 2]
 The worker of a supervisor finds its epoch in JOBSET_EPOCH.
 
-The Go JobSet's names are understood, too: STARTUP_PROBE_PORT [8081], STARTUP_PROBE_PATH [/barrier-is-down],
-IN_PLACE_RESTART_EXIT_CODE [1], and WORKER_COMMAND, a command line to supervise: of the shell that SHELL names, else
-of bash in PATH, else of /bin/sh.
+The agent also accepts the variables of the Go JobSet's agent: STARTUP_PROBE_PORT [8081], STARTUP_PROBE_PATH
+[/barrier-is-down], IN_PLACE_RESTART_EXIT_CODE [1], and WORKER_COMMAND, a command line to supervise. The shell that
+SHELL names runs that command line, else bash in PATH, else /bin/sh.
 ";
 
-/// Which Pod and JobSet this agent serves, and how it is reached.
+/// The Pod and the JobSet of this agent, and its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Namespace of the Pod and of its JobSet.
@@ -74,31 +75,32 @@ pub struct Config {
     pub pod: String,
     /// Name of the JobSet that the Pod belongs to.
     pub jobset: String,
-    /// UID of the JobSet; without it the first JobSet seen under the name counts.
+    /// UID of the JobSet; `None` takes the UID of the first JobSet observed under the name.
     pub jobset_uid: Option<String>,
-    /// TCP ports of the probe: none of a supervisor that nobody asks, two where nobody says who asks.
+    /// TCP ports of the probe. A supervisor without a port has none. A sidecar without a port that may replace the Go JobSet's agent
+    /// has two.
     pub barrier_ports: Vec<NonZeroU16>,
     /// Paths of the probe.
     pub barrier_paths: Vec<BarrierPath>,
-    /// How the agent stands to its worker.
+    /// The relation of the agent to its worker.
     pub role: Role,
     /// What to log.
     pub log: Targets,
 }
 
-/// How the agent stands to its worker.
+/// The relation of the agent to its worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    /// Beside it, in a container of its own.
+    /// The agent runs beside the worker, in a container of its own.
     Sidecar {
-        /// Exit code that the Pod's restart rules answer with a restart of all containers; 1 to 255.
+        /// Exit code for which the Pod's restart rules restart all containers; 1 to 255.
         restart_exit_code: NonZeroU8,
-        /// File that tells the worker its epoch.
+        /// File with the epoch for the worker.
         epoch_file: Option<PathBuf>,
-        /// How the worker is told to save its state before a restart, if it is.
-        save: Option<Save>,
+        /// The hook by which the worker saves its state before a restart.
+        save: Option<SaveHook>,
     },
-    /// Above it.
+    /// The agent is the parent process of the worker.
     Supervisor {
         /// The worker's program and arguments.
         command: Vec<OsString>,
@@ -128,20 +130,20 @@ pub enum Command {
     Version,
     /// Copy the binary into this folder.
     Install(PathBuf),
-    /// Run.
+    /// Run as a sidecar or as a supervisor.
     Run(Box<Config>),
 }
 
-/// A command line or an environment that the agent cannot run with.
+/// An invalid command line or environment.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArgsError {
     /// An argument that does not exist.
     #[error("unknown argument {0:?}; see jobset-agent --help")]
     Argument(String),
-    /// There is nothing to supervise.
+    /// `supervise` has no command.
     #[error("supervise needs the worker's command, as in: jobset-agent supervise -- python train.py")]
     NoCommand,
-    /// There is nowhere to install to, or there are several places.
+    /// `install` has no folder, or several.
     #[error("install needs one folder, as in: jobset-agent install /var/run/jobset-agent")]
     Folder,
     /// A required variable is absent or empty.
@@ -152,7 +154,7 @@ pub enum ArgsError {
         /// Where the Pod's manifest takes it from.
         source_field: &'static str,
     },
-    /// A variable has a value that cannot be used.
+    /// A variable has an invalid value.
     #[error("environment variable {variable} is {value:?}; it must be {required}")]
     Invalid {
         /// Name of the variable.
@@ -162,13 +164,16 @@ pub enum ArgsError {
         /// The values allowed.
         required: &'static str,
     },
-    /// Two variables say how the worker is told to save its state.
+    /// Two variables exclude each other.
     #[error("environment variables {0} and {1} are both set; set one of them")]
     Both(&'static str, &'static str),
 }
 
 impl Command {
     /// Reads the arguments (without the program's name), the environment, and the namespace of the Pod's token.
+    ///
+    /// # Errors
+    /// An argument or a variable is missing or invalid.
     pub fn parse(
         args: impl IntoIterator<Item = OsString>,
         env: impl Fn(&str) -> Option<OsString>,

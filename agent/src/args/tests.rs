@@ -3,7 +3,7 @@ use rstest::rstest;
 
 use super::values::ExitCodes;
 use super::*;
-use crate::save::By;
+use crate::save::SaveHookKind;
 
 const REQUIRED: &[(&str, &str)] =
     &[("NAMESPACE", "ml"), ("POD_NAME", "train-workers-0-0-x7f2k"), ("JOBSET_NAME", "train")];
@@ -40,7 +40,7 @@ fn exit_code(config: &Config) -> u8 {
 }
 
 #[test]
-fn seeds_three_variables_suffice_and_the_rest_has_the_seeds_defaults() {
+fn config_from_required_variables_has_the_defaults_of_the_seeds() {
     let config = parse(&[]).unwrap();
     assert_eq!((config.namespace.as_str(), config.pod.as_str()), ("ml", "train-workers-0-0-x7f2k"));
     assert_eq!((config.jobset.as_str(), config.jobset_uid.as_deref()), ("train", None));
@@ -49,7 +49,7 @@ fn seeds_three_variables_suffice_and_the_rest_has_the_seeds_defaults() {
 }
 
 #[test]
-fn optional_variables_are_taken() {
+fn config_takes_optional_variables() {
     let config = parse(&[
         ("RESTART_POD_IN_PLACE_EXIT_CODE", "7"),
         ("BARRIER_PORT", "8081"),
@@ -64,14 +64,14 @@ fn optional_variables_are_taken() {
 }
 
 #[test]
-fn who_is_not_told_its_namespace_takes_that_of_its_token_and_answers_where_either_agent_is_asked() {
+fn namespace_missing_is_read_from_the_token_and_both_agents_defaults_apply() {
     let config = parse(&[("NAMESPACE", "")]).unwrap();
     assert_eq!((config.namespace.as_str(), exit_code(&config)), ("of-the-token", 1));
     assert_eq!((ports(&config), paths(&config)), (vec![8081, 8080], vec!["/barrier-is-down", "/barrier-is-lifted"]));
 }
 
 #[test]
-fn names_of_the_go_agent_are_understood_and_its_own_come_first() {
+fn variables_of_the_go_agent_are_accepted_after_own_ones() {
     let go = [("STARTUP_PROBE_PORT", "9000"), ("STARTUP_PROBE_PATH", "/x"), ("IN_PLACE_RESTART_EXIT_CODE", "9")];
     let config = parse(&go).unwrap();
     assert_eq!((ports(&config), paths(&config), exit_code(&config)), (vec![9000], vec!["/x"], 9));
@@ -81,43 +81,43 @@ fn names_of_the_go_agent_are_understood_and_its_own_come_first() {
 }
 
 #[rstest]
-#[case::the_command_of_the_go_agent(&[], &[("WORKER_COMMAND", "exec train --forever")], &["/bin/sh", "-c", "exec train --forever"])]
-#[case::shell_is_named(&[], &[("WORKER_COMMAND", "train"), ("SHELL", "/bin/zsh"), ("PATH", "/opt/bin")], &["/bin/zsh", "-c", "train"])]
-#[case::bash_is_there(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin:/opt/bin")], &["/opt/bin/bash", "-c", "train"])]
-#[case::bash_is_missing(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin")], &["/bin/sh", "-c", "train"])]
-#[case::words(&["supervise", "--", "train", "--", "-x"], &[], &["train", "--", "-x"])]
-#[case::without_the_dashes(&["supervise", "train", "-x"], &[], &["train", "-x"])]
-#[case::words_win(&["supervise", "train"], &[("WORKER_COMMAND", "other")], &["train"])]
-fn a_supervisor_is_told_its_worker(#[case] args: &[&str], #[case] env: &[(&str, &str)], #[case] wanted: &[&str]) {
-    let Ok(Command::Run(config)) = command(args, env) else { panic!("refused") };
+#[case::go_agent_command_line(&[], &[("WORKER_COMMAND", "exec train --forever")], &["/bin/sh", "-c", "exec train --forever"])]
+#[case::go_agent_shell_set(&[], &[("WORKER_COMMAND", "train"), ("SHELL", "/bin/zsh"), ("PATH", "/opt/bin")], &["/bin/zsh", "-c", "train"])]
+#[case::go_agent_bash_in_path(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin:/opt/bin")], &["/opt/bin/bash", "-c", "train"])]
+#[case::go_agent_bash_missing(&[], &[("WORKER_COMMAND", "train"), ("PATH", "/bin")], &["/bin/sh", "-c", "train"])]
+#[case::arguments(&["supervise", "--", "train", "--", "-x"], &[], &["train", "--", "-x"])]
+#[case::arguments_without_dashes(&["supervise", "train", "-x"], &[], &["train", "-x"])]
+#[case::arguments_before_go_agent_command_line(&["supervise", "train"], &[("WORKER_COMMAND", "other")], &["train"])]
+fn supervisor_command_is_read(#[case] args: &[&str], #[case] env: &[(&str, &str)], #[case] expected: &[&str]) {
+    let Ok(Command::Run(config)) = command(args, env) else { panic!("rejected") };
     let Config { role: Role::Supervisor { command, fatal, grace }, barrier_ports, .. } = *config else {
         panic!("no supervisor");
     };
-    assert_eq!(command, wanted);
+    assert_eq!(command, expected);
     assert_eq!((fatal, grace, barrier_ports), (BTreeSet::new(), Duration::from_secs(2), vec![]));
 }
 
 #[test]
-fn a_supervisor_is_told_what_is_fatal_how_long_it_waits_and_where_it_is_asked() {
+fn supervisor_variables_are_read() {
     let env = [("FATAL_EXIT_CODES", "3, 64-66,2"), ("STOP_GRACE_SECONDS", "0.5"), ("BARRIER_PORT", "9000")];
-    let Ok(Command::Run(config)) = command(&["supervise", "train"], &env) else { panic!("refused") };
+    let Ok(Command::Run(config)) = command(&["supervise", "train"], &env) else { panic!("rejected") };
     assert_eq!(config.role.mode(), Mode::Supervisor { fatal: BTreeSet::from([2, 3, 64, 65, 66]) });
     assert!(matches!(config.role, Role::Supervisor { grace, .. } if grace == Duration::from_millis(500)));
     assert_eq!(ports(&config), [9000]);
 }
 
 #[rstest]
-#[case(&[("PRE_RESTART_URL", "http://localhost:9000/save")], By::Http("http://localhost:9000/save".parse().unwrap()), 10)]
-#[case(&[("PRE_RESTART_FILE", "/s/save"), ("PRE_RESTART_SECONDS", "30")], By::File("/s/save".into()), 30)]
-fn a_sidecar_is_told_how_its_worker_saves(#[case] env: &[(&str, &str)], #[case] by: By, #[case] seconds: u64) {
+#[case(&[("PRE_RESTART_URL", "http://localhost:9000/save")], SaveHookKind::Http("http://localhost:9000/save".parse().unwrap()), 10)]
+#[case(&[("PRE_RESTART_FILE", "/s/save"), ("PRE_RESTART_SECONDS", "30")], SaveHookKind::File("/s/save".into()), 30)]
+fn sidecar_save_hook_is_read(#[case] env: &[(&str, &str)], #[case] kind: SaveHookKind, #[case] seconds: u64) {
     let config = parse(env).unwrap();
     assert_eq!(config.role.mode(), Mode::Sidecar { saves: true });
-    let wanted = Save { by, limit: Duration::from_secs(seconds) };
-    assert!(matches!(config.role, Role::Sidecar { save: Some(save), .. } if save == wanted));
+    let expected = SaveHook { kind, limit: Duration::from_secs(seconds) };
+    assert!(matches!(config.role, Role::Sidecar { save: Some(save), .. } if save == expected));
 }
 
 #[test]
-fn a_worker_is_told_to_save_in_one_way() {
+fn save_hook_set_twice_is_rejected() {
     let text = parse(&[("PRE_RESTART_URL", "http://localhost/"), ("PRE_RESTART_FILE", "/s")]).unwrap_err().to_string();
     assert!(text.contains("PRE_RESTART_URL and PRE_RESTART_FILE are both set"), "{text}");
 }
@@ -125,14 +125,14 @@ fn a_worker_is_told_to_save_in_one_way() {
 #[rstest]
 #[case("POD_NAME")]
 #[case("JOBSET_NAME")]
-fn required_variable_that_is_absent_or_empty_is_named(#[case] variable: &'static str) {
+fn required_variable_empty_is_named(#[case] variable: &'static str) {
     let text = parse(&[(variable, "")]).unwrap_err().to_string();
     assert!(text.starts_with(&format!("environment variable {variable} is not set; set it")), "{text}");
     assert_eq!(text.lines().count(), 1);
 }
 
 #[test]
-fn a_namespace_that_nobody_tells_is_named() {
+fn namespace_missing_without_token_is_named() {
     let env = |variable: &str| (variable != "NAMESPACE").then(|| OsString::from("a"));
     let error = Command::parse([], env, || None, |_| false).unwrap_err();
     assert!(matches!(error, ArgsError::Missing { variable: "NAMESPACE", .. }), "{error}");
@@ -165,7 +165,7 @@ fn a_namespace_that_nobody_tells_is_named() {
 #[case("JOBSET_NAME", "a,metadata.name=b", false)]
 #[case("POD_NAME", "Pod", false)]
 #[case("POD_NAME", "..", false)]
-fn value_out_of_range_is_refused_with_the_variable_and_the_value(
+fn value_invalid_is_rejected_with_variable_and_value(
     #[case] variable: &'static str,
     #[case] value: &str,
     #[case] accepted: bool,
@@ -186,7 +186,7 @@ fn value_out_of_range_is_refused_with_the_variable_and_the_value(
 #[case("STOP_GRACE_SECONDS", "inf", false)]
 #[case("STOP_GRACE_SECONDS", "86401", false)]
 #[case("STOP_GRACE_SECONDS", "5s", false)]
-fn value_of_a_supervisor_out_of_range_is_refused(
+fn supervisor_value_invalid_is_rejected_with_variable_and_value(
     #[case] variable: &'static str,
     #[case] value: &str,
     #[case] accepted: bool,
@@ -194,7 +194,7 @@ fn value_of_a_supervisor_out_of_range_is_refused(
     assert_read(command(&["supervise", "train"], &[(variable, value)]).map(drop), variable, value, accepted);
 }
 
-/// Lists of exit codes: as they are to be written, almost so, and any characters of which they are made.
+/// Lists of exit codes: valid ones, almost valid ones, and any sequence of their characters.
 fn any_list() -> impl Strategy<Value = String> {
     let code = || prop_oneof![20 => 1..=255_u16, 1 => Just(0), 1 => 256..=300_u16];
     let code = || (" ?", code(), " ?").prop_map(|(before, code, after)| format!("{before}{code}{after}"));
@@ -207,10 +207,9 @@ fn any_list() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Admission judges the fatal codes that the agent will know: neither takes what the other refuses, or reads it
-    /// differently.
+    /// The agent and admission accept the same lists of fatal exit codes and read the same codes from them.
     #[test]
-    fn exit_codes_are_read_as_admission_reads_them(text in any_list()) {
+    fn exit_codes_match_admission(text in any_list()) {
         let read = text.parse().ok().map(|ExitCodes(codes)| codes);
         prop_assert_eq!(read, jobset_api::agent::exit_codes(&text));
     }
@@ -229,13 +228,13 @@ fn assert_read(read: Result<(), ArgsError>, variable: &str, value: &str, accepte
 }
 
 #[test]
-fn line_break_in_a_value_does_not_break_the_line() {
+fn error_for_value_with_line_break_is_one_line() {
     let text = parse(&[("RESTART_POD_IN_PLACE_EXIT_CODE", "8\n1")]).unwrap_err().to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
 #[test]
-fn what_needs_no_environment_asks_for_none() {
+fn command_without_environment_reads_none() {
     let parse = |args: &[&str]| Command::parse(args.iter().map(OsString::from), |_| None, || None, |_| false);
     assert_eq!(parse(&["--help"]), Ok(Command::Help));
     assert_eq!(parse(&["--version"]), Ok(Command::Version));

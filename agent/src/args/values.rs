@@ -1,4 +1,4 @@
-//! What single variables may hold.
+//! The values of single variables.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use http::Uri;
 
-/// Whether the value can be the name of a namespace, Pod or JobSet, and so a part of a request's path.
+/// Whether the value is a valid name of a namespace, Pod or JobSet. Such a name is safe in the path of a request.
 pub(super) fn is_object_name(value: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     value.len() <= 253 && value.bytes().all(inner) && !value.starts_with(['.', '-']) && !value.ends_with(['.', '-'])
 }
 
-/// Exit codes and ranges of them, separated by commas. 0 is no failure. Admission reads them alike, by `exit_codes` of
+/// Exit codes from 1 to 255 and ranges of them, separated by commas. Admission accepts the same lists, with `exit_codes` of
 /// jobset-api.
 pub(super) struct ExitCodes(pub BTreeSet<u8>);
 
@@ -34,7 +34,7 @@ impl FromStr for ExitCodes {
     }
 }
 
-/// A time in seconds, fractions allowed, of a day at most.
+/// A duration in seconds, at most one day. Fractions are allowed.
 pub(super) struct Seconds(pub Duration);
 
 impl FromStr for Seconds {
@@ -49,7 +49,7 @@ impl FromStr for Seconds {
     }
 }
 
-/// A URL on the own Pod.
+/// A URL with the scheme http and a host of the Pod itself.
 pub(super) struct LocalUrl(pub Uri);
 
 impl FromStr for LocalUrl {
