@@ -1,13 +1,14 @@
-//! Packs the relocations of the static binary, which all are of one kind: 0.3 MB less on disk and in each Pod's memory, since
-//! every one of them is read when the agent starts.
+//! Packs the relocations of the static binary. This saves 0.3 MB on disk, and as much memory in each Pod, because the agent
+//! reads all relocations when it starts.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let is = |variable: &str, wanted: &str| {
-        std::env::var(variable).is_ok_and(|values| values.split(',').any(|value| value == wanted))
+    let has = |variable: &str, expected: &str| {
+        std::env::var(variable).is_ok_and(|values| values.split(',').any(|value| value == expected))
     };
-    // The C library has to know the packed form. One that is linked in does from glibc 2.36 on; another may be older.
-    if is("CARGO_CFG_TARGET_ENV", "gnu") && is("CARGO_CFG_TARGET_FEATURE", "crt-static") {
+    // The C library must support packed relocations, as glibc does from 2.36 on. A dynamically linked binary may run with an
+    // older glibc.
+    if has("CARGO_CFG_TARGET_ENV", "gnu") && has("CARGO_CFG_TARGET_FEATURE", "crt-static") {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
 }

@@ -1,4 +1,4 @@
-//! The client for the API server, made for many agents that start in the same second.
+//! The client for the API server, tuned for many agents that start in the same second.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,21 +19,26 @@ use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 use crate::error::Error;
 use crate::token::TokenFile;
 
-/// What the API server's audit log calls an agent.
-const NAME: &str = concat!("jobset-agent/", env!("CARGO_PKG_VERSION"));
-/// Where a Pod finds the token of its ServiceAccount.
-const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-/// Longest time to set up a TCP connection.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Silence after which TCP asks whether the peer is still there, the time between two such questions, and how many go
-/// unanswered before the connection counts as dead: half a minute in all.
+/// The user agent, as the API server's audit log shows it.
+const AGENT_NAME: &str = concat!("jobset-agent/", env!("CARGO_PKG_VERSION"));
+/// The file of a Pod's ServiceAccount token.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+/// Time limit to set up a TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// TCP keepalive: the idle time before the first keepalive, the interval between two, and how many may go unanswered before
+/// the connection counts as dead. Half a minute in all.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
-/// A client for the Pod's own cluster, or outside a Pod for the one that `KUBECONFIG` names. The image of a worker may bring a
-/// `KUBECONFIG` of its own, which a supervisor finds in its environment: that says nothing of where its JobSet is.
+/// A client for the cluster of the Pod; outside a Pod, for the cluster of `KUBECONFIG`.
+///
+/// In a Pod, `KUBECONFIG` is ignored: the image of a worker may set it, and then a supervisor has it in its environment. That
+/// kubeconfig may name another cluster than the one of the JobSet.
+///
+/// # Errors
+/// The credentials cannot be read, or the client cannot be built.
 pub async fn connect() -> Result<Client, Error> {
     let is_set = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    let in_pod = is_set("KUBERNETES_SERVICE_HOST") && Path::new(TOKEN).exists();
+    let in_pod = is_set("KUBERNETES_SERVICE_HOST") && Path::new(TOKEN_PATH).exists();
     let config = if is_set("KUBECONFIG") && !in_pod {
         Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(Error::Kubeconfig)?
     } else {
@@ -42,9 +47,10 @@ pub async fn connect() -> Result<Client, Error> {
     client(config)
 }
 
-/// The stack of kube's own client without its retries, which begin after 5 ms, and with two settings of the socket.
+/// The layers of kube's own client, without its retries, which begin after 5 ms, and with TCP_NODELAY and TCP keepalive.
 fn client(mut config: Config) -> Result<Client, Error> {
-    // Not kube's own reading of the file: that keeps a newline at its end, and a token that is refused for up to a minute.
+    // kube's own token file is not used: it keeps a newline at the end of the file, and it keeps a token that the API server
+    // rejects for up to a minute.
     let token = config.auth_info.token_file.take_if(|_| config.auth_info.token.is_none());
     let token = token.map(PathBuf::from).map(|path| match TokenFile::open(&path) {
         Ok(token) => Ok(token),
@@ -57,11 +63,11 @@ fn client(mut config: Config) -> Result<Client, Error> {
             request
         })
     });
-    config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));
+    config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT_NAME)));
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT));
-    // Without it the first request of a connection waits 40 ms for the acknowledgement of the TLS handshake's end.
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // Without TCP_NODELAY, the first request of a connection waits 40 ms for the acknowledgement of the TLS handshake.
     tcp.set_nodelay(true);
     let (idle, interval, retries) = KEEPALIVE;
     tcp.set_keepalive(Some(idle));
@@ -69,7 +75,7 @@ fn client(mut config: Config) -> Result<Client, Error> {
     tcp.set_keepalive_retries(Some(retries));
     let http = HttpClient::builder(TokioExecutor::new())
         .build::<_, Body>(config.rustls_https_connector_with_connector(tcp).map_err(Error::Client)?);
-    let http = http.map_response(|response| match asked_to_wait(&response) {
+    let http = http.map_response(|response| match retry_after_status(&response) {
         Some(status) => response.map(|_| Either::Right(Body::from(status))),
         None => response.map(Either::Left),
     });
@@ -83,9 +89,10 @@ fn client(mut config: Config) -> Result<Client, Error> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// A refusal that says in its header alone how long to wait, as a Status that says it where the client looks: the API server
-/// refuses so whom its fair queues or its shutdown turn away, and these are the refusals that thousands of agents meet.
-fn asked_to_wait<B>(response: &Response<B>) -> Option<Vec<u8>> {
+/// A Status with the wait of the header `Retry-After`, for an error response that is not a Status itself. kube reads the wait
+/// from a Status alone. The API server answers without a Status when API Priority and Fairness or its shutdown rejects a
+/// request, which thousands of agents may meet at once.
+fn retry_after_status<B>(response: &Response<B>) -> Option<Vec<u8>> {
     let code = response.status();
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let is_status = header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"));
@@ -113,8 +120,8 @@ mod tests {
     use crate::decide::Input;
     use crate::report::report;
 
-    /// What becomes of a report that is answered so.
-    async fn answered(head: &str, body: &str) -> Input {
+    /// The input after a report that gets this response.
+    async fn input_after_response(head: &str, body: &str) -> Input {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let answer = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -131,27 +138,31 @@ mod tests {
     }
 
     #[rstest]
-    #[case::by_its_fair_queues("429 Too Many Requests\r\nContent-Type: text/plain\r\nRetry-After: 7", "later", Some(7))]
+    #[case::in_the_header_alone(
+        "429 Too Many Requests\r\nContent-Type: text/plain\r\nRetry-After: 7",
+        "later",
+        Some(7)
+    )]
     #[case::in_a_status(
         "429 Too Many Requests\r\nContent-Type: application/json",
         r#"{"kind": "Status", "code": 429, "details": {"retryAfterSeconds": 7}}"#,
         Some(7)
     )]
-    #[case::not_at_all("429 Too Many Requests", "later", None)]
-    #[case::by_a_date("503 Service Unavailable\r\nRetry-After: Wed, 21 Oct 2026 07:28:00 GMT", "later", None)]
+    #[case::absent("429 Too Many Requests", "later", None)]
+    #[case::as_a_date("503 Service Unavailable\r\nRetry-After: Wed, 21 Oct 2026 07:28:00 GMT", "later", None)]
     #[tokio::test]
-    async fn an_agent_hears_how_long_it_is_asked_to_wait(
+    async fn report_rejected_carries_the_retry_after(
         #[case] head: &str,
         #[case] body: &str,
         #[case] seconds: Option<u64>,
     ) {
         let retry_after = seconds.map(Duration::from_secs);
-        assert_eq!(answered(head, body).await, Input::ReportFailed { epoch: 1, retry_after });
+        assert_eq!(input_after_response(head, body).await, Input::ReportFailed { epoch: 1, retry_after });
     }
 
     #[tokio::test]
-    async fn what_is_no_failure_passes_as_it_is() {
+    async fn success_with_retry_after_is_left_unchanged() {
         let head = "200 OK\r\nContent-Type: application/json\r\nRetry-After: 7";
-        assert_eq!(answered(head, "{}").await, Input::Reported { epoch: 1 });
+        assert_eq!(input_after_response(head, "{}").await, Input::Reported { epoch: 1 });
     }
 }

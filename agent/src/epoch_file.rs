@@ -1,31 +1,38 @@
-//! The file by which the worker learns its epoch. The kubelet reads it as it starts the worker's container (`fileKeyRef`,
-//! KEP-3721), so it must be right before the barrier is lifted. The Pod's annotation would not do: the kubelet may start
-//! the worker by the Pod as it was before the report.
+//! The file that gives the worker its epoch. The kubelet reads it when it starts the worker's container (`fileKeyRef`,
+//! KEP-3721), so the file must be complete before the barrier is lifted. The Pod's annotation cannot replace the file: the
+//! kubelet may start the worker with a Pod that it observed before the report.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Key of the epoch in the file, and the worker's variable, whoever gives it.
+/// Key of the epoch in the file. A supervisor sets the environment variable of the same name for its worker.
 pub(crate) const KEY: &str = "JOBSET_EPOCH";
 
-/// The file, if there is to be one.
+/// The file, if the configuration names one.
 #[derive(Debug)]
 pub struct EpochFile(Option<PathBuf>);
 
 impl EpochFile {
-    /// The file without an epoch: there is none yet, and that of the Pod's last run is over. The kubelet wants it to exist.
+    /// Writes the file without an epoch, which removes the epoch before the Pod's restart. The kubelet requires the file to
+    /// exist.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn empty(path: Option<PathBuf>) -> io::Result<Self> {
         let file = Self(path);
         file.replace("")?;
         Ok(file)
     }
 
-    /// Writes the epoch that the worker is about to run in.
+    /// Writes the epoch of the worker that is about to start.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&self, epoch: i32) -> io::Result<()> {
         self.replace(&format!("{KEY}='{epoch}'\n"))
     }
 
-    /// In one step: a reader sees the old text or the new one.
+    /// Replaces the content atomically: a reader finds the old text or the new one.
     fn replace(&self, text: &str) -> io::Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
         let new = path.with_extension("new");
@@ -39,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_there_from_the_start_and_forgets_the_epoch_of_the_last_run() {
+    fn epoch_file_created_again_drops_the_last_epoch() {
         let folder = std::env::temp_dir().join(format!("jobset-agent-epoch-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("epoch");
@@ -50,12 +57,12 @@ mod tests {
         assert_eq!(read(), "");
         file.write(3).unwrap();
         assert_eq!(read(), "JOBSET_EPOCH='3'\n");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
-    fn without_a_path_there_is_no_file_and_one_that_cannot_be_written_is_an_error() {
+    fn epoch_file_without_path_is_none_and_unwritable_path_is_an_error() {
         EpochFile::empty(None).unwrap().write(2).unwrap();
         assert!(EpochFile::empty(Some("/nonexistent/epoch".into())).is_err());
     }

@@ -1,4 +1,4 @@
-//! `jobset-agent install DIR`: brings the binary into a volume, for containers whose image lacks it.
+//! `jobset-agent install DIR`: copies the binary into a volume, for containers whose image does not contain it.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 /// Name of the binary in the folder.
 const NAME: &str = "jobset-agent";
 
-/// Copies the binary that runs into the folder. Gives its path there.
+/// Copies the running binary into the folder. Returns the path of the copy.
 ///
-/// In one step: whoever starts it while it is replaced starts the old one or the new one.
+/// The copy replaces an older one atomically: a process that starts meanwhile runs the old binary or the new one.
 ///
 /// # Errors
-/// The folder does not exist, is full or may not be written to.
+/// The folder does not exist, is full or is not writable.
 pub fn install(folder: &Path) -> io::Result<PathBuf> {
     let target = folder.join(NAME);
     let new = folder.join(format!(".{NAME}.{}", std::process::id()));
     let copied = copy(&new).and_then(|()| fs::rename(&new, &target));
     if copied.is_err() {
-        // The rest of a copy that broke off.
+        // Removes what a failed copy leaves.
         let _ = fs::remove_file(&new);
     }
     copied.map(|()| target)
 }
 
 fn copy(new: &Path) -> io::Result<()> {
-    // Not by the path of the program, which may have been replaced since.
+    // The path of the program may name a newer binary by now; /proc/self/exe is the one that runs.
     let mut program = File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?))?;
     let mut file = File::create(new)?;
     io::copy(&mut program, &mut file)?;
-    // Whatever the umask: the worker may run as another user.
+    // Sets the mode regardless of the umask: the worker may run as another user.
     file.set_permissions(Permissions::from_mode(0o755))?;
     file.sync_all()
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_is_the_program_that_runs_and_may_be_started_by_anyone() {
+    fn install_twice_leaves_one_executable_copy() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let path = install(folder.path()).unwrap();
@@ -48,12 +48,12 @@ mod tests {
             let program = std::env::current_exe().unwrap();
             assert!(fs::read(&path).unwrap() == fs::read(program).unwrap());
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
         }
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn install_into_missing_folder_is_an_error() {
         assert_eq!(install(Path::new("/nonexistent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

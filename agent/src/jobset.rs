@@ -1,46 +1,45 @@
-//! The part of a JobSet that the agent reads. The rest is skipped while it is parsed: the agent's memory is paid
-//! thousands of times.
+//! The fields of a JobSet that the agent reads. Parsing skips all other fields, to save memory: every worker Pod has an agent.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::decide::JobSetState;
 
-/// The restart strategy that the agent is for.
+/// The restart strategy of JobSets that restart in place.
 const IN_PLACE_RESTART: &str = "InPlaceRestart";
 
-/// A JobSet (`jobset.x-k8s.io/v1alpha2`) as an agent sees it.
+/// The fields of a JobSet (`jobset.x-k8s.io/v1alpha2`) that the agent reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JobSetView {
     /// `metadata`.
-    pub metadata: Metadata,
+    pub metadata: JobSetMetadata,
     #[serde(default)]
-    spec: Spec,
+    spec: JobSetSpec,
     #[serde(default)]
-    status: Status,
+    status: JobSetStatus,
 }
 
 /// `metadata`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metadata {
+pub struct JobSetMetadata {
     /// `uid`.
     pub uid: String,
-    /// `resourceVersion`, from which a watch can go on.
+    /// `resourceVersion`, from which a watch can continue.
     pub resource_version: String,
     #[serde(default)]
-    annotations: Annotations,
+    annotations: JobSetAnnotations,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Annotations {
+struct JobSetAnnotations {
     #[serde(rename = "jobset.sigs.k8s.io/disable-in-place-restart")]
     disable_in_place_restart: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
+struct JobSetSpec {
     #[serde(default)]
     failure_policy: FailurePolicy,
 }
@@ -54,7 +53,7 @@ struct FailurePolicy {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Status {
+struct JobSetStatus {
     #[serde(default)]
     synced_epoch: i32,
     #[serde(default)]
@@ -90,12 +89,12 @@ mod tests {
     #[case::switched_off("InPlaceRestart", json!({"jobset.sigs.k8s.io/disable-in-place-restart": ""}), true)]
     #[case::recreate("Recreate", json!({}), true)]
     #[case::blocking_recreate("BlockingRecreate", json!({}), true)]
-    fn bypass_follows_from_strategy_and_annotation(
+    fn jobset_bypass_follows_from_strategy_and_annotation(
         #[case] strategy: &str,
         #[case] annotations: Value,
         #[case] bypass: bool,
     ) {
-        let seen = state(json!({
+        let observed = state(json!({
             "apiVersion": "jobset.x-k8s.io/v1alpha2",
             "kind": "JobSet",
             "metadata": {"name": "train", "uid": "u", "resourceVersion": "7", "annotations": annotations,
@@ -103,12 +102,12 @@ mod tests {
             "spec": {"failurePolicy": {"restartStrategy": strategy, "maxRestarts": 3}, "replicatedJobs": [{}]},
             "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "conditions": []},
         }));
-        assert_eq!(seen, JobSetState { uid: "u".into(), synced: 4, deprecated: 3, bypass });
+        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 4, deprecated: 3, bypass });
     }
 
     #[test]
-    fn new_jobset_without_failure_policy_and_status_is_at_epoch_zero_and_bypassed() {
-        let seen = state(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": []}}));
-        assert_eq!(seen, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, bypass: true });
+    fn jobset_without_failure_policy_and_status_is_bypassed_at_epoch_zero() {
+        let observed = state(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": []}}));
+        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, bypass: true });
     }
 }

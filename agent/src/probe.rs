@@ -1,7 +1,7 @@
-//! The startup probe: the kubelet starts the worker once this answers 200.
+//! The server of the startup probe: the kubelet starts the worker once the probe returns 200.
 //!
-//! A request that comes while the barrier is closed is held for a moment: the kubelet asks once a second, and a barrier
-//! that is lifted while it waits is seen at once rather than at its next question.
+//! A request that arrives while the barrier is closed waits for a moment before it is answered. The kubelet probes once a
+//! second; a barrier that is lifted meanwhile is answered at once instead of at the next probe.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,17 +20,17 @@ use tokio::time::timeout;
 use crate::barrier::Barrier;
 use crate::error::Error;
 
-/// Path that answers 200 while the agent lives.
+/// Path that returns 200 while the agent runs.
 pub const HEALTH_PATH: &str = "/healthz";
-/// How long a request is held while the barrier is closed. The kubelet's default limit is one second.
+/// Longest wait of a request for a closed barrier. The kubelet's default probe timeout is one second.
 const HOLD: Duration = Duration::from_millis(900);
-/// Connections served at a time; the kubelet needs one. One more ends the oldest: whoever asks something is answered at once
-/// or held for a moment, so that it is one that says nothing.
-const CONNECTIONS: usize = 16;
-/// Longest time for a request to arrive and for the answer to leave.
-const TRANSFER: Duration = Duration::from_secs(1);
+/// Limit of connections; the kubelet needs one. A further connection evicts the oldest one. A connection that sends a request
+/// gets its answer within [`HOLD`], so the oldest one is a connection that sends nothing.
+const MAX_CONNECTIONS: usize = 16;
+/// Time limit to read a request, and to write its answer.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest request in bytes, headers included.
-const REQUEST_BYTES: usize = 4096;
+const MAX_REQUEST_BYTES: usize = 4096;
 
 /// Path of the startup probe: it begins with a slash, has no query, and is not the path of the health endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl FromStr for BarrierPath {
 /// Listens on all addresses of the Pod, IPv6 and IPv4.
 async fn listen(port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
-        // A kernel without IPv6.
+        // The kernel has no IPv6.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
         }
@@ -64,40 +64,40 @@ async fn listen(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// Begins to answer probes on all of the ports.
+/// Starts to answer probes on all of the ports.
 ///
 /// # Errors
-/// None of the ports is free. One of several may be taken: by its worker, if it is not the one that is asked.
+/// None of the ports is free. One of several ports may be in use, because the worker may need it.
 pub async fn start(ports: &[NonZeroU16], paths: &[BarrierPath], barrier: &watch::Sender<Barrier>) -> Result<(), Error> {
     let paths: Arc<[BarrierPath]> = paths.into();
-    let (mut any, mut refused) = (false, None);
+    let (mut any, mut failed) = (false, None);
     for port in ports.iter().map(|port| port.get()) {
         match listen(port).await {
             Ok(listener) => {
                 any = true;
                 tokio::spawn(serve(listener, Arc::clone(&paths), barrier.subscribe()));
             }
-            Err(source) => refused = Some(Error::Listen { port, source }),
+            Err(source) => failed = Some(Error::Listen { port, source }),
         }
     }
-    match refused {
+    match failed {
         Some(error) if !any => Err(error),
         Some(error) => {
-            tracing::info!(%error, "answering probes on the other default port alone");
+            tracing::info!(%error, "answering probes on the other default port only");
             Ok(())
         }
         None => Ok(()),
     }
 }
 
-/// Answers probes, for ever.
+/// Answers probes until the agent ends.
 async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch::Receiver<Barrier>) {
     let mut served: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors or memory; the connection waits in the backlog.
+                // The agent is out of file descriptors or memory. The connection waits in the backlog.
                 tracing::warn!(%error, "cannot accept a probe");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -106,27 +106,27 @@ async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch:
         let (paths, barrier) = (Arc::clone(&paths), barrier.clone());
         let task = tokio::spawn(async move {
             if let Err(error) = answer(stream, &paths, barrier).await {
-                tracing::debug!(%error, "a probe broke off");
+                tracing::debug!(%error, "a probe failed");
             }
         });
-        if served.len() == CONNECTIONS
+        if served.len() == MAX_CONNECTIONS
             && let Some(oldest) = served.pop_front()
         {
             oldest.abort();
         }
         served.push_back(task.abort_handle());
-        // Before the next are let in: what was asked already is answered first.
+        // Lets the tasks of accepted connections run first, so that their requests are answered before the next connection.
         yield_now().await;
     }
 }
 
 async fn answer(mut stream: TcpStream, paths: &[BarrierPath], mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
-    let head = timeout(TRANSFER, read_head(&mut stream)).await??;
+    let head = timeout(TRANSFER_TIMEOUT, read_head(&mut stream)).await??;
     let (status, body) = match target(&head) {
         None => ("400 Bad Request", "not an HTTP request".to_owned()),
         Some((method, _)) if method != "GET" => ("405 Method Not Allowed", "GET is the only method".to_owned()),
         Some((_, HEALTH_PATH)) => ("200 OK", "ok".to_owned()),
-        Some((_, asked)) if paths.iter().any(|path| path.as_str() == asked) => {
+        Some((_, path)) if paths.iter().any(|barrier_path| barrier_path.as_str() == path) => {
             let lifted = barrier.wait_for(|barrier| matches!(barrier, Barrier::Lifted { .. }));
             let status = if timeout(HOLD, lifted).await.is_ok_and(|lifted| lifted.is_ok()) {
                 "200 OK"
@@ -144,17 +144,17 @@ async fn answer(mut stream: TcpStream, paths: &[BarrierPath], mut barrier: watch
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}\n"
     );
-    timeout(TRANSFER, async {
+    timeout(TRANSFER_TIMEOUT, async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await
     })
     .await?
 }
 
-/// Reads up to the empty line that ends the headers. A body, if any, is left unread.
+/// Reads up to the empty line that ends the headers. It does not read a body.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(512);
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST_BYTES {
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MAX_REQUEST_BYTES {
         if stream.read_buf(&mut head).await? == 0 {
             break;
         }
@@ -162,7 +162,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Method and path of a request; a query is cut off.
+/// Method and path of a request, without the query.
 fn target(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
@@ -179,7 +179,7 @@ mod tests {
 
     const CLOSED: Barrier = Barrier::AwaitsSync { epoch: 3, synced: 2 };
     const LIFTED: Barrier = Barrier::Lifted { epoch: Some(3) };
-    /// Longest time that any of these tests waits for an answer.
+    /// Time limit of a test for one answer.
     const LIMIT: Duration = Duration::from_secs(10);
 
     async fn start(barrier: Barrier) -> (SocketAddr, watch::Sender<Barrier>) {
@@ -205,25 +205,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closed_barrier_answers_503_and_names_the_epoch() {
+    async fn barrier_closed_returns_503_with_the_epoch() {
         let (address, _barrier) = start(CLOSED).await;
         let body = "waiting in epoch 3 for all Pods of the JobSet; the last synced epoch is 2\n";
         assert_eq!(get(address, "/barrier-is-lifted").await, ("503".into(), body.into()));
     }
 
     #[tokio::test]
-    async fn lifted_barrier_answers_200() {
+    async fn barrier_lifted_returns_200() {
         let (address, _barrier) = start(LIFTED).await;
         assert_eq!(get(address, "/barrier-is-lifted").await, ("200".into(), "lifted in epoch 3\n".into()));
         assert_eq!(get(address, "/barrier-is-lifted?x=1").await.0, "200");
     }
 
     #[tokio::test]
-    async fn probe_that_waits_is_answered_when_the_barrier_is_lifted() {
+    async fn probe_waiting_is_answered_when_the_barrier_lifts() {
         let (address, barrier) = start(CLOSED).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /barrier-is-lifted HTTP/1.1\r\n\r\n").await.unwrap();
-        // Served after the first one was accepted, so the first one is being held.
+        // This request is served after the first one was accepted, so the first one waits for the barrier.
         assert_eq!(get(address, "/healthz").await.0, "200");
         barrier.send_replace(LIFTED);
         let mut answer = String::new();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_paths_and_methods_are_refused() {
+    async fn request_with_other_path_or_method_is_rejected() {
         let (address, _barrier) = start(LIFTED).await;
         assert_eq!(get(address, "/").await, ("404".into(), "the barrier is at /barrier-is-lifted\n".into()));
         assert_eq!(get(address, "/barrier-is-lifted/").await.0, "404");
@@ -244,24 +244,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_say_nothing_do_not_keep_the_kubelet_out() {
+    async fn probe_is_answered_beside_idle_connections() {
         let (address, _barrier) = start(LIFTED).await;
         let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
         assert_eq!(get(address, "/barrier-is-lifted").await.0, "200");
     }
 
-    /// As many as a backlog holds, which would keep it out for as long as they come.
+    /// As many connections as a backlog holds, which would delay the kubelet for their whole time limit.
     #[tokio::test]
-    async fn however_many_they_are() {
+    async fn probe_is_answered_at_once_beside_a_backlog_of_idle_connections() {
         let (address, _barrier) = start(LIFTED).await;
         let mut silent = Vec::new();
-        for _ in 0..8 * CONNECTIONS {
+        for _ in 0..8 * MAX_CONNECTIONS {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
-        let answer = timeout(TRANSFER, get(address, "/barrier-is-lifted")).await;
+        let answer = timeout(TRANSFER_TIMEOUT, get(address, "/barrier-is-lifted")).await;
         assert_eq!(answer.map(|(status, _)| status).ok().as_deref(), Some("200"));
     }
 }

@@ -1,4 +1,4 @@
-//! The report of the own epoch: one merge patch of the own Pod's annotation.
+//! The report of an epoch: one merge patch of the annotation of the agent's Pod.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::request_failure::RequestFailure;
 
 /// Annotation of a worker Pod: its epoch in decimal, written by its agent alone (seed 000, change 1).
 const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
-/// Longest wait for the API server's answer.
-const LIMIT: Duration = Duration::from_secs(15);
+/// Time limit of one report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Writes the epoch to the Pod once. Gives [`Input::Reported`] or [`Input::ReportFailed`]; when to try again is the
-/// agent's decision.
+/// Writes the epoch to the Pod once. Returns [`Input::Reported`] or [`Input::ReportFailed`]; the state machine decides when to
+/// retry.
 pub async fn report(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Input {
-    let answer = tokio::time::timeout(LIMIT, patch(client, namespace, pod, epoch)).await;
-    match answer.unwrap_or_else(|_| Err(RequestFailure::timeout(LIMIT))) {
+    let answer = tokio::time::timeout(REPORT_TIMEOUT, patch(client, namespace, pod, epoch)).await;
+    match answer.unwrap_or_else(|_| Err(RequestFailure::timeout(REPORT_TIMEOUT))) {
         Ok(()) => Input::Reported { epoch },
         Err(failure) => {
             let advice = advice(failure.code);
@@ -32,7 +32,7 @@ pub async fn report(client: &Client, namespace: &str, pod: &str, epoch: i32) -> 
 
 async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Result<(), RequestFailure> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {EPOCH: epoch.to_string()}}}));
-    // The answer to a plain patch is the whole Pod; metadata is the least that the API server sends.
+    // The answer to a plain patch is the whole Pod. Metadata alone is the shortest answer that the API server offers.
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
         .patch_metadata(pod, &PatchParams::default(), &patch)
         .map_err(kube::Error::BuildRequest)?;
@@ -40,7 +40,7 @@ async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Resul
     Ok(())
 }
 
-/// What a person can do about a refused report.
+/// What a person can do about a report that the API server rejects.
 fn advice(code: u16) -> &'static str {
     match code {
         401 => "check the Pod's ServiceAccount token",

@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-/// Most characters of a cause that are written to the log.
-const TEXT: usize = 300;
+/// Longest cause that is written to the log, in characters.
+const MAX_CAUSE: usize = 300;
 
-/// A request that the API server refused or that did not reach it.
+/// A request that the API server rejected, or that got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestFailure {
     /// HTTP status; 0 if there was no answer.
     pub code: u16,
-    /// How long the API server asked to wait.
+    /// The wait that the API server asked for.
     pub retry_after: Option<Duration>,
     /// The cause, in one line.
     pub text: String,
 }
 
 impl RequestFailure {
-    /// A request that got no answer in this time.
+    /// A request that got no answer within this time.
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self { code: 0, retry_after: None, text: format!("no answer within {} s", limit.as_secs()) }
     }
 }
 
-/// In one line of limited length: a proxy may answer with a page.
-fn line(text: &str) -> String {
+/// The text in one line of limited length: a proxy may answer with a page of HTML.
+fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().take(TEXT).collect()
+    words.join(" ").chars().take(MAX_CAUSE).collect()
 }
 
 impl From<&Status> for RequestFailure {
@@ -38,11 +38,11 @@ impl From<&Status> for RequestFailure {
             code: status.code,
             retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
             text: match status {
-                // What is JSON and nothing else that is expected passes for a Status of which every field is missing.
+                // JSON of another kind decodes to a Status without any field.
                 Status { code: 0, reason, message, .. } if reason.is_empty() && message.is_empty() => {
-                    "an answer that cannot be read".to_owned()
+                    "the answer is not a Status".to_owned()
                 }
-                _ => line(&format!("{} {}: {}", status.code, status.reason, status.message)),
+                _ => one_line(&format!("{} {}: {}", status.code, status.reason, status.message)),
             },
         }
     }
@@ -53,7 +53,7 @@ impl From<kube::Error> for RequestFailure {
         if let kube::Error::Api(status) = &error {
             return Self::from(&**status);
         }
-        // Each level of the chain repeats the one below, so the innermost says it all.
+        // Each error of the chain repeats its source in its own text, so the innermost error is the complete cause.
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
@@ -67,15 +67,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_of_itself_is_named_all_the_same() {
+    fn status_without_fields_gets_a_cause() {
         let failure = RequestFailure::from(&Status::default());
-        assert_eq!((failure.code, failure.text.as_str()), (0, "an answer that cannot be read"));
+        assert_eq!((failure.code, failure.text.as_str()), (0, "the answer is not a Status"));
     }
 
     #[test]
-    fn the_page_of_a_proxy_is_cut_to_a_line() {
+    fn page_of_a_proxy_is_cut_to_one_line() {
         let page = Status { code: 502, message: format!("<html>\n{}", "ä".repeat(100_000)), ..Status::default() };
         let text = RequestFailure::from(&page).text;
-        assert!(text.starts_with("502 : <html> ä") && text.chars().count() <= TEXT && !text.contains('\n'), "{text}");
+        assert!(
+            text.starts_with("502 : <html> ä") && text.chars().count() <= MAX_CAUSE && !text.contains('\n'),
+            "{text}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The token by which the API server knows the agent. It is read from its file with each request: there are few of them, and
-//! a token that was replaced because the last one had expired is then used at once.
+//! The ServiceAccount token of the agent. The file is read for each request: requests are few, and a token that the kubelet
+//! has rotated is used at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,21 +8,21 @@ use std::{fs, io};
 use http::HeaderValue;
 use thiserror::Error;
 
-/// Why a file's content is no token.
+/// Why a file holds no usable token.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// The file cannot be read, or is no text.
+    /// The file cannot be read, or is not UTF-8.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// More than one line, or worse.
-    #[error("it has characters that no header may carry")]
+    /// The content is not a valid header value, for example because it has several lines.
+    #[error("the content is not valid in an HTTP header")]
     Malformed,
 }
 
-/// The file of a token, and what it held at last.
+/// A token's file, and the last token that was read from it.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
@@ -30,20 +30,20 @@ pub(crate) struct TokenFile {
 }
 
 impl TokenFile {
-    /// The token in this file.
+    /// Reads the token for the first time.
     pub(crate) fn open(path: &Path) -> Result<Self, TokenError> {
         let token = read(path)?;
         Ok(Self { path: path.to_owned(), last: Arc::new(Mutex::new(token)) })
     }
 
-    /// The value of the header `Authorization`. While the file has none, it is the last one: some mount a token for the start
-    /// alone, and the API server says whether it is still good.
+    /// The value of the header `Authorization`. While the file holds no usable token, the last token is used: some Pods mount
+    /// a token for the start alone, and the API server decides whether the token is still valid.
     pub(crate) fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match read(&self.path) {
             Ok(token) => *last = token,
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "cannot use the token, but the one that was there before");
+                tracing::warn!(path = %self.path.display(), %error, "cannot read the token; using the last one");
             }
         }
         last.clone()
@@ -52,7 +52,7 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<HeaderValue, TokenError> {
     let text = fs::read_to_string(path)?;
-    // As client-go does: whoever writes such a file by hand ends it with a newline.
+    // client-go trims, too: a file that was written by hand ends with a newline.
     let token = text.trim();
     if token.is_empty() {
         return Err(TokenError::Empty);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_gone_leaves_its_last_token() {
+    fn token_file_removed_keeps_last_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "one\n").unwrap();

@@ -1,4 +1,4 @@
-//! An API server that answers as a test says, and the agent's program that asks it.
+//! A fake API server whose responses a test defines, and the agent's program as its client.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -12,33 +12,34 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-/// How long something may take on a machine that runs all tests at once.
+/// Time limit of a test for one wait, on a machine that runs all tests at once.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// What a watch on a JobSet says at first, and that this is all that there is.
+/// The initial event of a watch on a JobSet.
 pub(crate) const STATE: &str = r#"{"type": "ADDED", "object": {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
     "metadata": {"name": "a", "uid": "u", "resourceVersion": "5"},
     "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}}}}"#;
+/// The bookmark that ends the initial events.
 pub(crate) const END: &str = r#"{"type": "BOOKMARK", "object": {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
     "metadata": {"resourceVersion": "6", "annotations": {"k8s.io/initial-events-end": "true"}}}}"#;
 
-/// An answer, and whether the connection then stays open.
-pub(crate) struct Answer {
+/// A response, and whether the connection then stays open.
+pub(crate) struct FakeResponse {
     text: String,
-    stays: bool,
+    stays_open: bool,
 }
 
-impl Answer {
-    /// A refusal with this code.
-    pub(crate) fn refusal(code: u16, reason: &str) -> Self {
+impl FakeResponse {
+    /// A Status with this code.
+    pub(crate) fn error(code: u16, reason: &str) -> Self {
         let status = format!(r#"{{"kind": "Status", "status": "Failure", "code": {code}, "reason": "{reason}"}}"#);
-        Self { text: head(&format!("{code} {reason}")) + &status, stays: false }
+        Self { text: head(&format!("{code} {reason}")) + &status, stays_open: false }
     }
 
-    /// What is asked for: these lines. The stream of a watch stays open.
-    pub(crate) fn of(lines: &[&str], stays: bool) -> Self {
+    /// A success with these lines. The stream of a watch may stay open.
+    pub(crate) fn lines(lines: &[&str], stays_open: bool) -> Self {
         let lines: Vec<String> = lines.iter().map(|line| line.replace('\n', " ")).collect();
-        Self { text: head("200 OK") + &lines.join("\n") + "\n", stays }
+        Self { text: head("200 OK") + &lines.join("\n") + "\n", stays_open }
     }
 }
 
@@ -46,41 +47,42 @@ fn head(status: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
 }
 
-/// What was asked: the head of the request, and when.
-pub(crate) type Asked = (String, Instant);
+/// The head of a request, and when it arrived.
+pub(crate) type RecordedRequest = (String, Instant);
 
-pub(crate) struct Fake {
+/// A fake API server.
+pub(crate) struct FakeApiServer {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     pub(crate) folder: TempDir,
 }
 
-impl Fake {
-    /// One that gives these answers.
-    pub(crate) async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Result<Self> {
+impl FakeApiServer {
+    /// Starts a server with these responses. `respond` gets the head of the request.
+    pub(crate) async fn start(respond: impl Fn(&str) -> FakeResponse + Send + Sync + 'static) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let fake = Self { address: listener.local_addr()?, asked: Arc::default(), folder: tempfile::tempdir()? };
-        let (asked, answer) = (Arc::clone(&fake.asked), Arc::new(answer));
+        let fake = Self { address: listener.local_addr()?, requests: Arc::default(), folder: tempfile::tempdir()? };
+        let (requests, respond) = (Arc::clone(&fake.requests), Arc::new(respond));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
-                tokio::spawn(async move { serve(stream, &asked, &*answer).await });
+                let (requests, respond) = (Arc::clone(&requests), Arc::clone(&respond));
+                tokio::spawn(async move { serve(stream, &requests, &*respond).await });
             }
         });
         Ok(fake)
     }
 
-    /// What it was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The requests so far.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A file of the test.
+    /// Writes a file into the folder of the test.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         Ok(std::fs::write(self.folder.path().join(name), text)?)
     }
 
-    /// Starts the agent, with a kubeconfig for this server whose user is this. It supervises, so that it needs no port.
+    /// Starts the agent with a kubeconfig for this server and this user. The agent is a supervisor, which needs no port.
     pub(crate) fn agent(&self, user: &str) -> Result<Child> {
         let (address, folder) = (self.address, self.folder.path());
         self.write(
@@ -103,22 +105,26 @@ impl Fake {
             .context("cannot start the agent")
     }
 
-    /// What the agent has said.
-    pub(crate) fn said(&self) -> String {
+    /// What the agent has logged.
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Waits until the agent says this.
-    pub(crate) async fn says(&self, wanted: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{wanted:?} from the agent"), || async {
-            let said = self.said();
-            Ok(if said.contains(wanted) { Seen::Yes(()) } else { Seen::NotYet(said) })
+    /// Waits until the agent has logged this text.
+    pub(crate) async fn wait_for_log(&self, expected: &str) -> Result<()> {
+        wait::until_seen(LIMIT, format!("{expected:?} in the log of the agent"), || async {
+            let log = self.log();
+            Ok(if log.contains(expected) { Seen::Yes(()) } else { Seen::NotYet(log) })
         })
         .await
     }
 }
 
-async fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &(impl Fn(&str) -> Answer + Sync)) {
+async fn serve(
+    mut stream: TcpStream,
+    requests: &Mutex<Vec<RecordedRequest>>,
+    respond: &(impl Fn(&str) -> FakeResponse + Sync),
+) {
     let mut request = Vec::new();
     let head = loop {
         if let Some(end) = request.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -128,17 +134,17 @@ async fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &(impl 
             return;
         }
     };
-    // The body of a report, which ends so: unread, it would reset the connection.
+    // Reads the body of a report, which ends with these braces. An unread body would reset the connection.
     while head.starts_with("PATCH") && !request.ends_with(b"}}}") {
         if !matches!(stream.read_buf(&mut request).await, Ok(1..)) {
             return;
         }
     }
-    let Answer { text, stays } = answer(&head);
-    asked.lock().unwrap_or_else(PoisonError::into_inner).push((head, Instant::now()));
-    // The agent may have gone.
+    let FakeResponse { text, stays_open } = respond(&head);
+    requests.lock().unwrap_or_else(PoisonError::into_inner).push((head, Instant::now()));
+    // The agent may have ended.
     let _ = stream.write_all(text.as_bytes()).await;
-    if stays {
+    if stays_open {
         std::future::pending::<()>().await;
     }
 }

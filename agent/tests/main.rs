@@ -1,9 +1,9 @@
-//! The agent from outside: its decisions, its program, and what it does at a real API server.
+//! Tests of the agent's public interface: its decisions, its program, and its behaviour with a real API server.
 
+mod connection;
 mod decide;
 mod early;
 mod fake;
 mod program;
-mod refusals;
 mod server;
 mod supervise_rules;

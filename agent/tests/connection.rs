@@ -1,0 +1,131 @@
+//! Which API server the agent uses, with which token, and how it backs off.
+
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jobset_harness::wait::{self, Seen};
+use rstest::rstest;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::fake::{END, FakeApiServer, FakeResponse, LIMIT, STATE};
+
+/// The folder of a Pod's ServiceAccount.
+const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
+
+/// A certificate that no server uses.
+const CA: &str = "-----BEGIN CERTIFICATE-----
+MIIBcTCCARegAwIBAgIUWI72tccSSmlnkOPwX3Nt4JVKJpowCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIyMTAyNjE4WhgPMjEyNjEwMjkxMDI2MTha
+MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEdLbvFHch
+1JlpEE3yXd28g2Jz48Z7eSAzOUr8ig55GSXfOtYA0PcXt0H02YtayYW2brjGkFrM
+FY2+JwQ8p59JVaNTMFEwHQYDVR0OBBYEFH8S0ptmnhrT7wpTYfD0qnvsYW+3MB8G
+A1UdIwQYMBaAFH8S0ptmnhrT7wpTYfD0qnvsYW+3MA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSAAwRQIgLdUTyA9RG2fDTBTTcAFt/LLldDTqw2Lziyr/KqWL
+kbACIQCqfcBaAgzQQBIoRwiKe1DyE+I1LTbPT0tZrRXYYb1vrA==
+-----END CERTIFICATE-----";
+
+/// The image of a worker may set KUBECONFIG for another cluster.
+#[tokio::test]
+async fn agent_in_a_pod_ignores_kubeconfig() -> Result<()> {
+    let other = FakeApiServer::start(|_| FakeResponse::error(403, "Forbidden")).await?;
+    // Writes the kubeconfig.
+    drop(other.agent("{token: secret}")?);
+    let before = other.requests().len();
+    let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let script = format!(
+        "mount -t tmpfs none /run; mkdir -p {ACCOUNT}; cd {ACCOUNT}; echo token >token; echo default >namespace; \
+         echo \"$CA\" >ca.crt; exec \"$0\" supervise -- true"
+    );
+    let mut agent = Command::new("unshare")
+        .args(["--mount", "--", "sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
+        .env_clear()
+        .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
+        .envs([
+            ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
+            ("KUBERNETES_SERVICE_PORT", &own.local_addr()?.port().to_string()),
+        ])
+        .env("CA", CA)
+        .env("KUBECONFIG", other.folder.path().join("kubeconfig"))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot run unshare (Debian: util-linux), as root")?;
+    tokio::select! {
+        accepted = timeout(LIMIT, own.accept()) => drop(accepted.context("the agent does not connect to the cluster of its Pod")??),
+        ended = agent.wait() => anyhow::bail!("the agent has ended: {}", ended?),
+    }
+    assert_eq!(other.requests().len(), before, "the agent uses the other cluster");
+    Ok(())
+}
+
+/// A token is replaced in its file while the agent runs, and may end in a newline.
+#[tokio::test]
+async fn token_rejected_is_read_again_from_its_file() -> Result<()> {
+    let fake = FakeApiServer::start(|head| {
+        let is_authorized = head.lines().any(|line| line.eq_ignore_ascii_case("authorization: Bearer new"));
+        match (is_authorized, head.starts_with("PATCH")) {
+            (false, _) => FakeResponse::error(401, "Unauthorized"),
+            (true, true) => FakeResponse::lines(&["{}"], false),
+            (true, false) => FakeResponse::lines(&[STATE, END], true),
+        }
+    })
+    .await?;
+    fake.write("token", "old\n")?;
+    let token = fake.folder.path().join("token");
+    let _agent = fake.agent(&format!("{{tokenFile: '{}'}}", token.display()))?;
+    fake.wait_for_log("check the Pod's ServiceAccount token").await?;
+    // Replaces the file atomically, as a kubelet does.
+    fake.write("token.new", "new\n")?;
+    std::fs::rename(fake.folder.path().join("token.new"), &token)?;
+    wait::until_seen(LIMIT, "a report with the new token", || async {
+        let requests = fake.requests();
+        let reported = requests.iter().any(|(head, _)| head.starts_with("PATCH"));
+        Ok(if reported { Seen::Yes(()) } else { Seen::NotYet(fake.log()) })
+    })
+    .await
+}
+
+#[rstest]
+#[case::empty("\n", "empty")]
+#[case::of_two_lines("one\ntwo\n", "not valid in an HTTP header")]
+#[tokio::test]
+async fn token_malformed_is_named(#[case] text: &str, #[case] why: &str) -> Result<()> {
+    let fake = FakeApiServer::start(|_| FakeResponse::error(401, "Unauthorized")).await?;
+    fake.write("token", text)?;
+    let token = fake.folder.path().join("token");
+    let mut agent = fake.agent(&format!("{{tokenFile: '{}'}}", token.display()))?;
+    let ended = timeout(LIMIT, agent.wait()).await.with_context(|| fake.log())??;
+    let log = fake.log();
+    assert_eq!((ended.code(), log.lines().count()), (Some(1), 1), "{log}");
+    assert!(log.contains(&token.display().to_string()) && log.contains(why), "{log}");
+    Ok(())
+}
+
+/// The agent needs the watch, so it retries. It must not retry several times a second.
+#[rstest]
+#[case::gone(|| FakeResponse::error(410, "Expired"))]
+#[case::interrupted(|| FakeResponse::lines(&[STATE, END], false))]
+#[tokio::test]
+async fn watch_that_never_lasts_backs_off_and_warns_once(#[case] answer: fn() -> FakeResponse) -> Result<()> {
+    let patched = |head: &str| head.starts_with("PATCH");
+    let fake =
+        FakeApiServer::start(move |head| if patched(head) { FakeResponse::lines(&["{}"], false) } else { answer() })
+            .await?;
+    let _agent = fake.agent("{token: secret}")?;
+    let watches = wait::until_seen(LIMIT, "six watches", || async {
+        let watches: Vec<_> = fake.requests().into_iter().filter(|(head, _)| !patched(head)).collect();
+        Ok(if watches.len() >= 6 { Seen::Yes(watches) } else { Seen::NotYet(fake.log()) })
+    })
+    .await?;
+    // 0.2, 0.4, 0.8, 1.6 and 3.2 s, each at most doubled.
+    let took = watches[5].1 - watches[0].1;
+    assert!(took >= Duration::from_millis(6_100), "six watches within {took:?}");
+    let log = fake.log();
+    assert_eq!(log.matches("does not last").count(), 1, "{log}");
+    assert!(log.lines().filter(|line| line.contains("watch")).count() < 3, "{log}");
+    Ok(())
+}
