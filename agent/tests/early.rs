@@ -1,4 +1,4 @@
-//! What happens before the agent is ready for anything.
+//! Signals that arrive while the agent starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -13,26 +13,24 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// Where the agent reads its namespace, if nobody tells it: here a pipe, which it waits for.
-const TOKEN: &str = "/run/secrets/kubernetes.io/serviceaccount";
+/// The folder of the file with the namespace. The test puts a pipe there, at which the agent waits.
+const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: none,
     contexts: [{name: none, context: {cluster: none, user: none}}],
     clusters: [{name: none, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: none, user: {}}]}";
 
 #[rstest]
-#[case::of_a_sidecar(&[], 0)]
-#[case::of_a_supervisor(&["supervise", "--", "true"], 143)]
+#[case::sidecar(&[], 0)]
+#[case::supervisor(&["supervise", "--", "true"], 143)]
 #[tokio::test]
-async fn a_request_to_end_that_comes_before_anything_else_is_kept(
-    #[case] arguments: &[&str],
-    #[case] code: i32,
-) -> Result<()> {
+async fn sigterm_during_start_ends_the_agent(#[case] arguments: &[&str], #[case] code: i32) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, KUBECONFIG)?;
-    let script = format!("mount -t tmpfs none /run; mkdir -p {TOKEN}; mkfifo {TOKEN}/namespace; exec \"$0\" \"$@\"");
+    let script =
+        format!("mount -t tmpfs none /run; mkdir -p {ACCOUNT}; mkfifo {ACCOUNT}/namespace; exec \"$0\" \"$@\"");
     let mut container = Command::new("unshare")
-        // A network of its own: its port may be in use on the host.
+        // The agent gets a network of its own, because its port may be in use on the host.
         .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .args(["sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
         .args(arguments)
@@ -54,7 +52,7 @@ async fn a_request_to_end_that_comes_before_anything_else_is_kept(
     })
     .await?;
     kill_process(agent, Signal::TERM)?;
-    let pipe = format!("/proc/{}/root{TOKEN}/namespace", agent.as_raw_nonzero());
+    let pipe = format!("/proc/{}/root{ACCOUNT}/namespace", agent.as_raw_nonzero());
     let mut pipe: File = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(pipe)).await??;
     pipe.write_all(b"default")?;
     drop(pipe);

@@ -1,4 +1,4 @@
-//! The program with an environment it cannot use: one line, a non-zero exit, never a panic.
+//! The program with an invalid environment: it prints one line, exits with a code other than 0 and never panics.
 
 use std::process::{Command, Output, Stdio};
 
@@ -11,50 +11,50 @@ fn run(environment: &[(&str, &str)]) -> std::io::Result<Output> {
     program.env_clear().envs(environment.iter().copied()).output()
 }
 
-fn assert_refused(output: &Output, variable: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(variable), "{said}");
+fn assert_rejected(output: &Output, variable: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(variable), "{stderr}");
 }
 
 #[rstest]
-fn a_missing_variable_is_named(#[values(0, 1, 2)] missing: usize) {
+fn required_variable_missing_is_named(#[values(0, 1, 2)] missing: usize) {
     let (variable, _) = COMPLETE[missing];
     let rest: Vec<_> = COMPLETE.into_iter().filter(|(name, _)| *name != variable).collect();
-    assert_refused(&run(&rest).unwrap(), variable);
+    assert_rejected(&run(&rest).unwrap(), variable);
 }
 
 #[rstest]
-fn an_exit_code_outside_of_1_to_255_is_named(#[values("0", "256", "-1", "many")] code: &str) {
+fn exit_code_outside_of_1_to_255_is_named(#[values("0", "256", "-1", "many")] code: &str) {
     let mut environment = COMPLETE.to_vec();
     environment.push(("RESTART_POD_IN_PLACE_EXIT_CODE", code));
-    assert_refused(&run(&environment).unwrap(), "RESTART_POD_IN_PLACE_EXIT_CODE");
+    assert_rejected(&run(&environment).unwrap(), "RESTART_POD_IN_PLACE_EXIT_CODE");
 }
 
 #[test]
-fn without_credentials_it_says_what_to_mount() {
+fn credentials_missing_names_the_service_account() {
     let output = run(&COMPLETE).unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("ServiceAccount"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("ServiceAccount"), "{stderr}");
 }
 
 #[test]
-fn an_empty_kubeconfig_is_none() {
+fn kubeconfig_empty_counts_as_absent() {
     let mut environment = COMPLETE.to_vec();
     environment.push(("KUBECONFIG", ""));
-    let said = String::from_utf8_lossy(&run(&environment).unwrap().stderr).into_owned();
-    assert!(said.contains("ServiceAccount"), "{said}");
+    let stderr = String::from_utf8_lossy(&run(&environment).unwrap().stderr).into_owned();
+    assert!(stderr.contains("ServiceAccount"), "{stderr}");
 }
 
-/// Whoever has gone does not read; the exit code is there for all others.
+/// The reader of the output may have ended. The exit code must not depend on that.
 #[rstest]
 #[case::help(&["--help"], 0)]
 #[case::version(&["--version"], 0)]
-#[case::an_unknown_argument(&["--nonsense"], 2)]
-#[case::a_folder_that_is_not_there(&["install", "/nonexistent"], 1)]
-fn nobody_who_reads_it_is_no_reason_to_panic(#[case] arguments: &[&str], #[case] code: i32) {
+#[case::unknown_argument(&["--nonsense"], 2)]
+#[case::missing_folder(&["install", "/nonexistent"], 1)]
+fn output_without_reader_does_not_panic(#[case] arguments: &[&str], #[case] code: i32) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut program = Command::new(env!("CARGO_BIN_EXE_jobset-agent"));

@@ -1,5 +1,5 @@
-//! A control plane, a JobSet and a Pod, and the agent's own program as the first process of a container that supervises
-//! a worker. There is no kubelet and no controller: the test says what the JobSet is to say.
+//! A control plane with a JobSet and a Pod, and the agent's program as the first process of a container. There is no kubelet
+//! and no controller: the test writes the status of the JobSet.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -20,15 +20,15 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
-/// How long a change may take on a machine that runs all tests at once.
+/// Time limit of a test for one change, on a machine that runs all tests at once.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 /// Name of the JobSet and of the Pod in each namespace.
 const NAME: &str = "train";
-/// What the audit log calls it.
+/// The user agent, as the audit log shows it.
 const USER_AGENT: &str = concat!("jobset-agent/", env!("CARGO_PKG_VERSION"));
 const AGENT: &str = env!("CARGO_BIN_EXE_jobset-agent");
 
-/// The control plane of these tests; `Err` for all of them if it did not start.
+/// The shared control plane; `Err` for all tests if it did not start.
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
 /// The shared control plane, with the CRD.
@@ -45,23 +45,23 @@ pub(crate) async fn plane() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// A JobSet with one Pod.
-pub(crate) struct Space {
+/// A namespace with a JobSet and a Pod.
+pub(crate) struct TestNamespace {
     pub(crate) namespace: String,
     kubeconfig: PathBuf,
     jobsets: Api<JobSet>,
     pods: Api<Pod>,
-    /// A folder of the test.
+    /// The folder of the test, which is the current folder of the agent.
     pub(crate) folder: TempDir,
 }
 
-impl Space {
-    /// One that restarts in place, of the shared control plane.
+impl TestNamespace {
+    /// A namespace of the shared control plane whose JobSet restarts in place.
     pub(crate) async fn new(namespace: &str) -> Result<Self> {
         Self::of(shared().await?, namespace, "InPlaceRestart").await
     }
 
-    /// One with this restart strategy.
+    /// A namespace whose JobSet has this restart strategy.
     pub(crate) async fn of(plane: &ControlPlane, namespace: &str, strategy: &str) -> Result<Self> {
         let client = plane.client();
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -73,7 +73,7 @@ impl Space {
             "automountServiceAccountToken": false, "restartPolicy": "Never",
             "containers": [{"name": "worker", "image": "worker"}],
         }}))?;
-        // A Pod that comes before its namespace's ServiceAccount is refused.
+        // The API server rejects a Pod until its namespace has a ServiceAccount.
         wait::until(LIMIT, format!("the Pod of {namespace}"), || async {
             Ok(Some(pods.create(&PostParams::default(), &pod).await?))
         })
@@ -95,109 +95,113 @@ impl Space {
         Ok(())
     }
 
-    /// Deletes the JobSet; the Pod stays.
+    /// Deletes the JobSet and keeps the Pod.
     pub(crate) async fn remove_jobset(&self) -> Result<()> {
         self.jobsets.delete(NAME, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Has the JobSet say what its epochs are.
-    pub(crate) async fn say(&self, synced: i32, deprecated: i32) -> Result<()> {
+    /// Writes the epochs into the status of the JobSet.
+    pub(crate) async fn set_epochs(&self, synced: i32, deprecated: i32) -> Result<()> {
         let status = json!({"status": {"syncedEpoch": synced, "deprecatedEpoch": deprecated}});
         self.jobsets.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status)).await?;
         Ok(())
     }
 
-    /// What the Pod reports.
+    /// The epoch that the Pod reports.
     pub(crate) async fn epoch(&self) -> Result<Option<String>> {
         Ok(self.pods.get(NAME).await?.annotations().get("jobset.sigs.k8s.io/epoch").cloned())
     }
 
     /// Waits until the Pod reports this epoch.
-    pub(crate) async fn reported(&self, epoch: i32) -> Result<()> {
+    pub(crate) async fn wait_for_report(&self, epoch: i32) -> Result<()> {
         wait::until_seen(LIMIT, format!("epoch {epoch} in {}", self.namespace), || async {
-            let seen = self.epoch().await?;
-            Ok(if seen == Some(epoch.to_string()) { Seen::Yes(()) } else { Seen::NotYet(format!("{seen:?}")) })
+            let observed = self.epoch().await?;
+            Ok(if observed == Some(epoch.to_string()) { Seen::Yes(()) } else { Seen::NotYet(format!("{observed:?}")) })
         })
         .await
     }
 
-    /// Lets the worker run in the epoch that the agent has reported.
+    /// Waits for the report of this epoch and syncs it, so that the barrier lifts.
     pub(crate) async fn lift(&self, epoch: i32) -> Result<()> {
-        self.reported(epoch).await?;
-        self.say(epoch, epoch - 1).await
+        self.wait_for_report(epoch).await?;
+        self.set_epochs(epoch, epoch - 1).await
     }
 
-    /// Lets the worker run in epoch 1 until its log is `before`, and restarts it into epoch 2, until its log is `after`.
-    pub(crate) async fn restarts(&self, before: &str, after: &str) -> Result<()> {
+    /// Runs the worker in epoch 1 until its log is `before`, and restarts it into epoch 2 until its log is `after`.
+    pub(crate) async fn assert_restart(&self, before: &str, after: &str) -> Result<()> {
         self.lift(1).await?;
-        self.writes("log", before).await?;
-        self.say(1, 1).await?;
+        self.wait_for_file("log", before).await?;
+        self.set_epochs(1, 1).await?;
         self.lift(2).await?;
-        self.writes("log", after).await
+        self.wait_for_file("log", after).await
     }
 
-    /// What the worker has written into this file of its folder.
-    pub(crate) fn written(&self, file: &str) -> String {
+    /// The content of a file in the folder of the test.
+    pub(crate) fn file(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
     }
 
-    /// Waits until the worker has written this into the file, and nothing else.
-    pub(crate) async fn writes(&self, file: &str, wanted: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{wanted:?} in {file} of {}", self.namespace), || async {
-            let seen = self.written(file);
-            Ok(if seen == wanted { Seen::Yes(()) } else { Seen::NotYet(format!("{seen:?}")) })
+    /// Waits until this file in the folder of the test has exactly this content.
+    pub(crate) async fn wait_for_file(&self, file: &str, expected: &str) -> Result<()> {
+        wait::until_seen(LIMIT, format!("{expected:?} in {file} of {}", self.namespace), || async {
+            let content = self.file(file);
+            Ok(if content == expected { Seen::Yes(()) } else { Seen::NotYet(format!("{content:?}")) })
         })
         .await
     }
 
-    /// Starts the agent above this worker: a shell's script whose folder is its current one.
-    pub(crate) fn supervise(&self, script: &str, env: &[(&str, &str)]) -> Result<Container> {
+    /// Starts the agent as the supervisor of this shell script.
+    pub(crate) fn supervise(&self, script: &str, env: &[(&str, &str)]) -> Result<AgentProcess> {
         self.run(&["supervise", "--", "sh", "-c", script], env)
     }
 
-    /// Starts the agent with these arguments, as the first process of a container.
-    pub(crate) fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Result<Container> {
-        Container::start(self, [&[AGENT], arguments].concat(), env)
+    /// Starts the agent with these arguments.
+    pub(crate) fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Result<AgentProcess> {
+        AgentProcess::start(self, [&[AGENT], arguments].concat(), env)
     }
 
-    /// Starts the agent above this worker, at a terminal.
-    pub(crate) fn at_a_terminal(&self, script: &str) -> Result<Container> {
+    /// Starts the agent as the supervisor of this shell script, at a terminal.
+    pub(crate) fn supervise_at_terminal(&self, script: &str) -> Result<AgentProcess> {
         std::fs::write(self.folder.path().join("worker.sh"), script)?;
         let command = format!("exec {AGENT} supervise -- sh worker.sh");
-        Container::start(self, ["script", "-qec", &command, "/dev/null"], &[])
+        AgentProcess::start(self, ["script", "-qec", &command, "/dev/null"], &[])
     }
 
-    /// Starts the agent above this worker, with a standard error that nobody reads.
-    pub(crate) fn unread(&self, script: &str) -> Result<Container> {
+    /// Starts the agent as the supervisor of this shell script, with a standard error that nobody reads.
+    pub(crate) fn supervise_unread(&self, script: &str) -> Result<AgentProcess> {
         std::fs::write(self.folder.path().join("worker.sh"), script)?;
         let command = format!("mkfifo unread; exec {AGENT} supervise -- sh worker.sh 2<>unread");
-        Container::start(self, ["sh", "-ec", &command], &[])
+        AgentProcess::start(self, ["sh", "-ec", &command], &[])
     }
 
-    /// The requests for this namespace's objects that the API server has got from agents, as verb and URI, in the order
-    /// in which they ended.
+    /// The requests of agents for objects of this namespace, as verb and URI, in the order in which they ended. They come from
+    /// the audit log.
     pub(crate) fn requests(&self, plane: &ControlPlane) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(plane.dir().join("logs/audit.log"))?;
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let ours = events.filter(|event| {
+        let requests = events.filter(|event| {
             event["objectRef"]["namespace"] == self.namespace.as_str()
                 && event["stage"] == "ResponseComplete"
                 && event["userAgent"] == USER_AGENT
         });
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Ok(ours.map(|event| format!("{} {}", text(&event["verb"]), text(&event["requestURI"]))).collect())
+        Ok(requests.map(|event| format!("{} {}", text(&event["verb"]), text(&event["requestURI"]))).collect())
     }
 }
 
-/// The agent in PID and mount namespaces of its own: what it starts ends with it.
-pub(crate) struct Container {
+/// The agent in PID and mount namespaces of its own. All processes that it starts end with it.
+pub(crate) struct AgentProcess {
     child: Child,
     folder: PathBuf,
 }
 
-impl Container {
-    fn start<'a>(space: &Space, command: impl IntoIterator<Item = &'a str>, env: &[(&str, &str)]) -> Result<Self> {
+impl AgentProcess {
+    fn start<'a>(
+        space: &TestNamespace,
+        command: impl IntoIterator<Item = &'a str>,
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
         let folder = space.folder.path();
         let output = |name: &str| std::fs::File::create(folder.join(name));
         let own = [("NAMESPACE", space.namespace.as_str()), ("POD_NAME", NAME), ("JOBSET_NAME", NAME)];
@@ -205,7 +209,7 @@ impl Container {
             .args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"])
             .args(command)
             .env("KUBECONFIG", &space.kubeconfig)
-            // These tests may run in a Pod themselves, and mean another cluster than that one's.
+            // These tests may run in a Pod of another cluster than the one under test.
             .env_remove("KUBERNETES_SERVICE_HOST")
             .envs(own)
             .envs(env.iter().copied())
@@ -219,24 +223,24 @@ impl Container {
         Ok(Self { child, folder: folder.to_owned() })
     }
 
-    /// Gives this to its standard input.
-    pub(crate) async fn types(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Writes to its standard input.
+    pub(crate) async fn write_stdin(&mut self, bytes: &[u8]) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("standard input has ended")?;
         stdin.write_all(bytes).await?;
         Ok(stdin.flush().await?)
     }
 
-    /// Ends its standard input.
-    pub(crate) fn types_no_more(&mut self) {
+    /// Closes its standard input.
+    pub(crate) fn close_stdin(&mut self) {
         self.child.stdin = None;
     }
 
-    /// Sends a signal to the agent, as a kubelet or a runtime does.
+    /// Sends a named signal to the agent.
     pub(crate) async fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(self.agent().await?, signal)?)
     }
 
-    /// The same with any number: a real-time signal has no name.
+    /// Sends the signal of this number to the agent. A real-time signal has no name.
     pub(crate) async fn kill(&self, signal: i32) -> Result<()> {
         let line = format!("kill -{signal} {}", self.agent().await?.as_raw_nonzero());
         let status = Command::new("sh").args(["-c", &line]).status().await?;
@@ -245,7 +249,7 @@ impl Container {
     }
 
     async fn agent(&self) -> Result<Pid> {
-        let unshare = self.child.id().context("it has ended")?;
+        let unshare = self.child.id().context("the agent has ended")?;
         let children = format!("/proc/{unshare}/task/{unshare}/children");
         wait::until(LIMIT, "the agent's process", || async {
             Ok(std::fs::read_to_string(&children)?.trim().parse().ok().and_then(Pid::from_raw))
@@ -253,11 +257,11 @@ impl Container {
         .await
     }
 
-    /// Waits until the agent has ended; its exit code.
-    pub(crate) async fn ended(&mut self) -> Result<i32> {
+    /// Waits until the agent has ended. Returns its exit code.
+    pub(crate) async fn exit_code(&mut self) -> Result<i32> {
         let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
         let log = std::fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
         let status: ExitStatus = ended.with_context(|| format!("the agent has not ended in time: {log}"))??;
-        status.code().with_context(|| format!("it was ended by signal {:?}: {log}", status.signal()))
+        status.code().with_context(|| format!("the agent was ended by signal {:?}: {log}", status.signal()))
     }
 }

@@ -1,4 +1,4 @@
-//! The agent's program against a real API server, and with real processes.
+//! Tests of the agent's program with a real API server and real processes.
 
 mod codes;
 mod epochs;
