@@ -248,7 +248,7 @@ fn stored(status: Status) -> JobSetStatus {
 fn read(plan: &Plan) -> Decided {
     let status = &plan.status;
     let end = conditions::terminal(&status.conditions).map(|end| match end.reason.as_str() {
-        conditions::REACHED_MAX_RESTARTS if end.message.contains("before its worker could start") => End::Barrier,
+        conditions::WORKER_NOT_STARTED => End::Barrier,
         conditions::REACHED_MAX_RESTARTS => End::Restarts,
         _ => End::Other,
     });

@@ -31,7 +31,7 @@ pub(super) fn watch(pass: &mut Pass<'_>) -> ControlFlow<()> {
          containers and its agent"
     );
     if i64::from(*failures) > i64::from(max_restarts) {
-        return pass.fail(conditions::REACHED_MAX_RESTARTS, message);
+        return pass.fail(conditions::WORKER_NOT_STARTED, message);
     }
     if pass.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
         pass.warn("BarrierBlocked", message);

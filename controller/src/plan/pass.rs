@@ -154,7 +154,7 @@ impl<'a> Pass<'a> {
         self.set_condition(conditions::FAILED, true, reason, &message);
         self.clear_condition(conditions::RESTARTING, conditions::JOB_SET_FAILED, "jobset failed");
         self.warn(reason, message);
-        self.facts.push(Fact::Failed { budget_exhausted: reason == conditions::REACHED_MAX_RESTARTS });
+        self.facts.push(Fact::Failed { budget_exhausted: conditions::is_by_max_restarts(reason) });
         ControlFlow::Break(())
     }
 }

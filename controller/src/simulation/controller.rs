@@ -291,7 +291,8 @@ pub(super) fn brief(status: &JobSetStatus) -> String {
     let JobSetStatus { synced_epoch, deprecated_epoch, free_epoch, restarts, group_restarts, terminal_state, .. } =
         status;
     let counted = status.restarts_count_towards_max;
-    let true_: Vec<_> = status.conditions.iter().filter(|it| it.status == "True").map(|it| &it.message).collect();
+    let true_ = status.conditions.iter().filter(|it| it.status == "True");
+    let true_: Vec<String> = true_.map(|it| format!("{}: {}", it.reason, it.message)).collect();
     let groups: Vec<String> = status
         .replicated_jobs_status
         .iter()

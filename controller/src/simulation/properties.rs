@@ -250,7 +250,7 @@ impl Cluster {
             conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
             conditions::FAILED_JOBS => failed_with(None),
             conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
-            _ if end.message.contains("before its worker could start") => self.truth.most_strikes() > max_restarts,
+            conditions::WORKER_NOT_STARTED => self.truth.most_strikes() > max_restarts,
             _ => {
                 self.failed_jobs(before).any(|job| match self.action(job) {
                     Some(Do::RestartJob | Do::RecreateJob) => {
@@ -266,7 +266,7 @@ impl Cluster {
                 }
             }
         };
-        let of_budget = end.reason == conditions::REACHED_MAX_RESTARTS;
+        let of_budget = conditions::is_by_max_restarts(&end.reason);
         let property = if of_budget { Property::ExactBudget } else { Property::NoHang };
         ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
     }
