@@ -19,7 +19,7 @@ const COMPLETIONS_WITHOUT_MAX_FAILED_INDEXES: i32 = 100_000;
 
 /// Which Job of a JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct JobPlace {
     /// Index of its replicatedJob in the specification.
     pub group_index: usize,
     /// Its index in that replicatedJob.
@@ -49,7 +49,7 @@ impl Attempt {
 /// If the JobSet has no replicatedJob of that index.
 pub fn job(
     jobset: &JobSet,
-    place: Place,
+    place: JobPlace,
     attempt: Attempt,
     strategy: RestartStrategy,
     classes: &PriorityClasses,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jobset_api::{JobSet, ReplicatedJob, labels, names};
 use kube::ResourceExt;
 
-use super::{Attempt, Place};
+use super::{Attempt, JobPlace};
 
 /// The labels and annotations of the Job at `place`, which is called `name`.
-pub(super) fn keys(jobset: &JobSet, place: Place, name: &str, attempt: Attempt) -> BTreeMap<String, String> {
+pub(super) fn keys(jobset: &JobSet, place: JobPlace, name: &str, attempt: Attempt) -> BTreeMap<String, String> {
     let groups = &jobset.spec.replicated_jobs;
     let group = &groups[place.group_index];
     let same_group = |other: &&ReplicatedJob| other.group_name() == group.group_name();

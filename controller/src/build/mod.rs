@@ -14,7 +14,7 @@ mod service;
 mod tests;
 
 pub use claim::{claim, claims};
-pub use job::{Attempt, Place, job};
+pub use job::{Attempt, JobPlace, job};
 pub use resume::resume;
 pub use role_binding::role_binding;
 pub use service::service;

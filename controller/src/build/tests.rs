@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Attempt, Place, claim, claims, job, role_binding, service};
+use super::{Attempt, JobPlace, claim, claims, job, role_binding, service};
 use crate::store::PriorityClasses;
 
 #[test]
@@ -58,7 +58,7 @@ fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
         for job_index in 0..group.replicas() {
             let status = jobset.status.clone().unwrap_or_default();
             let attempt = Attempt::current(&status, &group.name, job_index);
-            let place = Place { group_index, job_index };
+            let place = JobPlace { group_index, job_index };
             let job = job(jobset, place, attempt, jobset.spec.restart_strategy(), classes);
             children.push(yaml(&with_common_part(serde_json::to_value(job).unwrap())));
         }
@@ -86,7 +86,7 @@ fn only_job(strategy: RestartStrategy, replicated_job: &Value) -> Job {
         "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}, "replicatedJobs": [replicated_job]},
     });
     let jobset: JobSet = serde_json::from_value(jobset).unwrap();
-    let place = Place { group_index: 0, job_index: 0 };
+    let place = JobPlace { group_index: 0, job_index: 0 };
     job(&jobset, place, Attempt::default(), strategy, &PriorityClasses::default())
 }
 

@@ -36,7 +36,7 @@ impl Epochs {
 
 /// What follows from the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum EpochDecision {
     /// Nothing to write.
     Nothing,
     /// These epochs shall be stored. `begins_restart` if they begin a restart of the group that the controller did not
@@ -56,14 +56,14 @@ pub enum Decision {
 
 /// Seed 003, "Implementation - JobSet controller", with restarts counted as `protocol.md` says: in the one write that
 /// raises `deprecatedEpoch` to `syncedEpoch`.
-pub fn decide(current: Epochs, slots: &Slots) -> Decision {
+pub fn decide(current: Epochs, slots: &Slots) -> EpochDecision {
     let reported = slots.newest();
     // A worker that was seen to fail is going to report the next epoch: nobody has to wait until it does.
     let failing = slots.broken.then_some(current.next());
-    let Some(newest) = reported.max(failing) else { return Decision::Nothing };
+    let Some(newest) = reported.max(failing) else { return EpochDecision::Nothing };
     let at_newest = slots.reports.get(&newest).copied().unwrap_or(0);
     if slots.done > 0 && current.synced > 0 && newest > current.synced {
-        return Decision::Recreate { counted: current.deprecated == current.synced };
+        return EpochDecision::Recreate { counted: current.deprecated == current.synced };
     }
     let expected = current.free == current.next();
     let epochs = if at_newest > 0 && at_newest == slots.open {
@@ -74,16 +74,16 @@ pub fn decide(current: Epochs, slots: &Slots) -> Decision {
         Epochs { synced, deprecated, ..current }
     } else if expected && !slots.broken && !slots.all_have_reported() {
         // The group grows: its workers run on until all newcomers are there.
-        return Decision::Nothing;
+        return EpochDecision::Nothing;
     } else {
         Epochs { deprecated: current.deprecated.max(newest - 1), ..current }
     };
     if epochs == current {
-        return Decision::Nothing;
+        return EpochDecision::Nothing;
     }
     // Before the first lift there is nothing to deprecate: a start never counts.
     let raised = epochs.deprecated > current.deprecated;
-    Decision::Store { epochs, begins_restart: raised && (!expected || slots.broken) }
+    EpochDecision::Store { epochs, begins_restart: raised && (!expected || slots.broken) }
 }
 
 /// Applies the rule to a JobSet that restarts in place.
@@ -113,8 +113,8 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
     }
     let slots = members::slots(pass);
     match decide(current, &slots) {
-        Decision::Nothing => {}
-        Decision::Recreate { counted } => {
+        EpochDecision::Nothing => {}
+        EpochDecision::Recreate { counted } => {
             let Incident { cause, counting, counted: told } = incident::first(pass);
             let (counting, what) = match counted {
                 true => (Counting::Already, format!("{}; {told}", cause.message)),
@@ -131,7 +131,7 @@ pub(super) fn advance(pass: &mut Pass<'_>) -> ControlFlow<()> {
             let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause };
             restart::recreate(pass, counting, &cause)?;
         }
-        Decision::Store { epochs, begins_restart } => {
+        EpochDecision::Store { epochs, begins_restart } => {
             if begins_restart {
                 let Incident { cause, counting, counted } = incident::first(pass);
                 restart::count(pass, counting, &cause)?;
@@ -236,34 +236,34 @@ mod tests {
         slots
     }
 
-    fn store(synced: i32, deprecated: i32, begins_restart: bool) -> Decision {
-        Decision::Store { epochs: epochs(synced, deprecated), begins_restart }
+    fn store(synced: i32, deprecated: i32, begins_restart: bool) -> EpochDecision {
+        EpochDecision::Store { epochs: epochs(synced, deprecated), begins_restart }
     }
 
     #[rstest]
     // Seed 003, "Integration tests".
-    #[case::all_in_sync(epochs(1, 0), slots(2, 0, &[1, 1]), Decision::Nothing)]
+    #[case::all_in_sync(epochs(1, 0), slots(2, 0, &[1, 1]), EpochDecision::Nothing)]
     #[case::all_just_became_in_sync(epochs(1, 1), slots(2, 0, &[2, 2]), store(2, 1, false))]
     #[case::one_restarted_into_a_new_epoch(epochs(1, 0), slots(2, 0, &[1, 2]), store(1, 1, true))]
-    #[case::a_second_one_followed_but_not_all(epochs(1, 1), slots(3, 0, &[1, 2, 2]), Decision::Nothing)]
+    #[case::a_second_one_followed_but_not_all(epochs(1, 1), slots(3, 0, &[1, 2, 2]), EpochDecision::Nothing)]
     // The start of a JobSet is no restart.
-    #[case::nobody_has_reported(epochs(0, 0), slots(2, 0, &[]), Decision::Nothing)]
-    #[case::one_of_two_has_reported(epochs(0, 0), slots(2, 0, &[1]), Decision::Nothing)]
+    #[case::nobody_has_reported(epochs(0, 0), slots(2, 0, &[]), EpochDecision::Nothing)]
+    #[case::one_of_two_has_reported(epochs(0, 0), slots(2, 0, &[1]), EpochDecision::Nothing)]
     #[case::the_first_lift(epochs(0, 0), slots(2, 0, &[1, 1]), store(1, 0, false))]
     // A Pod was deleted, its replacement has not reported: the others run on.
-    #[case::a_pod_is_missing(epochs(3, 2), slots(2, 0, &[3]), Decision::Nothing)]
+    #[case::a_pod_is_missing(epochs(3, 2), slots(2, 0, &[3]), EpochDecision::Nothing)]
     #[case::its_replacement_reported(epochs(3, 2), slots(2, 0, &[3, 4]), store(3, 3, true))]
     #[case::only_the_replacement_is_there(epochs(3, 2), slots(2, 0, &[4]), store(3, 3, true))]
     // All failed before the controller saw any of it: one write lifts and counts.
     #[case::all_failed_at_once(epochs(3, 2), slots(2, 0, &[4, 4]), store(4, 3, true))]
     // Done slots.
-    #[case::the_rest_runs_on(epochs(1, 0), slots(1, 1, &[1]), Decision::Nothing)]
-    #[case::all_are_done(epochs(1, 0), slots(0, 2, &[]), Decision::Nothing)]
-    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), Decision::Recreate { counted: false })]
-    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), Decision::Recreate { counted: false })]
-    #[case::a_success_during_the_restart(epochs(1, 1), slots(1, 1, &[2]), Decision::Recreate { counted: true })]
-    #[case::a_success_before_all_are_back(epochs(1, 1), slots(2, 1, &[1, 2]), Decision::Recreate { counted: true })]
-    fn decide_follows_the_protocol(#[case] current: Epochs, #[case] slots: Slots, #[case] wanted: Decision) {
+    #[case::the_rest_runs_on(epochs(1, 0), slots(1, 1, &[1]), EpochDecision::Nothing)]
+    #[case::all_are_done(epochs(1, 0), slots(0, 2, &[]), EpochDecision::Nothing)]
+    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), EpochDecision::Recreate { counted: false })]
+    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), EpochDecision::Recreate { counted: false })]
+    #[case::a_success_during_the_restart(epochs(1, 1), slots(1, 1, &[2]), EpochDecision::Recreate { counted: true })]
+    #[case::a_success_before_all_are_back(epochs(1, 1), slots(2, 1, &[1, 2]), EpochDecision::Recreate { counted: true })]
+    fn decide_follows_the_protocol(#[case] current: Epochs, #[case] slots: Slots, #[case] wanted: EpochDecision) {
         assert_eq!(decide(current, &slots), wanted);
     }
 
@@ -271,7 +271,7 @@ mod tests {
     fn an_advance_that_the_controller_caused_is_not_counted() {
         let current = Epochs { synced: 3, deprecated: 2, free: 4 };
         let decision = decide(current, &slots(2, 0, &[3, 4]));
-        let wanted = Decision::Store { epochs: Epochs { deprecated: 3, ..current }, begins_restart: false };
+        let wanted = EpochDecision::Store { epochs: Epochs { deprecated: 3, ..current }, begins_restart: false };
         assert_eq!(decision, wanted);
     }
 
@@ -285,16 +285,16 @@ mod tests {
         reports[..failing].fill(2);
         for _ in 0..2 * pods + 2 {
             match decide(current, &slots(pods, 0, &reports)) {
-                Decision::Store { epochs, begins_restart } => {
+                EpochDecision::Store { epochs, begins_restart } => {
                     current = epochs;
                     counted += usize::from(begins_restart);
                 }
-                Decision::Nothing => {
+                EpochDecision::Nothing => {
                     // The next agent that must restart does.
                     let Some(behind) = reports.iter_mut().find(|epoch| **epoch <= current.deprecated) else { break };
                     *behind = current.next();
                 }
-                Decision::Recreate { .. } => panic!("no slot is done"),
+                EpochDecision::Recreate { .. } => panic!("no slot is done"),
             }
         }
         assert_eq!((current, counted, reports), (epochs(2, 1), 1, vec![2; pods]));

@@ -29,7 +29,7 @@ struct FailedJob<'a> {
 }
 
 /// What the policy says about the failed Jobs.
-struct Verdict<'a> {
+struct PolicyVerdict<'a> {
     action: FailurePolicyAction,
     /// Index and rule; none for the default action.
     rule: Option<(usize, &'a FailurePolicyRule)>,
@@ -50,7 +50,7 @@ pub(super) fn apply_policy(pass: &mut Pass<'_>) -> ControlFlow<()> {
     carry_out(pass, &verdict)
 }
 
-fn carry_out(pass: &mut Pass<'_>, verdict: &Verdict<'_>) -> ControlFlow<()> {
+fn carry_out(pass: &mut Pass<'_>, verdict: &PolicyVerdict<'_>) -> ControlFlow<()> {
     use FailurePolicyAction as Do;
 
     let job = &verdict.jobs[0];
@@ -85,7 +85,7 @@ fn carry_out(pass: &mut Pass<'_>, verdict: &Verdict<'_>) -> ControlFlow<()> {
 }
 
 /// The rule that is carried out now. Jobs that are to stay failed (action FailJob) are settled, and ask for nothing.
-fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Verdict<'a>> {
+fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<PolicyVerdict<'a>> {
     let patterns = message_pattern::compile_all(&policy.rules);
     let own_rule = |job: &FailedJob<'_>| {
         let rules = policy.rules.iter().zip(&patterns);
@@ -101,7 +101,7 @@ fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Ve
     judged.retain(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index) == first);
     let rule = judged[0].0;
     let action = rule.map_or(FailurePolicyAction::RestartJobSet, |(_, rule)| rule.action);
-    Some(Verdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
+    Some(PolicyVerdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
 }
 
 /// Recreates one Job: the pass that reads its counter back deletes it.

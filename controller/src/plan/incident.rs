@@ -7,7 +7,7 @@ use super::pass::Pass;
 use super::placement;
 use super::restart::{Cause, Counting};
 use super::{ExitClass, Trigger};
-use crate::store::pods::{Broken, Exit, Failure};
+use crate::store::pods::{Exit, FailedWorker, PodFailure};
 
 /// Exit codes from here on are those of signals, as shells write them.
 const SIGNALS: i32 = 128;
@@ -24,7 +24,7 @@ pub(super) struct Incident {
 ///
 /// Only what was seen is told: the kubelet erases exit codes when it restarts a Pod.
 pub(super) fn first(pass: &Pass<'_>) -> Incident {
-    let mut failures: Vec<(&Broken, usize)> = broken(pass).collect();
+    let mut failures: Vec<(&FailedWorker, usize)> = broken(pass).collect();
     failures.sort_by_key(|(broken, _)| (finished_at(broken).is_none(), finished_at(broken), &broken.pod));
     let cause = failures.first().map_or_else(|| unseen(pass), |(first, _)| cause(describe(first), first));
     match uncounted_by(pass, &failures) {
@@ -34,7 +34,7 @@ pub(super) fn first(pass: &Pass<'_>) -> Incident {
 }
 
 /// Why the group cannot go on although nothing has failed: the work of a Pod that was deleted is lost.
-pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Counting) {
+pub(super) fn loss(pass: &Pass<'_>, lost: &FailedWorker, group: usize) -> (Cause, Counting) {
     let node = lost.node.as_deref().unwrap_or("unknown");
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
@@ -45,9 +45,9 @@ pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Coun
 }
 
 /// `Pod p, container c on node n exited with code 3 (Error): last words`.
-pub(super) fn describe(broken: &Broken) -> String {
+pub(super) fn describe(broken: &FailedWorker) -> String {
     let node = broken.node.as_deref().unwrap_or("unknown");
-    let Broken { pod, failure, epoch, .. } = broken;
+    let FailedWorker { pod, failure, epoch, .. } = broken;
     let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let words = if message.is_empty() { String::new() } else { format!(": {message}") };
@@ -83,16 +83,16 @@ fn unseen(pass: &Pass<'_>) -> Cause {
     }
 }
 
-fn cause(message: String, broken: &Broken) -> Cause {
+fn cause(message: String, broken: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
     Cause { reason, message, trigger: trigger(broken), failed_at: finished_at(broken) }
 }
 
-fn finished_at(broken: &Broken) -> Option<k8s_openapi::jiff::Timestamp> {
+fn finished_at(broken: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
     broken.failure.exit.as_ref()?.finished_at
 }
 
-fn trigger(broken: &Broken) -> Trigger {
+fn trigger(broken: &FailedWorker) -> Trigger {
     let exit = exit_class(&broken.failure);
     match &broken.failure.disruption {
         Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
@@ -102,7 +102,7 @@ fn trigger(broken: &Broken) -> Trigger {
     }
 }
 
-fn exit_class(failure: &Failure) -> ExitClass {
+fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
         Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
@@ -114,9 +114,9 @@ fn exit_class(failure: &Failure) -> ExitClass {
 
 /// Maintenance is not a bug: when nothing but disruptions (eviction, preemption, the loss of a node) ended workers, and
 /// for each of them the first rule without reasons and patterns says so, the restart does not count. The name of the rule.
-fn uncounted_by(pass: &Pass<'_>, failures: &[(&Broken, usize)]) -> Option<String> {
+fn uncounted_by(pass: &Pass<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
     let groups = pass.groups();
-    let rule = |(broken, group): &(&Broken, usize)| {
+    let rule = |(broken, group): &(&FailedWorker, usize)| {
         broken.failure.disruption.as_ref()?;
         ignoring_rule(pass, &groups[*group])
     };

@@ -9,7 +9,7 @@ use jobset_api::ReplicatedJob;
 
 use super::pass::{Current, Pass, has_completed, has_failed};
 use super::placement;
-use crate::store::pods::{Broken, JobPods};
+use crate::store::pods::{FailedWorker, JobPods};
 
 /// The slots of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,11 +109,11 @@ fn count(number: i64) -> usize {
 
 /// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job, since what
 /// that leads to is the failure policy's to decide, and those that the controller has deleted itself.
-pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
+pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
     let (synced, groups) = (pass.status.synced_epoch, pass.groups());
     running_jobs(pass).flat_map(move |(pods, group)| {
         let template = &groups[group].template.spec;
-        let waits = move |broken: &&Broken| !(broken.pod_ended && broken.failure.fails_job(template));
+        let waits = move |broken: &&FailedWorker| !(broken.pod_ended && broken.failure.fails_job(template));
         let failed = pods.broken_in(synced).filter(|broken| !placement::is_repair(&broken.failure));
         failed.filter(waits).map(move |broken| (broken, group))
     })
@@ -123,19 +123,19 @@ pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, u
 ///
 /// A Job that is failing deletes its Pods itself: what that leads to is the failure policy's to decide. A Job may complete
 /// by being suspended, too; there only a disruption is known to be a loss.
-pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
+pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
     let open = |it: &&Current<'_>| !it.job.failing && !has_failed(it.job);
     let jobs: Vec<Current<'a>> = pass.current.iter().filter(open).copied().collect();
     let pods = jobs.into_iter().filter_map(|it| Some((it, it.pods?)));
     pods.flat_map(|(current, pods)| {
-        let is_certain = move |lost: &&Broken| !has_completed(current.job) || lost.failure.disruption.is_some();
+        let is_certain = move |lost: &&FailedWorker| !has_completed(current.job) || lost.failure.disruption.is_some();
         pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
     })
 }
 
 /// Whether the Job is complete only because a worker exited 0 when it was evicted. In place, the group restarts then.
 pub(super) fn is_hollow(pass: &Pass<'_>, current: &Current<'_>) -> bool {
-    let evicted = |lost: &Broken| lost.failure.disruption.is_some();
+    let evicted = |lost: &FailedWorker| lost.failure.disruption.is_some();
     let has_lost = || current.pods.is_some_and(|pods| pods.lost().any(evicted));
     pass.in_place() && pass.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }

@@ -84,7 +84,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The Job at `place`, as it is to be in the current attempt.
-    pub(super) fn build(&self, place: build::Place) -> Job {
+    pub(super) fn build(&self, place: build::JobPlace) -> Job {
         let group = &self.groups()[place.group_index];
         let attempt = build::Attempt::current(&self.status, &group.name, place.job_index);
         build::job(self.seen.jobset, place, attempt, self.strategy, self.seen.priority_classes())

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 
 use super::pass::Pass;
 use super::{Action, PodDeletion};
-use crate::store::pods::{Failure, PodPhase, PodView};
+use crate::store::pods::{PodFailure, PodPhase, PodView};
 
 /// Reason of the condition that a misplaced Pod gets before it is deleted, as the Go JobSet gives it.
 const MISPLACED: &str = "ExclusivePlacementViolation";
 
 /// Whether this is the end of a Pod that was deleted here. That is no failure.
-pub(super) fn is_repair(failure: &Failure) -> bool {
+pub(super) fn is_repair(failure: &PodFailure) -> bool {
     failure.disruption.as_ref().is_some_and(|(reason, _)| reason == MISPLACED)
 }
 

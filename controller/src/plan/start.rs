@@ -122,7 +122,7 @@ fn resume(pass: &mut Pass<'_>, group: usize) -> ControlFlow<()> {
     }
     pass.announce_free_epoch()?;
     for current in suspended {
-        let place = build::Place { group_index: group, job_index: current.job.index.unwrap_or_default() };
+        let place = build::JobPlace { group_index: group, job_index: current.job.index.unwrap_or_default() };
         let desired = Box::new(pass.build(place));
         pass.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), desired });
     }
@@ -146,7 +146,7 @@ fn create(pass: &mut Pass<'_>, group_index: usize) -> ControlFlow<()> {
         match seen.job(&name) {
             None => {
                 pass.announce_free_epoch()?;
-                let place = build::Place { group_index, job_index };
+                let place = build::JobPlace { group_index, job_index };
                 let job = pass.build(place);
                 pass.actions.push(Action::CreateJob(Box::new(job)));
                 created += 1;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::fixture::{job, jobs_of, jobset, observed, pass, reasons};
 use super::world::World;
 use crate::plan::{Action, Plan};
-use crate::store::{Controller, JobView};
+use crate::store::{ControllerRef, JobView};
 
 #[test]
 fn a_new_jobset_gets_its_service_and_its_jobs() {
@@ -24,7 +24,8 @@ fn a_second_pass_over_what_the_first_made_does_nothing() {
 
 #[test]
 fn a_job_of_another_owner_is_left_alone_and_one_of_a_predecessor_is_waited_for() {
-    let owned_by = |kind: &str| Controller { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };
+    let owned_by =
+        |kind: &str| ControllerRef { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };
     let foreign = |kind: &str| JobView { controller: Some(owned_by(kind)), ..job(0, None) };
     let jobs = [("train-w-0", foreign("CronJob")), ("train-w-1", foreign("JobSet"))];
     let plan = pass(&observed(jobset(&json!({}), &json!(null)), jobs));

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
-use crate::store::{Change, Controller, JobView, Key, Seen, ServiceView, Store};
+use crate::store::{Change, ControllerRef, JobView, Key, ServiceView, Store, WatchEvent};
 
 /// The world of one JobSet. Its time is second 100.
 pub(super) struct World {
@@ -24,7 +24,7 @@ impl World {
         let mut world = Self::without_service(jobset);
         let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
         let owner = Some(world.key.clone());
-        world.store.see(Seen::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
+        world.store.see(WatchEvent::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
         world
     }
 
@@ -39,13 +39,13 @@ impl World {
     pub(super) fn with_status(mut self, status: JobSetStatus) -> Self {
         self.jobset.status = Some(status);
         let (object, owner) = (self.key.clone(), Some(self.key.clone()));
-        self.store.see(Seen::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
+        self.store.see(WatchEvent::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
         self
     }
 
     /// With this Job: the JobSet's own, unless it says who controls it. Its index is that of its name.
     pub(super) fn job(mut self, name: &str, job: JobView) -> Self {
-        let own = Controller {
+        let own = ControllerRef {
             kind: "JobSet".to_owned(),
             name: self.key.name.clone(),
             uid: self.jobset.metadata.uid.clone().unwrap_or_default(),
@@ -55,7 +55,7 @@ impl World {
         let uid = if job.uid.is_empty() { format!("uid-of-{name}") } else { job.uid.clone() };
         let view = JobView { controller, uid, index: job.index.or(index), ..job };
         let object = Key { name: name.to_owned(), ..self.key.clone() };
-        self.store.see(Seen::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
+        self.store.see(WatchEvent::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
         self
     }
 

@@ -36,7 +36,7 @@ pub(super) fn job(jobset: &JobSet, name: &str) -> Value {
     let group_and_index = name.strip_prefix(JOBSET).and_then(|rest| rest.strip_prefix('-')?.rsplit_once('-'));
     let (group, index) = group_and_index.unwrap_or_else(|| panic!("{name} is no name of a Job"));
     let group_index = jobset.spec.replicated_jobs.iter().position(|it| it.name == group);
-    let place = build::Place { group_index: group_index.unwrap_or_default(), job_index: index.parse().unwrap() };
+    let place = build::JobPlace { group_index: group_index.unwrap_or_default(), job_index: index.parse().unwrap() };
     let attempt = build::Attempt::current(&jobset.status.clone().unwrap_or_default(), group, place.job_index);
     let strategy = jobset.spec.restart_strategy();
     let job = build::job(jobset, place, attempt, strategy, &PriorityClasses::default());

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use cluster::Cluster;
+use cluster::CaseCluster;
 
 /// One document of a case: what is seen at a time.
 #[derive(Default, Deserialize)]
@@ -24,23 +24,23 @@ struct Step {
     title: String,
     /// Default: a minute after the step before.
     now: Option<Timestamp>,
-    settings: Option<Settings>,
+    settings: Option<CaseSettings>,
     /// What the shell was refused since the step before.
     refused: Option<Vec<String>>,
     jobset: Value,
-    namespaces: Objects,
-    nodes: Objects,
-    services: Option<Objects>,
-    claims: Objects,
-    role_bindings: Objects,
-    jobs: Objects,
-    pods: Objects,
+    namespaces: ObjectPatches,
+    nodes: ObjectPatches,
+    services: Option<ObjectPatches>,
+    claims: ObjectPatches,
+    role_bindings: ObjectPatches,
+    jobs: ObjectPatches,
+    pods: ObjectPatches,
 }
 
 /// How the controller was started.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Settings {
+struct CaseSettings {
     /// Value of the flag `--feature-gates`.
     #[serde(default)]
     feature_gates: String,
@@ -49,7 +49,7 @@ struct Settings {
 }
 
 /// Objects by name, each as a merge patch; null deletes one.
-type Objects = Map<String, Value>;
+type ObjectPatches = Map<String, Value>;
 
 #[test]
 fn each_case_leads_to_its_plans() {
@@ -77,7 +77,7 @@ fn no_snapshot_is_left_of_a_case_that_is_gone() {
 
 /// The plans of a case, one for each step. The status of a plan is stored before the next step is seen.
 fn plans(case: &str) -> String {
-    let mut cluster = Cluster::default();
+    let mut cluster = CaseCluster::default();
     let mut plans = String::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(case).enumerate() {
         let step = Step::deserialize(document).unwrap();
