@@ -48,7 +48,7 @@ impl<'a> Observed<'a> {
     }
 
     /// Pods that carry the JobSet's label and that no Job controls.
-    pub fn stray_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub fn orphan_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.store.strays(self.key)
     }
 

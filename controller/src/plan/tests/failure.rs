@@ -4,7 +4,7 @@ use jobset_api::conditions;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::fixture::{failed, job, jobset, observed, pass};
+use super::fixture::{failed, job, jobset, observed, reconcile};
 
 #[rstest]
 #[case::no_policy(json!(null), "Failed", conditions::FAILED_JOBS, 0)]
@@ -32,7 +32,7 @@ fn the_failure_policy_decides(
         ("train-w-0", job(0, Some(failed(1, "BackoffLimitExceeded", "early")))),
         ("train-w-1", job(0, Some(failed(2, "DeadlineExceeded", "late")))),
     ];
-    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    let plan = reconcile(&observed(jobset(&spec, &json!(null)), jobs));
     assert_eq!(plan.status.terminal_state, terminal_state);
     assert_eq!(conditions::terminal(&plan.status.conditions).map_or("", |condition| &condition.reason), reason);
     assert_eq!((plan.status.restarts, plan.status.group_restarts), (restarts, restarts));
@@ -45,6 +45,6 @@ fn the_failure_that_came_first_is_named(#[case] first: i64, #[case] second: i64,
     let spec = json!({"failurePolicy": {"rules": [{"name": "stop", "action": "FailJobSet"}]}});
     let jobs =
         [("train-w-0", job(0, Some(failed(first, "A", "x")))), ("train-w-1", job(0, Some(failed(second, "A", "x"))))];
-    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    let plan = reconcile(&observed(jobset(&spec, &json!(null)), jobs));
     assert_eq!(plan.notes[0].message, format!("Job {named} failed (A: x); rule stop"));
 }

@@ -48,7 +48,7 @@ pub(super) fn at(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
 }
 
-pub(super) fn pass(world: &World) -> Plan {
+pub(super) fn reconcile(world: &World) -> Plan {
     world.plan()
 }
 

@@ -3,7 +3,7 @@
 use jobset_api::conditions;
 use serde_json::json;
 
-use super::fixture::{at, jobs_of, jobset, observed, pass, reasons};
+use super::fixture::{at, jobs_of, jobset, observed, reasons, reconcile};
 use crate::plan::Plan;
 
 #[test]
@@ -12,14 +12,14 @@ fn what_is_deleted_or_managed_by_another_is_left_alone() {
     deleted.metadata.deletion_timestamp = Some(at(1));
     let managed = jobset(&json!({"managedBy": "example.com/other"}), &json!(null));
     for jobset in [deleted, managed] {
-        assert_eq!(pass(&observed(jobset, [])), Plan::default());
+        assert_eq!(reconcile(&observed(jobset, [])), Plan::default());
     }
 }
 
 #[test]
 fn a_hostile_size_is_left_alone() {
     let group = json!({"name": "a", "replicas": i32::MAX, "template": {"spec": {"parallelism": i32::MAX}}});
-    let plan = pass(&observed(jobset(&json!({"replicatedJobs": [group]}), &json!(null)), []));
+    let plan = reconcile(&observed(jobset(&json!({"replicatedJobs": [group]}), &json!(null)), []));
     assert_eq!((jobs_of(&plan), reasons(&plan)), (vec![], vec!["InvalidSpecification"]));
     assert!(conditions::is_true(&plan.status.conditions, conditions::INVALID));
 }

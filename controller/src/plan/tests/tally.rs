@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::fixture::{failed, job, jobset, observed, pass};
+use super::fixture::{failed, job, jobset, observed, reconcile};
 use crate::store::{Finished, JobView};
 
 /// `ready/succeeded/failed/active/suspended` of the only replicatedJob.
@@ -20,7 +20,7 @@ use crate::store::{Finished, JobView};
 #[case::failed(job(0, Some(failed(1, "A", ""))), "0/0/1/0/0")]
 #[case::being_deleted(JobView { deleting: true, active: 1, ..job(0, None) }, "0/0/0/0/0")]
 fn job_is_counted_as_the_go_jobset_counts(#[case] only: JobView, #[case] wanted: &str) {
-    let plan = pass(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
+    let plan = reconcile(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
     let counted = &plan.status.replicated_jobs_status[0];
     let jobset_api::ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } = counted;
     assert_eq!(format!("{ready}/{succeeded}/{failed}/{active}/{suspended}"), wanted);
