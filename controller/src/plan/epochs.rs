@@ -258,7 +258,7 @@ mod tests {
     #[case::one_restarted_into_a_new_epoch(epochs(1, 0), slots(2, 0, &[1, 2]), store(1, 1, true))]
     #[case::a_second_one_followed_but_not_all(epochs(1, 1), slots(3, 0, &[1, 2, 2]), EpochDecision::Nothing)]
     // The start of a JobSet counts no restart.
-    #[case::nobody_has_reported(epochs(0, 0), slots(2, 0, &[]), EpochDecision::Nothing)]
+    #[case::no_pod_has_reported(epochs(0, 0), slots(2, 0, &[]), EpochDecision::Nothing)]
     #[case::one_of_two_has_reported(epochs(0, 0), slots(2, 0, &[1]), EpochDecision::Nothing)]
     #[case::the_first_lift(epochs(0, 0), slots(2, 0, &[1, 1]), store(1, 0, false))]
     // A Pod was deleted and its replacement has not reported: the other workers go on.

@@ -204,9 +204,9 @@ fn counter(counters: &mut Vec<i32>, index: usize, replicas: i32) -> &mut i32 {
 /// Extends the counters of single Jobs, if there are any, to one for each Job. The Go JobSet may read this status later, and
 /// its reconciliation fails if a counter is missing.
 pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
-    let wanted = usize::try_from(replicas).unwrap_or_default().min(MAX_JOB_COUNTERS);
-    if !counters.is_empty() && counters.len() < wanted {
-        counters.resize(wanted, 0);
+    let length = usize::try_from(replicas).unwrap_or_default().min(MAX_JOB_COUNTERS);
+    if !counters.is_empty() && counters.len() < length {
+        counters.resize(length, 0);
     }
 }
 

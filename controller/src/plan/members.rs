@@ -84,8 +84,8 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         }
         // While a Job is resized, the group waits for its present slots and for its future slots.
         let resizes = reconciliation.settings.gates.elastic_job_set && job.finished.is_none();
-        let wanted = if resizes { group.template.spec.pods() } else { 0 };
-        expected += i64::from(job.pods.max(wanted));
+        let specified = if resizes { group.template.spec.pods() } else { 0 };
+        expected += i64::from(job.pods.max(specified));
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);

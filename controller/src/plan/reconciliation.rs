@@ -58,11 +58,11 @@ impl<'a> Reconciliation<'a> {
         let current = placed
             .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: observed.pods_of(job) }));
 
-        let is_wanted = |current: &Current<'_>| {
+        let is_specified = |current: &Current<'_>| {
             let replicas = spec.replicated_jobs[current.group].replicas();
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))
         };
-        let (current, surplus) = current.partition(is_wanted);
+        let (current, surplus) = current.partition(is_specified);
         Self {
             observed: *observed,
             settings,

@@ -14,14 +14,14 @@ use super::reconciliation::{Current, Reconciliation};
 struct Misfit<'a> {
     current: Current<'a>,
     /// The specified `parallelism` and `completions`; `None` if the specification does not have this Job.
-    wanted: Option<(i32, Option<i32>)>,
+    specified: Option<(i32, Option<i32>)>,
 }
 
 pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.settings.gates.elastic_job_set {
         return ControlFlow::Continue(());
     }
-    let surplus = reconciliation.surplus.iter().map(|current| Misfit { current: *current, wanted: None });
+    let surplus = reconciliation.surplus.iter().map(|current| Misfit { current: *current, specified: None });
     let misfits: Vec<Misfit<'_>> =
         reconciliation.current.iter().filter_map(|current| misfit(reconciliation, *current)).chain(surplus).collect();
     if misfits.is_empty() {
@@ -29,16 +29,16 @@ pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     }
     let shrinks = misfits
         .iter()
-        .any(|misfit| misfit.wanted.is_none_or(|(parallelism, _)| parallelism < misfit.current.job.parallelism));
+        .any(|misfit| misfit.specified.is_none_or(|(parallelism, _)| parallelism < misfit.current.job.parallelism));
     if reconciliation.announce_free_epoch().is_break() {
         if shrinks {
             reconciliation.status.deprecated_epoch = reconciliation.status.synced_epoch;
         }
         return ControlFlow::Break(());
     }
-    for Misfit { current, wanted } in misfits {
+    for Misfit { current, specified } in misfits {
         let (name, uid) = (current.name.to_owned(), current.job.uid.clone());
-        reconciliation.actions.push(match wanted {
+        reconciliation.actions.push(match specified {
             Some((parallelism, completions)) => Action::ResizeJob { name, uid, parallelism, completions },
             None => Action::DeleteJob { name, uid },
         });
@@ -53,6 +53,6 @@ fn misfit<'a>(reconciliation: &Reconciliation<'a>, current: Current<'a>) -> Opti
     // The Job API allows a change of completions for Indexed Jobs only.
     let completions = spec.completions.filter(|_| indexed);
     let parallelism = spec.parallelism.unwrap_or(1);
-    let fits = job.parallelism == parallelism && completions.is_none_or(|wanted| job.completions == Some(wanted));
-    (job.finished.is_none() && !fits).then_some(Misfit { current, wanted: Some((parallelism, completions)) })
+    let fits = job.parallelism == parallelism && completions.is_none_or(|specified| job.completions == Some(specified));
+    (job.finished.is_none() && !fits).then_some(Misfit { current, specified: Some((parallelism, completions)) })
 }

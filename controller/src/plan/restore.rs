@@ -84,19 +84,19 @@ mod tests {
 
     #[rstest]
     #[case::a_start(&[(1, 4)], 4, Memory::New)]
-    #[case::nobody(&[], 4, Memory::New)]
+    #[case::no_report(&[], 4, Memory::New)]
     #[case::all_run(&[(7, 4)], 4, Memory::Epoch(7))]
     #[case::on_the_way(&[(7, 3), (8, 1)], 4, Memory::Epoch(7))]
     #[case::the_first_restart(&[(1, 3), (2, 1)], 4, Memory::Epoch(1))]
-    #[case::somebody_is_missing(&[(7, 3)], 4, Memory::Partial)]
-    #[case::somebody_was_replaced(&[(1, 1), (7, 3)], 4, Memory::Epoch(7))]
-    #[case::somebody_is_wrong(&[(1, 3), (7, 1)], 4, Memory::New)]
+    #[case::one_report_is_missing(&[(7, 3)], 4, Memory::Partial)]
+    #[case::one_pod_was_replaced(&[(1, 1), (7, 3)], 4, Memory::Epoch(7))]
+    #[case::one_report_is_wrong(&[(1, 3), (7, 1)], 4, Memory::New)]
     #[case::no_epochs(&[(i32::MIN, 1), (HIGHEST + 1, 3)], 4, Memory::New)]
     fn memory_most_reports_agree_restores_epoch(
         #[case] reports: &[(i32, usize)],
         #[case] open: usize,
-        #[case] wanted: Memory,
+        #[case] expected: Memory,
     ) {
-        assert_eq!(memory(&reports.iter().copied().collect(), open), wanted);
+        assert_eq!(memory(&reports.iter().copied().collect(), open), expected);
     }
 }

@@ -75,8 +75,8 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
         return false;
     }
     // A JobSet that has all its Jobs creates none.
-    let wanted: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
-    if i64::try_from(reconciliation.current.len()).is_ok_and(|current| current >= wanted) {
+    let specified: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    if i64::try_from(reconciliation.current.len()).is_ok_and(|current| current >= specified) {
         return false;
     }
     let previous_jobs = observed.jobs().any(|(_, job)| !is_current(&reconciliation.status, job));

@@ -53,24 +53,24 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::nobody_has_come((0, 0), 4, &[], (false, 4))]
-    #[case::some_have_come((0, 0), 4, &[(1, 3)], (false, 1))]
+    #[case::no_pod_has_reported((0, 0), 4, &[], (false, 4))]
+    #[case::some_have_reported((0, 0), 4, &[(1, 3)], (false, 1))]
     #[case::all_run((1, 0), 4, &[(1, 4)], (true, 0))]
     #[case::one_is_being_replaced((1, 0), 4, &[(1, 3)], (true, 0))]
-    #[case::it_restarts((1, 1), 4, &[(1, 3), (2, 1)], (false, 3))]
+    #[case::group_restarts((1, 1), 4, &[(1, 3), (2, 1)], (false, 3))]
     #[case::all_but_one_are_back((1, 1), 4, &[(2, 3)], (false, 1))]
-    #[case::it_runs_again((2, 1), 4, &[(2, 4)], (true, 0))]
-    #[case::it_is_recreated((2, 1), 4, &[], (false, 4))]
-    #[case::and_some_are_there((2, 1), 4, &[(3, 1)], (false, 3))]
+    #[case::group_runs_again((2, 1), 4, &[(2, 4)], (true, 0))]
+    #[case::group_is_recreated((2, 1), 4, &[], (false, 4))]
+    #[case::some_recreated_have_reported((2, 1), 4, &[(3, 1)], (false, 3))]
     #[case::all_are_done((1, 0), 0, &[], (false, 0))]
     fn barrier_epochs_and_reports_decide_open_and_waiting(
         #[case] (synced, deprecated): (i32, i32),
         #[case] open: usize,
         #[case] reports: &[(i32, usize)],
-        #[case] wanted: (bool, usize),
+        #[case] expected: (bool, usize),
     ) {
         let slots = Slots { open, reports: reports.iter().copied().collect(), ..Slots::default() };
         let Barrier { open, waiting } = barrier_of(synced, deprecated, &slots);
-        assert_eq!((open, waiting), wanted);
+        assert_eq!((open, waiting), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What an API server would hold in a case, and the controller's store of it.
+//! The objects of a case in the API server, and the store of the controller that observes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::{
     Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, ServiceView, Store, WatchEvent, dialect,
 };
 
-/// Between two steps, where nothing else is said.
+/// Default time between two steps.
 const STEP: SignedDuration = SignedDuration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,8 +57,8 @@ impl Default for CaseCluster {
 }
 
 impl CaseCluster {
-    /// What the step shows, in the order JobSet, namespaces, nodes, Service, claims, RoleBindings, Jobs, Pods.
-    pub(super) fn see(&mut self, step: Step, number: usize) {
+    /// Applies the changes of a step, in the order JobSet, namespaces, nodes, Service, claims, RoleBindings, Jobs, Pods.
+    pub(super) fn apply_step(&mut self, step: Step, number: usize) {
         let (first, later) = (number == 0, self.now.checked_add(STEP).unwrap());
         self.now = step.now.unwrap_or(if first { self.now } else { later });
         if let Some(settings) = step.settings {
@@ -85,15 +85,15 @@ impl CaseCluster {
         }
     }
 
-    /// The plan, its status as it is stored.
+    /// The plan, with its status in the stored form.
     pub(super) fn plan(&self) -> Plan {
         let key = key(defaults::JOBSET);
-        let seen = Observed::of(&self.store, &key).unwrap();
-        let mut plan = plan(&seen, &self.settings, &Time(self.now));
-        if plan.status == seen.status() {
+        let observed = Observed::of(&self.store, &key).unwrap();
+        let mut plan = plan(&observed, &self.settings, &Time(self.now));
+        if plan.status == observed.status() {
             plan.status = self.status();
         } else {
-            plan.status = dialect::encode(plan.status, seen.report_attempts());
+            plan.status = dialect::encode(plan.status, observed.report_attempts());
         }
         plan
     }
@@ -102,7 +102,7 @@ impl CaseCluster {
         self.jobset().status.unwrap_or_default()
     }
 
-    /// Stores the status as a whole; one that is not new is not written.
+    /// Stores the status if it has changed.
     pub(super) fn store_status(&mut self, status: JobSetStatus) {
         if status != self.status() {
             let mut jobset = self.jobset();
@@ -123,7 +123,7 @@ impl CaseCluster {
         }
     }
 
-    /// Creates, changes or, with null, deletes an object, and lets the store see it.
+    /// Creates or changes an object, or deletes it if the patch is null, and sends the watch event to the store.
     fn change(&mut self, kind: ObjectKind, name: &str, patch: Value) {
         self.version += 1;
         let place = (kind, name.to_owned());
@@ -141,7 +141,7 @@ impl CaseCluster {
         self.objects.insert(place, object);
     }
 
-    /// The object as it is when nothing is said about it.
+    /// The default object of this kind and name.
     fn first(&self, kind: ObjectKind, name: &str) -> Value {
         match kind {
             ObjectKind::JobSet => defaults::jobset(),
@@ -173,7 +173,7 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
     T::deserialize(object).unwrap_or_else(|error| panic!("{error}: {object:#}"))
 }
 
-/// The object as the watches hand it to the store: of children, those that carry the label.
+/// The watch event of an object that exists. A child belongs to the JobSet in its label.
 fn put(kind: ObjectKind, object: Key, value: &Value) -> WatchEvent {
     let label = value["metadata"]["labels"].get(labels::JOBSET_NAME).and_then(Value::as_str);
     let owner = label.map(key);
