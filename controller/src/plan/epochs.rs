@@ -123,7 +123,7 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
                 true => (Counting::Already, format!("{}; {note}", cause.message)),
                 // No worker has failed.
                 false if current.free == current.next() && !slots.has_failed_worker => {
-                    (Counting::Ignored, "the controller makes the group advance; not counted".to_owned())
+                    (Counting::Ignored, "the controller makes the group advance, which is not counted".to_owned())
                 }
                 false => (counting, format!("{}; {note}", cause.message)),
             };
@@ -146,8 +146,10 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
             }
             if epochs.synced > current.synced {
                 reconciliation.facts.push(Fact::BarrierLifted);
-                reconciliation
-                    .note("BarrierLifted", format!("all workers have reported epoch {}, and run", epochs.synced));
+                reconciliation.note(
+                    "BarrierLifted",
+                    format!("all Pods have reported epoch {}, and their workers run", epochs.synced),
+                );
             }
             reconciliation.status.synced_epoch = epochs.synced;
             reconciliation.status.deprecated_epoch = epochs.deprecated;

@@ -38,9 +38,9 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
     // changes its version, so the status of this reconciliation is not stored and its events are not created.
     if let Some(what) = reconciliation.observed.not_in_place() {
         let message = format!(
-            "restarted by recreation, and its agents are told by the annotation {annotation} to let their workers run: \
-             the workers could not restart in place, because they would wait for each other for ever; create the JobSet \
-             again with what is required here: {}",
+            "the JobSet is restarted by recreation, because its workers would wait for each other forever if they restarted \
+             in place; the annotation {annotation} makes its agents start their workers at once; to restart in place, \
+             create the JobSet again with a specification that allows it: {}",
             cut(what)
         );
         reconciliation.set_condition(
@@ -54,8 +54,8 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
         reconciliation.warn(
             "InPlaceRestartDisabled",
             format!(
-                "the feature gate InPlaceRestart is off: restarted by recreation; remove the annotation {annotation} when \
-                 it is on"
+                "the feature gate InPlaceRestart is off, so the JobSet is restarted by recreation; to restart in place, \
+                 enable the gate and remove the annotation {annotation}"
             ),
         );
     }

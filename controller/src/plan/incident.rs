@@ -69,11 +69,11 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
         Some(pod) => {
             let node = pod.node.as_deref().unwrap_or("unknown");
             format!(
-                "Pod {} on node {node} restarted into epoch {next}, its failure was not seen, exit code unknown",
+                "Pod {} on node {node} restarted into epoch {next}, its failure was not observed, exit code unknown",
                 pod.name
             )
         }
-        None => "workers restarted, their failures were not seen".to_owned(),
+        None => "workers restarted, their failures were not observed".to_owned(),
     };
     Cause {
         reason: conditions::IN_PLACE_RESTART.to_owned(),

@@ -14,10 +14,10 @@ const LONGEST: usize = 2048;
 
 pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let Some(what) = reconciliation.observed.invalid() else {
-        reconciliation.clear_condition(conditions::INVALID, "Valid", "the specification can be carried out");
+        reconciliation.clear_condition(conditions::INVALID, "Valid", "the specification is valid");
         return ControlFlow::Continue(());
     };
-    let message = format!("left alone, because it cannot be carried out: {}", cut(what));
+    let message = format!("the JobSet is left alone, because its specification is invalid: {}", cut(what));
     reconciliation.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
     reconciliation.warn("InvalidSpecification", message);
     // The JobSet may have run before, under another controller: its success is still recorded.
@@ -28,8 +28,7 @@ pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> Contro
 /// Warns of message patterns that can never match. The rest of the failure policy is in effect.
 pub(super) fn warn_of_message_patterns(reconciliation: &mut Reconciliation<'_>) {
     if let Some(what) = reconciliation.observed.unmatchable() {
-        let message =
-            format!("the failure policy is carried out without the patterns that match nothing: {}", cut(what));
+        let message = format!("the failure policy ignores message patterns that can never match: {}", cut(what));
         reconciliation.warn("MessagePatternInvalid", message);
     }
 }

@@ -27,6 +27,6 @@ pub(super) fn warn(reconciliation: &mut Reconciliation<'_>) {
     let orphans = first_few(&orphans);
     reconciliation.warn(
         "NotControlled",
-        format!("left alone, because they carry the label of this JobSet and are not its own: {orphans}"),
+        format!("left alone, because they carry the label of this JobSet but are not its own: {orphans}"),
     );
 }

@@ -24,8 +24,8 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     let misplaced: Vec<(PodView, String)> = jobs
         .filter_map(|pods| Some((pods, leaders_domain(reconciliation, pods.leader()?)?)))
         .flat_map(|(pods, domain)| {
-            let astray = pods.followers().filter(move |(asked, _)| *asked != domain);
-            astray.flat_map(move |(_, pods)| pods.map(move |pod| (pod.clone(), domain.to_owned())))
+            let misplaced = pods.followers().filter(move |(selected, _)| *selected != domain);
+            misplaced.flat_map(move |(_, pods)| pods.map(move |pod| (pod.clone(), domain.to_owned())))
         })
         .collect();
     // With in-place restart, the replacements make the group advance.
@@ -33,10 +33,13 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         reconciliation.announce_free_epoch()?;
     }
     for (pod, domain) in misplaced {
-        let asked = pod.domain.as_ref().and_then(|domain| domain.value.as_deref()).unwrap_or_default();
+        let selected = pod.domain.as_ref().and_then(|domain| domain.value.as_deref()).unwrap_or_default();
         reconciliation.warn(
             MISPLACED,
-            format!("Pod {} is deleted: it was sent to {asked:?}, and its leader is in {domain:?}", pod.name),
+            format!(
+                "Pod {} is deleted: it selects the topology domain {selected:?}, but its leader is in {domain:?}",
+                pod.name
+            ),
         );
         reconciliation.actions.push(Action::DeletePod { name: pod.name, uid: pod.uid, reason: PodDeletion::Misplaced });
     }

@@ -16,7 +16,11 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
         // After a start of the controller, the condition stays until the first request shows whether it still holds.
         None => {}
         Some([]) => {
-            reconciliation.clear_condition(conditions::CHILD_REFUSED, "Accepted", "nothing is refused any more");
+            reconciliation.clear_condition(
+                conditions::CHILD_REFUSED,
+                "Accepted",
+                "no request of the JobSet is refused now",
+            );
         }
         Some([first, others @ ..]) => {
             reconciliation.set_condition(conditions::CHILD_REFUSED, true, "Refused", &message(first, others.len()));

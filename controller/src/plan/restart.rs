@@ -58,7 +58,7 @@ pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) 
             let label = labels::RESTART_ATTEMPT;
             reconciliation.warn(
                 "JobMislabelled",
-                format!("Job {name} is left alone: delete it or mend its label {label}, which is not the number of an attempt"),
+                format!("Job {name} is left alone: its label {label} is not the number of an attempt; correct the label or delete the Job"),
             );
         }
     }

@@ -45,13 +45,14 @@ pub(super) fn epochs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     match memory(&reports, slots(reconciliation).open) {
         Memory::New => return ControlFlow::Continue(()),
         Memory::Partial => {
-            let message = "the status has lost its epochs: waiting until all Pods have reported theirs";
+            let message = "the status has lost its epochs; waiting for the reports of all Pods";
             reconciliation.warn("EpochsLost", message.to_owned());
         }
         Memory::Epoch(synced) => {
             reconciliation.status.synced_epoch = synced;
             reconciliation.status.deprecated_epoch = synced - 1;
-            let message = format!("the status had lost its epochs: its Pods have reported epoch {synced}");
+            let message =
+                format!("the status had lost its epochs; epoch {synced} is restored from the reports of the Pods");
             reconciliation.warn("EpochsRestored", message);
         }
     }

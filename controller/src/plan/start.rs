@@ -127,7 +127,7 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
         && reconciliation.status.synced_epoch > 0
         && reconciliation.current.iter().any(has_done_worker)
     {
-        let message = "resumed, and some workers have succeeded: they cannot come back in place".to_owned();
+        let message = "the JobSet is resumed, and workers that have succeeded cannot come back in place".to_owned();
         let reason = conditions::SUCCEEDED_WORKERS.to_owned();
         let cause = Cause { reason, message, trigger: Trigger::JobFailed, failed_at: None };
         // A resumption is no failure.
@@ -181,7 +181,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize) -> Contro
                 let (name_label, index_label) = (labels::REPLICATED_JOB_NAME, labels::JOB_INDEX);
                 reconciliation.warn(
                     "JobMislabelled",
-                    format!("Job {name} is left alone: delete it, its labels {name_label} and {index_label} are not those of its name"),
+                    format!("Job {name} is left alone: its labels {name_label} and {index_label} do not match its name; delete the Job"),
                 );
             }
             Some(_) => {}

@@ -81,7 +81,7 @@ fn plans(case: &str) -> String {
     let mut plans = String::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(case).enumerate() {
         let step = Step::deserialize(document).unwrap();
-        let _ = writeln!(plans, "--- {}", if step.title.is_empty() { "seen" } else { &step.title });
+        let _ = writeln!(plans, "--- {}", if step.title.is_empty() { "observed" } else { &step.title });
         cluster.apply_step(step, number);
         let before = cluster.status();
         let plan = cluster.plan();
