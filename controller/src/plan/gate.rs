@@ -34,7 +34,7 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
         reconciliation.actions.push(Action::DisableInPlaceRestart(cause));
     }
     let annotation = labels::DISABLE_IN_PLACE_RESTART;
-    // The condition and the events do not depend on the annotation being absent. The request that annotates the JobSet
+    // The condition and the events must not depend on the absence of the annotation. The request that annotates the JobSet
     // changes its version, so the status of this reconciliation is not stored and its events are not created.
     if let Some(what) = reconciliation.observed.not_in_place() {
         let message = format!(

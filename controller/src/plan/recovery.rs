@@ -20,7 +20,7 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
 }
 
 /// Whether all workers run after a restart. With in-place restart, the readiness of Jobs is not enough: the Job controller
-/// writes it later than the agents report epochs, so it may still be that of before the restart.
+/// writes it and the agents report epochs, at different times, so it may still be the readiness before the restart.
 fn all_run_again(reconciliation: &Reconciliation<'_>) -> bool {
     let lifted = reconciliation.status.synced_epoch > reconciliation.status.deprecated_epoch;
     !reconciliation.in_place() || lifted && members::slots(reconciliation).all_run()

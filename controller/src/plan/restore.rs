@@ -1,5 +1,5 @@
 //! Restores epochs that the status has lost, from the reports of the Pods. The Go JobSet drops these fields because it does
-//! not know them, and a backup does not contain them.
+//! not know them, and a JobSet that is restored from a backup may have an empty status.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
