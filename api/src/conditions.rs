@@ -31,6 +31,9 @@ pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";
 pub const FAILED_JOBS: &str = "FailedJobs";
 /// Reason of [`FAILED`]: one more counted restart than maxRestarts.
 pub const REACHED_MAX_RESTARTS: &str = "ReachedMaxRestarts";
+/// Reason of [`FAILED`]: in place, one Pod failed more often than maxRestarts before its worker could start. Set by
+/// this project alone; the Go JobSet has no such reason.
+pub const WORKER_NOT_STARTED: &str = "WorkerNotStarted";
 /// Reason of [`FAILED`]: a rule with action FailJobSet matched.
 pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
 /// Reason of [`FAILED`]: every Job has finished, some were left failed, and the success policy is not met.
@@ -68,6 +71,11 @@ pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
 /// The final condition of a finished JobSet: Completed or Failed.
 pub fn terminal(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|c| (c.type_ == COMPLETED || c.type_ == FAILED) && c.status == "True")
+}
+
+/// Whether this reason of [`FAILED`] says that `maxRestarts` ended the JobSet.
+pub fn is_by_max_restarts(reason: &str) -> bool {
+    matches!(reason, REACHED_MAX_RESTARTS | WORKER_NOT_STARTED)
 }
 
 /// Sets a condition. The transition time moves only when its status changes. Returns whether anything changed.

@@ -1,4 +1,4 @@
-//! One JobSet and what belongs to it, as the store holds it, for one pass of the rules.
+//! The observed state of one JobSet and its children in the store, for one reconciliation.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use jobset_api::{JobSet, JobSetStatus};
 use crate::store::pods::{GroupPods, JobPods, PodView};
 use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, RoleBindingView, Store};
 
-/// What the rules see of one JobSet. A view into the store: nothing is copied.
+/// The observed state of one JobSet. A view into the store without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The JobSet.
@@ -20,26 +20,26 @@ pub struct Observed<'a> {
 static NO_JOBS: BTreeMap<String, JobView> = BTreeMap::new();
 
 impl<'a> Observed<'a> {
-    /// Finds the JobSet in the store; `None` if it is not there.
+    /// Finds the JobSet in the store; `None` if the store does not have it.
     pub fn of(store: &'a Store, key: &'a Key) -> Option<Self> {
         Some(Self { jobset: store.jobset(key)?, key, store })
     }
 
-    /// The stored status, in the words of the rules; an empty one before the first write.
+    /// The stored status, decoded by the store; empty before the first write.
     pub fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
     }
 
-    /// The JobSet's own Jobs, of whatever attempt, by name.
+    /// The Jobs that the JobSet controls, of all attempts, by name.
     pub fn jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
-        let seen = *self;
-        self.labelled_jobs().filter(move |(_, job)| seen.owns(job))
+        let observed = *self;
+        self.labelled_jobs().filter(move |(_, job)| observed.owns(job))
     }
 
-    /// Jobs that carry the JobSet's label and are not its own, by name.
+    /// Jobs that carry the label of the JobSet but are not controlled by it, by name.
     pub fn foreign_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
-        let seen = *self;
-        self.labelled_jobs().filter(move |(_, job)| !seen.owns(job))
+        let observed = *self;
+        self.labelled_jobs().filter(move |(_, job)| !observed.owns(job))
     }
 
     fn labelled_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
@@ -47,49 +47,49 @@ impl<'a> Observed<'a> {
         jobs.iter().map(|(name, job)| (name.as_str(), job))
     }
 
-    /// Pods that carry the JobSet's label and that no Job controls.
-    pub fn stray_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    /// Names of Pods that carry the label of the JobSet and that no Job controls.
+    pub fn orphan_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.store.strays(self.key)
     }
 
-    /// The Job of this name, if it carries the JobSet's label: its own, or one that is controlled by something else, such
-    /// as a JobSet of the same name that was deleted.
+    /// The Job of this name, if it carries the label of the JobSet. Its controller may be this JobSet or another object, such
+    /// as a deleted JobSet of the same name.
     pub fn job(&self, name: &str) -> Option<&'a JobView> {
         self.store.jobs.map_of(self.key)?.get(name)
     }
 
-    /// Whether the Job is the JobSet's own.
+    /// Whether the JobSet controls the Job.
     pub fn owns(&self, job: &JobView) -> bool {
         let uid = self.jobset.metadata.uid.as_ref();
         uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid
     }
 
-    /// Why nothing of the JobSet can be carried out, if nothing can.
+    /// Why the specification is invalid, if it is.
     pub fn invalid(&self) -> Option<&'a str> {
         self.store.findings(self.key)?.invalid.as_deref()
     }
 
-    /// Why its workers cannot restart in place although it asks for that, if they cannot.
+    /// Why the specification does not allow in-place restart although it requests it, if so.
     pub fn not_in_place(&self) -> Option<&'a str> {
         self.store.findings(self.key)?.not_in_place.as_deref()
     }
 
-    /// Which message patterns of its failure policy match nothing, if any.
+    /// Which message patterns of the failure policy can never match, if any.
     pub fn unmatchable(&self) -> Option<&'a str> {
         self.store.findings(self.key)?.unmatchable.as_deref()
     }
 
-    /// What is refused to it at present, each with its reason; `None` while that is not known.
+    /// The refused requests of the JobSet, each with its reason; `None` before the controller has sent any.
     pub fn refused(&self) -> Option<&'a [String]> {
         self.store.refused(self.key)
     }
 
-    /// The JobSet's Pods.
+    /// The Pods of the JobSet.
     pub fn pods(&self) -> Option<&'a GroupPods> {
         self.store.pods.of(self.key)
     }
 
-    /// Whether its status is to be stored for agents of the Go JobSet, too.
+    /// Whether the status must also have the fields that agents of the Go JobSet read.
     pub fn report_attempts(&self) -> bool {
         self.pods().is_some_and(GroupPods::report_attempts)
     }
@@ -99,7 +99,7 @@ impl<'a> Observed<'a> {
         self.pods()?.of_job(&job.uid)
     }
 
-    /// Whether a Service of this name is there, whoever owns it.
+    /// Whether a Service of this name exists, with any owner.
     pub fn has_service(&self, name: &str) -> bool {
         self.store.services.find(&self.sibling(name)).is_some()
     }
@@ -114,7 +114,7 @@ impl<'a> Observed<'a> {
         self.store.role_bindings.find(&self.sibling(name)).map(|(_, binding)| binding)
     }
 
-    /// Whether its namespace is being deleted.
+    /// Whether the namespace of the JobSet is being deleted.
     pub fn namespace_is_terminating(&self) -> bool {
         self.store.terminating.contains(&self.key.namespace)
     }
@@ -129,16 +129,16 @@ impl<'a> Observed<'a> {
         &self.store.classes
     }
 
-    /// Nodes that are unreachable, since when, and the Pods of the JobSet's own Jobs on them.
+    /// For each unreachable node: since when it is unreachable, and the Pods of the JobSet's own Jobs on it.
     pub fn unreachable(
         &self,
     ) -> impl Iterator<Item = (k8s_openapi::jiff::Timestamp, impl Iterator<Item = &'a PodView> + use<'a>)> + use<'a>
     {
-        let (seen, nodes) = (*self, self.store.nodes.unreachable());
-        nodes.map(move |(node, since)| (since, seen.on_node(node)))
+        let (observed, nodes) = (*self, self.store.nodes.unreachable());
+        nodes.map(move |(node, since)| (since, observed.on_node(node)))
     }
 
-    /// Whether there are nodes, and none of them can restart Pods in place.
+    /// Whether the cluster has nodes, and none of them can restart Pods in place.
     pub fn all_nodes_outdated(&self) -> bool {
         self.store.nodes.all_outdated()
     }
@@ -149,14 +149,14 @@ impl<'a> Observed<'a> {
     }
 
     fn on_node(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a> {
-        let seen = *self;
-        let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == seen.key);
-        let jobs: HashSet<&str> = seen.jobs().map(|(_, job)| job.uid.as_str()).collect();
+        let observed = *self;
+        let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == observed.key);
+        let jobs: HashSet<&str> = observed.jobs().map(|(_, job)| job.uid.as_str()).collect();
         let own = move |(pod, _): &(&Key, &Key)| {
-            let uid = seen.pods().and_then(|pods| pods.job_of(&pod.name));
+            let uid = observed.pods().and_then(|pods| pods.job_of(&pod.name));
             uid.is_some_and(|uid| jobs.contains(uid))
         };
-        pods.filter(own).filter_map(move |(pod, _)| seen.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
+        pods.filter(own).filter_map(move |(pod, _)| observed.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
     }
 
     fn sibling(&self, name: &str) -> Key {

@@ -134,7 +134,10 @@ async fn what_cannot_be_carried_out_is_named_and_nothing_of_it_is_made_while_oth
         let condition = space.condition(name, "Invalid", "True").await?;
         assert_eq!(condition.reason, "InvalidSpecification");
         let message = &condition.message;
-        assert!(message.starts_with("left alone, because it cannot be carried out: "), "{name}: {message}");
+        assert!(
+            message.starts_with("the JobSet is left alone, because its specification is invalid: "),
+            "{name}: {message}"
+        );
         assert!(message.contains(wanted), "{name}: {message}");
         space.note("InvalidSpecification", wanted).await?;
     }

@@ -85,7 +85,10 @@ async fn a_quota_is_named_until_it_is_raised() -> Result<()> {
     })
     .await?;
     let cleared = space.condition("train", CHILD_REFUSED, "False").await?;
-    assert_eq!((cleared.reason.as_str(), cleared.message.as_str()), ("Accepted", "nothing is refused any more"));
+    assert_eq!(
+        (cleared.reason.as_str(), cleared.message.as_str()),
+        ("Accepted", "no request of the JobSet is refused now")
+    );
     assert_eq!(space.warnings().await?.len(), 1, "{:?}", space.warnings().await?);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::{JobSet, RestartStrategy};
-use jobset_controller::build::{self, Attempt, Place};
+use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::store::PriorityClasses;
 use jobset_harness::wait::{self, Seen};
 use jobset_harness::{ControlPlane, install};
@@ -36,7 +36,7 @@ fn admitted(jobset_uid: &str, annotations: &Value, pod: &Value) -> Result<Job> {
             "template": {"metadata": {"annotations": annotations}, "spec": pod},
         }}}]},
     }))?;
-    let place = Place { group_index: 0, job_index: 0 };
+    let place = JobPlace { group_index: 0, job_index: 0 };
     let classes = PriorityClasses::default();
     Ok(build::job(&jobset, place, Attempt::default(), RestartStrategy::Recreate, &classes))
 }

@@ -23,6 +23,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
              the JobSet and create it again.",
             facts.kubectl(&format!("jobset restarts {name}"))
         ),
+        conditions::WORKER_NOT_STARTED => {
+            "Mend the init containers or the agent of the named Pod, or raise spec.failurePolicy.maxRestarts; then \
+             delete the JobSet and create it again."
+                .to_owned()
+        }
         conditions::FAIL_JOB_SET_ACTION => {
             "A rule of spec.failurePolicy asks for this end. Mend what failed, then delete \
              the JobSet and create it again."

@@ -49,6 +49,15 @@ fn what_the_controller_says_comes_first(#[case] type_: &str, #[case] reason: &st
     assert!(text(&facts).contains("as the controller says"), "{}", text(&facts));
 }
 
+#[rstest]
+#[case::max_restarts("ReachedMaxRestarts", "what failed each time")]
+#[case::worker_not_started("WorkerNotStarted", "the init containers or the agent of the named Pod")]
+#[case::no_policy("FailedJobs", "with spec.failurePolicy it would have restarted")]
+fn failed_jobset_advice_follows_reason(#[case] reason: &str, #[case] advice: &str) {
+    let text = text(&with_condition("Failed", reason, "m")).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(advice), "{text}");
+}
+
 #[test]
 fn jobset_that_cannot_restart_in_place_is_no_fault_of_the_cluster() {
     let facts = with_condition("InPlaceUnsupported", "CannotRestartInPlace", "as the controller says");

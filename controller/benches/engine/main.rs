@@ -8,7 +8,7 @@ mod world;
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use jobset_controller::store::Seen;
+use jobset_controller::store::WatchEvent;
 use world::{World, view};
 
 /// A pass over a JobSet in which all is well, with 25 Pods in each Job.
@@ -46,7 +46,7 @@ fn store(criterion: &mut Criterion) {
                 event,
                 |(name, view)| {
                     let change = world.change(&name, view);
-                    black_box(world.store.see(Seen::Pod(change)))
+                    black_box(world.store.see(WatchEvent::Pod(change)))
                 },
                 BatchSize::SmallInput,
             );

@@ -2,11 +2,11 @@
 //! that agents and kubelets annotate, read as from the wire.
 
 use jobset_api::{JobSet, RestartStrategy, names};
-use jobset_controller::build::{self, Attempt, Place};
+use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Plan, Settings, plan};
 use jobset_controller::store::pods::{PodView, PodWire};
-use jobset_controller::store::{Change, JobView, Key, PriorityClasses, Seen, ServiceView, Store};
+use jobset_controller::store::{Change, JobView, Key, PriorityClasses, ServiceView, Store, WatchEvent};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,18 +30,18 @@ impl World {
         let jobset = jobset(jobs, pods_of_each);
         let mut world = Self { store: Store::default(), pods: Vec::new(), key: Key::of(&jobset) };
         let service = build::service(&jobset);
-        world.see(JOBSET, ServiceView::of(&service), Seen::Service);
+        world.see(JOBSET, ServiceView::of(&service), WatchEvent::Service);
         for (index, _) in (0..).zip(0..jobs) {
-            let (place, classes) = (Place { group_index: 0, job_index: index }, PriorityClasses::default());
+            let (place, classes) = (JobPlace { group_index: 0, job_index: index }, PriorityClasses::default());
             let mut job = build::job(&jobset, place, Attempt::default(), RestartStrategy::InPlaceRestart, &classes);
             let name = names::job(JOBSET, GROUP, index);
             job.metadata.uid = Some(format!("uid-of-{name}"));
             let count = i32::try_from(pods_of_each).unwrap_or(i32::MAX);
             job.status = Some(JobStatus { active: Some(count), ready: Some(count), ..JobStatus::default() });
-            world.see(&name, JobView::of(&job), Seen::Job);
+            world.see(&name, JobView::of(&job), WatchEvent::Job);
             world.pods.extend((0..pods_of_each).map(|index| pod(&job, &name, index)));
         }
-        world.see(JOBSET, jobset.into(), Seen::JobSet);
+        world.see(JOBSET, jobset.into(), WatchEvent::JobSet);
         for pod in world.pods.clone() {
             world.see_pod(&pod);
         }
@@ -58,10 +58,10 @@ impl World {
     /// Takes in an event of a Pod.
     pub(crate) fn see_pod(&mut self, pod: &Value) {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        self.see(name, view(&pod.to_string()), Seen::Pod);
+        self.see(name, view(&pod.to_string()), WatchEvent::Pod);
     }
 
-    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> Seen) {
+    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> WatchEvent) {
         self.store.see(seen(self.change(name, view)));
     }
 
@@ -81,7 +81,7 @@ impl World {
             }
             let mut jobset = JobSet::clone(jobset);
             jobset.status = Some(plan.status);
-            self.see(JOBSET, jobset.into(), Seen::JobSet);
+            self.see(JOBSET, jobset.into(), WatchEvent::JobSet);
         }
     }
 }

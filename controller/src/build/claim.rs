@@ -1,4 +1,4 @@
-//! The persistent volume claims of a JobSet, and the volumes by which its Pods mount them.
+//! The PersistentVolumeClaims of a JobSet, and the volumes by which its Pods mount them.
 
 use jobset_api::{JobSet, RetentionPolicy, VolumeClaimPolicy, labels, names};
 use k8s_openapi::api::core::v1::{
@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::{
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-/// All claims that a JobSet should have: each policy with each of its templates. [`names::claim`] gives the name,
-/// [`claim`] builds the object.
+/// The specified claims of a JobSet: each policy with each of its templates. [`names::claim`] gives the name, [`claim`] builds
+/// the object.
 pub fn claims(jobset: &JobSet) -> impl Iterator<Item = (&VolumeClaimPolicy, &PersistentVolumeClaim)> {
     let policies = jobset.spec.volume_claim_policies.iter();
     policies.flat_map(|policy| policy.templates.iter().map(move |template| (policy, template)))
 }
 
-/// The claim that is made of a template. Only one that shall be deleted with the JobSet belongs to it.
+/// Builds the claim of a template. A claim has the JobSet as its owner only if the policy deletes it with the JobSet.
 pub fn claim(jobset: &JobSet, policy: &VolumeClaimPolicy, template: &PersistentVolumeClaim) -> PersistentVolumeClaim {
     let mut labels = template.labels().clone();
     labels.insert(labels::JOBSET_NAME.to_owned(), jobset.name_any());
@@ -37,13 +37,13 @@ fn when_deleted(policy: &VolumeClaimPolicy) -> RetentionPolicy {
     policy.retention_policy.as_ref().and_then(|retention| retention.when_deleted).unwrap_or_default()
 }
 
-/// Adds a volume for each claim that a container mounts by the name of its template. A volume of that name which the
-/// template of the Pod has itself stays.
+/// Adds a volume for each claim that a container mounts by the name of the claim template. A volume of that name in the Pod
+/// template has precedence.
 pub(super) fn add_volumes(jobset: &JobSet, pod: &mut PodSpec) {
     for (_, template) in claims(jobset) {
         let name = template.name_any();
-        let there = pod.volumes.iter().flatten().any(|volume| volume.name == name);
-        if !there && is_mounted(pod, &name) {
+        let has_volume = pod.volumes.iter().flatten().any(|volume| volume.name == name);
+        if !has_volume && is_mounted(pod, &name) {
             let claim_name = names::claim(&name, &jobset.name_any());
             let source = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
             let volume = Volume { name, persistent_volume_claim: Some(source), ..Volume::default() };

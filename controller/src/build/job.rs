@@ -1,4 +1,4 @@
-//! A child Job.
+//! Builds a child Job.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use super::owned::Owned;
 use super::{claim, placement};
 use crate::store::PriorityClasses;
 
-/// `completions` above which the Job API wants `maxFailedIndexes` beside `backoffLimitPerIndex`, and limits both it and
-/// `parallelism` to 10,000.
+/// Maximum `completions` for which the Job API accepts `backoffLimitPerIndex` without `maxFailedIndexes`. Above it, the API
+/// also limits `maxFailedIndexes` and `parallelism` to 10,000.
 const COMPLETIONS_WITHOUT_MAX_FAILED_INDEXES: i32 = 100_000;
 
-/// Which Job of a JobSet.
+/// The position of a Job in its JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct JobPlace {
     /// Index of its replicatedJob in the specification.
     pub group_index: usize,
-    /// Its index in that replicatedJob.
+    /// Index of the Job in that replicatedJob.
     pub job_index: i32,
 }
 
-/// Which attempt a Job belongs to. A Job with a lower number in either is of an earlier one.
+/// The attempt of a Job. A Job with a lower number in either field belongs to an earlier attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// How often the whole set was recreated: `status.restarts`.
+    /// How often the whole JobSet was recreated: `status.restarts`.
     pub restarts: i32,
-    /// How often the Job was recreated without the rest of the set: [`JobSetStatus::job_attempt`].
+    /// How often the Job was recreated without the rest of the JobSet: [`JobSetStatus::job_attempt`].
     pub job: i32,
 }
 
@@ -42,14 +42,14 @@ impl Attempt {
     }
 }
 
-/// The Job at `place`. `strategy` is the one that is carried out: Recreate in the place of InPlaceRestart while its
-/// feature gate is off.
+/// Builds the Job at `place`. `strategy` is the one in effect, which is Recreate in place of InPlaceRestart if in-place restart
+/// is disabled.
 ///
 /// # Panics
-/// If the JobSet has no replicatedJob of that index.
+/// If the JobSet has no replicatedJob with that index.
 pub fn job(
     jobset: &JobSet,
-    place: Place,
+    place: JobPlace,
     attempt: Attempt,
     strategy: RestartStrategy,
     classes: &PriorityClasses,
@@ -77,11 +77,11 @@ pub fn job(
 
     let mut spec = group.template.spec.to_job_spec();
     spec.suspend = Some(jobset.spec.is_suspended());
-    // A Job that went by itself when it had finished would be missed, and created and run again.
+    // The TTL controller would delete the finished Job, and the JobSet would create and run it again.
     spec.ttl_seconds_after_finished = None;
     let pod_metadata = spec.template.metadata.get_or_insert_default();
     mark(pod_metadata, &keys, &placement);
-    // A report is the agent's to make: one in the template would lift the barrier before anybody has come there.
+    // Only the agent may report an epoch. A report in the template would lift the barrier before any agent has reached it.
     let annotations = pod_metadata.annotations.get_or_insert_default();
     annotations.remove(labels::EPOCH);
     annotations.remove(labels::IN_PLACE_RESTART_ATTEMPT);
@@ -92,12 +92,12 @@ pub fn job(
     if placement::by_node_selector(metadata.annotations.get_or_insert_default()) {
         placement::select_nodes(pod, metadata.namespace.as_deref().unwrap_or_default(), &name);
     } else {
-        // Also where this JobSet is not placed exclusively: another one that is keeps away from its Pods.
+        // Also without exclusive placement: the anti-affinity of other, exclusive JobSets reads this label.
         let priority = placement::priority(pod, classes);
         pod_metadata.labels.get_or_insert_default().insert(labels::PRIORITY.to_owned(), priority);
     }
     claim::add_volumes(jobset, pod);
-    // With any strategy: the agent may still be in the template when the JobSet goes back to Recreate.
+    // The strategy does not matter: the template may still have the agent when the JobSet falls back to Recreate.
     restart_rules::compile_pod(pod);
     if strategy == RestartStrategy::InPlaceRestart {
         count_failures_by_index(&mut spec);
@@ -105,7 +105,7 @@ pub fn job(
     Job { metadata, spec: Some(spec), status: None }
 }
 
-/// Adds the labels and annotations over those of the template.
+/// Adds labels and annotations. They replace those of the template.
 fn mark(metadata: &mut ObjectMeta, keys: &BTreeMap<String, String>, placement: &BTreeMap<String, String>) {
     metadata.labels.get_or_insert_default().extend(keys.clone());
     let annotations = metadata.annotations.get_or_insert_default();
@@ -113,8 +113,8 @@ fn mark(metadata: &mut ObjectMeta, keys: &BTreeMap<String, String>, placement: &
     annotations.extend(placement.clone());
 }
 
-/// Counts failures by index, unless the user did or the Job API does not take it: the Job controller then replaces Pods
-/// of different indexes without the delay that grows with every failed or deleted Pod of the Job.
+/// Sets `backoffLimitPerIndex`, unless the user has set it or the Job API does not accept it. With it, the back-off of the Job
+/// controller grows with the failures of one index, not with every failed or deleted Pod of the Job.
 fn count_failures_by_index(spec: &mut JobSpec) {
     let indexed = spec.completion_mode.as_deref() == Some("Indexed");
     let never = spec.template.spec.as_ref().is_some_and(|pod| pod.restart_policy.as_deref() == Some("Never"));

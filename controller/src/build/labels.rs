@@ -1,19 +1,19 @@
-//! The labels, and equal annotations, of a Job and of its Pods.
+//! The labels of a Job and of its Pods. The same keys and values are also annotations.
 
 use std::collections::BTreeMap;
 
 use jobset_api::{JobSet, ReplicatedJob, labels, names};
 use kube::ResourceExt;
 
-use super::{Attempt, Place};
+use super::{Attempt, JobPlace};
 
-/// The labels and annotations of the Job at `place`, which is called `name`.
-pub(super) fn keys(jobset: &JobSet, place: Place, name: &str, attempt: Attempt) -> BTreeMap<String, String> {
+/// The labels and annotations of the Job `name` at `place`.
+pub(super) fn keys(jobset: &JobSet, place: JobPlace, name: &str, attempt: Attempt) -> BTreeMap<String, String> {
     let groups = &jobset.spec.replicated_jobs;
     let group = &groups[place.group_index];
     let same_group = |other: &&ReplicatedJob| other.group_name() == group.group_name();
     let before = &groups[..place.group_index];
-    // Wide enough for any number of Jobs, sane or not.
+    // i64 holds the sum also for invalid specifications.
     let replicas = |group: &ReplicatedJob| i64::from(group.replicas());
     let job_index = i64::from(place.job_index);
     let global_index = before.iter().map(replicas).sum::<i64>() + job_index;

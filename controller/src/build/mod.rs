@@ -1,6 +1,6 @@
-//! The children that a JobSet should have, named and marked as the Go JobSet does it. Pure: a JobSet in, objects out.
+//! Builds the children of a JobSet, with the names, labels and annotations of the Go JobSet. Pure: a JobSet in, objects out.
 //!
-//! Nothing here is called for what exists already: a pass of the rules compares names, and builds what is missing.
+//! A reconciliation compares names, and builds only the children that are missing or resumed.
 
 mod claim;
 mod job;
@@ -14,7 +14,7 @@ mod service;
 mod tests;
 
 pub use claim::{claim, claims};
-pub use job::{Attempt, Place, job};
+pub use job::{Attempt, JobPlace, job};
 pub use resume::resume;
 pub use role_binding::role_binding;
 pub use service::service;
@@ -23,7 +23,7 @@ use jobset_api::JobSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
-/// The reference by which a child belongs to its JobSet.
+/// The owner reference of a child: its JobSet controls it.
 fn owner_reference(jobset: &JobSet) -> OwnerReference {
     OwnerReference {
         api_version: JobSet::api_version(&()).into_owned(),

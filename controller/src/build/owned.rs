@@ -1,7 +1,7 @@
-//! What a JobSet's Pod template has given to a Job, of the parts that may change while it is suspended.
+//! The fields of a Job that came from the Pod template of its JobSet, of those that may change while the Job is suspended.
 //!
-//! A queue writes them through the template of the JobSet and takes them back. Mutating admission and others write some of
-//! them into the Job itself, and these stay. The Job remembers by an annotation which ones came from the template.
+//! A queue sets such fields in the template of the JobSet and later removes them. Mutating admission and others set some of
+//! them in the Job itself, and the controller keeps those. An annotation of the Job records which ones came from the template.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,11 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::{Deserialize, Serialize};
 
-/// The domains of the keys that the controller itself writes.
+/// Prefixes of the keys that the controller writes itself.
 const OF_CONTROLLER: [&str; 2] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/"];
 
-/// What the template of a Job has from that of its JobSet. Values of maps do not matter: a key has one owner.
+/// The fields of a Job template that came from the template of its JobSet. Maps are recorded by key only, because a key has
+/// one owner.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Owned {
@@ -30,7 +31,7 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    /// What a Job gets from this template of its JobSet.
+    /// The fields that a Job gets from this template of its JobSet.
     pub(super) fn of(template: &PodTemplateSpec) -> Self {
         let keys = |map: Option<&BTreeMap<String, String>>| map.into_iter().flat_map(BTreeMap::keys).cloned().collect();
         let (metadata, pod) = (template.metadata.as_ref(), template.spec.as_ref());
@@ -43,7 +44,7 @@ impl Owned {
         }
     }
 
-    /// What the Job remembers: nothing where nobody has written it, as in a Job of the Go JobSet.
+    /// The record in the annotation of the Job. Empty without the annotation, as in a Job of the Go JobSet.
     pub(super) fn remembered(job: &Job) -> Self {
         let annotations = job.metadata.annotations.as_ref();
         let text = annotations.and_then(|annotations| annotations.get(labels::OWNED_BY_POD_TEMPLATE));
@@ -52,11 +53,11 @@ impl Owned {
 
     /// Value of the annotation.
     pub(super) fn text(&self) -> String {
-        // A map of texts is always written.
+        // The serialization of strings and lists cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Labels of a resumed Job's template, of those that it has and those that it is to have.
+    /// Labels of the template of a resumed Job, merged from the live and the desired ones.
     pub(super) fn labels(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
         merged(&self.labels, live, desired)
     }

@@ -1,8 +1,8 @@
-//! What exclusive placement puts on a Job and on its Pods.
+//! Exclusive placement: the annotations, labels, node selector and tolerations of a Job and of its Pods.
 //!
-//! By affinity, the default: annotations that admission of Pods reads, and the label that says among which Pods they
-//! exclude each other. By node selector: somebody has labelled and tainted the nodes, and the Pods select and tolerate
-//! them; admission has nothing to do.
+//! The default strategy uses affinity: the annotations that Pod admission reads, and a label with the priority, by which Pods
+//! exclude each other. The node selector strategy needs no admission: the user labels and taints the nodes, and the Pods
+//! select and tolerate them.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{PodSpec, Toleration};
 
 use crate::store::PriorityClasses;
 
-/// Annotations of the Job and of its Pods: those of the JobSet, and over them those of the Job template. The strategy
-/// counts only where its topology is written.
+/// Annotations of the Job and of its Pods. Those of the Job template replace those of the JobSet. The strategy annotation is
+/// valid only in an object that also has the topology annotation.
 pub(super) fn annotations(jobset: &JobSet, group: &ReplicatedJob) -> BTreeMap<String, String> {
     let template = group.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let mut all = BTreeMap::new();
@@ -27,12 +27,12 @@ pub(super) fn annotations(jobset: &JobSet, group: &ReplicatedJob) -> BTreeMap<St
     all
 }
 
-/// Whether annotations ask for exclusive placement by node selector.
+/// Whether the annotations request exclusive placement by node selector.
 pub(super) fn by_node_selector(annotations: &BTreeMap<String, String>) -> bool {
     annotations.contains_key(labels::EXCLUSIVE_TOPOLOGY) && annotations.contains_key(labels::NODE_SELECTOR_STRATEGY)
 }
 
-/// Sends a Pod to the nodes that are labelled for its Job.
+/// Makes a Pod select and tolerate the nodes that are labelled for its Job.
 pub(super) fn select_nodes(pod: &mut PodSpec, namespace: &str, job: &str) {
     let selector = pod.node_selector.get_or_insert_default();
     selector.insert(labels::NAMESPACED_JOB.to_owned(), names::namespaced_job(namespace, job));
@@ -44,8 +44,8 @@ pub(super) fn select_nodes(pod: &mut PodSpec, namespace: &str, job: &str) {
     });
 }
 
-/// Value of [`labels::PRIORITY`]. The Go JobSet reads it from each Pod as it is created; known here, it costs no call to
-/// admission. A Pod whose class does not exist is not created, so its value does not matter before somebody makes one.
+/// Value of [`labels::PRIORITY`]. The Go JobSet reads the priority when admission creates the Pod; set here, the label needs no
+/// admission call. The API server rejects a Pod whose PriorityClass does not exist, so the value for it does not matter.
 pub(super) fn priority(pod: &PodSpec, classes: &PriorityClasses) -> String {
     let of_class = || classes.priority(pod.priority_class_name.as_deref());
     names::priority(pod.priority.or_else(of_class).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! How a suspended Job is resumed, with what may have changed in its template in the meantime.
+//! Resumes a suspended Job, with the changes of its template since its creation.
 
 use jobset_api::labels;
 use json_patch::jsonptr::PointerBuf;
@@ -11,20 +11,20 @@ use serde_json::json;
 
 use super::owned::Owned;
 
-/// Labels that the Job API puts into the template of a Job, and by which the Job finds its Pods.
+/// Labels that the Job API adds to the template of a Job, and by which the Job selects its Pods.
 const OF_JOB_API: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
 
 /// The JSON Patch (RFC 6902) that resumes `live` with the labels, annotations, node selector, tolerations, scheduling
 /// gates and resources of containers that its template has in `desired`.
 ///
-/// What a queue wrote through the JobSet's template for its last admission and took back goes; what mutating admission or
-/// others wrote into the Job stays, as do the labels that the Job API owns. A Job that does not remember what came from the
-/// template, as that of the Go JobSet, keeps all of it. Resources are replaced as a whole. The patch fails on another Job of
-/// the same name; on this one it may be applied again.
+/// The patch removes entries that came from the template of the JobSet and are no longer in it, for example those that a
+/// queue added for an earlier admission. It keeps entries that mutating admission or others added to the Job, and the labels
+/// of the Job API. A Job without a record of its template, such as one of the Go JobSet, keeps all entries. Resources are
+/// replaced as a whole. The patch fails on another Job of the same name, and can be applied to this one twice.
 ///
-/// Kubernetes (1.36) takes such a change only of a Job that is suspended, has no active Pod, and has never started or has
-/// the condition Suspended.
+/// Kubernetes (1.36) accepts such a change only for a Job that is suspended, has no active Pod, and either has never started
+/// or has the condition Suspended.
 pub fn resume(live: &Job, desired: &Job) -> Patch {
     let mut operations = Operations(Vec::new());
     operations.test(["metadata", "uid"], &live.metadata.uid);
@@ -78,8 +78,7 @@ fn pod(operations: &mut Operations, owned: &Owned, live: &PodSpec, desired: &Pod
     resources(operations, "initContainers", live.unwrap_or_default(), desired.unwrap_or_default());
 }
 
-/// A quantity that is written in another form counts as different. The patch then says it once more, and the API server
-/// changes nothing.
+/// Compares quantities as text. If only their form differs, the patch has an operation that changes nothing.
 fn resources(operations: &mut Operations, list: &str, live: &[Container], desired: &[Container]) {
     for (index, live) in live.iter().enumerate() {
         if let Some(desired) = desired.iter().find(|desired| desired.name == live.name) {
@@ -96,8 +95,8 @@ impl Operations {
         self.0.push(PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: json!(value) }));
     }
 
-    /// Sets a field that is not as desired. Absent is the same as empty, and an empty value is what is written: `add`
-    /// replaces a field and creates an absent one, while `remove` would fail when the patch is applied again.
+    /// Sets a field that differs from the desired value. Absent and empty are equal. The patch writes an empty value with
+    /// `add`, which also replaces a field: `remove` would fail when the patch is applied again.
     fn set<T, const N: usize>(&mut self, path: [&str; N], live: Option<&T>, desired: &T)
     where
         T: Default + PartialEq + Serialize,
@@ -124,7 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// A Job as the API server has it: `mine`, the flavor, the toleration and the gate came from the JobSet's template.
+    /// A Job in the API server. The label and annotation `mine`, the flavor, the toleration and the gate came from the template
+    /// of the JobSet.
     fn live() -> Value {
         json!({
             "metadata": {"name": "train-w-0", "uid": "j-1", "labels": {"of": "job"}, "annotations": owned(&json!({
@@ -158,7 +158,7 @@ mod tests {
         json!({labels::OWNED_BY_POD_TEMPLATE: of.to_string()})
     }
 
-    /// The same Job as it is built, and with these parts of its template.
+    /// The desired Job, with these parts of its template.
     fn desired(labels: &Value, annotations: &Value, pod: &Value) -> Job {
         job(json!({
             "metadata": {"name": "train-w-0", "annotations": live()["metadata"]["annotations"]},
@@ -184,20 +184,20 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_has_changed(json!({"mine": "1"}), json!({"mine": "1"}), the_same_pod(), json!([]))]
-    #[case::a_label_is_replaced_and_those_of_the_job_api_stay(
+    #[case::no_change(json!({"mine": "1"}), json!({"mine": "1"}), the_same_pod(), json!([]))]
+    #[case::label_replaced_and_job_api_labels_kept(
         json!({"other": "2", "job-name": "ours"}), json!({"mine": "1"}), the_same_pod(),
         json!([["/spec/template/metadata/labels", {
             "batch.kubernetes.io/controller-uid": "j-1", "batch.kubernetes.io/job-name": "train-w-0",
             "controller-uid": "j-1", "job-name": "train-w-0", "other": "2",
         }]]))]
-    #[case::the_last_annotation_is_gone(json!({"mine": "1"}), json!(null), the_same_pod(),
+    #[case::last_annotation_removed(json!({"mine": "1"}), json!(null), the_same_pod(),
         json!([["/spec/template/metadata/annotations", {}]]))]
-    #[case::the_other_flavor(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("nodeSelector", json!({"zone": "b"})),
+    #[case::other_flavor(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("nodeSelector", json!({"zone": "b"})),
         json!([["/spec/template/spec/nodeSelector", {"zone": "b"}]]))]
-    #[case::no_toleration_is_left(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("tolerations", json!(null)),
+    #[case::last_toleration_removed(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("tolerations", json!(null)),
         json!([["/spec/template/spec/tolerations", []]]))]
-    #[case::the_gate_is_open(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("schedulingGates", json!([])),
+    #[case::gate_removed(json!({"mine": "1"}), json!({"mine": "1"}), pod_with("schedulingGates", json!([])),
         json!([["/spec/template/spec/schedulingGates", []]]))]
     #[case::other_resources(json!({"mine": "1"}), json!({"mine": "1"}),
         pod_with("containers", json!([{"name": "other"}, {"name": "main", "resources": {"limits": {"cpu": "3"}}}])),
@@ -205,23 +205,23 @@ mod tests {
     #[case::no_resources_for_the_agent(json!({"mine": "1"}), json!({"mine": "1"}),
         pod_with("initContainers", json!([{"name": "agent"}])),
         json!([["/spec/template/spec/initContainers/0/resources", {}]]))]
-    #[case::what_cannot_change_is_not_touched(json!({"mine": "1"}), json!({"mine": "1"}),
+    #[case::immutable_field_ignored(json!({"mine": "1"}), json!({"mine": "1"}),
         pod_with("restartPolicy", json!("Never")), json!([]))]
-    fn a_part_that_differs_is_replaced(
+    fn resume_template_part_differs_replaces_it(
         #[case] labels: Value,
         #[case] annotations: Value,
         #[case] pod: Value,
-        #[case] wanted: Value,
+        #[case] expected: Value,
     ) {
         let patch = json!(resume(&job(live()), &desired(&labels, &annotations, &pod)));
         let operations = patch.as_array().unwrap();
         assert_eq!(operations[0], json!({"op": "test", "path": "/metadata/uid", "value": "j-1"}));
         assert_eq!(operations[1], json!({"op": "add", "path": "/spec/suspend", "value": false}));
         let rest: Vec<Value> = operations[2..].iter().map(|add| json!([add["path"], add["value"]])).collect();
-        assert_eq!(json!(rest), wanted);
+        assert_eq!(json!(rest), expected);
     }
 
-    /// The Job after it has been resumed as the second one.
+    /// The live Job after the patch.
     fn resumed(live: &Value, desired: &Job) -> Value {
         let mut patched = live.clone();
         json_patch::patch(&mut patched, &resume(&job(live.clone()), desired)).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn resumed_job_keeps_what_others_added_and_forgets_what_its_template_gave() {
+    fn resume_job_with_record_keeps_entries_of_others_and_removes_own() {
         let mut live = live();
         let template = &mut live["spec"]["template"];
         template["metadata"]["labels"]["mesh"] = json!("on");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn resumed_job_without_a_record_is_merged() {
+    fn resume_job_without_record_merges_all() {
         let mut live = live();
         live["metadata"].as_object_mut().unwrap().remove("annotations");
         let mut next = desired(&json!({"yours": "2"}), &json!(null), &pod_with("nodeSelector", json!({"zone": "b"})));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn another_job_of_that_name_is_left_alone() {
+    fn resume_patch_on_other_uid_fails() {
         let patch = resume(&job(live()), &desired(&json!({}), &json!({}), &json!({"containers": []})));
         let mut other = live();
         other["metadata"]["uid"] = json!("j-2");
@@ -331,14 +331,14 @@ mod tests {
         }
     }
 
-    /// What a resumption replaces as a whole: resources by name of the container.
+    /// The part that a resumption replaces as a whole: resources by name of the container.
     fn replaced(job: &Job) -> Value {
         let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
         let resources = |of: &Container| (of.name.clone(), of.resources.clone().unwrap_or_default());
         json!(pod.containers.iter().map(resources).collect::<BTreeMap<_, _>>())
     }
 
-    /// What is merged, each entry by itself.
+    /// The parts that a resumption merges, one text for each entry.
     fn merged(job: &Job) -> BTreeSet<String> {
         let template = &job.spec.as_ref().unwrap().template;
         let (metadata, pod) = (template.metadata.as_ref().unwrap(), template.spec.as_ref().unwrap());
@@ -351,7 +351,7 @@ mod tests {
         labels.chain(annotations).chain(selector).chain(tolerations).chain(gates).collect()
     }
 
-    /// With the record of a Job all of whose template came from its JobSet.
+    /// Adds the record that the whole template came from the JobSet.
     fn remembering(mut job: Job) -> Job {
         let owned = Owned::of(&job.spec.as_ref().unwrap().template).text();
         let annotations = job.metadata.annotations.get_or_insert_default();
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_resumed_job_is_as_desired_and_stays_so(
+        fn resume_any_job_is_as_desired_and_idempotent(
             live in any_job(), desired in any_job(), remembers in any::<bool>(),
         ) {
             let live = if remembers { remembering(live) } else { live };
@@ -383,7 +383,7 @@ mod tests {
             };
             prop_assert_eq!(job_name(&resumed), job_name(&live));
 
-            prop_assert_eq!(resume(&resumed, &desired).0.len(), 1, "nothing but the test");
+            prop_assert_eq!(resume(&resumed, &desired).0.len(), 1, "only the test operation is left");
             let once = patched.clone();
             json_patch::patch(&mut patched, &patch).unwrap();
             prop_assert_eq!(patched, once);

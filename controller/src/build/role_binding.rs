@@ -1,4 +1,4 @@
-//! The RoleBinding of injected agents.
+//! Builds the RoleBinding of injected agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub fn role_binding(jobset: &JobSet, cluster_role: &str) -> RoleBinding {
 fn accounts(jobset: &JobSet) -> BTreeSet<&str> {
     let pods = jobset.spec.replicated_jobs.iter().map(|group| group.template.spec.template.spec.as_ref());
     let named = pods.map(|pod| {
-        // The second is the former name of the first, which the API server still reads.
+        // `serviceAccount` is the deprecated alias of `serviceAccountName`. The API server still reads it.
         let names = pod.into_iter().flat_map(|pod| [&pod.service_account_name, &pod.service_account]);
         names.flatten().find(|name| !name.is_empty()).map_or(DEFAULT_ACCOUNT, String::as_str)
     });

@@ -1,4 +1,4 @@
-//! The headless Service of a JobSet.
+//! Builds the headless Service of a JobSet.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ pub fn service(jobset: &JobSet) -> Service {
     }
 }
 
-/// The ports that containers declare, each once, as `tcp-8080`: a service mesh routes to no others.
+/// The declared ports of all containers, each once, with names such as `tcp-8080`. A service mesh routes to declared ports
+/// only.
 fn ports(jobset: &JobSet) -> Vec<ServicePort> {
     let pods = jobset.spec.replicated_jobs.iter().filter_map(|group| group.template.spec.template.spec.as_ref());
     let declared = pods.flat_map(|pod| &pod.containers).flat_map(|container| container.ports.iter().flatten());

@@ -1,6 +1,6 @@
-//! The children of a JobSet as YAML, feature by feature: `cases/build/<case>.yaml` holds a JobSet as the API server has
-//! it, and the PriorityClasses of the cluster; the snapshot of the same name holds what is built. Of a Job, what it and its
-//! Pods carry both as labels and as annotations is written once, as `labelsAndAnnotations`.
+//! The children of a JobSet as YAML, feature by feature. `cases/build/<case>.yaml` holds a JobSet and the PriorityClasses of the
+//! cluster; the snapshot of the same name holds the children. A snapshot writes the keys that are labels and annotations of
+//! both the Job and its Pods once, as `labelsAndAnnotations`.
 
 use jobset_api::{JobSet, RestartStrategy, labels};
 use k8s_openapi::api::batch::v1::Job;
@@ -9,11 +9,11 @@ use rstest::rstest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Attempt, Place, claim, claims, job, role_binding, service};
+use super::{Attempt, JobPlace, claim, claims, job, role_binding, service};
 use crate::store::PriorityClasses;
 
 #[test]
-fn children_are_named_and_marked_as_those_of_the_go_jobset() {
+fn children_match_snapshots() {
     let settings = {
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path("../../cases/build");
@@ -58,7 +58,7 @@ fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
         for job_index in 0..group.replicas() {
             let status = jobset.status.clone().unwrap_or_default();
             let attempt = Attempt::current(&status, &group.name, job_index);
-            let place = Place { group_index, job_index };
+            let place = JobPlace { group_index, job_index };
             let job = job(jobset, place, attempt, jobset.spec.restart_strategy(), classes);
             children.push(yaml(&with_common_part(serde_json::to_value(job).unwrap())));
         }
@@ -79,14 +79,14 @@ fn with_common_part(mut job: Value) -> Value {
     job
 }
 
-/// The only Job of a JobSet with this replicatedJob, when this strategy is carried out.
+/// The only Job of a JobSet with this replicatedJob, with this strategy in effect.
 fn only_job(strategy: RestartStrategy, replicated_job: &Value) -> Job {
     let jobset = json!({
         "metadata": {"name": "train", "namespace": "ml", "uid": "u-1"},
         "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}, "replicatedJobs": [replicated_job]},
     });
     let jobset: JobSet = serde_json::from_value(jobset).unwrap();
-    let place = Place { group_index: 0, job_index: 0 };
+    let place = JobPlace { group_index: 0, job_index: 0 };
     job(&jobset, place, Attempt::default(), strategy, &PriorityClasses::default())
 }
 
@@ -100,25 +100,25 @@ fn in_place_job(completions: i32, limit: Option<i32>, mode: &str, restart_policy
 #[rstest]
 #[case::in_place(RestartStrategy::InPlaceRestart, in_place_job(4, None, "Indexed", "Never"), Some(i32::MAX))]
 #[case::set_by_the_user(RestartStrategy::InPlaceRestart, in_place_job(4, Some(3), "Indexed", "Never"), Some(3))]
-#[case::as_many_as_the_job_api_takes(
+#[case::most_completions_of_the_job_api(
     RestartStrategy::InPlaceRestart,
     in_place_job(100_000, None, "Indexed", "Never"),
     Some(i32::MAX)
 )]
-#[case::more_than_that(RestartStrategy::InPlaceRestart, in_place_job(100_001, None, "Indexed", "Never"), None)]
+#[case::too_many_completions(RestartStrategy::InPlaceRestart, in_place_job(100_001, None, "Indexed", "Never"), None)]
 #[case::not_indexed(RestartStrategy::InPlaceRestart, in_place_job(4, None, "NonIndexed", "Never"), None)]
 #[case::restarted_by_the_kubelet(RestartStrategy::InPlaceRestart, in_place_job(4, None, "Indexed", "OnFailure"), None)]
-#[case::carried_out_by_recreation(RestartStrategy::Recreate, in_place_job(4, None, "Indexed", "Never"), None)]
-fn failures_are_counted_by_index_where_the_job_api_takes_it(
+#[case::recreated(RestartStrategy::Recreate, in_place_job(4, None, "Indexed", "Never"), None)]
+fn in_place_job_sets_backoff_limit_per_index_if_accepted(
     #[case] strategy: RestartStrategy,
     #[case] replicated_job: Value,
-    #[case] wanted: Option<i32>,
+    #[case] expected: Option<i32>,
 ) {
-    assert_eq!(only_job(strategy, &replicated_job).spec.unwrap().backoff_limit_per_index, wanted);
+    assert_eq!(only_job(strategy, &replicated_job).spec.unwrap().backoff_limit_per_index, expected);
 }
 
 #[test]
-fn the_agents_rules_have_the_words_of_kubernetes_with_any_strategy() {
+fn restart_rules_of_agent_are_compiled_with_recreate() {
     let replicated_job = json!({"name": "w", "template": {"spec": {"template": {"spec": {"containers": [
         {"name": "w", "restartPolicyRules": [{"action": "RestartPod", "exitCodes": {"operator": "NoIn", "values": [0]}}]},
     ]}}}}});

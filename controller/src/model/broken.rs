@@ -2,12 +2,12 @@
 
 use jobset_api::JobSetStatus;
 
-use super::state::Status;
-use crate::store::pods::{Epochs, JobPods, PodView};
+use super::state::ModelStatus;
+use crate::store::pods::{JobPods, ObservedEpochs, PodView};
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum ModelMutation {
     /// The barrier is lifted one report early.
     LiftedOneReportEarly,
     /// A supervisor goes on to the next epoch while its worker still runs.
@@ -31,41 +31,41 @@ pub(super) enum Broken {
 }
 
 /// The budget that the rules are told.
-pub(super) fn max_restarts(broken: Option<Broken>, max_restarts: i32) -> i32 {
-    max_restarts + i32::from(broken == Some(Broken::BudgetOffByOne))
+pub(super) fn max_restarts(broken: Option<ModelMutation>, max_restarts: i32) -> i32 {
+    max_restarts + i32::from(broken == Some(ModelMutation::BudgetOffByOne))
 }
 
 /// What the memory of Pods is told of the JobSet.
-pub(super) fn edit_epochs(broken: Option<Broken>, epochs: Epochs) -> Epochs {
+pub(super) fn edit_epochs(broken: Option<ModelMutation>, epochs: ObservedEpochs) -> ObservedEpochs {
     match broken {
-        Some(Broken::ToldForgotten) => Epochs { deprecated: 0, ..epochs },
+        Some(ModelMutation::ToldForgotten) => ObservedEpochs { deprecated: 0, ..epochs },
         _ => epochs,
     }
 }
 
 /// What it is told of a Pod.
-pub(super) fn edit_view(broken: Option<Broken>, view: PodView) -> PodView {
+pub(super) fn edit_view(broken: Option<ModelMutation>, view: PodView) -> PodView {
     match broken {
-        Some(Broken::LonelyAgentsAreBelieved) => PodView { workers: 0, ..view },
+        Some(ModelMutation::LonelyAgentsAreBelieved) => PodView { workers: 0, ..view },
         _ => view,
     }
 }
 
 /// What becomes of a pass.
 pub(super) fn edit_plan(
-    broken: Option<Broken>,
-    before: Status,
+    broken: Option<ModelMutation>,
+    before: ModelStatus,
     pods: &JobPods,
     slots: usize,
     status: &mut JobSetStatus,
 ) {
-    let Status { synced, deprecated, .. } = before;
+    let ModelStatus { synced, deprecated, .. } = before;
     let reported = |epoch: i32| pods.reports().get(&epoch).copied().unwrap_or(0);
     match broken {
-        Some(Broken::LiftedOneReportEarly) if reported(synced + 1) + 1 == slots => {
+        Some(ModelMutation::LiftedOneReportEarly) if reported(synced + 1) + 1 == slots => {
             (status.synced_epoch, status.deprecated_epoch) = (synced + 1, synced);
         }
-        Some(Broken::LateStatusesAreFailures)
+        Some(ModelMutation::LateStatusesAreFailures)
             if synced > 0
                 && deprecated < synced
                 && pods.running_in(synced) < reported(synced)
@@ -75,11 +75,11 @@ pub(super) fn edit_plan(
             status.group_restarts += 1;
             status.restarts_count_towards_max += 1;
         }
-        Some(Broken::CountedWithEveryPass) if synced > 0 && deprecated == synced => {
+        Some(ModelMutation::CountedWithEveryPass) if synced > 0 && deprecated == synced => {
             status.restarts_count_towards_max += 1;
             status.group_restarts += 1;
         }
-        Some(Broken::FreeEpochForgotten)
+        Some(ModelMutation::FreeEpochForgotten)
             if before.free == synced + 1
                 && deprecated < synced
                 && status.deprecated_epoch == synced

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-use super::properties::{NAMES, Property};
+use super::properties::{ModelProperty, NAMES};
 use super::setting::Setting;
-use super::state::State;
-use super::system::{Action, System};
+use super::state::ModelState;
+use super::system::{ModelAction, System};
 
 /// A property that does not hold, and what happens before.
 pub(super) struct Counterexample {
-    pub property: Property,
+    pub property: ModelProperty,
     pub trace: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
 }
 
 /// A path: each state, and what happens then.
-fn told(system: &System, path: Path<State, Action>) -> String {
+fn told(system: &System, path: Path<ModelState, ModelAction>) -> String {
     let mut text = String::new();
     let mut last = None;
     for (state, action) in path.into_vec() {
@@ -50,7 +50,7 @@ fn told(system: &System, path: Path<State, Action>) -> String {
     text
 }
 
-fn brief(state: &State) -> String {
+fn brief(state: &ModelState) -> String {
     let controller = &state.controller;
     let mut text = format!("    {:?}, the controller has seen {:?}", state.jobset.status, controller.seen.0);
     if state.jobset.suspended || state.jobset.job_suspended {

@@ -8,14 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::broken::{self, Broken};
+use super::broken::{self, ModelMutation};
 use super::setting::{Mode, Setting};
-use super::state::{Controller, End, Event, Going, Pod, Shared, State, Status};
+use super::state::{End, Event, Going, ModelController, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
-use crate::store::pods::{Epoch, Epochs, Failure, JobPods, PodPhase, PodView, Pods};
-use crate::store::{Controller as Owner, JobView, Key, Store};
+use crate::store::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView, Pods};
+use crate::store::{ControllerRef, JobView, Key, Store};
 
 const JOB: &str = "train-workers-0";
 const JOB_UID: &str = "job";
@@ -29,7 +29,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
 /// What a pass decides.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
-    pub status: Status,
+    pub status: ModelStatus,
     /// What `spec.suspend` of the Job shall be, if that shall change.
     suspend_job: Option<bool>,
     /// Slots whose Pods of these generations shall go; of some only if they still report an epoch above this one.
@@ -40,7 +40,7 @@ pub(super) struct Decided {
 
 impl Decided {
     /// Whether anything comes of it. A status that is made from another one than is stored is refused.
-    pub(super) fn changes(&self, state: &State, broken: Option<Broken>) -> bool {
+    pub(super) fn changes(&self, state: &ModelState, broken: Option<ModelMutation>) -> bool {
         let is_new = state.controller.seen == state.jobset.shown();
         is_new && self.status != state.jobset.status
             || self.suspend_job.is_some_and(|suspend| suspend != state.jobset.job_suspended)
@@ -48,8 +48,13 @@ impl Decided {
     }
 
     /// Slots whose Pods are deleted, once that is confirmed by what the API server holds.
-    fn deleted(&self, state: &State, broken: Option<Broken>) -> impl Iterator<Item = (usize, u8, Option<i32>)> {
-        let is_new = state.controller.seen == state.jobset.shown() || broken == Some(Broken::ConfirmedByPodsAlone);
+    fn deleted(
+        &self,
+        state: &ModelState,
+        broken: Option<ModelMutation>,
+    ) -> impl Iterator<Item = (usize, u8, Option<i32>)> {
+        let is_new =
+            state.controller.seen == state.jobset.shown() || broken == Some(ModelMutation::ConfirmedByPodsAlone);
         let deletes = move |(slot, generation, above): &&(usize, u8, Option<i32>)| {
             let pod =
                 state.slots[*slot].pod.as_ref().filter(|pod| pod.going.is_none() && pod.generation == *generation);
@@ -82,7 +87,7 @@ pub(super) fn jobset(setting: &Setting) -> JobSet {
 impl System {
     /// What a pass over what the controller sees now decides; `later`, if it makes it after the time that it had wanted to
     /// wait.
-    pub(super) fn decide(&self, state: &State, later: bool) -> Arc<Decided> {
+    pub(super) fn decide(&self, state: &ModelState, later: bool) -> Arc<Decided> {
         let mut hasher = DefaultHasher::new();
         (&state.controller.seen, state.jobset.job_suspended, later).hash(&mut hasher);
         state.slots.iter().for_each(|slot| slot.kept.hash(&mut hasher));
@@ -91,7 +96,7 @@ impl System {
         decided.entry(key).or_insert_with(|| Arc::new(self.decide_anew(state, later))).clone()
     }
 
-    fn decide_anew(&self, state: &State, later: bool) -> Decided {
+    fn decide_anew(&self, state: &ModelState, later: bool) -> Decided {
         let (seen, suspended) = state.controller.seen;
         let pods = i32::try_from(self.setting.pods).unwrap_or(i32::MAX);
         let mut jobset = JobSet::clone(&self.jobset);
@@ -102,7 +107,7 @@ impl System {
         }
         let job = JobView {
             uid: JOB_UID.to_owned(),
-            controller: Some(Owner { kind: "JobSet".to_owned(), name: KEY.name.clone(), uid: "u".to_owned() }),
+            controller: Some(ControllerRef { kind: "JobSet".to_owned(), name: KEY.name.clone(), uid: "u".to_owned() }),
             replicated_job: "workers".to_owned(),
             index: Some(0),
             attempt: Some(0),
@@ -128,7 +133,7 @@ impl System {
         read(&decided)
     }
 
-    pub(super) fn pass(&self, state: &mut State, later: bool) {
+    pub(super) fn pass(&self, state: &mut ModelState, later: bool) {
         let decided = self.decide(state, later);
         if let Some(suspend) = decided.suspend_job {
             state.jobset.job_suspended = suspend;
@@ -150,7 +155,7 @@ impl System {
     }
 
     /// The API server stores a status that was made from the one that it has.
-    pub(super) fn store(&self, state: &mut State, status: Status) {
+    pub(super) fn store(&self, state: &mut ModelState, status: ModelStatus) {
         let before = state.jobset.status;
         state.jobset.status = status;
         state.check_write(before, &self.setting);
@@ -171,7 +176,7 @@ impl System {
     }
 
     /// The controller sees the next event of this slot's Pods.
-    pub(super) fn show_next(&self, state: &mut State, slot: usize) {
+    pub(super) fn show_next(&self, state: &mut ModelState, slot: usize) {
         let epochs = self.known(state);
         let (mode, broken) = (self.setting.mode, self.setting.broken);
         state.slots[slot].change(|slot| {
@@ -186,7 +191,7 @@ impl System {
     }
 
     /// The controller sees the newest version of the JobSet.
-    pub(super) fn show_jobset(&self, state: &mut State) {
+    pub(super) fn show_jobset(&self, state: &mut ModelState) {
         let before = self.known(state);
         state.controller.seen = state.jobset.shown();
         let after = self.known(state);
@@ -198,12 +203,12 @@ impl System {
     }
 
     /// Another controller begins, with nothing but what it lists.
-    pub(super) fn crash(&self, state: &mut State, pods_first: bool, write_arrives: bool) {
+    pub(super) fn crash(&self, state: &mut ModelState, pods_first: bool, write_arrives: bool) {
         if write_arrives {
             state.late = state.controller.pending;
         }
-        let none = (Status::default(), state.jobset.suspended);
-        state.controller = Controller { seen: none, pending: None };
+        let none = (ModelStatus::default(), state.jobset.suspended);
+        state.controller = ModelController { seen: none, pending: None };
         for slot in &mut state.slots {
             slot.change(|slot| {
                 slot.kept = Shared::default();
@@ -220,12 +225,12 @@ impl System {
     }
 
     /// The epochs as the memory of Pods knows them.
-    fn known(&self, state: &State) -> Epochs {
+    fn known(&self, state: &ModelState) -> ObservedEpochs {
         broken::edit_epochs(self.setting.broken, state.controller.seen.0.epochs())
     }
 }
 
-fn stored(status: Status) -> JobSetStatus {
+fn stored(status: ModelStatus) -> JobSetStatus {
     let end = Condition {
         type_: conditions::FAILED.to_owned(),
         status: "True".to_owned(),
@@ -248,7 +253,7 @@ fn stored(status: Status) -> JobSetStatus {
 fn read(plan: &Plan) -> Decided {
     let status = &plan.status;
     let end = conditions::terminal(&status.conditions).map(|end| match end.reason.as_str() {
-        conditions::REACHED_MAX_RESTARTS if end.message.contains("before its worker could start") => End::Barrier,
+        conditions::WORKER_NOT_STARTED => End::Barrier,
         conditions::REACHED_MAX_RESTARTS => End::Restarts,
         _ => End::Other,
     });
@@ -268,7 +273,7 @@ fn read(plan: &Plan) -> Decided {
         _ => None,
     };
     Decided {
-        status: Status {
+        status: ModelStatus {
             synced: status.synced_epoch,
             deprecated: status.deprecated_epoch,
             free: status.free_epoch,
@@ -290,7 +295,7 @@ fn name(generation: u8) -> String {
 fn view(pod: &Pod, mode: Mode) -> PodView {
     let status = pod.status;
     let second = |second| Some(Timestamp::from_second(second).unwrap());
-    let mut failure = Failure::default();
+    let mut failure = PodFailure::default();
     failure.disruption =
         (pod.going == Some(Going::Disrupted)).then(|| ("EvictionByEvictionAPI".to_owned(), String::new()));
     let fails = status.restarting || status.failed || pod.going.is_some();

@@ -5,16 +5,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::Model;
 
-use super::state::State;
-use super::system::{Action, System};
+use super::state::ModelState;
+use super::system::{ModelAction, System};
 
 /// The actions of a cycle, if there is one. What can go wrong does so a limited number of times, so that a cycle is one of
 /// things that happen by themselves.
-pub(super) fn find(system: &System) -> Option<Vec<Action>> {
+pub(super) fn find(system: &System) -> Option<Vec<ModelAction>> {
     let mut on_path: HashMap<u64, bool> = HashMap::new();
-    let mut path: Vec<(State, u64, Vec<Action>)> = Vec::new();
-    let mut taken: Vec<Action> = Vec::new();
-    let steps = |state: &State| {
+    let mut path: Vec<(ModelState, u64, Vec<ModelAction>)> = Vec::new();
+    let mut taken: Vec<ModelAction> = Vec::new();
+    let steps = |state: &ModelState| {
         let mut actions = Vec::new();
         system.actions(state, &mut actions);
         actions
@@ -51,7 +51,7 @@ pub(super) fn find(system: &System) -> Option<Vec<Action>> {
     None
 }
 
-fn key(state: &State) -> u64 {
+fn key(state: &ModelState) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()

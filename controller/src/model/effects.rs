@@ -1,37 +1,37 @@
-//! What comes of an [`Action`].
+//! What comes of a [`ModelAction`].
 
-use super::node::{Deed, Machine, Worker};
+use super::node::{Deed, ModelMachine, ModelWorker};
 use super::setting::Setting;
-use super::state::{Event, Going, Pod, PodStatus, Shared, State};
-use super::system::{Action, System};
+use super::state::{Event, Going, ModelState, Pod, PodStatus, Shared};
+use super::system::{ModelAction, System};
 
 impl System {
     /// The state after this action, which is possible.
-    pub(super) fn after(&self, before: &State, action: Action) -> State {
+    pub(super) fn after(&self, before: &ModelState, action: ModelAction) -> ModelState {
         let mut state = before.clone();
         match action {
-            Action::Node(slot) => {
+            ModelAction::Node(slot) => {
                 self.change_machine(&mut state, slot, |machine, setting, newest| machine.act(newest, setting.broken));
             }
-            Action::End(slot) => self.end_pod(&mut state, slot),
-            Action::WriteStatus(slot) => self.write_pod_status(&mut state, slot),
-            Action::See(slot) => self.see(&mut state, slot, false),
-            Action::SeeNewest(slot) => self.see(&mut state, slot, true),
-            Action::Report(slot) => self.report(&mut state, slot, true, true),
-            Action::Repeat(slot) => {
+            ModelAction::End(slot) => self.end_pod(&mut state, slot),
+            ModelAction::WriteStatus(slot) => self.write_pod_status(&mut state, slot),
+            ModelAction::See(slot) => self.see(&mut state, slot, false),
+            ModelAction::SeeNewest(slot) => self.see(&mut state, slot, true),
+            ModelAction::Report(slot) => self.report(&mut state, slot, true, true),
+            ModelAction::Repeat(slot) => {
                 self.change_machine(&mut state, slot, |machine, setting, _| machine.ring(setting.broken));
             }
-            Action::Job(slot) => self.run_job_controller(&mut state, slot),
-            Action::SeePod(slot) => self.show_next(&mut state, slot),
-            Action::SeeJobSet => self.show_jobset(&mut state),
-            Action::Pass => self.pass(&mut state, false),
-            Action::LatePass => self.pass(&mut state, true),
-            Action::Write => {
+            ModelAction::Job(slot) => self.run_job_controller(&mut state, slot),
+            ModelAction::SeePod(slot) => self.show_next(&mut state, slot),
+            ModelAction::SeeJobSet => self.show_jobset(&mut state),
+            ModelAction::Pass => self.pass(&mut state, false),
+            ModelAction::LatePass => self.pass(&mut state, true),
+            ModelAction::Write => {
                 if let Some(status) = state.controller.pending.take() {
                     self.store(&mut state, status);
                 }
             }
-            Action::LateWrite => {
+            ModelAction::LateWrite => {
                 if let Some(status) = state.late.take() {
                     self.store(&mut state, status);
                 }
@@ -42,59 +42,59 @@ impl System {
         state
     }
 
-    fn go_wrong(&self, state: &mut State, action: Action) {
+    fn go_wrong(&self, state: &mut ModelState, action: ModelAction) {
         match action {
-            Action::WorkerFails(slot) => {
+            ModelAction::WorkerFails(slot) => {
                 Self::strike(state, slot);
                 self.change_machine(state, slot, |machine, setting, _| machine.fail_worker(setting.broken));
             }
-            Action::AgentRestarts(slot) => {
+            ModelAction::AgentRestarts(slot) => {
                 Self::strike(state, slot);
                 self.change_machine(state, slot, |machine, _, _| machine.restart_agent());
             }
-            Action::PodRestarts(slot) => {
+            ModelAction::PodRestarts(slot) => {
                 Self::strike(state, slot);
                 self.change_machine(state, slot, |machine, _, _| {
                     machine.agent = None;
                     machine.must_reset = true;
                 });
             }
-            Action::Evict(slot) => {
+            ModelAction::Evict(slot) => {
                 Self::strike(state, slot);
                 self.change_pod(state, slot, |pod| pod.going = Some(Going::Disrupted));
             }
-            Action::Lose(slot) => {
+            ModelAction::Lose(slot) => {
                 Self::strike(state, slot);
                 self.remove_pod(state, slot);
             }
-            Action::LoseReport(slot) => {
+            ModelAction::LoseReport(slot) => {
                 state.left.reports -= 1;
                 self.report(state, slot, false, false);
             }
-            Action::LoseAnswer(slot) => {
+            ModelAction::LoseAnswer(slot) => {
                 state.left.reports -= 1;
                 self.report(state, slot, true, false);
             }
-            Action::StaleStart(slot) => {
+            ModelAction::StaleStart(slot) => {
                 state.left.stale_reads -= 1;
                 let old = state.jobset.history[state.jobset.history.len() - 2];
                 self.change_machine(state, slot, |machine, setting, _| machine.start_agent(old, 1, setting.broken));
             }
-            Action::Crash { pods_first, write_arrives } => {
+            ModelAction::Crash { pods_first, write_arrives } => {
                 state.left.crashes -= 1;
                 self.crash(state, pods_first, write_arrives);
             }
-            Action::Suspend => {
+            ModelAction::Suspend => {
                 state.left.suspensions -= 1;
                 self.set_suspended(state, true);
             }
-            Action::Resume => self.set_suspended(state, false),
+            ModelAction::Resume => self.set_suspended(state, false),
             _ => {}
         }
     }
 
     /// Takes down that something strikes the Pod in the epoch that its agent has entered, if it has.
-    fn strike(state: &mut State, slot: usize) {
+    fn strike(state: &mut ModelState, slot: usize) {
         state.left.faults -= 1;
         state.slots[slot].change(|slot| {
             slot.strikes += 1;
@@ -102,14 +102,14 @@ impl System {
         });
     }
 
-    fn see(&self, state: &mut State, slot: usize, newest: bool) {
+    fn see(&self, state: &mut ModelState, slot: usize, newest: bool) {
         let Some(age) = state.slots[slot].machine.as_ref().and_then(|it| Some(it.agent.as_ref()?.age)) else { return };
         let age = if newest { 0 } else { age - 1 };
         let seen = state.jobset.history[state.jobset.history.len() - 1 - age];
         self.change_machine(state, slot, |machine, setting, _| machine.see(seen, age, setting.broken));
     }
 
-    fn report(&self, state: &mut State, slot: usize, is_stored: bool, is_answered: bool) {
+    fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {
         let machine = state.slots[slot].machine.as_ref();
         let Some(epoch) = machine.and_then(|machine| machine.agent.as_ref()?.in_flight) else { return };
         if is_stored {
@@ -123,7 +123,12 @@ impl System {
 
     /// Changes what runs of a Pod. What follows from a worker that starts is looked at, and where kubelets are prompt, the
     /// status is written.
-    fn change_machine(&self, state: &mut State, slot: usize, change: impl FnOnce(&mut Machine, &Setting, (i32, i32))) {
+    fn change_machine(
+        &self,
+        state: &mut ModelState,
+        slot: usize,
+        change: impl FnOnce(&mut ModelMachine, &Setting, (i32, i32)),
+    ) {
         let newest = state.jobset.history[state.jobset.history.len() - 1];
         let Some(before) = state.slots[slot].machine.as_ref().map(|machine| machine.worker) else { return };
         state.slots[slot].change(|slot| {
@@ -134,7 +139,7 @@ impl System {
             slot.take_along(of_agent.filter(|_| is_taken_along));
         });
         let started = state.slots[slot].machine.as_ref().map(|machine| machine.worker).filter(|after| *after != before);
-        if let Some(Worker::Runs(epoch)) = started {
+        if let Some(ModelWorker::Runs(epoch)) = started {
             state.check_start(slot, epoch);
         }
         if !self.setting.late.statuses {
@@ -142,13 +147,13 @@ impl System {
         }
     }
 
-    fn write_pod_status(&self, state: &mut State, slot: usize) {
-        let Some(status) = state.slots[slot].machine.as_ref().map(Machine::status) else { return };
+    fn write_pod_status(&self, state: &mut ModelState, slot: usize) {
+        let Some(status) = state.slots[slot].machine.as_ref().map(ModelMachine::status) else { return };
         self.change_pod(state, slot, |pod| pod.status = status);
     }
 
     /// The last status is always written, and as the last.
-    fn end_pod(&self, state: &mut State, slot: usize) {
+    fn end_pod(&self, state: &mut ModelState, slot: usize) {
         state.slots[slot].change(|slot| {
             let Some(machine) = slot.machine.take() else { return };
             let is_struck = machine.agent_is_younger || slot.pod.as_ref().is_some_and(Pod::is_disrupted);
@@ -160,7 +165,7 @@ impl System {
         });
     }
 
-    fn run_job_controller(&self, state: &mut State, slot: usize) {
+    fn run_job_controller(&self, state: &mut ModelState, slot: usize) {
         match &state.slots[slot].pod {
             None => self.create_pod(state, slot),
             Some(pod) if pod.status.failed => {
@@ -174,24 +179,24 @@ impl System {
     }
 
     /// A deletion that nobody shall take for a failure.
-    pub(super) fn ask_to_go(&self, state: &mut State, slot: usize) {
+    pub(super) fn ask_to_go(&self, state: &mut ModelState, slot: usize) {
         self.change_pod(state, slot, |pod| {
             pod.going.get_or_insert(Going::Asked);
         });
     }
 
-    pub(super) fn create_pod(&self, state: &mut State, slot: usize) {
+    pub(super) fn create_pod(&self, state: &mut ModelState, slot: usize) {
         let mode = self.setting.mode;
         state.slots[slot].change(|slot| {
             slot.generations += 1;
-            let machine = Machine::new(mode);
+            let machine = ModelMachine::new(mode);
             slot.pod = Some(Pod { generation: slot.generations, epoch: None, status: machine.status(), going: None });
             slot.machine = Some(machine);
         });
         self.tell_of_pod(state, slot);
     }
 
-    fn change_pod(&self, state: &mut State, slot: usize, change: impl FnOnce(&mut Pod)) {
+    fn change_pod(&self, state: &mut ModelState, slot: usize, change: impl FnOnce(&mut Pod)) {
         let Some(before) = state.slots[slot].pod.clone() else { return };
         let mut after = before.clone();
         change(&mut after);
@@ -201,20 +206,20 @@ impl System {
         }
     }
 
-    fn remove_pod(&self, state: &mut State, slot: usize) {
+    fn remove_pod(&self, state: &mut ModelState, slot: usize) {
         let Some(pod) = state.slots[slot].pod.clone() else { return };
         state.slots[slot].change(|slot| (slot.pod, slot.machine) = (None, None));
         self.tell(state, slot, Event::Gone(pod.generation));
     }
 
-    fn tell_of_pod(&self, state: &mut State, slot: usize) {
+    fn tell_of_pod(&self, state: &mut ModelState, slot: usize) {
         if let Some(pod) = state.slots[slot].pod.clone() {
             self.tell(state, slot, Event::Put(pod));
         }
     }
 
     /// The controller's watch shows an event, now or later.
-    fn tell(&self, state: &mut State, slot: usize, event: Event) {
+    fn tell(&self, state: &mut ModelState, slot: usize, event: Event) {
         let most = self.setting.late.pods;
         state.slots[slot].change(|slot| {
             if slot.unseen.len() >= most.max(1)
@@ -231,20 +236,20 @@ impl System {
     }
 
     /// The JobSet has another version: whatever is to be written over the one before is refused.
-    pub(super) fn outdate(&self, state: &mut State) {
+    pub(super) fn outdate(&self, state: &mut ModelState) {
         (state.controller.pending, state.late) = (None, None);
         if !self.setting.late.jobsets {
             self.show_jobset(state);
         }
     }
 
-    fn set_suspended(&self, state: &mut State, suspended: bool) {
+    fn set_suspended(&self, state: &mut ModelState, suspended: bool) {
         state.jobset.suspended = suspended;
         self.outdate(state);
     }
 }
 
-impl State {
+impl ModelState {
     /// Brings what has no order into one, and forgets what nobody looks at any more.
     pub(super) fn settle(&mut self, stale_reads: u8) {
         self.slots.sort_by_key(Shared::rank);

@@ -10,7 +10,7 @@
 //!
 //! # What may happen
 //!
-//! In any order, and each as late as can be: see [`system::Action`]. A [`setting::Setting`] says how many Pods there are, who
+//! In any order, and each as late as can be: see [`system::ModelAction`]. A [`setting::Setting`] says how many Pods there are, who
 //! is late besides the agents, and what goes wrong how often: workers fail, agents restart (a sidecar alone), Pods restart,
 //! are evicted or vanish and are replaced, reports or their answers get lost, statuses and events are dropped, the
 //! controller crashes and what it has sent arrives after its successor has begun, the user suspends and resumes.
@@ -19,8 +19,8 @@
 //!
 //! # What has to hold
 //!
-//! [`properties::Property`], 1 to 5 of `protocol.md`, "To be model-checked". 1, 4 and 5 are looked at in each step, against
-//! what has truly happened ([`state::Slot`]).
+//! [`properties::ModelProperty`], 1 to 5 of `protocol.md`, "To be model-checked". 1, 4 and 5 are looked at in each step, against
+//! what has truly happened ([`state::ModelSlot`]).
 //!
 //! That nobody hangs (3) is shown in three parts, because the checker's own `eventually` overlooks cycles. The states are
 //! finitely many, or the walk would not end. [`cycles`] finds no way back to a state. So whatever happens comes to an end:

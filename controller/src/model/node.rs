@@ -4,7 +4,7 @@
 use jobset_agent::barrier::Barrier;
 use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
 
-use super::broken::Broken;
+use super::broken::ModelMutation;
 use super::setting::Mode;
 use super::state::PodStatus;
 
@@ -14,11 +14,11 @@ const UID: &str = "u";
 // Each is true or not whatever the others are.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(super) struct Machine {
+pub(super) struct ModelMachine {
     mode: Mode,
     /// The agent's process.
     pub agent: Option<Process>,
-    pub worker: Worker,
+    pub worker: ModelWorker,
     /// A container has ended in a way that restarts them all.
     pub must_reset: bool,
     /// They have been stopped, and are not started again.
@@ -49,7 +49,7 @@ pub(super) struct Process {
 
 /// The worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Worker {
+pub(super) enum ModelWorker {
     /// It has not been started.
     Waits,
     /// It runs in this epoch.
@@ -70,12 +70,12 @@ pub(super) enum Deed {
     WorkerEnds,
 }
 
-impl Machine {
+impl ModelMachine {
     pub(super) fn new(mode: Mode) -> Self {
         Self {
             mode,
             agent: None,
-            worker: Worker::Waits,
+            worker: ModelWorker::Waits,
             must_reset: false,
             resetting: false,
             agent_restarts: 0,
@@ -89,8 +89,8 @@ impl Machine {
     /// The epoch of the worker that runs.
     pub(super) fn runs_in(&self) -> Option<i32> {
         match self.worker {
-            Worker::Runs(epoch) | Worker::Stops(epoch) => Some(epoch),
-            Worker::Waits | Worker::Failed => None,
+            ModelWorker::Runs(epoch) | ModelWorker::Stops(epoch) => Some(epoch),
+            ModelWorker::Waits | ModelWorker::Failed => None,
         }
     }
 
@@ -98,8 +98,8 @@ impl Machine {
         match (&self.agent, self.worker) {
             _ if self.must_reset => Some(Deed::Reset),
             (None, _) => Some(Deed::StartAgent),
-            (_, Worker::Stops(_)) => Some(Deed::WorkerEnds),
-            (Some(process), Worker::Waits) if self.mode == Mode::Sidecar && process.is_lifted() => {
+            (_, ModelWorker::Stops(_)) => Some(Deed::WorkerEnds),
+            (Some(process), ModelWorker::Waits) if self.mode == Mode::Sidecar && process.is_lifted() => {
                 Some(Deed::StartWorker)
             }
             _ => None,
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// Does what is next. An agent that starts sees the newest JobSet.
-    pub(super) fn act(&mut self, newest: (i32, i32), broken: Option<Broken>) {
+    pub(super) fn act(&mut self, newest: (i32, i32), broken: Option<ModelMutation>) {
         match self.next_deed() {
             Some(Deed::Reset) => self.reset(),
             Some(Deed::StartAgent) => self.start_agent(newest, 0, broken),
@@ -120,7 +120,7 @@ impl Machine {
     /// All containers are stopped, to be started again.
     pub(super) fn reset(&mut self) {
         self.agent = None;
-        self.worker = Worker::Waits;
+        self.worker = ModelWorker::Waits;
         (self.must_reset, self.agent_is_younger) = (false, false);
         match self.mode {
             Mode::Sidecar => {
@@ -133,7 +133,7 @@ impl Machine {
     }
 
     /// The agent starts, and sees the JobSet for the first time, as it was `age` versions ago.
-    pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize, broken: Option<Broken>) {
+    pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize, broken: Option<ModelMutation>) {
         let mode = match self.mode {
             Mode::Sidecar => decide::Mode::Sidecar { saves: false },
             Mode::Supervisor => {
@@ -155,33 +155,33 @@ impl Machine {
             return;
         }
         self.agent_restarts += 1;
-        self.agent_is_younger = matches!(self.worker, Worker::Runs(_));
+        self.agent_is_younger = matches!(self.worker, ModelWorker::Runs(_));
     }
 
     /// The barrier is open, and the kubelet starts the worker.
     fn start_worker(&mut self) {
         let Some(epoch) = self.agent.as_ref().and_then(|agent| agent.entered) else { return };
-        self.worker = Worker::Runs(epoch);
+        self.worker = ModelWorker::Runs(epoch);
         self.agent_is_younger = false;
         self.containers += 1;
     }
 
     /// The worker exits with a code that restarts it.
-    pub(super) fn fail_worker(&mut self, broken: Option<Broken>) {
+    pub(super) fn fail_worker(&mut self, broken: Option<ModelMutation>) {
         match self.mode {
-            Mode::Sidecar => (self.worker, self.must_reset) = (Worker::Failed, true),
+            Mode::Sidecar => (self.worker, self.must_reset) = (ModelWorker::Failed, true),
             Mode::Supervisor => self.end_worker(1, broken),
         }
     }
 
     /// The supervised worker has ended.
-    fn end_worker(&mut self, code: u8, broken: Option<Broken>) {
-        self.worker = Worker::Waits;
+    fn end_worker(&mut self, code: u8, broken: Option<ModelMutation>) {
+        self.worker = ModelWorker::Waits;
         self.tell(Input::WorkerExited { code }, broken);
     }
 
     /// The agent sees the JobSet as it was `age` versions ago.
-    pub(super) fn see(&mut self, jobset: (i32, i32), age: usize, broken: Option<Broken>) {
+    pub(super) fn see(&mut self, jobset: (i32, i32), age: usize, broken: Option<ModelMutation>) {
         if let Some(process) = &mut self.agent {
             process.age = age;
         }
@@ -189,21 +189,21 @@ impl Machine {
     }
 
     /// The agent gets the answer to its report.
-    pub(super) fn answer(&mut self, is_ok: bool, broken: Option<Broken>) {
+    pub(super) fn answer(&mut self, is_ok: bool, broken: Option<ModelMutation>) {
         let Some(epoch) = self.agent.as_mut().and_then(|process| process.in_flight.take()) else { return };
         let failed = Input::ReportFailed { epoch, retry_after: None };
         self.tell(if is_ok { Input::Reported { epoch } } else { failed }, broken);
     }
 
     /// The agent's timer is over.
-    pub(super) fn ring(&mut self, broken: Option<Broken>) {
+    pub(super) fn ring(&mut self, broken: Option<ModelMutation>) {
         if let Some(process) = &mut self.agent {
             process.timer = false;
         }
         self.tell(Input::Timer, broken);
     }
 
-    fn tell(&mut self, input: Input, broken: Option<Broken>) {
+    fn tell(&mut self, input: Input, broken: Option<ModelMutation>) {
         let Some(process) = &mut self.agent else { return };
         for output in process.agent.step(input) {
             match output {
@@ -217,10 +217,10 @@ impl Machine {
                 Output::Lift { epoch } => {
                     process.timer = false;
                     if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
-                        self.worker = Worker::Runs(epoch);
+                        self.worker = ModelWorker::Runs(epoch);
                     }
                 }
-                Output::StopWorker { epoch, .. } => self.worker = Worker::Stops(epoch),
+                Output::StopWorker { epoch, .. } => self.worker = ModelWorker::Stops(epoch),
                 Output::Restart { .. } => {
                     self.agent = None;
                     self.must_reset = true;
@@ -234,19 +234,19 @@ impl Machine {
                 Output::Save { .. } | Output::TerminateWorker => {}
             }
         }
-        if broken == Some(Broken::ReportsBeforeItsWorkerHasEnded)
-            && let Worker::Stops(epoch) = self.worker
+        if broken == Some(ModelMutation::ReportsBeforeItsWorkerHasEnded)
+            && let ModelWorker::Stops(epoch) = self.worker
         {
             // It is told so, and the worker runs on.
             self.tell(Input::WorkerExited { code: 143 }, None);
-            self.worker = Worker::Stops(epoch);
+            self.worker = ModelWorker::Stops(epoch);
         }
     }
 
     /// The status, as the kubelet sees it.
     pub(super) fn status(&self) -> PodStatus {
         let worker_runs = match self.mode {
-            Mode::Sidecar => matches!(self.worker, Worker::Runs(_)),
+            Mode::Sidecar => matches!(self.worker, ModelWorker::Runs(_)),
             // It is one container with its agent.
             Mode::Supervisor => self.agent.is_some(),
         };
@@ -254,10 +254,10 @@ impl Machine {
             agent_restarts: self.agent_restarts,
             worker_restarts: self.worker_restarts,
             worker: if worker_runs { self.containers } else { 0 },
-            worker_ended: self.worker == Worker::Failed,
+            worker_ended: self.worker == ModelWorker::Failed,
             agent: self.agent.is_some(),
             agent_is_younger: self.agent_is_younger,
-            restarting: self.mode == Mode::Sidecar && (self.resetting || self.worker == Worker::Failed),
+            restarting: self.mode == Mode::Sidecar && (self.resetting || self.worker == ModelWorker::Failed),
             failed: false,
         }
     }

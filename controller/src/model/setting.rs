@@ -1,6 +1,6 @@
 //! What one check assumes: how many Pods, who is late, and what may go wrong how often.
 
-use super::broken::Broken;
+use super::broken::ModelMutation;
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Setting {
     pub left: Budget,
     /// Whether an advance is free only if nothing has struck in the epoch that it ends.
     pub strict: bool,
-    pub broken: Option<Broken>,
+    pub broken: Option<ModelMutation>,
 }
 
 impl Setting {

@@ -5,29 +5,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::node::Machine;
-use super::properties::Violation;
+use super::node::ModelMachine;
+use super::properties::ModelViolation;
 use super::setting::Budget;
-use crate::store::pods::{Epochs, Kept};
+use crate::store::pods::{Kept, ObservedEpochs};
 
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(super) struct State {
+pub(super) struct ModelState {
     /// The slots of the only Job, in no order: two states that differ by the indexes of their slots are the same state.
-    pub slots: Vec<Shared<Slot>>,
+    pub slots: Vec<Shared<ModelSlot>>,
     pub jobset: JobSetObject,
-    pub controller: Controller,
+    pub controller: ModelController,
     /// The write of a controller that is gone, which has not arrived.
-    pub late: Option<Status>,
+    pub late: Option<ModelStatus>,
     /// What may still go wrong.
     pub left: Budget,
-    pub violation: Option<Violation>,
+    pub violation: Option<ModelViolation>,
 }
 
 /// The JobSet and its Job in the API server.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct JobSetObject {
-    pub status: Status,
+    pub status: ModelStatus,
     /// `spec.suspend`.
     pub suspended: bool,
     /// `spec.suspend` of its Job.
@@ -39,7 +39,7 @@ pub(super) struct JobSetObject {
 
 /// The part of the JobSet's status that the epochs are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Status {
+pub(super) struct ModelStatus {
     pub synced: i32,
     pub deprecated: i32,
     pub free: i32,
@@ -63,20 +63,20 @@ pub(super) enum End {
 
 /// The controller that leads.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(super) struct Controller {
+pub(super) struct ModelController {
     /// The JobSet's status and `spec.suspend`, as last seen.
-    pub seen: (Status, bool),
+    pub seen: (ModelStatus, bool),
     /// The status that it is about to write over the one that it has seen.
-    pub pending: Option<Status>,
+    pub pending: Option<ModelStatus>,
 }
 
 /// One completion index: its Pod, and what has truly happened to it, which no program knows.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
-pub(super) struct Slot {
+pub(super) struct ModelSlot {
     /// The Pod in the API server.
     pub pod: Option<Pod>,
     /// Its containers. They go with the Pod.
-    pub machine: Option<Machine>,
+    pub machine: Option<ModelMachine>,
     /// Events of the Pod that the controller has not seen.
     pub unseen: Vec<Event>,
     /// What the controller remembers of the slot.
@@ -146,19 +146,19 @@ pub(super) enum Event {
     Gone(u8),
 }
 
-impl Status {
-    pub(super) fn epochs(self) -> Epochs {
-        Epochs { synced: self.synced, deprecated: self.deprecated }
+impl ModelStatus {
+    pub(super) fn epochs(self) -> ObservedEpochs {
+        ObservedEpochs { synced: self.synced, deprecated: self.deprecated }
     }
 }
 
 impl JobSetObject {
-    pub(super) fn shown(&self) -> (Status, bool) {
+    pub(super) fn shown(&self) -> (ModelStatus, bool) {
         (self.status, self.suspended)
     }
 }
 
-impl Slot {
+impl ModelSlot {
     pub(super) fn is_struck_in(&self, epoch: i32) -> bool {
         self.struck & bit(epoch) != 0
     }

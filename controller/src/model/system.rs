@@ -7,10 +7,10 @@ use jobset_api::JobSet;
 use stateright::{Model, Property};
 
 use super::controller::{self, Decided};
-use super::node::{Deed, Worker};
+use super::node::{Deed, ModelWorker};
 use super::properties;
 use super::setting::{Budget, Setting};
-use super::state::{Controller, JobSetObject, Shared, Slot, State, Status};
+use super::state::{JobSetObject, ModelController, ModelSlot, ModelState, ModelStatus, Shared};
 
 /// The model in one setting.
 pub(super) struct System {
@@ -20,9 +20,9 @@ pub(super) struct System {
     pub decided: Mutex<HashMap<u64, Arc<Decided>>>,
 }
 
-/// One thing that happens. Numbers are places in [`State::slots`], which change from state to state.
+/// One thing that happens. Numbers are places in [`ModelState::slots`], which change from state to state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum ModelAction {
     /// A kubelet does what is next to the containers of a Pod, or the supervisor in it.
     Node(usize),
     /// The kubelet ends a Pod that is being deleted.
@@ -83,12 +83,13 @@ impl System {
     }
 
     /// A JobSet whose Pods have just been created, or whose workers all run in the first epoch.
-    fn beginning(&self) -> State {
+    fn beginning(&self) -> ModelState {
         let job_suspended = false;
-        let jobset = JobSetObject { status: Status::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
-        let controller = Controller { seen: jobset.shown(), pending: None };
-        let slots = (0..self.setting.pods).map(|_| Shared::new(Slot::default())).collect();
-        let mut state = State { slots, jobset, controller, late: None, left: Budget::default(), violation: None };
+        let jobset =
+            JobSetObject { status: ModelStatus::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
+        let controller = ModelController { seen: jobset.shown(), pending: None };
+        let slots = (0..self.setting.pods).map(|_| Shared::new(ModelSlot::default())).collect();
+        let mut state = ModelState { slots, jobset, controller, late: None, left: Budget::default(), violation: None };
         for slot in 0..self.setting.pods {
             self.create_pod(&mut state, slot);
         }
@@ -103,7 +104,7 @@ impl System {
     }
 
     /// What can happen without anything going wrong. Each of these changes something.
-    pub(super) fn progress(&self, state: &State) -> Vec<Action> {
+    pub(super) fn progress(&self, state: &ModelState) -> Vec<ModelAction> {
         let mut actions = Vec::new();
         if state.violation.is_some() || state.jobset.status.end.is_some() {
             return actions;
@@ -113,65 +114,65 @@ impl System {
         }
         let controller = &state.controller;
         if controller.pending.is_some() {
-            actions.push(Action::Write);
+            actions.push(ModelAction::Write);
         }
         if state.late.is_some() {
-            actions.push(Action::LateWrite);
+            actions.push(ModelAction::LateWrite);
         }
         if controller.seen != state.jobset.shown() {
-            actions.push(Action::SeeJobSet);
+            actions.push(ModelAction::SeeJobSet);
         }
         if controller.pending.is_none() {
             let decided = self.decide(state, false);
             if decided.changes(state, self.setting.broken) {
-                actions.push(Action::Pass);
+                actions.push(ModelAction::Pass);
             }
             if decided.waits && self.decide(state, true).changes(state, self.setting.broken) {
-                actions.push(Action::LatePass);
+                actions.push(ModelAction::LatePass);
             }
         }
         actions
     }
 
-    fn progress_of_slot(&self, state: &State, index: usize, slot: &Slot, actions: &mut Vec<Action>) {
+    fn progress_of_slot(&self, state: &ModelState, index: usize, slot: &ModelSlot, actions: &mut Vec<ModelAction>) {
         if !slot.unseen.is_empty() {
-            actions.push(Action::SeePod(index));
+            actions.push(ModelAction::SeePod(index));
         }
         let Some(pod) = &slot.pod else {
             if !state.jobset.job_suspended {
-                actions.push(Action::Job(index));
+                actions.push(ModelAction::Job(index));
             }
             return;
         };
         if pod.status.failed || state.jobset.job_suspended && pod.going.is_none() {
-            actions.push(Action::Job(index));
+            actions.push(ModelAction::Job(index));
         }
         let Some(machine) = &slot.machine else { return };
         if pod.going.is_some() {
-            actions.push(Action::End(index));
+            actions.push(ModelAction::End(index));
         } else if machine.next_deed().is_some() {
-            actions.push(Action::Node(index));
+            actions.push(ModelAction::Node(index));
         }
         if machine.status() != pod.status {
-            actions.push(Action::WriteStatus(index));
+            actions.push(ModelAction::WriteStatus(index));
         }
         let Some(agent) = &machine.agent else { return };
         if agent.age > 0 {
-            actions.push(Action::See(index));
+            actions.push(ModelAction::See(index));
         }
         if agent.age > 1 {
-            actions.push(Action::SeeNewest(index));
+            actions.push(ModelAction::SeeNewest(index));
         }
         if agent.in_flight.is_some() {
-            actions.push(Action::Report(index));
+            actions.push(ModelAction::Report(index));
         }
         if agent.timer && agent.awaits_sync() && pod.epoch != agent.entered && self.setting.repeats_reports() {
-            actions.push(Action::Repeat(index));
+            actions.push(ModelAction::Repeat(index));
         }
     }
 
     /// What can go wrong, and what the user can do.
-    fn faults(&self, state: &State, actions: &mut Vec<Action>) {
+    fn faults(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
         if state.violation.is_some() || state.jobset.status.end.is_some() {
             return;
         }
@@ -179,55 +180,55 @@ impl System {
         for (index, slot) in state.slots.iter().enumerate() {
             let (Some(pod), Some(machine)) = (&slot.pod, &slot.machine) else { continue };
             if pod.going.is_none() && left.faults > 0 && !machine.must_reset {
-                let runs = matches!(machine.worker, Worker::Runs(_));
+                let runs = matches!(machine.worker, ModelWorker::Runs(_));
                 let has_agent = machine.agent.is_some();
                 let strikes = [
-                    (may.worker && runs && has_agent, Action::WorkerFails(index)),
-                    (may.agent && has_agent, Action::AgentRestarts(index)),
-                    (may.pod && has_agent, Action::PodRestarts(index)),
-                    (may.eviction, Action::Evict(index)),
-                    (may.loss, Action::Lose(index)),
+                    (may.worker && runs && has_agent, ModelAction::WorkerFails(index)),
+                    (may.agent && has_agent, ModelAction::AgentRestarts(index)),
+                    (may.pod && has_agent, ModelAction::PodRestarts(index)),
+                    (may.eviction, ModelAction::Evict(index)),
+                    (may.loss, ModelAction::Lose(index)),
                 ];
                 actions.extend(strikes.into_iter().filter(|(may, _)| *may).map(|(_, action)| action));
             }
             if left.reports > 0 && machine.agent.as_ref().is_some_and(|agent| agent.in_flight.is_some()) {
-                actions.extend([Action::LoseReport(index), Action::LoseAnswer(index)]);
+                actions.extend([ModelAction::LoseReport(index), ModelAction::LoseAnswer(index)]);
             }
             let starts = pod.going.is_none() && machine.next_deed() == Some(Deed::StartAgent);
             if left.stale_reads > 0 && starts && state.jobset.history.len() > 1 {
-                actions.push(Action::StaleStart(index));
+                actions.push(ModelAction::StaleStart(index));
             }
         }
         if left.crashes > 0 {
             for pods_first in [false, true] {
-                actions.push(Action::Crash { pods_first, write_arrives: false });
+                actions.push(ModelAction::Crash { pods_first, write_arrives: false });
                 if state.controller.pending.is_some() && state.late.is_none() {
-                    actions.push(Action::Crash { pods_first, write_arrives: true });
+                    actions.push(ModelAction::Crash { pods_first, write_arrives: true });
                 }
             }
         }
         if state.jobset.suspended {
-            actions.push(Action::Resume);
+            actions.push(ModelAction::Resume);
         } else if left.suspensions > 0 {
-            actions.push(Action::Suspend);
+            actions.push(ModelAction::Suspend);
         }
     }
 }
 
 impl Model for System {
-    type State = State;
-    type Action = Action;
+    type State = ModelState;
+    type Action = ModelAction;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<ModelState> {
         vec![self.beginning()]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
         *actions = self.progress(state);
         self.faults(state, actions);
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &ModelState, action: ModelAction) -> Option<ModelState> {
         let next = self.after(state, action);
         (next != *state).then_some(next)
     }
@@ -239,6 +240,6 @@ impl Model for System {
 
 impl Setting {
     fn repeats_reports(&self) -> bool {
-        self.broken != Some(super::broken::Broken::ReportsOnce)
+        self.broken != Some(super::broken::ModelMutation::ReportsOnce)
     }
 }

@@ -2,10 +2,10 @@
 
 use rstest::rstest;
 
-use super::broken::Broken;
+use super::broken::ModelMutation;
 use super::check::{Counterexample, check};
 use super::cycles;
-use super::properties::Property::{self, Barrier, ExactBudget, NoHang, OnePerEpoch, OneRestartPerIncident};
+use super::properties::ModelProperty::{self, Barrier, ExactBudget, NoHang, OnePerEpoch, OneRestartPerIncident};
 use super::setting::{Budget, Faults, Late, Mode, Setting};
 use super::system::System;
 
@@ -74,17 +74,17 @@ fn properties_hold(#[case] setting: Setting) {
 }
 
 #[rstest]
-#[case::a_report_early(Broken::LiftedOneReportEarly, THREE, Barrier)]
-#[case::before_its_worker_has_ended(Broken::ReportsBeforeItsWorkerHasEnded, Setting { left: ONE, ..SUPERVISED }, OnePerEpoch)]
-#[case::lonely_agents(Broken::LonelyAgentsAreBelieved, Setting { faults: AGENT, left: ONE, ..THREE }, OnePerEpoch)]
-#[case::reports_once(Broken::ReportsOnce, Setting { left: Budget { reports: 1, ..ONE }, ..THREE }, NoHang)]
-#[case::late_statuses(Broken::LateStatusesAreFailures, Setting { late: STATUSES, left: ONE, ..TWO_PODS }, OneRestartPerIncident)]
-#[case::counted_with_every_pass(Broken::CountedWithEveryPass, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
-#[case::a_budget_off_by_one(Broken::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
-#[case::free_epoch_forgotten(Broken::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
-#[case::told_forgotten(Broken::ToldForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
-#[case::confirmed_by_pods_alone(Broken::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
-fn a_broken_rule_is_caught(#[case] broken: Broken, #[case] setting: Setting, #[case] by: Property) {
+#[case::a_report_early(ModelMutation::LiftedOneReportEarly, THREE, Barrier)]
+#[case::before_its_worker_has_ended(ModelMutation::ReportsBeforeItsWorkerHasEnded, Setting { left: ONE, ..SUPERVISED }, OnePerEpoch)]
+#[case::lonely_agents(ModelMutation::LonelyAgentsAreBelieved, Setting { faults: AGENT, left: ONE, ..THREE }, OnePerEpoch)]
+#[case::reports_once(ModelMutation::ReportsOnce, Setting { left: Budget { reports: 1, ..ONE }, ..THREE }, NoHang)]
+#[case::late_statuses(ModelMutation::LateStatusesAreFailures, Setting { late: STATUSES, left: ONE, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::counted_with_every_pass(ModelMutation::CountedWithEveryPass, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
+#[case::a_budget_off_by_one(ModelMutation::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
+#[case::free_epoch_forgotten(ModelMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::told_forgotten(ModelMutation::ToldForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
+#[case::confirmed_by_pods_alone(ModelMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
+fn a_broken_rule_is_caught(#[case] broken: ModelMutation, #[case] setting: Setting, #[case] by: ModelProperty) {
     let found = check(Setting { broken: Some(broken), ..setting });
     let Some(Counterexample { property, trace }) = found else { panic!("{broken:?} is not caught") };
     println!("{broken:?}\n{trace}");

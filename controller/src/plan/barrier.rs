@@ -1,21 +1,27 @@
-//! Failures before the lift. They never advance an epoch, so nothing else would ever count them: a worker that keeps
-//! failing in its init containers would hold up the whole group for ever.
+//! Limits the failures of a Pod before its worker could start.
+//!
+//! Such a failure does not advance an epoch, so no other rule counts it. Without this rule, a Pod that keeps failing in its
+//! init containers would block the group forever.
 
 use std::ops::ControlFlow;
 
 use jobset_api::conditions;
 
 use super::members::running_jobs;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 
-pub(super) fn watch(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if !pass.in_place() || pass.seen.jobset.spec.is_suspended() {
+pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
         return ControlFlow::Continue(());
     }
-    let slots = running_jobs(pass).flat_map(|(pods, _)| pods.blocked());
+    let slots = running_jobs(reconciliation).flat_map(|(pods, _)| pods.blocked());
     let blocked: Vec<_> = slots.map(|(failures, pod)| (failures, pod.map(|pod| pod.name.clone()))).collect();
     let Some((failures, pod)) = blocked.iter().max() else {
-        pass.clear_condition(conditions::BARRIER_BLOCKED, "BarrierReached", "no worker fails before the barrier");
+        reconciliation.clear_condition(
+            conditions::BARRIER_BLOCKED,
+            "BarrierReached",
+            "no worker fails before the barrier",
+        );
         return ControlFlow::Continue(());
     };
     let pod = pod.as_deref().unwrap_or("of a slot that is empty now");
@@ -25,16 +31,16 @@ pub(super) fn watch(pass: &mut Pass<'_>) -> ControlFlow<()> {
         1 => ", as did another".to_owned(),
         others => format!(", as did {others} others"),
     };
-    let max_restarts = pass.seen.jobset.spec.max_restarts();
+    let max_restarts = reconciliation.observed.jobset.spec.max_restarts();
     let message = format!(
         "Pod {pod} failed {times} before its worker could start (maxRestarts {max_restarts}){others}: look at its init \
          containers and its agent"
     );
     if i64::from(*failures) > i64::from(max_restarts) {
-        return pass.fail(conditions::REACHED_MAX_RESTARTS, message);
+        return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
-    if pass.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
-        pass.warn("BarrierBlocked", message);
+    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
+        reconciliation.warn("BarrierBlocked", message);
     }
     ControlFlow::Continue(())
 }

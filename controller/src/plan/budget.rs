@@ -1,43 +1,44 @@
-//! Which budget the restarts of a JobSet spend ([`RestartBudget`]), and whether anything is left of it.
+//! The budget that the restarts of a JobSet spend ([`RestartBudget`]): its annotation, and the check of what is left.
 
 use std::ops::ControlFlow;
 
 use jobset_api::{RestartBudget, Scope, conditions, names};
 
 use super::Action;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use super::restart::Cause;
 
-/// Annotates a JobSet that was created without admission, by the Go JobSet or by an earlier release. No status is written
-/// before that: the status that such a JobSet has says how it was counted.
-pub(super) fn annotate(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let is_finished = conditions::terminal(&pass.status.conditions).is_some();
-    if is_finished || RestartBudget::annotated(pass.seen.jobset).is_some() {
+/// Annotates a JobSet that was created without admission, by the Go JobSet or by an earlier release.
+///
+/// The rule breaks before any rule changes the status, because the stored status shows how the restarts were counted.
+pub(super) fn annotate(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let is_finished = conditions::terminal(&reconciliation.status.conditions).is_some();
+    if is_finished || RestartBudget::annotated(reconciliation.observed.jobset).is_some() {
         return ControlFlow::Continue(());
     }
-    pass.actions.push(Action::AnnotateRestartBudget(pass.budget));
+    reconciliation.actions.push(Action::AnnotateRestartBudget(reconciliation.budget));
     ControlFlow::Break(())
 }
 
-/// Breaks where nothing is left for another counted restart of `scope`: the JobSet has failed.
-pub(super) fn require(pass: &mut Pass<'_>, scope: Scope<'_>, cause: &Cause) -> ControlFlow<()> {
-    let max_restarts = pass.seen.jobset.spec.max_restarts();
-    let spent = pass.budget.spent(&pass.status, scope);
+/// Breaks if the budget allows no other counted restart of `scope`: the JobSet has failed.
+pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>, cause: &Cause) -> ControlFlow<()> {
+    let max_restarts = reconciliation.observed.jobset.spec.max_restarts();
+    let spent = reconciliation.budget.spent(&reconciliation.status, scope);
     if spent < max_restarts {
         return ControlFlow::Continue(());
     }
-    let whose = match (pass.budget, scope) {
+    let owner = match (reconciliation.budget, scope) {
         (RestartBudget::Shared, _) => " of the JobSet, its replicatedJobs and its Jobs together".to_owned(),
         (RestartBudget::Separate, Scope::JobSet) => " of the whole JobSet".to_owned(),
         (RestartBudget::Separate, Scope::ReplicatedJob(name)) => format!(" of replicatedJob {name}"),
         (RestartBudget::Separate, Scope::Job { replicated_job, index }) => {
-            let jobset = pass.seen.jobset.metadata.name.as_deref().unwrap_or_default();
+            let jobset = reconciliation.observed.jobset.metadata.name.as_deref().unwrap_or_default();
             format!(" of Job {}", names::job(jobset, replicated_job, index))
         }
     };
     let message = format!(
-        "reached the maximum number of restarts{whose}: {spent} of maxRestarts {max_restarts} are spent: {}",
+        "reached the maximum number of restarts{owner}: {spent} of maxRestarts {max_restarts} are spent: {}",
         cause.message
     );
-    pass.fail(conditions::REACHED_MAX_RESTARTS, message)
+    reconciliation.fail(conditions::REACHED_MAX_RESTARTS, message)
 }

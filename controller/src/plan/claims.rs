@@ -1,19 +1,23 @@
-//! The persistent volume claims of `volumeClaimPolicies`.
+//! Creates the PersistentVolumeClaims of `volumeClaimPolicies`.
 
 use jobset_api::{event, names};
 
 use super::Action;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use crate::build;
 
-pub(super) fn ensure(pass: &mut Pass<'_>) {
-    let (seen, uid) = (pass.seen, pass.seen.jobset.metadata.uid.as_ref());
-    let jobset_name = seen.jobset.metadata.name.as_deref().unwrap_or_default();
-    for (policy, template) in build::claims(seen.jobset) {
+pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
+    let (observed, uid) = (reconciliation.observed, reconciliation.observed.jobset.metadata.uid.as_ref());
+    let jobset_name = observed.jobset.metadata.name.as_deref().unwrap_or_default();
+    for (policy, template) in build::claims(observed.jobset) {
         let name = names::claim(template.metadata.name.as_deref().unwrap_or_default(), jobset_name);
-        match seen.claim(&name) {
-            None => pass.actions.push(Action::CreateClaim(Box::new(build::claim(seen.jobset, policy, template)))),
-            // One that was retained belongs to nobody, and is used again. That of a predecessor goes with it.
+        match observed.claim(&name) {
+            None => reconciliation.actions.push(Action::CreateClaim(Box::new(build::claim(
+                observed.jobset,
+                policy,
+                template,
+            )))),
+            // A retained claim has no owner and is used again. The garbage collector deletes the claim of a predecessor.
             Some(found) => {
                 let owner = found.controller.as_ref().filter(|owner| Some(&owner.uid) != uid);
                 if let Some(owner) = owner.filter(|owner| !found.deleting && !owner.is_jobset(jobset_name)) {
@@ -21,7 +25,7 @@ pub(super) fn ensure(pass: &mut Pass<'_>) {
                         "PersistentVolumeClaim {name} exists and is controlled by {} {}",
                         owner.kind, owner.name
                     );
-                    pass.warn(event::PVC_CREATION_FAILED, message);
+                    reconciliation.warn(event::PVC_CREATION_FAILED, message);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The failure policy (KEP-262): what a failed Job leads to.
+//! The failure policy (KEP-262): the action for failed Jobs.
 
 use std::ops::ControlFlow;
 
@@ -7,13 +7,13 @@ use jobset_api::{conditions, message_pattern};
 use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 
-use super::pass::{Current, Pass};
+use super::reconciliation::{Current, Reconciliation};
 use super::restart::{Cause, Counting, recreate};
 use super::{Fact, Trigger, budget};
 use crate::store::Finished;
 
-/// Restarts of single Jobs are counted in an array of the status, which holds as many (the Go JobSet's limit).
-const COUNTED_ALONE: usize = 1024;
+/// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
+const MAX_JOB_COUNTERS: usize = 1024;
 
 /// A failed Job of the current attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,64 +28,66 @@ struct FailedJob<'a> {
     message: &'a str,
 }
 
-/// What the policy says about the failed Jobs.
-struct Verdict<'a> {
+/// The action of the policy for the failed Jobs.
+struct PolicyVerdict<'a> {
     action: FailurePolicyAction,
-    /// Index and rule; none for the default action.
+    /// Index and rule; `None` for the default action.
     rule: Option<(usize, &'a FailurePolicyRule)>,
-    /// The Jobs that it is about, the earliest first.
+    /// The Jobs that matched, the earliest failure first.
     jobs: Vec<FailedJob<'a>>,
 }
 
-/// Carries out the first rule that any failed Job matches, for the earliest of the Jobs that match it, ties by name.
-/// Where none matches, the JobSet is restarted; where there is no policy at all, it fails.
-pub(super) fn apply_policy(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let failed = failed_jobs(pass);
+/// Carries out the first rule that any failed Job matches, for the Job with the earliest failure, ties by name. If no rule
+/// matches, the JobSet restarts. Without a policy, the JobSet fails.
+pub(super) fn apply_policy(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let failed = failed_jobs(reconciliation);
     let Some(first) = failed.first() else { return ControlFlow::Continue(()) };
-    let Some(policy) = &pass.seen.jobset.spec.failure_policy else {
+    let Some(policy) = &reconciliation.observed.jobset.spec.failure_policy else {
         let message = format!("{}; there is no failure policy", describe(first));
-        return pass.fail(conditions::FAILED_JOBS, message);
+        return reconciliation.fail(conditions::FAILED_JOBS, message);
     };
     let Some(verdict) = judge(policy, failed) else { return ControlFlow::Continue(()) };
-    carry_out(pass, &verdict)
+    carry_out(reconciliation, &verdict)
 }
 
-fn carry_out(pass: &mut Pass<'_>, verdict: &Verdict<'_>) -> ControlFlow<()> {
+fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_>) -> ControlFlow<()> {
     use FailurePolicyAction as Do;
 
     let job = &verdict.jobs[0];
     let cause = cause(job, verdict.rule);
-    pass.facts.push(Fact::PolicyApplied { action: verdict.action, rule: verdict.rule.map(|(index, _)| index) });
+    reconciliation
+        .facts
+        .push(Fact::PolicyApplied { action: verdict.action, rule: verdict.rule.map(|(index, _)| index) });
     match verdict.action {
-        Do::FailJobSet => pass.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
+        Do::FailJobSet => reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
         Do::RestartJobSet => {
-            let counting = if already_counted(pass, job) { Counting::Already } else { Counting::Counted };
-            pass.warn("RestartJobSetFailurePolicyAction", cause.message.clone());
-            recreate(pass, counting, &cause)
+            let counting = if already_counted(reconciliation, job) { Counting::Already } else { Counting::Counted };
+            reconciliation.warn("RestartJobSetFailurePolicyAction", cause.message.clone());
+            recreate(reconciliation, counting, &cause)
         }
         Do::RestartJobSetAndIgnoreMaxRestarts => {
-            pass.warn("RestartJobSetAndIgnoreMaxRestartsFailurePolicyAction", cause.message.clone());
-            recreate(pass, Counting::Ignored, &cause)
+            reconciliation.warn("RestartJobSetAndIgnoreMaxRestartsFailurePolicyAction", cause.message.clone());
+            recreate(reconciliation, Counting::Ignored, &cause)
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
             let counted = verdict.action != Do::RestartJobAndIgnoreMaxRestarts;
             for job in &verdict.jobs {
-                restart_job(pass, job, verdict.rule, counted)?;
+                restart_job(reconciliation, job, verdict.rule, counted)?;
             }
-            // The counters have to be written before anything else is decided.
+            // The counters have to be stored before another rule decides.
             ControlFlow::Break(())
         }
         Do::RestartReplicatedJob => {
-            restart_replicated_job(pass, job, &cause)?;
+            restart_replicated_job(reconciliation, job, &cause)?;
             ControlFlow::Break(())
         }
-        // Jobs that are to stay failed are no part of a verdict.
+        // A verdict has no Jobs with the action FailJob.
         Do::FailJob => ControlFlow::Continue(()),
     }
 }
 
-/// The rule that is carried out now. Jobs that are to stay failed (action FailJob) are settled, and ask for nothing.
-fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Verdict<'a>> {
+/// The rule to carry out now. Jobs with the action FailJob stay failed and need no further action.
+fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<PolicyVerdict<'a>> {
     let patterns = message_pattern::compile_all(&policy.rules);
     let own_rule = |job: &FailedJob<'_>| {
         let rules = policy.rules.iter().zip(&patterns);
@@ -96,90 +98,101 @@ fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Ve
     };
     let mut judged: Vec<_> = failed.into_iter().map(|job| (own_rule(&job), job)).collect();
     judged.retain(|(rule, _)| rule.is_none_or(|(_, rule)| rule.action != FailurePolicyAction::FailJob));
-    // Without a rule comes last.
+    // Jobs without a matching rule come last.
     let first = judged.iter().map(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index)).min()?;
     judged.retain(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index) == first);
     let rule = judged[0].0;
     let action = rule.map_or(FailurePolicyAction::RestartJobSet, |(_, rule)| rule.action);
-    Some(Verdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
+    Some(PolicyVerdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
 }
 
-/// Recreates one Job: the pass that reads its counter back deletes it.
+/// Recreates one Job. This raises its counter; the next reconciliation reads the counter and deletes the Job.
 fn restart_job(
-    pass: &mut Pass<'_>,
+    reconciliation: &mut Reconciliation<'_>,
     job: &FailedJob<'_>,
     rule: Option<(usize, &FailurePolicyRule)>,
     counted: bool,
 ) -> ControlFlow<()> {
     let cause = cause(job, rule);
     let index = usize::try_from(job.index).unwrap_or(usize::MAX);
-    if index >= COUNTED_ALONE {
-        // Its restarts could not be counted, and what is not counted may never end.
-        return restart_replicated_job(pass, job, &cause);
+    if index >= MAX_JOB_COUNTERS {
+        // The status has no counter for this Job, and restarts without a counter may never end.
+        return restart_replicated_job(reconciliation, job, &cause);
     }
     if counted {
-        budget::require(pass, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
+        budget::require(reconciliation, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
     }
-    let ahead = ahead(pass, |current| current.name == job.name);
-    let replicas = pass.groups()[job.group].replicas();
-    let status = &mut pass.status.replicated_jobs_status[job.group];
+    let ahead = ahead(reconciliation, |current| current.name == job.name);
+    let replicas = reconciliation.groups()[job.group].replicas();
+    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
     if counted {
         let spent = counter(&mut status.job_restarts_count_towards_max, index, replicas);
         *spent = spent.saturating_add(1);
     }
     let attempts = counter(&mut status.job_restarts, index, replicas);
     *attempts = attempts.saturating_add(ahead).saturating_add(1);
-    announce_partial_restart(pass, &cause);
+    announce_partial_restart(reconciliation, &cause);
     let reason =
         if counted { "RestartJobFailurePolicyAction" } else { "RestartJobAndIgnoreMaxRestartsFailurePolicyAction" };
-    pass.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
+    reconciliation.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
     let action =
         if counted { FailurePolicyAction::RestartJob } else { FailurePolicyAction::RestartJobAndIgnoreMaxRestarts };
-    push_fact(pass, action, counted, &cause);
+    push_fact(reconciliation, action, counted, &cause);
     ControlFlow::Continue(())
 }
 
-/// Recreates the Jobs of one replicatedJob: the pass that reads its counter back deletes them.
-fn restart_replicated_job(pass: &mut Pass<'_>, job: &FailedJob<'_>, cause: &Cause) -> ControlFlow<()> {
-    budget::require(pass, Scope::ReplicatedJob(job.replicated_job), cause)?;
-    let ahead = ahead(pass, |current| current.group == job.group);
-    let status = &mut pass.status.replicated_jobs_status[job.group];
+/// Recreates the Jobs of one replicatedJob. This raises its counter; the next reconciliation reads the counter and deletes
+/// the Jobs.
+fn restart_replicated_job(
+    reconciliation: &mut Reconciliation<'_>,
+    job: &FailedJob<'_>,
+    cause: &Cause,
+) -> ControlFlow<()> {
+    budget::require(reconciliation, Scope::ReplicatedJob(job.replicated_job), cause)?;
+    let ahead = ahead(reconciliation, |current| current.group == job.group);
+    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
     status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
     status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
-    announce_partial_restart(pass, cause);
+    announce_partial_restart(reconciliation, cause);
     let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
-    pass.warn("RestartReplicatedJobFailurePolicyAction", message);
-    push_fact(pass, FailurePolicyAction::RestartReplicatedJob, true, cause);
+    reconciliation.warn("RestartReplicatedJobFailurePolicyAction", message);
+    push_fact(reconciliation, FailurePolicyAction::RestartReplicatedJob, true, cause);
     ControlFlow::Continue(())
 }
 
-/// In place, the workers of other Jobs cannot go on without those that are recreated: they restart where they are. That
-/// is part of this restart, which has been counted.
-fn announce_partial_restart(pass: &mut Pass<'_>, cause: &Cause) {
-    if pass.announce_free_epoch().is_break() {
-        pass.status.deprecated_epoch = pass.status.synced_epoch;
-        pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
+/// Makes the workers of the other Jobs restart in place, because they cannot go on without the recreated ones. This belongs
+/// to a restart that has been counted already.
+fn announce_partial_restart(reconciliation: &mut Reconciliation<'_>, cause: &Cause) {
+    if reconciliation.announce_free_epoch().is_break() {
+        reconciliation.status.deprecated_epoch = reconciliation.status.synced_epoch;
+        reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
         let message = format!("the others restart in place: {}", cause.message);
-        pass.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
+        reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
     }
 }
 
-fn push_fact(pass: &mut Pass<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {
+fn push_fact(reconciliation: &mut Reconciliation<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {
     let Cause { trigger, failed_at, .. } = *cause;
-    pass.facts.push(Fact::RestartBegan { strategy: pass.recreation(), action, counted, trigger, failed_at });
+    reconciliation.facts.push(Fact::RestartBegan {
+        strategy: reconciliation.recreation(),
+        action,
+        counted,
+        trigger,
+        failed_at,
+    });
 }
 
-/// By how many attempts these Jobs are ahead of what the status knows. A restart goes above them, or it would leave them
-/// as they are, and be made again and again.
-fn ahead(pass: &Pass<'_>, is_one: impl Fn(&Current<'_>) -> bool) -> i32 {
+/// By how many attempts these Jobs are ahead of the status. A restart must use a higher attempt: otherwise it would keep the
+/// Jobs, and the rule would repeat the restart forever.
+fn ahead(reconciliation: &Reconciliation<'_>, is_one: impl Fn(&Current<'_>) -> bool) -> i32 {
     let ahead = |current: &Current<'_>| {
-        let known = pass.status.job_attempt(&current.job.replicated_job, current.job.index.unwrap_or(-1));
+        let known = reconciliation.status.job_attempt(&current.job.replicated_job, current.job.index.unwrap_or(-1));
         current.job.job_attempt.saturating_sub(known)
     };
-    pass.current.iter().filter(|current| is_one(current)).map(ahead).max().unwrap_or(0).max(0)
+    reconciliation.current.iter().filter(|current| is_one(current)).map(ahead).max().unwrap_or(0).max(0)
 }
 
-/// The counter with this index, of a replicatedJob of so many Jobs.
+/// The counter with this index, in a replicatedJob of `replicas` Jobs.
 fn counter(counters: &mut Vec<i32>, index: usize, replicas: i32) -> &mut i32 {
     if counters.len() <= index {
         counters.resize(index + 1, 0);
@@ -188,34 +201,37 @@ fn counter(counters: &mut Vec<i32>, index: usize, replicas: i32) -> &mut i32 {
     &mut counters[index]
 }
 
-/// Counters of single Jobs, if there are any, are as many as the Jobs: the Go JobSet, which may go on with the status,
-/// fails each reconciliation where one is missing.
+/// Extends the counters of single Jobs, if there are any, to one for each Job. The Go JobSet may read this status later, and
+/// its reconciliation fails if a counter is missing.
 pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
-    let wanted = usize::try_from(replicas).unwrap_or_default().min(COUNTED_ALONE);
-    if !counters.is_empty() && counters.len() < wanted {
-        counters.resize(wanted, 0);
+    let length = usize::try_from(replicas).unwrap_or_default().min(MAX_JOB_COUNTERS);
+    if !counters.is_empty() && counters.len() < length {
+        counters.resize(length, 0);
     }
 }
 
-/// Whether the failure has been counted as a restart in place, which is under way: the Job's message names a Pod that
-/// made it begin.
-fn already_counted(pass: &Pass<'_>, job: &FailedJob<'_>) -> bool {
-    let status = &pass.status;
+/// Whether the failure has been counted by an in-place restart that is under way: the message of the Job names a Pod whose
+/// failure began that restart.
+fn already_counted(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> bool {
+    let status = &reconciliation.status;
     let (synced, free) = (status.synced_epoch, status.free_epoch);
-    let under_way = pass.in_place() && synced > 0 && status.deprecated_epoch == synced && free != pass.next_epoch();
-    let current = pass.current.iter().find(|current| current.name == job.name);
+    let under_way = reconciliation.in_place()
+        && synced > 0
+        && status.deprecated_epoch == synced
+        && free != reconciliation.next_epoch();
+    let current = reconciliation.current.iter().find(|current| current.name == job.name);
     let pods = current.and_then(|current| current.pods);
-    under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|broken| job.message.contains(&broken.pod)))
+    under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))
 }
 
 /// The failed Jobs, the earliest first, ties by name.
-fn failed_jobs<'a>(pass: &Pass<'a>) -> Vec<FailedJob<'a>> {
-    let groups = pass.groups();
-    let failed = pass.current.iter().filter_map(|current| {
+fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
+    let groups = reconciliation.groups();
+    let failed = reconciliation.current.iter().filter_map(|current| {
         let Current { name, job, group, .. } = *current;
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
-        let reason = users_reason(&groups[group], reason, message).unwrap_or(reason);
+        let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
         Some(FailedJob { at: *at, name, group, replicated_job, index, reason, message })
     });
     let mut failed: Vec<FailedJob<'a>> = failed.collect();
@@ -223,9 +239,11 @@ fn failed_jobs<'a>(pass: &Pass<'a>) -> Vec<FailedJob<'a>> {
     failed
 }
 
-/// The reason that the template's podFailurePolicy gives to the failure (`setConditionReason`, KEP-262). Kubernetes does
-/// not know the word; which rule failed the Job stands in the message of the Job controller.
-fn users_reason<'a>(group: &'a ReplicatedJob, reason: &str, message: &str) -> Option<&'a str> {
+/// The reason that the podFailurePolicy of the template gives to the failure (`setConditionReason`, KEP-262).
+///
+/// Kubernetes does not know this field, so the reason is not in the Job. The message of the Job controller has the index of
+/// the rule that failed the Job.
+fn custom_reason<'a>(group: &'a ReplicatedJob, reason: &str, message: &str) -> Option<&'a str> {
     if reason != "PodFailurePolicy" {
         return None;
     }
@@ -237,7 +255,7 @@ fn users_reason<'a>(group: &'a ReplicatedJob, reason: &str, message: &str) -> Op
 /// Whether the Job meets all requirements of the rule. An empty list is no requirement.
 fn matches(rule: &FailurePolicyRule, patterns: &[Option<Regex>], job: &FailedJob<'_>) -> bool {
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
-    // A pattern that does not compile matches nothing.
+    // A pattern that does not compile never matches.
     let message = patterns.is_empty() || patterns.iter().flatten().any(|pattern| pattern.is_match(job.message));
     any(&rule.target_replicated_jobs, job.replicated_job) && any(&rule.on_job_failure_reasons, job.reason) && message
 }

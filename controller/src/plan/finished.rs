@@ -1,18 +1,18 @@
-//! A finished JobSet: what still runs of it is deleted.
+//! Deletes the Jobs of a finished JobSet that still run.
 
 use std::ops::ControlFlow;
 
 use jobset_api::conditions;
 
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 
-pub(super) fn delete_what_still_runs(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if conditions::terminal(&pass.status.conditions).is_none() {
+pub(super) fn delete_active_jobs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    if conditions::terminal(&reconciliation.status.conditions).is_none() {
         return ControlFlow::Continue(());
     }
-    for (name, job) in pass.seen.jobs() {
+    for (name, job) in reconciliation.observed.jobs() {
         if job.finished.is_none() && !job.deleting {
-            pass.delete_job(name, &job.uid);
+            reconciliation.delete_job(name, &job.uid);
         }
     }
     ControlFlow::Break(())

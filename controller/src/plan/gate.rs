@@ -1,57 +1,66 @@
-//! A JobSet that cannot restart in place, with the feature gate off or by its own specification, is restarted by recreation.
-//! Its agents are told to let their workers run, or these would wait at the barrier for ever (`protocol.md`, agent rule 0).
+//! Disables in-place restart for a JobSet whose specification does not allow it, or if the feature gate is off. Such a JobSet
+//! restarts by recreation.
+//!
+//! An annotation tells its agents to start their workers at once. Otherwise the workers would wait at the barrier forever
+//! (`protocol.md`, agent rule 0).
 
 use jobset_api::{RestartStrategy, conditions, labels};
 
 use super::invalid::cut;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use super::{Action, Settings};
 use crate::observe::Observed;
 
-/// How the JobSet is restarted: as it says, or by recreation where it cannot restart in place, or its agents were told so.
-pub(super) fn strategy(seen: &Observed<'_>, settings: &Settings) -> RestartStrategy {
-    let in_place = settings.gates.in_place_restart && seen.not_in_place().is_none() && !agents_are_told(seen);
-    match seen.jobset.spec.restart_strategy() {
+/// The restart strategy in effect: the specified one, or Recreate in place of InPlaceRestart if in-place restart is disabled or
+/// the annotation is set.
+pub(super) fn strategy(observed: &Observed<'_>, settings: &Settings) -> RestartStrategy {
+    let in_place = settings.gates.in_place_restart && observed.not_in_place().is_none() && !is_annotated(observed);
+    match observed.jobset.spec.restart_strategy() {
         RestartStrategy::InPlaceRestart if !in_place => RestartStrategy::Recreate,
         strategy => strategy,
     }
 }
 
-pub(super) fn disable_in_place_restart(pass: &mut Pass<'_>) {
-    if pass.seen.jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
+pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) {
+    if reconciliation.observed.jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
         return;
     }
-    let cause = match (pass.seen.not_in_place(), pass.settings.gates.in_place_restart) {
+    let cause = match (reconciliation.observed.not_in_place(), reconciliation.settings.gates.in_place_restart) {
         (Some(_), _) => "cannot restart in place",
         (None, false) => "feature gate is off",
         (None, true) => return,
     };
-    if !agents_are_told(&pass.seen) {
-        pass.actions.push(Action::DisableInPlaceRestart(cause));
+    if !is_annotated(&reconciliation.observed) {
+        reconciliation.actions.push(Action::DisableInPlaceRestart(cause));
     }
     let annotation = labels::DISABLE_IN_PLACE_RESTART;
-    // Not only when they are told: that changes the JobSet under this pass, whose notes are then those of a status that
-    // was not stored.
-    if let Some(what) = pass.seen.not_in_place() {
+    // The condition and the events must not depend on the absence of the annotation. The request that annotates the JobSet
+    // changes its version, so the status of this reconciliation is not stored and its events are not created.
+    if let Some(what) = reconciliation.observed.not_in_place() {
         let message = format!(
-            "restarted by recreation, and its agents are told by the annotation {annotation} to let their workers run: \
-             the workers could not restart in place, because they would wait for each other for ever; create the JobSet \
-             again with what is required here: {}",
+            "the JobSet is restarted by recreation, because its workers would wait for each other forever if they restarted \
+             in place; the annotation {annotation} makes its agents start their workers at once; to restart in place, \
+             create the JobSet again with a specification that allows it: {}",
             cut(what)
         );
-        pass.set_condition(conditions::IN_PLACE_UNSUPPORTED, true, conditions::CANNOT_RESTART_IN_PLACE, &message);
-        pass.warn("InPlaceRestartDisabled", message);
+        reconciliation.set_condition(
+            conditions::IN_PLACE_UNSUPPORTED,
+            true,
+            conditions::CANNOT_RESTART_IN_PLACE,
+            &message,
+        );
+        reconciliation.warn("InPlaceRestartDisabled", message);
     } else {
-        pass.warn(
+        reconciliation.warn(
             "InPlaceRestartDisabled",
             format!(
-                "the feature gate InPlaceRestart is off: restarted by recreation; remove the annotation {annotation} when \
-                 it is on"
+                "the feature gate InPlaceRestart is off, so the JobSet is restarted by recreation; to restart in place, \
+                 enable the gate and remove the annotation {annotation}"
             ),
         );
     }
 }
 
-fn agents_are_told(seen: &Observed<'_>) -> bool {
-    seen.jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::DISABLE_IN_PLACE_RESTART)
+fn is_annotated(observed: &Observed<'_>) -> bool {
+    observed.jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::DISABLE_IN_PLACE_RESTART)
 }

@@ -1,53 +1,53 @@
-//! What happened: which worker failed first, what is known of it, and whether its restart counts.
+//! Describes an incident: the worker that failed first, its exit, and whether the restart counts.
 
 use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
 
-use super::members::{broken, running_jobs};
-use super::pass::Pass;
+use super::members::{failed_workers, running_jobs};
 use super::placement;
+use super::reconciliation::Reconciliation;
 use super::restart::{Cause, Counting};
 use super::{ExitClass, Trigger};
-use crate::store::pods::{Broken, Exit, Failure};
+use crate::store::pods::{Exit, FailedWorker, PodFailure};
 
-/// Exit codes from here on are those of signals, as shells write them.
+/// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;
 
-/// What makes the group restart.
+/// Why the group restarts.
 pub(super) struct Incident {
     pub cause: Cause,
     pub counting: Counting,
-    /// Whether the restart counts, and if it does not, by which rule, for people.
+    /// Message for people: whether the restart counts, or which rule excludes it.
     pub counted: String,
 }
 
-/// The failure that makes the group restart in place, and whether that counts.
+/// The first failure that makes the group restart in place.
 ///
-/// Only what was seen is told: the kubelet erases exit codes when it restarts a Pod.
-pub(super) fn first(pass: &Pass<'_>) -> Incident {
-    let mut failures: Vec<(&Broken, usize)> = broken(pass).collect();
-    failures.sort_by_key(|(broken, _)| (finished_at(broken).is_none(), finished_at(broken), &broken.pod));
-    let cause = failures.first().map_or_else(|| unseen(pass), |(first, _)| cause(describe(first), first));
-    match uncounted_by(pass, &failures) {
+/// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
+pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
+    let mut failures: Vec<(&FailedWorker, usize)> = failed_workers(reconciliation).collect();
+    failures.sort_by_key(|(worker, _)| (finished_at(worker).is_none(), finished_at(worker), &worker.pod));
+    let cause = failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    match uncounted_by(reconciliation, &failures) {
         Some(rule) => Incident { cause, counting: Counting::Ignored, counted: format!("not counted by rule {rule}") },
         None => Incident { cause, counting: Counting::Counted, counted: "counted".to_owned() },
     }
 }
 
-/// Why the group cannot go on although nothing has failed: the work of a Pod that was deleted is lost.
-pub(super) fn loss(pass: &Pass<'_>, lost: &Broken, group: usize) -> (Cause, Counting) {
+/// Why the group has to be recreated although no worker has failed: a deleted Pod has lost the work of its worker.
+pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, group: usize) -> (Cause, Counting) {
     let node = lost.node.as_deref().unwrap_or("unknown");
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
-    let ignored = placement::is_repair(&lost.failure) || uncounted_by(pass, &[(lost, group)]).is_some();
+    let ignored = placement::is_repair(&lost.failure) || uncounted_by(reconciliation, &[(lost, group)]).is_some();
     let counting = if ignored { Counting::Ignored } else { Counting::Counted };
     let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), ..cause(message, lost) };
     (cause, counting)
 }
 
 /// `Pod p, container c on node n exited with code 3 (Error): last words`.
-pub(super) fn describe(broken: &Broken) -> String {
-    let node = broken.node.as_deref().unwrap_or("unknown");
-    let Broken { pod, failure, epoch, .. } = broken;
+pub(super) fn describe(worker: &FailedWorker) -> String {
+    let node = worker.node.as_deref().unwrap_or("unknown");
+    let FailedWorker { pod, failure, epoch, .. } = worker;
     let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let words = if message.is_empty() { String::new() } else { format!(": {message}") };
@@ -62,18 +62,18 @@ pub(super) fn describe(broken: &Broken) -> String {
     format!("Pod {pod} on node {node} failed in epoch {epoch}, {end}")
 }
 
-fn unseen(pass: &Pass<'_>) -> Cause {
-    let next = pass.next_epoch();
-    let pod = running_jobs(pass).find_map(|(pods, _)| pods.first_to_report(next));
+fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
+    let next = reconciliation.next_epoch();
+    let pod = running_jobs(reconciliation).find_map(|(pods, _)| pods.first_to_report(next));
     let message = match pod {
         Some(pod) => {
             let node = pod.node.as_deref().unwrap_or("unknown");
             format!(
-                "Pod {} on node {node} restarted into epoch {next}, its failure was not seen, exit code unknown",
+                "Pod {} on node {node} restarted into epoch {next}, its failure was not observed, exit code unknown",
                 pod.name
             )
         }
-        None => "workers restarted, their failures were not seen".to_owned(),
+        None => "workers restarted, their failures were not observed".to_owned(),
     };
     Cause {
         reason: conditions::IN_PLACE_RESTART.to_owned(),
@@ -83,26 +83,26 @@ fn unseen(pass: &Pass<'_>) -> Cause {
     }
 }
 
-fn cause(message: String, broken: &Broken) -> Cause {
+fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
-    Cause { reason, message, trigger: trigger(broken), failed_at: finished_at(broken) }
+    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker) }
 }
 
-fn finished_at(broken: &Broken) -> Option<k8s_openapi::jiff::Timestamp> {
-    broken.failure.exit.as_ref()?.finished_at
+fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+    worker.failure.exit.as_ref()?.finished_at
 }
 
-fn trigger(broken: &Broken) -> Trigger {
-    let exit = exit_class(&broken.failure);
-    match &broken.failure.disruption {
+fn trigger(worker: &FailedWorker) -> Trigger {
+    let exit = exit_class(&worker.failure);
+    match &worker.failure.disruption {
         Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
-        None if broken.pod_ended => Trigger::PodFailed(exit),
+        None if worker.pod_ended => Trigger::PodFailed(exit),
         None => Trigger::ContainerExit(exit),
     }
 }
 
-fn exit_class(failure: &Failure) -> ExitClass {
+fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
         Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
@@ -112,21 +112,23 @@ fn exit_class(failure: &Failure) -> ExitClass {
     }
 }
 
-/// Maintenance is not a bug: when nothing but disruptions (eviction, preemption, the loss of a node) ended workers, and
-/// for each of them the first rule without reasons and patterns says so, the restart does not count. The name of the rule.
-fn uncounted_by(pass: &Pass<'_>, failures: &[(&Broken, usize)]) -> Option<String> {
-    let groups = pass.groups();
-    let rule = |(broken, group): &(&Broken, usize)| {
-        broken.failure.disruption.as_ref()?;
-        ignoring_rule(pass, &groups[*group])
+/// The name of the rule that excludes the restart from maxRestarts, if one does.
+///
+/// The restart does not count if disruptions (eviction, preemption, loss of a node) ended all of the workers, and for each of
+/// them the first rule without reasons and patterns ignores maxRestarts.
+fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
+    let groups = reconciliation.groups();
+    let rule = |(worker, group): &(&FailedWorker, usize)| {
+        worker.failure.disruption.as_ref()?;
+        ignoring_rule(reconciliation, &groups[*group])
     };
     let mut rules = failures.iter().map(rule);
     let first = rules.next()??;
     rules.all(|rule| rule.is_some()).then_some(first)
 }
 
-fn ignoring_rule(pass: &Pass<'_>, group: &ReplicatedJob) -> Option<String> {
-    let rules = &pass.seen.jobset.spec.failure_policy.as_ref()?.rules;
+fn ignoring_rule(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob) -> Option<String> {
+    let rules = &reconciliation.observed.jobset.spec.failure_policy.as_ref()?.rules;
     let (index, rule) = rules.iter().enumerate().find(|(_, rule)| {
         let any_failure = rule.on_job_failure_reasons.is_empty() && rule.on_job_failure_message_patterns.is_empty();
         let targets = &rule.target_replicated_jobs;

@@ -1,39 +1,39 @@
-//! What cannot be carried out: a JobSet of which nothing can is named, and left alone. Nothing of it is started, changed or
-//! deleted. `jobset_api::validation` says what that is; admission refuses more.
+//! Skips a JobSet whose specification is invalid: sets the condition Invalid, and starts, changes and deletes nothing.
+//!
+//! `jobset_api::validation` defines which specifications are invalid here. Admission rejects more than those.
 
 use std::ops::ControlFlow;
 
 use jobset_api::conditions;
 
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use super::success;
 
-/// Longest message of a condition, in bytes: the API's limit is 32 kB, a reader's is less.
+/// Maximum length of a condition message, in bytes. The limit of the API is 32 kB; people read less.
 const LONGEST: usize = 2048;
 
-pub(super) fn leave_alone(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let Some(what) = pass.seen.invalid() else {
-        pass.clear_condition(conditions::INVALID, "Valid", "the specification can be carried out");
+pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let Some(what) = reconciliation.observed.invalid() else {
+        reconciliation.clear_condition(conditions::INVALID, "Valid", "the specification is valid");
         return ControlFlow::Continue(());
     };
-    let message = format!("left alone, because it cannot be carried out: {}", cut(what));
-    pass.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
-    pass.warn("InvalidSpecification", message);
-    // It may have been admitted by others, and have run: what it has come to is true all the same.
-    success::complete_if_met(pass)?;
+    let message = format!("the JobSet is left alone, because its specification is invalid: {}", cut(what));
+    reconciliation.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
+    reconciliation.warn("InvalidSpecification", message);
+    // The JobSet may have run before, under another controller: its success is still recorded.
+    success::complete_if_met(reconciliation)?;
     ControlFlow::Break(())
 }
 
-/// Names the message patterns that match nothing: the rest of the failure policy is carried out.
-pub(super) fn name_patterns(pass: &mut Pass<'_>) {
-    if let Some(what) = pass.seen.unmatchable() {
-        let message =
-            format!("the failure policy is carried out without the patterns that match nothing: {}", cut(what));
-        pass.warn("MessagePatternInvalid", message);
+/// Warns of message patterns that can never match. The rest of the failure policy is in effect.
+pub(super) fn warn_of_message_patterns(reconciliation: &mut Reconciliation<'_>) {
+    if let Some(what) = reconciliation.observed.unmatchable() {
+        let message = format!("the failure policy ignores message patterns that can never match: {}", cut(what));
+        reconciliation.warn("MessagePatternInvalid", message);
     }
 }
 
-/// The beginning of a text that is long.
+/// Cuts a long text to [`LONGEST`] bytes.
 pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST)]
 }

@@ -1,51 +1,52 @@
-//! The slots of the whole group, summed up from the counts of its Jobs.
+//! The slots of the group, summed up from the counts of its Jobs.
 //!
-//! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed has none
-//! (action FailJob): nobody waits for it.
+//! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed (action
+//! FailJob) has no slots: the group does not wait for it.
 
 use std::collections::BTreeMap;
 
 use jobset_api::ReplicatedJob;
 
-use super::pass::{Current, Pass, has_completed, has_failed};
 use super::placement;
-use crate::store::pods::{Broken, JobPods};
+use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
+use crate::store::pods::{FailedWorker, JobPods};
 
-/// The slots of a group.
+/// Counts of the slots of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// Slots that are not done.
     pub open: usize,
-    /// Slots that have succeeded, or can never come back.
+    /// Slots that have succeeded, or whose index has failed for good.
     pub done: usize,
-    /// Open slots by the epoch that their Pod reports, and its worker is in. A report outside of `1..=synced + 1` is none.
+    /// Open slots by the epoch that their Pod reports and that its worker is in. Reports outside of `1..=synced + 1` do not
+    /// count.
     pub reports: BTreeMap<i32, usize>,
-    /// Slots whose Pod reports this epoch while its worker may be of an earlier one: the report is heard, the slot is not
-    /// filled.
+    /// Open slots by the epoch that their Pod reports, if the worker may still be in an earlier epoch. Such a report can
+    /// begin a restart, but does not fill the slot.
     pub suspects: BTreeMap<i32, usize>,
     /// Open slots whose worker runs in the synced epoch.
     pub running: usize,
-    /// Slots whose worker runs although their Pod reports no epoch that can be: the report was overwritten. They will not
-    /// report again before they restart.
+    /// Slots whose worker runs although the report of their Pod is missing or invalid, because something overwrote it. Such
+    /// a Pod does not report again before it restarts.
     pub mute: usize,
-    /// Whether a worker of the synced epoch was seen to fail.
-    pub broken: bool,
+    /// Whether the controller has observed the failure of a worker of the synced epoch.
+    pub has_failed_worker: bool,
 }
 
 impl Slots {
-    /// The newest epoch that is reported.
+    /// The newest reported epoch.
     pub(super) fn newest(&self) -> Option<i32> {
         let newest = |reports: &BTreeMap<i32, usize>| reports.last_key_value().map(|(epoch, _)| *epoch);
         newest(&self.reports).max(newest(&self.suspects))
     }
 
-    /// Whether the workers of all open slots run in the epoch that they shall run in.
+    /// Whether the workers of all open slots run in the synced epoch.
     pub(super) fn all_run(&self) -> bool {
         self.running + self.mute >= self.open
     }
 
-    /// Whether some wait for this epoch, and every other open slot has passed an earlier barrier, or has a worker that runs
-    /// without any.
+    /// Whether a Pod waits for this epoch, and every other open slot has passed an earlier barrier or runs its worker without
+    /// one.
     pub(super) fn all_wait_or_run(&self, next: i32) -> bool {
         let waits = |reports: &BTreeMap<i32, usize>| reports.contains_key(&next);
         (waits(&self.reports) || waits(&self.suspects)) && self.all_have_reported()
@@ -57,38 +58,38 @@ impl Slots {
     }
 }
 
-/// Sums up. Costs one addition a Job, whatever its size.
-pub(super) fn slots(pass: &Pass<'_>) -> Slots {
-    let mut slots = created_slots(pass);
-    let mut missing: Vec<i64> = pass.groups().iter().map(|group| i64::from(group.replicas())).collect();
-    for current in &pass.current {
+/// The slots of all Jobs, those that do not exist yet included. The cost grows with the number of Jobs, not of Pods.
+pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
+    let mut slots = created_slots(reconciliation);
+    let mut missing: Vec<i64> = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).collect();
+    for current in &reconciliation.current {
         missing[current.group] -= 1;
     }
-    // The slots of a Job that does not exist yet are open, too.
+    // The slots of a Job that does not exist yet are open.
     let pods = |(missing, group): (i64, &ReplicatedJob)| missing.max(0) * i64::from(group.template.spec.pods());
-    slots.open = slots.open.saturating_add(count(missing.into_iter().zip(pass.groups()).map(pods).sum()));
+    slots.open = slots.open.saturating_add(count(missing.into_iter().zip(reconciliation.groups()).map(pods).sum()));
     slots
 }
 
 /// The slots of the Jobs that exist.
-pub(super) fn created_slots(pass: &Pass<'_>) -> Slots {
-    let synced = pass.status.synced_epoch;
+pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
+    let synced = reconciliation.status.synced_epoch;
     let mut slots = Slots::default();
     let (mut expected, mut done) = (0_i64, 0_i64);
-    for current in &pass.current {
+    for current in &reconciliation.current {
         let job = current.job;
-        let group = &pass.groups()[current.group];
+        let group = &reconciliation.groups()[current.group];
         if has_failed(job) {
             continue;
         }
-        // While its size changes, both the slots that it has and those that it is to have are waited for.
-        let resizes = pass.settings.gates.elastic_job_set && job.finished.is_none();
-        let wanted = if resizes { group.template.spec.pods() } else { 0 };
-        expected += i64::from(job.pods.max(wanted));
+        // While a Job is resized, the group waits for its present slots and for its future slots.
+        let resizes = reconciliation.settings.gates.elastic_job_set && job.finished.is_none();
+        let specified = if resizes { group.template.spec.pods() } else { 0 };
+        expected += i64::from(job.pods.max(specified));
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
-        let valid = 1..=pass.next_epoch();
+        let valid = 1..=reconciliation.next_epoch();
         for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }
@@ -98,7 +99,7 @@ pub(super) fn created_slots(pass: &Pass<'_>) -> Slots {
         slots.running += pods.running_in(synced);
         slots.mute += pods.mute() + pods.reports().range(..1).map(|(_, count)| count).sum::<usize>();
     }
-    slots.broken = synced > 0 && broken(pass).next().is_some();
+    slots.has_failed_worker = synced > 0 && failed_workers(reconciliation).next().is_some();
     (slots.open, slots.done) = (count(expected - done), count(done));
     slots
 }
@@ -107,41 +108,50 @@ fn count(number: i64) -> usize {
     usize::try_from(number.max(0)).unwrap_or(usize::MAX)
 }
 
-/// Workers of the synced epoch that were seen to fail, but for those whose failure is going to fail their Job, since what
-/// that leads to is the failure policy's to decide, and those that the controller has deleted itself.
-pub(super) fn broken<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
-    let (synced, groups) = (pass.status.synced_epoch, pass.groups());
-    running_jobs(pass).flat_map(move |(pods, group)| {
+/// Workers of the synced epoch whose failure the controller has observed, and the index of their replicatedJob.
+///
+/// Two kinds of failures are left out: a failure that will fail its Job, because the failure policy decides what follows,
+/// and the end of a Pod that the controller has deleted itself.
+pub(super) fn failed_workers<'a>(
+    reconciliation: &Reconciliation<'a>,
+) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
+    let (synced, groups) = (reconciliation.status.synced_epoch, reconciliation.groups());
+    running_jobs(reconciliation).flat_map(move |(pods, group)| {
         let template = &groups[group].template.spec;
-        let waits = move |broken: &&Broken| !(broken.pod_ended && broken.failure.fails_job(template));
-        let failed = pods.broken_in(synced).filter(|broken| !placement::is_repair(&broken.failure));
-        failed.filter(waits).map(move |broken| (broken, group))
+        let keeps_job = move |worker: &&FailedWorker| !(worker.pod_ended && worker.failure.fails_job(template));
+        let failed = pods.broken_in(synced).filter(|worker| !placement::is_repair(&worker.failure));
+        failed.filter(keeps_job).map(move |worker| (worker, group))
     })
 }
 
-/// Workers that exited 0 only because their Pod was deleted, and the index of their replicatedJob.
+/// Workers that exited with 0 only because their Pod was deleted, and the index of their replicatedJob.
 ///
-/// A Job that is failing deletes its Pods itself: what that leads to is the failure policy's to decide. A Job may complete
-/// by being suspended, too; there only a disruption is known to be a loss.
-pub(super) fn lost<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a Broken, usize)> + use<'a> {
+/// Jobs that are failing are left out: such a Job deletes its Pods itself, and the failure policy decides what follows. A
+/// suspension may also complete a Job, so in a completed Job only a disruption proves the loss.
+pub(super) fn lost_workers<'a>(
+    reconciliation: &Reconciliation<'a>,
+) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
     let open = |it: &&Current<'_>| !it.job.failing && !has_failed(it.job);
-    let jobs: Vec<Current<'a>> = pass.current.iter().filter(open).copied().collect();
+    let jobs: Vec<Current<'a>> = reconciliation.current.iter().filter(open).copied().collect();
     let pods = jobs.into_iter().filter_map(|it| Some((it, it.pods?)));
     pods.flat_map(|(current, pods)| {
-        let is_certain = move |lost: &&Broken| !has_completed(current.job) || lost.failure.disruption.is_some();
+        let is_certain = move |lost: &&FailedWorker| !has_completed(current.job) || lost.failure.disruption.is_some();
         pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
     })
 }
 
-/// Whether the Job is complete only because a worker exited 0 when it was evicted. In place, the group restarts then.
-pub(super) fn is_hollow(pass: &Pass<'_>, current: &Current<'_>) -> bool {
-    let evicted = |lost: &Broken| lost.failure.disruption.is_some();
+/// Whether the Job has completed only because an evicted worker exited with 0. With in-place restart, the group restarts
+/// then.
+pub(super) fn completed_by_eviction(reconciliation: &Reconciliation<'_>, current: &Current<'_>) -> bool {
+    let evicted = |lost: &FailedWorker| lost.failure.disruption.is_some();
     let has_lost = || current.pods.is_some_and(|pods| pods.lost().any(evicted));
-    pass.in_place() && pass.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
+    reconciliation.in_place() && reconciliation.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }
 
 /// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
-pub(super) fn running_jobs<'a>(pass: &Pass<'a>) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
-    let running = pass.current.iter().filter(|current| current.job.finished.is_none());
+pub(super) fn running_jobs<'a>(
+    reconciliation: &Reconciliation<'a>,
+) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
+    let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
     running.filter_map(|current| Some((current.pods?, current.group))).collect::<Vec<_>>().into_iter()
 }

@@ -1,8 +1,8 @@
-//! The rules: from what was observed of a JobSet to what shall be done.
+//! The rules of reconciliation: from the observed state of a JobSet to a [`Plan`].
 //!
-//! [`plan`] is a pure function: no clock, no client, no error. What is wrong with a child becomes a [`Note`]; it never
-//! blocks the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or makes its workers advance to
-//! another epoch, only says so in it, and the next pass, which reads that back, carries it out.
+//! [`plan`] is a pure function: no clock, no client, no error. A problem with a child becomes a [`Note`] and never blocks
+//! the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or that makes its workers advance to
+//! another epoch, only writes the decision to the status. The next reconciliation reads the status and carries it out.
 
 mod barrier;
 mod budget;
@@ -15,9 +15,10 @@ mod incident;
 mod invalid;
 mod members;
 mod namespace;
-mod pass;
+mod orphans;
 mod permissions;
 mod placement;
+mod reconciliation;
 mod recovery;
 mod refused;
 mod resize;
@@ -26,7 +27,6 @@ mod restore;
 mod service;
 mod skip;
 mod start;
-mod strays;
 mod success;
 mod support;
 mod suspend;
@@ -43,50 +43,50 @@ use std::ops::ControlFlow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::observe::Observed;
-use pass::Pass;
+use reconciliation::Reconciliation;
 
 pub use types::{Action, ExitClass, Fact, Note, Plan, PodDeletion, Settings, Trigger};
 pub use waiting::{Barrier, barrier};
 
-/// The rules, in order. A rule that breaks ends the pass.
-fn rules(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    skip::if_being_deleted(pass)?;
-    skip::if_managed_by_another(pass)?;
-    ttl::delete_when_due(pass)?;
-    namespace::delete_with_it(pass)?;
-    budget::annotate(pass)?;
-    restart::take_over(pass);
-    tally::jobs(pass);
-    refused::name(pass);
-    finished::delete_what_still_runs(pass)?;
-    invalid::leave_alone(pass)?;
-    invalid::name_patterns(pass);
-    strays::name(pass);
-    gate::disable_in_place_restart(pass);
-    restart::delete_previous_attempts(pass);
-    failure::apply_policy(pass)?;
-    success::complete(pass)?;
-    claims::ensure(pass);
-    service::ensure(pass);
-    permissions::ensure(pass);
-    placement::repair(pass)?;
-    unreachable::force_delete(pass);
-    suspend::stop(pass);
-    resize::resize(pass)?;
-    start::in_order(pass)?;
-    support::name_what_cannot_restart_in_place(pass);
-    restore::epochs(pass)?;
-    barrier::watch(pass)?;
-    epochs::advance(pass)?;
-    epochs::let_through(pass);
-    recovery::note(pass);
+/// The rules, in order. A rule that breaks ends the reconciliation.
+fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    skip::if_being_deleted(reconciliation)?;
+    skip::if_managed_by_another(reconciliation)?;
+    ttl::delete_when_expired(reconciliation)?;
+    namespace::delete_jobset_if_terminating(reconciliation)?;
+    budget::annotate(reconciliation)?;
+    restart::adopt_go_counts(reconciliation);
+    tally::count_jobs(reconciliation);
+    refused::set_condition(reconciliation);
+    finished::delete_active_jobs(reconciliation)?;
+    invalid::skip_if_invalid(reconciliation)?;
+    invalid::warn_of_message_patterns(reconciliation);
+    orphans::warn(reconciliation);
+    gate::disable_in_place_restart(reconciliation);
+    restart::delete_previous_attempts(reconciliation);
+    failure::apply_policy(reconciliation)?;
+    success::complete(reconciliation)?;
+    claims::ensure(reconciliation);
+    service::ensure(reconciliation);
+    permissions::ensure(reconciliation);
+    placement::repair(reconciliation)?;
+    unreachable::force_delete(reconciliation);
+    suspend::suspend_jobs(reconciliation);
+    resize::resize(reconciliation)?;
+    start::create_and_resume(reconciliation)?;
+    support::set_condition(reconciliation);
+    restore::epochs(reconciliation)?;
+    barrier::limit_failures(reconciliation)?;
+    epochs::advance(reconciliation)?;
+    epochs::lift_for_recreated(reconciliation);
+    recovery::record(reconciliation);
     ControlFlow::Continue(())
 }
 
-/// Applies the rules to what was observed.
-pub fn plan(seen: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
-    let mut pass = Pass::new(seen, settings, now);
-    // A broken pass has written all that it had to say.
-    let _ = rules(&mut pass);
-    pass.into_plan()
+/// Applies the rules to the observed state of a JobSet at the time `now`.
+pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
+    let mut reconciliation = Reconciliation::new(observed, settings, now);
+    // A rule that breaks has already written its result to the plan.
+    let _ = rules(&mut reconciliation);
+    reconciliation.into_plan()
 }

@@ -1,17 +1,19 @@
-//! Deletes a JobSet whose namespace is being deleted. Kubernetes deletes the Pods of a namespace before everything else and
-//! waits for them; the Job controller keeps its finalizer on a failed Pod of a Job with `backoffLimitPerIndex`, which
-//! in-place restart needs, until its index has another Pod, which such a namespace refuses. Without this rule both wait
-//! for ever. A Job that is being deleted gives its Pods free.
+//! Deletes a JobSet whose namespace is being deleted.
+//!
+//! Kubernetes deletes the Pods of a terminating namespace first and waits for them. In-place restart needs Jobs with
+//! `backoffLimitPerIndex`. For such a Job, the Job controller keeps its finalizer on a failed Pod until the index has a new
+//! Pod, but a terminating namespace accepts no new Pods. Without this rule both wait forever. The deletion of the JobSet
+//! deletes the Jobs, and the Job controller removes its finalizer from the Pods of a Job that is being deleted.
 
 use std::ops::ControlFlow;
 
 use super::Action;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 
-pub(super) fn delete_with_it(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if !pass.seen.namespace_is_terminating() {
+pub(super) fn delete_jobset_if_terminating(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    if !reconciliation.observed.namespace_is_terminating() {
         return ControlFlow::Continue(());
     }
-    pass.actions.push(Action::DeleteJobSet);
+    reconciliation.actions.push(Action::DeleteJobSet);
     ControlFlow::Break(())
 }

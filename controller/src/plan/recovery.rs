@@ -1,37 +1,44 @@
-//! Notes when all Jobs are ready: a restart of the group, or its first start, is over.
+//! Records when all Jobs are ready: a group restart, or the first start, is over.
 
 use jobset_api::{JobSetStatus, ReplicatedJob, Scope, conditions};
 
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use super::{Fact, members};
 
-pub(super) fn note(pass: &mut Pass<'_>) {
-    let (status, groups) = (&pass.status, pass.groups());
+pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
+    let (status, groups) = (&reconciliation.status, reconciliation.groups());
     let restarts = conditions::is_true(&status.conditions, conditions::RESTARTING);
-    if !all_are_ready(status, groups) || restarts && !all_run_again(pass) {
+    if !all_are_ready(status, groups) || restarts && !all_run_again(reconciliation) {
         return;
     }
-    if pass.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, "all jobs are ready") {
-        pass.tell("Restarted", again(pass));
-        pass.facts.push(Fact::Recovered);
-    } else if pass.status.group_restarts == 0 && !all_are_ready(&pass.seen.status(), groups) {
-        pass.facts.push(Fact::Started);
+    if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, "all jobs are ready") {
+        reconciliation.note("Restarted", restarted_message(reconciliation));
+        reconciliation.facts.push(Fact::Recovered);
+    } else if reconciliation.status.group_restarts == 0 && !all_are_ready(&reconciliation.observed.status(), groups) {
+        reconciliation.facts.push(Fact::Started);
     }
 }
 
-/// In place, epoch and readiness have different writers: the Jobs may still be as ready as before the restart.
-fn all_run_again(pass: &Pass<'_>) -> bool {
-    let lifted = pass.status.synced_epoch > pass.status.deprecated_epoch;
-    !pass.in_place() || lifted && members::slots(pass).all_run()
+/// Whether all workers run after a restart. With in-place restart, the readiness of Jobs is not enough: the Job controller
+/// writes it and the agents report epochs, at different times, so it may still be the readiness before the restart.
+fn all_run_again(reconciliation: &Reconciliation<'_>) -> bool {
+    let lifted = reconciliation.status.synced_epoch > reconciliation.status.deprecated_epoch;
+    !reconciliation.in_place() || lifted && members::slots(reconciliation).all_run()
 }
 
-fn again(pass: &Pass<'_>) -> String {
-    let epoch = if pass.in_place() { format!(" in epoch {}", pass.status.synced_epoch) } else { String::new() };
-    let (counted, max_restarts) =
-        (pass.budget.spent(&pass.status, Scope::JobSet), pass.seen.jobset.spec.max_restarts());
+fn restarted_message(reconciliation: &Reconciliation<'_>) -> String {
+    let epoch = if reconciliation.in_place() {
+        format!(" in epoch {}", reconciliation.status.synced_epoch)
+    } else {
+        String::new()
+    };
+    let (counted, max_restarts) = (
+        reconciliation.budget.spent(&reconciliation.status, Scope::JobSet),
+        reconciliation.observed.jobset.spec.max_restarts(),
+    );
     format!(
         "all jobs are ready{epoch} after restart {}; {counted} of {max_restarts} counted",
-        pass.status.group_restarts
+        reconciliation.status.group_restarts
     )
 }
 

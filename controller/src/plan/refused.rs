@@ -1,24 +1,29 @@
-//! Names what is refused to the JobSet for as long as it is: Events are gone after an hour, and the JobSet still waits.
+//! Sets the condition ChildRefused while the API server refuses a child of the JobSet. Events expire after an hour, but the
+//! JobSet may wait longer.
 //!
-//! Before the rules that break: one that runs, ends or is left alone is told the truth, too. There is no note, because
-//! whoever was refused has given one.
+//! The rule comes before the rules that break, so that the condition is also correct for JobSets that end or are skipped.
+//! It adds no Event, because the shell creates one for each refused request.
 
 use jobset_api::conditions;
 
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 
-/// Longest message of the condition, in bytes.
+/// Maximum length of the condition message, in bytes.
 const LONGEST: usize = 2048;
 
-pub(super) fn name(pass: &mut Pass<'_>) {
-    match pass.seen.refused() {
-        // What an earlier life of the controller has said stands, until this one has tried.
+pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
+    match reconciliation.observed.refused() {
+        // After a start of the controller, the condition stays until the first request shows whether it still holds.
         None => {}
         Some([]) => {
-            pass.clear_condition(conditions::CHILD_REFUSED, "Accepted", "nothing is refused any more");
+            reconciliation.clear_condition(
+                conditions::CHILD_REFUSED,
+                "Accepted",
+                "no request of the JobSet is refused now",
+            );
         }
         Some([first, others @ ..]) => {
-            pass.set_condition(conditions::CHILD_REFUSED, true, "Refused", &message(first, others.len()));
+            reconciliation.set_condition(conditions::CHILD_REFUSED, true, "Refused", &message(first, others.len()));
         }
     }
 }
@@ -34,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_message_is_cut_before_what_is_said_of_the_others() {
+    fn message_too_long_is_cut_before_number_of_others() {
         assert_eq!((message("no", 0), message("no", 2)), ("no".to_owned(), "no; and 2 more".to_owned()));
         let cut = message(&"\u{e9}".repeat(LONGEST), 12);
         assert!(cut.len() <= LONGEST && cut.ends_with("\u{e9}; and 12 more"), "{}", cut.len());

@@ -1,44 +1,44 @@
-//! Elastic: brings the Jobs that exist to the size that the JobSet now has.
+//! Elastic JobSets: resizes the existing Jobs to the size in the specification.
 //!
-//! In place, the group restarts in its new size. Newcomers are waited for before the others are stopped; when workers go
-//! the others restart at once. Neither is a failure (`protocol.md`).
+//! With in-place restart, the group restarts in its new size. If it grows, the running workers go on until the new Pods
+//! have reported. If it shrinks, the remaining workers restart at once. Neither is a failure (`protocol.md`).
 //!
-//! With the feature gate ElasticJobSet off, Jobs stay as large as they are.
+//! With the feature gate ElasticJobSet off, the rule does nothing.
 
 use std::ops::ControlFlow;
 
 use super::Action;
-use super::pass::{Current, Pass};
+use super::reconciliation::{Current, Reconciliation};
 
-/// A Job whose size is not the one it should have.
+/// A Job whose size differs from the specification.
 struct Misfit<'a> {
     current: Current<'a>,
-    /// `parallelism` and `completions` that it should have; none if it should not be.
-    wanted: Option<(i32, Option<i32>)>,
+    /// The specified `parallelism` and `completions`; `None` if the specification does not have this Job.
+    specified: Option<(i32, Option<i32>)>,
 }
 
-pub(super) fn resize(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if !pass.settings.gates.elastic_job_set {
+pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    if !reconciliation.settings.gates.elastic_job_set {
         return ControlFlow::Continue(());
     }
-    let surplus = pass.surplus.iter().map(|current| Misfit { current: *current, wanted: None });
+    let surplus = reconciliation.surplus.iter().map(|current| Misfit { current: *current, specified: None });
     let misfits: Vec<Misfit<'_>> =
-        pass.current.iter().filter_map(|current| misfit(pass, *current)).chain(surplus).collect();
+        reconciliation.current.iter().filter_map(|current| misfit(reconciliation, *current)).chain(surplus).collect();
     if misfits.is_empty() {
         return ControlFlow::Continue(());
     }
     let shrinks = misfits
         .iter()
-        .any(|misfit| misfit.wanted.is_none_or(|(parallelism, _)| parallelism < misfit.current.job.parallelism));
-    if pass.announce_free_epoch().is_break() {
+        .any(|misfit| misfit.specified.is_none_or(|(parallelism, _)| parallelism < misfit.current.job.parallelism));
+    if reconciliation.announce_free_epoch().is_break() {
         if shrinks {
-            pass.status.deprecated_epoch = pass.status.synced_epoch;
+            reconciliation.status.deprecated_epoch = reconciliation.status.synced_epoch;
         }
         return ControlFlow::Break(());
     }
-    for Misfit { current, wanted } in misfits {
+    for Misfit { current, specified } in misfits {
         let (name, uid) = (current.name.to_owned(), current.job.uid.clone());
-        pass.actions.push(match wanted {
+        reconciliation.actions.push(match specified {
             Some((parallelism, completions)) => Action::ResizeJob { name, uid, parallelism, completions },
             None => Action::DeleteJob { name, uid },
         });
@@ -46,13 +46,13 @@ pub(super) fn resize(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn misfit<'a>(pass: &Pass<'a>, current: Current<'a>) -> Option<Misfit<'a>> {
-    let (group, job) = (&pass.groups()[current.group], current.job);
+fn misfit<'a>(reconciliation: &Reconciliation<'a>, current: Current<'a>) -> Option<Misfit<'a>> {
+    let (group, job) = (&reconciliation.groups()[current.group], current.job);
     let spec = &group.template.spec;
     let indexed = spec.completion_mode.as_deref() == Some("Indexed");
-    // Of other Jobs, completions cannot change.
+    // The Job API allows a change of completions for Indexed Jobs only.
     let completions = spec.completions.filter(|_| indexed);
     let parallelism = spec.parallelism.unwrap_or(1);
-    let fits = job.parallelism == parallelism && completions.is_none_or(|wanted| job.completions == Some(wanted));
-    (job.finished.is_none() && !fits).then_some(Misfit { current, wanted: Some((parallelism, completions)) })
+    let fits = job.parallelism == parallelism && completions.is_none_or(|specified| job.completions == Some(specified));
+    (job.finished.is_none() && !fits).then_some(Misfit { current, specified: Some((parallelism, completions)) })
 }

@@ -1,63 +1,64 @@
-//! Restarts: how one of the whole group is counted, and what previous attempts left.
+//! Group restarts: how a restart is counted, and the deletion of the Jobs of earlier attempts.
 
 use std::ops::ControlFlow;
 
 use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels};
 use k8s_openapi::jiff::Timestamp;
 
-use super::pass::{Pass, is_current};
+use super::reconciliation::{Reconciliation, is_current};
 use super::{Fact, Note, Trigger, budget};
 
 /// Whether a restart counts towards `maxRestarts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
-    /// It does, and fails the JobSet when the budget is spent.
+    /// The restart counts, and fails the JobSet when the budget is spent.
     Counted,
-    /// It does not.
+    /// The restart does not count.
     Ignored,
-    /// It has been counted: it began as a restart in place.
+    /// The restart has been counted already: it began as an in-place restart.
     Already,
 }
 
 /// Why the group restarts.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
-    /// Reason of the condition.
+    /// Condition reason.
     pub reason: String,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// For the metrics.
+    /// Label of the metrics.
     pub trigger: Trigger,
-    /// When the first failure happened, if that was seen.
+    /// When the first failure happened, if the controller observed it.
     pub failed_at: Option<Timestamp>,
 }
 
-/// Counts the restarts of a JobSet that is taken over from the Go JobSet, which counts recreations alone and drops what it
-/// does not know. Every status that this controller has written has the number of ready Jobs. In the dialect of the Go
-/// JobSet, attempts in place have been counted by [`crate::store`], those of recreations among them.
-pub(super) fn take_over(pass: &mut Pass<'_>) {
-    let status = &mut pass.status;
+/// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
+///
+/// `jobsReady` shows which controller wrote the status: this controller always sets it. For a status with
+/// `currentInPlaceRestartAttempt`, [`crate::store`] has already set `groupRestarts` to all restarts, recreations included.
+pub(super) fn adopt_go_counts(reconciliation: &mut Reconciliation<'_>) {
+    let status = &mut reconciliation.status;
     if status.jobs_ready.is_empty() && status.current_in_place_restart_attempt.is_none() {
         status.group_restarts = status.group_restarts.max(status.restarts);
     }
 }
 
-/// Deletes the Jobs of earlier attempts. Their names become free, and the Jobs of this attempt take them.
+/// Deletes the Jobs of earlier attempts, so that the Jobs of this attempt can use their names.
 ///
-/// One whose label does not say its attempt may be of this one, with work of days in it: whoever took the label away
-/// decides.
-pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
-    for (name, job) in pass.seen.jobs() {
-        if job.deleting || is_current(&pass.status, job) {
+/// A Job without a valid attempt label may belong to the current attempt and hold days of work. The rule keeps it and warns,
+/// so that the user decides.
+pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) {
+    for (name, job) in reconciliation.observed.jobs() {
+        if job.deleting || is_current(&reconciliation.status, job) {
             continue;
         }
         if job.attempt.is_some() {
-            pass.delete_job(name, &job.uid);
+            reconciliation.delete_job(name, &job.uid);
         } else {
             let label = labels::RESTART_ATTEMPT;
-            pass.warn(
+            reconciliation.warn(
                 "JobMislabelled",
-                format!("Job {name} is left alone: delete it or mend its label {label}, which is not the number of an attempt"),
+                format!("Job {name} is left alone: its label {label} is not the number of an attempt; correct the label or delete the Job"),
             );
         }
     }
@@ -65,41 +66,47 @@ pub(super) fn delete_previous_attempts(pass: &mut Pass<'_>) {
 
 /// Restarts the JobSet by recreating all its Jobs, or fails it when the budget is spent.
 ///
-/// Only the counters are raised: the pass that reads them back deletes the Jobs.
-pub(super) fn recreate(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
-    count(pass, counting, cause)?;
-    let newest = pass.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
-    pass.status.restarts = pass.status.restarts.max(newest).saturating_add(1);
-    // The new Pods report the next epoch because they are new. This restart is already counted.
-    let _ = pass.announce_free_epoch();
-    let message = format!("recreating all Jobs, attempt {}: {}", pass.status.restarts, cause.message);
-    begin(pass, pass.recreation(), counting, cause, &message);
+/// This raises the counters only. The next reconciliation reads them and deletes the Jobs.
+pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
+    count(reconciliation, counting, cause)?;
+    let newest = reconciliation.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
+    reconciliation.status.restarts = reconciliation.status.restarts.max(newest).saturating_add(1);
+    // The new Pods report the next epoch because they are new, and this restart is counted above.
+    let _ = reconciliation.announce_free_epoch();
+    let message = format!("recreating all Jobs, attempt {}: {}", reconciliation.status.restarts, cause.message);
+    begin(reconciliation, reconciliation.recreation(), counting, cause, &message);
     ControlFlow::Break(())
 }
 
-/// Counts a restart of the whole group, by recreation or in place. Breaks when the budget was spent: the JobSet has
-/// failed.
-pub(super) fn count(pass: &mut Pass<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
+/// Counts a group restart, by recreation or in place. Breaks if no budget is left: the JobSet has failed.
+pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
     if counting == Counting::Already {
         return ControlFlow::Continue(());
     }
     if counting == Counting::Counted {
-        budget::require(pass, Scope::JobSet, cause)?;
-        pass.status.restarts_count_towards_max = pass.status.restarts_count_towards_max.saturating_add(1);
+        budget::require(reconciliation, Scope::JobSet, cause)?;
+        reconciliation.status.restarts_count_towards_max =
+            reconciliation.status.restarts_count_towards_max.saturating_add(1);
     }
-    pass.status.group_restarts = pass.status.group_restarts.saturating_add(1);
+    reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
     ControlFlow::Continue(())
 }
 
-/// Says that the whole group restarts, and how.
-pub(super) fn begin(pass: &mut Pass<'_>, strategy: RestartStrategy, counting: Counting, cause: &Cause, message: &str) {
-    pass.set_condition(conditions::RESTARTING, true, &cause.reason, message);
+/// Records that a group restart begins: condition, event and metrics.
+pub(super) fn begin(
+    reconciliation: &mut Reconciliation<'_>,
+    strategy: RestartStrategy,
+    counting: Counting,
+    cause: &Cause,
+    message: &str,
+) {
+    reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, message);
     let action = match counting {
         Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
         Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,
     };
     let Cause { trigger, failed_at, .. } = *cause;
-    pass.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
+    reconciliation.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
     let counted = counting == Counting::Counted;
-    pass.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
+    reconciliation.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
 }

@@ -1,12 +1,12 @@
-//! The headless Service that gives every Pod its DNS name.
+//! Creates the headless Service that gives every Pod its DNS name.
 
 use super::Action;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use crate::build;
 
-pub(super) fn ensure(pass: &mut Pass<'_>) {
-    let jobset = pass.seen.jobset;
-    if jobset.spec.dns_hostnames_enabled() && !pass.seen.has_service(jobset.subdomain()) {
-        pass.actions.push(Action::CreateService(Box::new(build::service(jobset))));
+pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
+    let jobset = reconciliation.observed.jobset;
+    if jobset.spec.dns_hostnames_enabled() && !reconciliation.observed.has_service(jobset.subdomain()) {
+        reconciliation.actions.push(Action::CreateService(Box::new(build::service(jobset))));
     }
 }

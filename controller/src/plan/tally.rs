@@ -1,18 +1,18 @@
-//! Counts the Jobs of each replicatedJob as the Go JobSet counts them, for those who read the status.
+//! Counts the Jobs of each replicatedJob for the status, with the definitions of the Go JobSet.
 //!
-//! `ready`, `active` and `suspended` of Jobs that have not finished are independent of each other, and a Job may be in none
-//! of them. A rule that needs to know where a Job stands asks the Job ([`JobView::is_ready`]).
+//! `ready`, `active` and `suspended` count Jobs that have not finished. They are independent of each other, and a Job may be
+//! in none of them. A rule that needs the state of one Job uses the Job itself ([`JobView::is_ready`]).
 
 use jobset_api::ReplicatedJobStatus;
 
 use super::failure;
-use super::pass::{Pass, has_completed};
+use super::reconciliation::{Reconciliation, has_completed};
 use crate::store::{Finished, JobView};
 
-pub(super) fn jobs(pass: &mut Pass<'_>) {
-    let counted = pass.groups().iter().map(|group| {
-        // Counters of individual restarts are the failure policy's, and stay.
-        let mut stored = pass.status.replicated_job(&group.name).cloned().unwrap_or_default();
+pub(super) fn count_jobs(reconciliation: &mut Reconciliation<'_>) {
+    let counted = reconciliation.groups().iter().map(|group| {
+        // The failure policy writes the counters of individual restarts. This rule keeps them.
+        let mut stored = reconciliation.status.replicated_job(&group.name).cloned().unwrap_or_default();
         failure::pad(&mut stored.job_restarts, group.replicas());
         failure::pad(&mut stored.job_restarts_count_towards_max, group.replicas());
         ReplicatedJobStatus {
@@ -26,13 +26,14 @@ pub(super) fn jobs(pass: &mut Pass<'_>) {
         }
     });
     let mut counted: Vec<ReplicatedJobStatus> = counted.collect();
-    for current in &pass.current {
+    for current in &reconciliation.current {
         count(current.job, &mut counted[current.group]);
     }
-    let ready = pass.current.iter().filter(|current| current.job.is_ready() || has_completed(current.job)).count();
-    let all: i64 = pass.groups().iter().map(|group| i64::from(group.replicas())).sum();
-    pass.status.jobs_ready = format!("{ready}/{all}");
-    pass.status.replicated_jobs_status = counted;
+    let ready =
+        reconciliation.current.iter().filter(|current| current.job.is_ready() || has_completed(current.job)).count();
+    let all: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    reconciliation.status.jobs_ready = format!("{ready}/{all}");
+    reconciliation.status.replicated_jobs_status = counted;
 }
 
 fn count(job: &JobView, status: &mut ReplicatedJobStatus) {

@@ -1,5 +1,5 @@
-//! Deletes a finished JobSet when its time is over: `ttlSecondsAfterFinished`, counted from its final condition, so that
-//! a restart of the controller does not begin anew.
+//! Deletes a finished JobSet when `ttlSecondsAfterFinished` has expired. The time counts from the transition of the final
+//! condition, so a restart of the controller does not extend it.
 
 use std::ops::ControlFlow;
 
@@ -7,18 +7,22 @@ use jobset_api::conditions;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::Action;
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 
-pub(super) fn delete_when_due(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let Some(ttl) = pass.seen.jobset.spec.ttl_seconds_after_finished else { return ControlFlow::Continue(()) };
-    let Some(finished) = conditions::terminal(&pass.status.conditions) else { return ControlFlow::Continue(()) };
+pub(super) fn delete_when_expired(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let Some(ttl) = reconciliation.observed.jobset.spec.ttl_seconds_after_finished else {
+        return ControlFlow::Continue(());
+    };
+    let Some(finished) = conditions::terminal(&reconciliation.status.conditions) else {
+        return ControlFlow::Continue(());
+    };
     let since = finished.last_transition_time.0;
-    // A time beyond the end of time never comes.
+    // A TTL that overflows the time type never expires.
     let Ok(due) = since.checked_add(SignedDuration::from_secs(ttl.into())) else { return ControlFlow::Continue(()) };
-    if pass.now.0 < due {
-        pass.requeue_at(due);
+    if reconciliation.now.0 < due {
+        reconciliation.requeue_at(due);
         return ControlFlow::Continue(());
     }
-    pass.actions.push(Action::DeleteJobSet);
+    reconciliation.actions.push(Action::DeleteJobSet);
     ControlFlow::Break(())
 }

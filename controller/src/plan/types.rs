@@ -1,4 +1,4 @@
-//! What a pass of the rules decides.
+//! The result of a reconciliation: requests, status, events and metrics.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 
-/// How the controller was told to work, the same for all JobSets.
+/// Settings of the controller, the same for all JobSets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Which features are on.
+    /// The feature gates.
     pub gates: Gates,
-    /// Pods on a node that is unreachable for longer than this are deleted without waiting for its kubelet. `None`, the
-    /// default: never.
+    /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
+    /// disables that.
     pub force_delete_after: Option<Duration>,
-    /// ClusterRole of the agents.
+    /// Name of the ClusterRole of the agents.
     pub agent_cluster_role: String,
 }
 
@@ -28,45 +28,46 @@ impl Default for Settings {
     }
 }
 
-/// What shall be done for a JobSet.
+/// The result of one reconciliation of a JobSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The status to store, if it differs from the stored one.
+    /// The new status. The shell writes it if it differs from the stored one.
     pub status: JobSetStatus,
-    /// Requests to carry out, in order, before the status is written.
+    /// Requests to the API server, in order, sent before the status is written.
     pub actions: Vec<Action>,
-    /// What to tell the user once the status is written.
+    /// Events to create once the status is written.
     pub notes: Vec<Note>,
-    /// What to count once the status is written.
+    /// Facts to count in the metrics once the status is written.
     pub facts: Vec<Fact>,
-    /// When to look again although nothing has changed.
+    /// When to reconcile again even if nothing has changed.
     pub requeue: Option<Timestamp>,
 }
 
-/// One request. Every request on an object that exists names its UID: another object of that name is left alone.
+/// One request to the API server. A request for an existing object carries its UID, so that it never changes another object
+/// of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Create a Job.
     CreateJob(Box<Job>),
-    /// Delete a Job and its Pods; the Job stays until they are gone.
+    /// Delete a Job in the foreground: the Job exists until its Pods are gone.
     DeleteJob {
         /// Name of the Job.
         name: String,
         /// UID of the Job.
         uid: String,
     },
-    /// Suspend a Job: its Pods are deleted.
+    /// Suspend a Job. The Job controller then deletes its Pods.
     SuspendJob {
         /// Name of the Job.
         name: String,
         /// UID of the Job.
         uid: String,
     },
-    /// Resume a suspended Job, with what may change in its template as it is in `desired`.
+    /// Resume a suspended Job and update the mutable fields of its template from `desired`.
     ResumeJob {
         /// UID of the Job.
         uid: String,
-        /// The Job as it would be created now.
+        /// The Job as the controller would create it now.
         desired: Box<Job>,
     },
     /// Change the number of Pods of a Job.
@@ -92,74 +93,76 @@ pub enum Action {
         name: String,
         /// UID of the Pod.
         uid: String,
-        /// Why, which decides how.
+        /// Why the Pod is deleted. This decides how it is deleted.
         reason: PodDeletion,
     },
-    /// Delete the JobSet itself: its time after the end is over, or its namespace is being deleted.
+    /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
     DeleteJobSet,
-    /// Annotate the JobSet so that its agents let their workers run: it does not restart in place, for this cause.
+    /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not
+    /// restart in place.
     DisableInPlaceRestart(&'static str),
-    /// Annotate the JobSet with the budget that it has been counted by until now. Only as it was seen: the status says how
-    /// it was counted.
+    /// Annotate the JobSet with the kind of budget that its restarts have spent so far. The request applies to the observed
+    /// resource version only, because the status of that version shows how the restarts were counted.
     AnnotateRestartBudget(RestartBudget),
 }
 
 /// Why a Pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodDeletion {
-    /// It reports an epoch above the largest valid one. Only if a read from the API server confirms that.
+    /// It reports an epoch above this one, the largest valid epoch. The shell confirms the report with a read from the API
+    /// server before it deletes the Pod.
     EpochAbove(i32),
-    /// Its agent restarted alone: its worker is of an earlier epoch than the agent reports.
+    /// Its agent restarted alone: its worker runs in an earlier epoch than the agent reports.
     AgentAlone,
-    /// It was placed in another topology domain than its leader. It gets the condition `DisruptionTarget` first, so that
-    /// a podFailurePolicy can tell it from a failure.
+    /// It is in another topology domain than its leader. The shell sets the condition `DisruptionTarget` first, so that a
+    /// podFailurePolicy can tell this deletion from a failure.
     Misplaced,
-    /// Its node is unreachable: nobody is waited for.
+    /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
     Unreachable,
 }
 
-/// Something that the user should know: an Event on the JobSet.
+/// An Event on the JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// Whether it is a Warning.
+    /// Whether the type of the Event is Warning.
     pub warning: bool,
-    /// Reason, in CamelCase.
+    /// Event reason, in CamelCase.
     pub reason: &'static str,
-    /// Message.
+    /// Message for people.
     pub message: String,
-    /// Of a restart that begins: when the first failure happened, if that was seen.
+    /// For the Event of a restart: when the first failure happened, if the controller observed it.
     pub failed_at: Option<Timestamp>,
 }
 
 impl Note {
-    /// A Warning.
+    /// An Event of type Warning.
     pub(crate) fn warning(reason: &'static str, message: String) -> Self {
         Self { warning: true, reason, message, failed_at: None }
     }
 
-    /// No Warning.
+    /// An Event of type Normal.
     pub(crate) fn normal(reason: &'static str, message: String) -> Self {
         Self { warning: false, ..Self::warning(reason, message) }
     }
 }
 
-/// Something that the metrics count. True once the status of its plan is written, and not before.
+/// A fact that the metrics count. It becomes true when the status of its plan is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A restart began.
     RestartBegan {
-        /// How it is carried out.
+        /// How the workers restart.
         strategy: RestartStrategy,
-        /// What it restarts, as an action of the failure policy.
+        /// What restarts, as an action of the failure policy.
         action: FailurePolicyAction,
-        /// Whether it counts towards maxRestarts.
+        /// Whether the restart counts towards maxRestarts.
         counted: bool,
-        /// What caused it.
+        /// What caused the restart.
         trigger: Trigger,
-        /// When the first failure happened, if that was seen.
+        /// When the first failure happened, if the controller observed it.
         failed_at: Option<Timestamp>,
     },
-    /// In place: all Pods have reported the new epoch, and their workers may run.
+    /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
     BarrierLifted,
     /// All Jobs are ready, or have succeeded, after a restart of the whole group.
     Recovered,
@@ -176,7 +179,7 @@ pub enum Fact {
     Completed,
     /// The JobSet has failed.
     Failed {
-        /// Whether because its budget of restarts is spent.
+        /// Whether `maxRestarts` caused the failure.
         budget_exhausted: bool,
     },
 }
@@ -196,18 +199,18 @@ pub enum Trigger {
     JobFailed,
 }
 
-/// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place; one that was not seen before is
-/// unknown.
+/// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has
+/// not observed before that is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExitClass {
     /// 0.
     Success,
     /// 1 to 127.
     Error,
-    /// 128 and above: ended by a signal.
+    /// 128 and above: a signal ended the container.
     Signal,
-    /// Out of memory.
+    /// The kernel killed the container because it was out of memory.
     OutOfMemory,
-    /// Not seen.
+    /// The exit code was not observed.
     Unknown,
 }

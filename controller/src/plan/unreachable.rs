@@ -1,30 +1,36 @@
-//! Opt-in: Pods on nodes that have been unreachable for long are deleted without waiting for their kubelet, so that they
-//! can be replaced. The user vouches for it that such a node is really down: nobody else can tell. A node that is merely
-//! not ready is left alone.
+//! Force-deletes Pods on nodes that have been unreachable for long, so that they can be replaced. Opt-in.
+//!
+//! The controller cannot know whether an unreachable node is really down. The user who sets the flag takes this
+//! responsibility. The rule ignores a node that is only not ready.
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::pass::Pass;
+use super::reconciliation::Reconciliation;
 use super::{Action, PodDeletion};
 use crate::store::pods::PodView;
 
-pub(super) fn force_delete(pass: &mut Pass<'_>) {
-    let Some(after) = pass.settings.force_delete_after else { return };
+pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
+    let Some(after) = reconciliation.settings.force_delete_after else { return };
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
-    let mut doomed: Vec<PodView> = Vec::new();
-    for (since, pods) in pass.seen.unreachable() {
+    let mut expired: Vec<PodView> = Vec::new();
+    for (since, pods) in reconciliation.observed.unreachable() {
         let mut pods = pods.peekable();
         let Some(due) = pods.peek().and_then(|_| since.checked_add(after).ok()) else { continue };
-        if pass.now.0 < due {
-            pass.requeue_at(due);
+        if reconciliation.now.0 < due {
+            reconciliation.requeue_at(due);
         } else {
-            doomed.extend(pods.cloned());
+            expired.extend(pods.cloned());
         }
     }
-    doomed.sort_by(|a, b| a.name.cmp(&b.name));
-    for pod in doomed {
+    expired.sort_by(|a, b| a.name.cmp(&b.name));
+    for pod in expired {
         let node = pod.node.as_deref().unwrap_or_default();
-        pass.warn("ForceDeleted", format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name));
-        pass.actions.push(Action::DeletePod { name: pod.name, uid: pod.uid, reason: PodDeletion::Unreachable });
+        reconciliation
+            .warn("ForceDeleted", format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name));
+        reconciliation.actions.push(Action::DeletePod {
+            name: pod.name,
+            uid: pod.uid,
+            reason: PodDeletion::Unreachable,
+        });
     }
 }

@@ -21,44 +21,46 @@ use tracing::{debug, warn};
 use super::weather::{Patience, Weather};
 use crate::store::pods::{PodView, PodWire};
 use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, version,
+    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, ServiceView, WatchEvent, version,
 };
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
 /// Lists are consistent reads (no resourceVersion), never what some cache happens to hold.
-pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, Seen> {
+pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, WatchEvent> {
     let children = watcher::Config::default().labels(labels::JOBSET_NAME);
     stream::select_all([
         watch(api(client, namespace), watcher::Config::default(), "JobSet", |event| {
-            Seen::JobSet(change(event, read_jobset))
+            WatchEvent::JobSet(change(event, read_jobset))
         }),
         watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
-            Seen::Job(change(event, |object| child(&object, JobView::of)))
+            WatchEvent::Job(change(event, |object| child(&object, JobView::of)))
         }),
         watch(api(client, namespace), children.clone(), "Pod", |event: Event<PodWire>| {
-            Seen::Pod(change(event, |object| child(&object, PodView::of)))
+            WatchEvent::Pod(change(event, |object| child(&object, PodView::of)))
         }),
         watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
-            Seen::Service(change(event, |object| child(&object, ServiceView::of)))
+            WatchEvent::Service(change(event, |object| child(&object, ServiceView::of)))
         }),
         watch(
             api(client, namespace),
             children.clone(),
             "PersistentVolumeClaim",
-            |event: Event<PersistentVolumeClaim>| Seen::Claim(change(event, |object| child(&object, ClaimView::of))),
+            |event: Event<PersistentVolumeClaim>| {
+                WatchEvent::Claim(change(event, |object| child(&object, ClaimView::of)))
+            },
         ),
         watch(api(client, namespace), children, "RoleBinding", |event: Event<RoleBinding>| {
-            Seen::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
+            WatchEvent::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
-            Seen::Node(change(event, cluster_wide))
+            WatchEvent::Node(change(event, cluster_wide))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Namespace", |event: Event<NamespaceWire>| {
-            Seen::Namespace(change(event, cluster_wide))
+            WatchEvent::Namespace(change(event, cluster_wide))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "PriorityClass", |event: Event<PriorityClass>| {
-            Seen::PriorityClass(change(event, cluster_wide))
+            WatchEvent::PriorityClass(change(event, cluster_wide))
         }),
     ])
     .boxed()
@@ -69,21 +71,21 @@ const KINDS: usize = 9;
 
 /// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
 #[derive(Default)]
-pub(super) struct Listed(HashSet<Discriminant<Seen>>);
+pub(super) struct Listed(HashSet<Discriminant<WatchEvent>>);
 
 impl Listed {
     /// Notes the end of a listing.
-    pub(super) fn note(&mut self, seen: &Seen) {
+    pub(super) fn note(&mut self, seen: &WatchEvent) {
         let ended = match seen {
-            Seen::JobSet(change) => matches!(change, Change::ListingEnded),
-            Seen::Job(change) => matches!(change, Change::ListingEnded),
-            Seen::Pod(change) => matches!(change, Change::ListingEnded),
-            Seen::Service(change) => matches!(change, Change::ListingEnded),
-            Seen::Claim(change) => matches!(change, Change::ListingEnded),
-            Seen::RoleBinding(change) => matches!(change, Change::ListingEnded),
-            Seen::Node(change) => matches!(change, Change::ListingEnded),
-            Seen::Namespace(change) => matches!(change, Change::ListingEnded),
-            Seen::PriorityClass(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::JobSet(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Job(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Pod(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Service(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Claim(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::RoleBinding(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Node(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Namespace(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::PriorityClass(change) => matches!(change, Change::ListingEnded),
         };
         if ended {
             self.0.insert(discriminant(seen));
@@ -107,8 +109,8 @@ fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     kind: &'static str,
-    reduce: fn(Event<K>) -> Seen,
-) -> BoxStream<'static, Seen>
+    reduce: fn(Event<K>) -> WatchEvent,
+) -> BoxStream<'static, WatchEvent>
 where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
     K::DynamicType: Default,

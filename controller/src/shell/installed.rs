@@ -50,13 +50,13 @@ struct Components {
 #[derive(Deserialize)]
 struct Schema {
     #[serde(rename = "x-kubernetes-group-version-kind", default)]
-    kinds: Vec<Kind>,
+    kinds: Vec<SchemaKind>,
     #[serde(flatten)]
     fields: Fields,
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct SchemaKind {
     kind: String,
 }
 

@@ -1,7 +1,7 @@
 //! The loop: whatever is seen goes into the store and marks its JobSet; whatever is due is planned and applied, while this
 //! replica leads. One that stands by does all of it but the last.
 //!
-//! One task owns store, queue and the rest of [`State`]; only the requests run beside it.
+//! One task owns store, queue and the rest of [`Reconciler`]; only the requests run beside it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use tracing::{debug, info};
 
 use super::apply::{Applied, Applier};
 use super::coalesce::{Writes, urgent};
-use super::error::{Error, Failure};
+use super::error::{Error, RequestFailure};
 use super::feed::{self, Listed};
 use super::installed;
 use super::lease::Leadership;
-use super::metrics::{Ledger, Objects, PassResult, Passes};
+use super::metrics::{Ledger, ObjectMetrics, PassResult, Passes};
 use super::notes::{Notes, Stored};
 use super::postponed::Postponed;
 use super::queue::{LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED, Queue};
@@ -33,7 +33,7 @@ use super::serve::Health;
 use super::weather::Weather;
 use crate::observe::Observed;
 use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
-use crate::store::{Change, Key, Seen, Store, Versions, dialect};
+use crate::store::{Change, Key, Store, Versions, WatchEvent, dialect};
 
 /// JobSets that are worked on at once.
 const CONCURRENT_JOBSETS: usize = 16;
@@ -60,8 +60,8 @@ pub struct Options {
     pub metrics_per_jobset: bool,
 }
 
-/// How one pass ended.
-struct Pass {
+/// How one reconciliation ended.
+struct ReconciliationOutcome {
     key: Key,
     jobset: Arc<JobSet>,
     /// Of the status that it writes.
@@ -94,8 +94,8 @@ pub async fn run(
     }
     let mut feed = feed::feed(&client, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut listed = Listed::default();
-    let mut running: FuturesUnordered<BoxFuture<'static, Pass>> = FuturesUnordered::new();
-    let mut state = State::new(client, options.settings, options.metrics_per_jobset, registry)?;
+    let mut running: FuturesUnordered<BoxFuture<'static, ReconciliationOutcome>> = FuturesUnordered::new();
+    let mut state = Reconciler::new(client, options.settings, options.metrics_per_jobset, registry)?;
     loop {
         let leads = leadership.borrow_and_update().holds(Instant::now());
         let works = leads && listed.all();
@@ -116,7 +116,7 @@ pub async fn run(
                 let Some(events) = events else { break };
                 for seen in events {
                     listed.note(&seen);
-                    if let Seen::Namespace(Change::Gone(namespace, _)) = &seen {
+                    if let WatchEvent::Namespace(Change::Gone(namespace, _)) = &seen {
                         state.ledger.forget_namespace(&namespace.name);
                     }
                     let changed = state.store.see(seen);
@@ -144,7 +144,7 @@ pub async fn run(
     tokio::time::timeout(DRAIN, drained).await.map_err(|_| Error::NotDrained)
 }
 
-struct State {
+struct Reconciler {
     store: Store,
     queue: Queue,
     /// What the last pass wrote, and until when the next one waits for it: a pass that has not seen what the one before
@@ -154,14 +154,14 @@ struct State {
     postponed: Postponed,
     notes: Notes,
     ledger: Ledger,
-    objects: Option<Objects>,
+    objects: Option<ObjectMetrics>,
     passes: Passes,
     weather: Weather,
     applier: Applier,
     settings: Settings,
 }
 
-impl State {
+impl Reconciler {
     fn new(client: Client, settings: Settings, per_jobset: bool, registry: &Registry) -> Result<Self, Error> {
         Ok(Self {
             store: Store::default(),
@@ -171,7 +171,7 @@ impl State {
             postponed: Postponed::default(),
             notes: Notes::new(client.clone()),
             ledger: Ledger::register(registry)?,
-            objects: per_jobset.then(|| Objects::register(registry)).transpose()?,
+            objects: per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
             passes: Passes::register(registry)?,
             weather: Weather::default(),
             applier: Applier::new(client),
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Plans the next JobSet that is due; what comes back applies the plan.
-    fn start_next(&mut self) -> Option<BoxFuture<'static, Pass>> {
+    fn start_next(&mut self) -> Option<BoxFuture<'static, ReconciliationOutcome>> {
         loop {
             let began = Instant::now();
             let key = self.queue.pop(began)?;
@@ -240,7 +240,7 @@ impl State {
             return Some(Box::pin(async move {
                 let status = (!settled).then(|| dialect::encode(plan.status, report_attempts));
                 let applied = requests.apply(&jobset, plan.actions, status).await;
-                Pass { key, jobset, planned, notes, facts, settled, due, began, applied }
+                ReconciliationOutcome { key, jobset, planned, notes, facts, settled, due, began, applied }
             }));
         }
     }
@@ -273,7 +273,7 @@ impl State {
     }
 
     /// Reports, and lets the JobSet be due again.
-    fn finish(&mut self, pass: Pass) {
+    fn finish(&mut self, pass: ReconciliationOutcome) {
         let key = pass.key.clone();
         self.conclude(pass);
         // It may have gone while it was worked on.
@@ -282,8 +282,8 @@ impl State {
         }
     }
 
-    fn conclude(&mut self, pass: Pass) {
-        let Pass { key, jobset, planned, notes, facts, settled, mut due, began, applied } = pass;
+    fn conclude(&mut self, pass: ReconciliationOutcome) {
+        let ReconciliationOutcome { key, jobset, planned, notes, facts, settled, mut due, began, applied } = pass;
         let now = Instant::now();
         let generation = jobset.metadata.generation;
         let Applied { written, failures, provided, accepted, status } = applied;
@@ -300,7 +300,7 @@ impl State {
         }
         let mut worst = Worst::default();
         for (request, error) in failures {
-            if error.failure() == Failure::Refused {
+            if error.failure() == RequestFailure::Refused {
                 soonest(self.postponed.refused(&key, generation, request, error.note(), now));
             }
             worst.add(error);
@@ -312,7 +312,7 @@ impl State {
         let stored = match status {
             Ok(_) => Some(planned),
             Err(error) => {
-                worst.status_refused = error.failure() == Failure::Refused;
+                worst.status_refused = error.failure() == RequestFailure::Refused;
                 worst.add(error);
                 None
             }
@@ -320,13 +320,13 @@ impl State {
         self.passes.ended(worst.result(), now.duration_since(began));
         self.report(&key, &jobset, notes, stored, &worst);
         match &worst.error {
-            Some((Failure::Weather, _)) => {
+            Some((RequestFailure::Weather, _)) => {
                 self.queue.failed(&key, now, LONGEST_IN_BAD_WEATHER);
             }
             _ if worst.status_refused => {
                 self.queue.failed(&key, now, LONGEST_WHEN_REFUSED);
             }
-            Some((Failure::Outdated, _)) => {
+            Some((RequestFailure::Outdated, _)) => {
                 self.queue.outdated(&key, now);
             }
             _ => self.queue.succeeded(&key, due),
@@ -337,7 +337,7 @@ impl State {
     /// something to write before it could go on.
     fn keep_refused(&mut self, key: &Key, worst: &Worst, settled: bool) {
         let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|(note, _)| note.message).collect();
-        let unknown = refused.is_empty() && (!settled || matches!(worst.error, Some((Failure::Weather, _))));
+        let unknown = refused.is_empty() && (!settled || matches!(worst.error, Some((RequestFailure::Weather, _))));
         if !unknown && self.store.set_refused(key, refused) {
             self.queue.mark(key.clone());
         }
@@ -347,7 +347,7 @@ impl State {
         match &worst.error {
             // This program is about to end, and says so.
             Some((_, error)) if error.is_not_leading() => return,
-            Some((Failure::Weather, error)) => self.weather.turns("passes", error),
+            Some((RequestFailure::Weather, error)) => self.weather.turns("passes", error),
             Some((_, error)) => {
                 self.weather.clears("passes");
                 debug!(jobset = %key, error = error as &dyn std::error::Error, "not everything was carried out");
@@ -371,7 +371,7 @@ impl State {
 /// The failure of a pass that decides when the next one comes; of several alike, the first.
 #[derive(Default)]
 struct Worst {
-    error: Option<(Failure, Error)>,
+    error: Option<(RequestFailure, Error)>,
     status_refused: bool,
 }
 

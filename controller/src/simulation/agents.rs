@@ -4,9 +4,9 @@ use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::cluster::{Checked, Cluster};
-use super::machine::Worker;
-use super::properties::{Property, Violation};
+use super::cluster::{Checked, SimulatedCluster};
+use super::machine::SimulatedWorker;
+use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::UID;
 
 /// An agent's process, from its start to its end.
@@ -53,7 +53,7 @@ impl AgentProcess {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// One thing happens to the agent of this Pod, if there is one to happen. In fair weather nothing gets lost.
     pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> Checked {
         let newest = self.api.states.len() - 1;
@@ -94,7 +94,7 @@ impl Cluster {
         if fate != Fate::Lost && is_there {
             if epoch > self.api.synced() + 1 {
                 let message = format!("{pod} reports {epoch}, and the synced epoch is {}", self.api.synced());
-                return Err(Violation::new(Property::Barrier, message));
+                return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
             }
             self.api.change_pod(&pod, |wire| {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
@@ -136,7 +136,8 @@ impl Cluster {
                 }
                 Output::Exit { code } => {
                     if machine.supervised {
-                        machine.worker = Worker::Ended { code: code.into(), container: process.container, at: now };
+                        machine.worker =
+                            SimulatedWorker::Ended { code: code.into(), container: process.container, at: now };
                         machine.unsaid = true;
                     }
                     machine.agent = None;

@@ -11,9 +11,9 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::scenario::{NAMESPACE, UID, key};
-use super::watches::{KINDS, Kind, Watches};
+use super::watches::{KINDS, WatchedKind, Watches};
 use crate::store::pods::{PodView, PodWire};
-use crate::store::{Change, JobView, Key, Seen, ServiceView};
+use crate::store::{Change, JobView, Key, ServiceView, WatchEvent};
 
 /// How long a Pod that is asked to go may take, in seconds.
 const GRACE: i64 = 30;
@@ -119,7 +119,7 @@ impl ApiServer {
         };
         self.states.push(state);
         self.jobset = Arc::new(jobset);
-        self.watches.send(Kind::JobSets, shown_jobset(&self.jobset));
+        self.watches.send(WatchedKind::JobSets, shown_jobset(&self.jobset));
     }
 
     /// Creates a Job; one of its name that is there stays. The version of what is there then.
@@ -154,14 +154,14 @@ impl ApiServer {
     pub(super) fn remove_job(&mut self, name: &str) {
         self.jobs.remove(name);
         let version = self.bump();
-        self.watches.send(Kind::Jobs, Seen::Job(Change::Gone(child(name), version)));
+        self.watches.send(WatchedKind::Jobs, WatchEvent::Job(Change::Gone(child(name), version)));
     }
 
     fn show_job(&mut self, name: &str) -> u64 {
         let version = self.next_version();
         let Some(found) = self.jobs.get_mut(name) else { return 0 };
         found.job.metadata.resource_version = Some(version);
-        self.watches.send(Kind::Jobs, shown_job(&found.job));
+        self.watches.send(WatchedKind::Jobs, shown_job(&found.job));
         self.version
     }
 
@@ -202,7 +202,7 @@ impl ApiServer {
         let Some(pod) = self.pods.get_mut(name) else { return };
         change(&mut pod.wire);
         pod.wire.metadata.resource_version = Some(version);
-        self.watches.send(Kind::Pods, shown_pod(&pod.wire));
+        self.watches.send(WatchedKind::Pods, shown_pod(&pod.wire));
     }
 
     /// Somebody asks the Pod to go.
@@ -217,40 +217,42 @@ impl ApiServer {
     pub(super) fn remove_pod(&mut self, name: &str) {
         self.pods.remove(name);
         let version = self.bump();
-        self.watches.send(Kind::Pods, Seen::Pod(Change::Gone(child(name), version)));
+        self.watches.send(WatchedKind::Pods, WatchEvent::Pod(Change::Gone(child(name), version)));
     }
 
     pub(super) fn create_service(&mut self) -> u64 {
         let version = self.bump();
         self.service = Some(version);
-        self.watches.send(Kind::Services, shown_service(version));
+        self.watches.send(WatchedKind::Services, shown_service(version));
         version
     }
 
     /// A watch of the controller begins anew.
-    pub(super) fn list(&mut self, kind: Kind) {
+    pub(super) fn list(&mut self, kind: WatchedKind) {
         let (begins, ended) = (Change::ListingBegins, Change::ListingEnded);
-        let listing: Vec<Seen> = match kind {
-            Kind::JobSets => vec![Seen::JobSet(begins), shown_jobset(&self.jobset), Seen::JobSet(Change::ListingEnded)],
-            Kind::Jobs => {
+        let listing: Vec<WatchEvent> = match kind {
+            WatchedKind::JobSets => {
+                vec![WatchEvent::JobSet(begins), shown_jobset(&self.jobset), WatchEvent::JobSet(Change::ListingEnded)]
+            }
+            WatchedKind::Jobs => {
                 let jobs = self.jobs.values().map(|it| shown_job(&it.job));
-                std::iter::once(Seen::Job(Change::ListingBegins))
+                std::iter::once(WatchEvent::Job(Change::ListingBegins))
                     .chain(jobs)
-                    .chain([Seen::Job(Change::ListingEnded)])
+                    .chain([WatchEvent::Job(Change::ListingEnded)])
                     .collect()
             }
-            Kind::Pods => {
+            WatchedKind::Pods => {
                 let pods = self.pods.values().map(|it| shown_pod(&it.wire));
-                std::iter::once(Seen::Pod(Change::ListingBegins))
+                std::iter::once(WatchEvent::Pod(Change::ListingBegins))
                     .chain(pods)
-                    .chain([Seen::Pod(Change::ListingEnded)])
+                    .chain([WatchEvent::Pod(Change::ListingEnded)])
                     .collect()
             }
-            Kind::Services => {
+            WatchedKind::Services => {
                 let service = self.service.map(shown_service);
-                std::iter::once(Seen::Service(Change::ListingBegins))
+                std::iter::once(WatchEvent::Service(Change::ListingBegins))
                     .chain(service)
-                    .chain([Seen::Service(ended)])
+                    .chain([WatchEvent::Service(ended)])
                     .collect()
             }
         };
@@ -271,18 +273,22 @@ pub(super) fn child(name: &str) -> Key {
     Key { name: name.to_owned(), ..key().clone() }
 }
 
-fn shown_jobset(jobset: &Arc<JobSet>) -> Seen {
-    Seen::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: jobset.clone() })
+fn shown_jobset(jobset: &Arc<JobSet>) -> WatchEvent {
+    WatchEvent::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: jobset.clone() })
 }
 
-fn shown_job(job: &Job) -> Seen {
-    Seen::Job(Change::Put { object: Key::of(job), owner: Some(key().clone()), view: JobView::of(job) })
+fn shown_job(job: &Job) -> WatchEvent {
+    WatchEvent::Job(Change::Put { object: Key::of(job), owner: Some(key().clone()), view: JobView::of(job) })
 }
 
-fn shown_pod(pod: &PodWire) -> Seen {
-    Seen::Pod(Change::Put { object: Key::of(pod), owner: Some(key().clone()), view: PodView::of(pod) })
+fn shown_pod(pod: &PodWire) -> WatchEvent {
+    WatchEvent::Pod(Change::Put { object: Key::of(pod), owner: Some(key().clone()), view: PodView::of(pod) })
 }
 
-fn shown_service(version: u64) -> Seen {
-    Seen::Service(Change::Put { object: key().clone(), owner: Some(key().clone()), view: ServiceView { version } })
+fn shown_service(version: u64) -> WatchEvent {
+    WatchEvent::Service(Change::Put {
+        object: key().clone(),
+        owner: Some(key().clone()),
+        view: ServiceView { version },
+    })
 }

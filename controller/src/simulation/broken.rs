@@ -4,17 +4,17 @@ use jobset_api::conditions;
 use rstest::rstest;
 
 use super::cluster::run;
-use super::properties::Property;
+use super::properties::SimulationProperty;
 use crate::observe::Observed;
 use crate::plan::{Note, Plan};
-use crate::store::{Change, Seen};
+use crate::store::{Change, WatchEvent};
 
 /// Seeds within which a broken rule has to be caught.
 const SEEDS: u64 = 300;
 
 /// What is done wrong, around the real store and rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum RuleMutation {
     /// The barrier is never lifted again after the first time.
     LiftedOnce,
     /// A worker that was not seen running is taken for one that has failed.
@@ -44,14 +44,16 @@ pub(super) enum Broken {
 }
 
 /// What of an event reaches the store.
-pub(super) fn edit_seen(broken: Option<Broken>, mut seen: Seen) -> Option<Seen> {
+pub(super) fn edit_seen(broken: Option<RuleMutation>, mut seen: WatchEvent) -> Option<WatchEvent> {
     match (broken, &mut seen) {
-        (Some(Broken::EndsNotSeen), Seen::Pod(Change::Gone(..))) => return None,
-        (Some(Broken::DeletionsAreDisruptions), Seen::Pod(Change::Put { view, .. })) if view.deleted_at.is_some() => {
+        (Some(RuleMutation::EndsNotSeen), WatchEvent::Pod(Change::Gone(..))) => return None,
+        (Some(RuleMutation::DeletionsAreDisruptions), WatchEvent::Pod(Change::Put { view, .. }))
+            if view.deleted_at.is_some() =>
+        {
             let failure = view.failure.get_or_insert_default();
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
-        (Some(Broken::BudgetOffByOne), Seen::JobSet(Change::Put { view, .. })) => {
+        (Some(RuleMutation::BudgetOffByOne), WatchEvent::JobSet(Change::Put { view, .. })) => {
             let jobset = std::sync::Arc::make_mut(view);
             if let Some(policy) = &mut jobset.spec.failure_policy {
                 policy.max_restarts = policy.max_restarts.map(|limit| limit + 1);
@@ -63,14 +65,14 @@ pub(super) fn edit_seen(broken: Option<Broken>, mut seen: Seen) -> Option<Seen> 
 }
 
 /// What becomes of a plan.
-pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn edit_plan(broken: Option<RuleMutation>, seen: &Observed<'_>, plan: &mut Plan) {
     let Some(broken) = broken else { return };
     let (before, status) = (seen.status(), &mut plan.status);
     let synced = before.synced_epoch;
     let jobs = || seen.jobs().filter_map(|(_, job)| seen.pods_of(job));
     match broken {
-        Broken::LiftedOnce if synced > 0 => status.synced_epoch = synced,
-        Broken::ImpatientWithLateStatuses if synced > 0 && before.deprecated_epoch < synced => {
+        RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
+        RuleMutation::ImpatientWithLateStatuses if synced > 0 && before.deprecated_epoch < synced => {
             let reported: usize = jobs().filter_map(|pods| pods.reports().get(&synced)).sum();
             let running: usize = jobs().map(|pods| pods.running_in(synced)).sum();
             if running < reported && status.deprecated_epoch < synced {
@@ -78,26 +80,26 @@ pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut 
                 status.group_restarts += 1;
             }
         }
-        Broken::CountedWithEveryPass if conditions::is_true(&before.conditions, conditions::RESTARTING) => {
+        RuleMutation::CountedWithEveryPass if conditions::is_true(&before.conditions, conditions::RESTARTING) => {
             status.restarts_count_towards_max += 1;
         }
-        Broken::ActiveForgotten => {
+        RuleMutation::ActiveForgotten => {
             if let Some(group) = status.replicated_jobs_status.iter_mut().find(|group| group.active > 0) {
                 group.active -= 1;
             }
         }
-        Broken::FreeEpochForgotten => {
+        RuleMutation::FreeEpochForgotten => {
             let free = before.free_epoch == synced + 1;
             if free && before.deprecated_epoch < synced && status.deprecated_epoch == synced {
                 status.group_restarts = before.group_restarts + 1;
                 status.restarts_count_towards_max = before.restarts_count_towards_max + 1;
             }
         }
-        Broken::ChattersAtRest => {
+        RuleMutation::ChattersAtRest => {
             plan.notes.push(Note::normal("StillHere", "still here".to_owned()));
         }
-        Broken::NeverContent => status.free_epoch = if before.free_epoch == 0 { synced + 1 } else { 0 },
-        Broken::LiftedOneReportEarly => {
+        RuleMutation::NeverContent => status.free_epoch = if before.free_epoch == 0 { synced + 1 } else { 0 },
+        RuleMutation::LiftedOneReportEarly => {
             let reported: usize = jobs().filter_map(|pods| pods.reports().get(&(synced + 1))).sum();
             let wanted = seen.jobset.spec.expected_pods();
             if i64::try_from(reported).is_ok_and(|reported| reported + 1 == wanted) {
@@ -109,20 +111,20 @@ pub(super) fn edit_plan(broken: Option<Broken>, seen: &Observed<'_>, plan: &mut 
 }
 
 #[rstest]
-#[case::no_hang(Broken::LiftedOnce, &[Property::NoHang])]
-#[case::no_restart_without_a_failure(Broken::ImpatientWithLateStatuses, &[Property::OneEpochPerIncident])]
-#[case::counted_once(Broken::CountedWithEveryPass, &[Property::ExactBudget])]
-#[case::no_restart_beyond_the_budget(Broken::BudgetOffByOne, &[Property::ExactBudget])]
-#[case::no_count_is_lost(Broken::ConflictsIgnored, &[Property::ExactBudget, Property::OneEpochPerIncident])]
-#[case::active_jobs_are_counted(Broken::ActiveForgotten, &[Property::CountsOfJobs])]
-#[case::deletions_are_no_failures(Broken::DeletionsAreDisruptions, &[Property::OwnDeletionsAreNoFailures])]
-#[case::advances_of_its_own_are_free(Broken::FreeEpochForgotten, &[Property::OwnDeletionsAreNoFailures])]
-#[case::nothing_is_said_twice(Broken::ChattersAtRest, &[Property::Rest])]
-#[case::it_comes_to_rest(Broken::NeverContent, &[Property::Rest])]
-#[case::nobody_runs_before_all_are_there(Broken::LiftedOneReportEarly, &[Property::Barrier])]
-#[case::counts_are_those_of_what_is_there(Broken::EndsNotSeen, &[Property::Counts])]
-#[case::one_worker_at_a_time(Broken::SupervisorsDoNotWait, &[Property::Barrier])]
-fn a_broken_rule_is_caught(#[case] broken: Broken, #[case] by: &[Property]) {
+#[case::no_hang(RuleMutation::LiftedOnce, &[SimulationProperty::NoHang])]
+#[case::no_restart_without_a_failure(RuleMutation::ImpatientWithLateStatuses, &[SimulationProperty::OneEpochPerIncident])]
+#[case::counted_once(RuleMutation::CountedWithEveryPass, &[SimulationProperty::ExactBudget])]
+#[case::no_restart_beyond_the_budget(RuleMutation::BudgetOffByOne, &[SimulationProperty::ExactBudget])]
+#[case::no_count_is_lost(RuleMutation::ConflictsIgnored, &[SimulationProperty::ExactBudget, SimulationProperty::OneEpochPerIncident])]
+#[case::active_jobs_are_counted(RuleMutation::ActiveForgotten, &[SimulationProperty::CountsOfJobs])]
+#[case::deletions_are_no_failures(RuleMutation::DeletionsAreDisruptions, &[SimulationProperty::OwnDeletionsAreNoFailures])]
+#[case::advances_of_its_own_are_free(RuleMutation::FreeEpochForgotten, &[SimulationProperty::OwnDeletionsAreNoFailures])]
+#[case::nothing_is_said_twice(RuleMutation::ChattersAtRest, &[SimulationProperty::Rest])]
+#[case::it_comes_to_rest(RuleMutation::NeverContent, &[SimulationProperty::Rest])]
+#[case::nobody_runs_before_all_are_there(RuleMutation::LiftedOneReportEarly, &[SimulationProperty::Barrier])]
+#[case::counts_are_those_of_what_is_there(RuleMutation::EndsNotSeen, &[SimulationProperty::Counts])]
+#[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[SimulationProperty::Barrier])]
+fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[SimulationProperty]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));
     assert!((0..SEEDS).find_map(caught).is_some(), "{broken:?} is not caught by {by:?} within {SEEDS} seeds");
 }

@@ -9,15 +9,15 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::api::ApiServer;
-use super::broken::Broken;
-use super::controller::{Controller, PassUnderWay};
-use super::machine::{Machine, has_ended, is_going};
-use super::properties::{Property, Violation};
+use super::broken::RuleMutation;
+use super::controller::{PassUnderWay, SimulatedController};
+use super::machine::{SimulatedMachine, has_ended, is_going};
+use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::Scenario;
 use super::truth::Truth;
 use super::watches::KINDS;
 
-pub(super) type Checked = Result<(), Violation>;
+pub(super) type Checked = Result<(), SimulationViolation>;
 
 /// When a simulation begins, in seconds.
 const BEGINNING: i64 = 1_800_000_000;
@@ -28,17 +28,17 @@ const CHAPTERS: usize = 6;
 const STEPS: usize = 260;
 const FAULTS: usize = 8;
 
-pub(super) struct Cluster {
+pub(super) struct SimulatedCluster {
     pub rng: Rng,
     pub scenario: Scenario,
     pub api: ApiServer,
     /// What runs, by UID of its Pod.
-    pub machines: BTreeMap<String, Machine>,
-    pub controller: Controller,
+    pub machines: BTreeMap<String, SimulatedMachine>,
+    pub controller: SimulatedController,
     /// Requests of a former controller that have not arrived.
     pub late: Option<PassUnderWay>,
     pub truth: Truth,
-    pub broken: Option<Broken>,
+    pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
     pub lost_nodes: u8,
@@ -50,8 +50,8 @@ pub(super) struct Cluster {
 /// How often each of those who move the cluster has its turn.
 struct Tempo([u32; 7]);
 
-impl Cluster {
-    fn new(seed: u64, broken: Option<Broken>, traced: bool) -> Self {
+impl SimulatedCluster {
+    fn new(seed: u64, broken: Option<RuleMutation>, traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let scenario = Scenario::draw(&mut rng);
         Self {
@@ -59,7 +59,7 @@ impl Cluster {
             scenario,
             rng,
             machines: BTreeMap::new(),
-            controller: Controller::default(),
+            controller: SimulatedController::default(),
             late: None,
             truth: Truth::default(),
             broken,
@@ -159,7 +159,10 @@ impl Cluster {
             }
             self.clock += 20_000;
         }
-        Err(Violation::new(Property::NoHang, format!("{why}; {}", super::controller::brief(&self.api.status()))))
+        Err(SimulationViolation::new(
+            SimulationProperty::NoHang,
+            format!("{why}; {}", super::controller::brief(&self.api.status())),
+        ))
     }
 
     fn round(&mut self) -> Checked {
@@ -220,7 +223,7 @@ impl Cluster {
         let pods = found.job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
         for index in (0..pods).filter(|index| !found.completed.contains(index)) {
             let of_slot = self.machines.values().filter(|it| it.job_uid == uid && it.index == index && it.runs());
-            let epochs: Vec<Option<i32>> = of_slot.map(Machine::runs_in).collect();
+            let epochs: Vec<Option<i32>> = of_slot.map(SimulatedMachine::runs_in).collect();
             let wanted = self.scenario.in_place().then_some(synced);
             if epochs != [wanted] {
                 return Err(format!("{name}-{index} runs in {epochs:?}, and the synced epoch is {synced}"));
@@ -266,14 +269,14 @@ fn pick<'a>(rng: &mut Rng, mut keys: impl ExactSizeIterator<Item = &'a String>) 
 }
 
 /// Lives the life that the seed says. A violation comes with the events before it.
-pub(super) fn run(seed: u64, broken: Option<Broken>) -> Result<(), (Violation, Vec<String>)> {
-    let Err(violation) = Cluster::new(seed, broken, false).live() else { return Ok(()) };
+pub(super) fn run(seed: u64, broken: Option<RuleMutation>) -> Result<(), (SimulationViolation, Vec<String>)> {
+    let Err(violation) = SimulatedCluster::new(seed, broken, false).live() else { return Ok(()) };
     Err((violation, trace(seed, broken)))
 }
 
 /// The events of a life.
-pub(super) fn trace(seed: u64, broken: Option<Broken>) -> Vec<String> {
-    let mut cluster = Cluster::new(seed, broken, true);
+pub(super) fn trace(seed: u64, broken: Option<RuleMutation>) -> Vec<String> {
+    let mut cluster = SimulatedCluster::new(seed, broken, true);
     let ended = cluster.live();
     let mut lines = cluster.trace.take().map(RefCell::into_inner).unwrap_or_default();
     lines.extend(ended.err().map(|violation| violation.to_string()));

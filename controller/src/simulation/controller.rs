@@ -10,12 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::broken::{Broken, edit_plan, edit_seen};
-use super::cluster::{Checked, Cluster};
-use super::properties::{Property, Violation};
+use super::broken::{RuleMutation, edit_plan, edit_seen};
+use super::cluster::{Checked, SimulatedCluster};
+use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::key;
 use super::shown::Shown;
-use super::watches::{KINDS, Kind};
+use super::watches::{KINDS, WatchedKind};
 use crate::observe::Observed;
 use crate::plan::{Action, Note, Plan, Settings, plan};
 use crate::store::{Store, Versions};
@@ -29,7 +29,7 @@ const PASSES_TO_REST: usize = 12;
 
 /// One life of the controller.
 #[derive(Debug, Default)]
-pub(super) struct Controller {
+pub(super) struct SimulatedController {
     pub store: Store,
     pub shown: Shown,
     listed: [bool; KINDS.len()],
@@ -50,19 +50,19 @@ pub(super) struct PassUnderWay {
     due: Option<Timestamp>,
     written: Versions,
     /// What is wrong with it, if it is not refused as outdated.
-    doubt: Option<Violation>,
+    doubt: Option<SimulationViolation>,
 }
 
-impl Controller {
+impl SimulatedController {
     /// Whether it has nothing to do until something happens.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         self.pass.is_none() && !self.dirty && self.due.is_none_or(|due| now < due)
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// The next event of one stream arrives.
-    pub(super) fn deliver(&mut self, kind: Kind) -> Checked {
+    pub(super) fn deliver(&mut self, kind: WatchedKind) -> Checked {
         let Some(seen) = self.api.watches.receive(kind) else { return Ok(()) };
         let controller = &mut self.controller;
         let ended = controller.shown.note(&seen);
@@ -70,7 +70,7 @@ impl Cluster {
         self.worked = true;
         let Some(seen) = edit_seen(self.broken, seen) else { return Ok(()) };
         controller.dirty |= !controller.store.see(seen).is_empty();
-        if kind == Kind::Pods { self.check_counts() } else { Ok(()) }
+        if kind == WatchedKind::Pods { self.check_counts() } else { Ok(()) }
     }
 
     pub(super) fn deliver_all(&mut self) -> Checked {
@@ -143,13 +143,16 @@ impl Cluster {
     }
 
     /// Whether the status is as the pass has it; not if another one was stored in between.
-    fn write_status(&mut self, pass: &mut PassUnderWay) -> Result<bool, Violation> {
+    fn write_status(&mut self, pass: &mut PassUnderWay) -> Result<bool, SimulationViolation> {
         if pass.base.status.clone().unwrap_or_default() == pass.status {
             return Ok(true);
         }
         let before = self.api.status();
-        let base =
-            if self.broken == Some(Broken::ConflictsIgnored) { self.api.jobset.clone() } else { pass.base.clone() };
+        let base = if self.broken == Some(RuleMutation::ConflictsIgnored) {
+            self.api.jobset.clone()
+        } else {
+            pass.base.clone()
+        };
         let Ok(version) = self.api.write_status(&base, pass.status.clone()) else {
             self.trace(|| "the status conflicts".to_owned());
             return Ok(false);
@@ -219,7 +222,7 @@ impl Cluster {
     /// The controller begins anew, with nothing but what it lists.
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
-        self.controller = Controller::default();
+        self.controller = SimulatedController::default();
         for kind in KINDS {
             self.api.list(kind);
         }
@@ -260,13 +263,16 @@ impl Cluster {
                 if told.is_empty() {
                     return Ok(());
                 }
-                return Err(Violation::new(Property::Rest, format!("nothing changes, and it says {told:?}")));
+                return Err(SimulationViolation::new(
+                    SimulationProperty::Rest,
+                    format!("nothing changes, and it says {told:?}"),
+                ));
             }
             last = format!("{} {:?}", brief(&decided.status), decided.actions.iter().map(name).collect::<Vec<_>>());
             (self.controller.dirty, self.controller.awaited) = (true, None);
             self.start_pass()?;
         }
-        Err(Violation::new(Property::Rest, format!("it never comes to rest: {last}")))
+        Err(SimulationViolation::new(SimulationProperty::Rest, format!("it never comes to rest: {last}")))
     }
 }
 
@@ -291,7 +297,8 @@ pub(super) fn brief(status: &JobSetStatus) -> String {
     let JobSetStatus { synced_epoch, deprecated_epoch, free_epoch, restarts, group_restarts, terminal_state, .. } =
         status;
     let counted = status.restarts_count_towards_max;
-    let true_: Vec<_> = status.conditions.iter().filter(|it| it.status == "True").map(|it| &it.message).collect();
+    let true_ = status.conditions.iter().filter(|it| it.status == "True");
+    let true_: Vec<String> = true_.map(|it| format!("{}: {}", it.reason, it.message)).collect();
     let groups: Vec<String> = status
         .replicated_jobs_status
         .iter()

@@ -1,5 +1,7 @@
 //! What some lives go through: properties of what never happens prove nothing.
 
+use jobset_api::conditions;
+
 use super::cluster::trace;
 
 /// Seeds within which everything has to happen.
@@ -16,7 +18,7 @@ const EVENTS: [&str; 28] = [
     "its work is lost",
     "AgentAlone",
     "not counted by rule",
-    "before its worker could start",
+    conditions::WORKER_NOT_STARTED,
     "restarts of the JobSet, its replicatedJobs and its Jobs together",
     "restarts of the whole JobSet",
     "request: AnnotateRestartBudget",

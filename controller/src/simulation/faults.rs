@@ -2,15 +2,15 @@
 
 use kube::ResourceExt;
 
-use super::cluster::{Checked, Cluster};
-use super::machine::{Machine, Worker};
+use super::cluster::{Checked, SimulatedCluster};
+use super::machine::{SimulatedMachine, SimulatedWorker};
 use super::scenario::FATAL;
 use super::watches::KINDS;
 
 /// Exit codes of workers that fail, as the Pods' own rules restart them for.
 const CODES: [i32; 4] = [1, 3, 137, 139];
 
-impl Cluster {
+impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
     pub(super) fn disturb(&mut self) -> Checked {
         match self.rng.u8(..32) {
@@ -41,9 +41,9 @@ impl Cluster {
         Ok(())
     }
 
-    fn pick(&mut self, which: impl Fn(&Machine) -> bool) -> Option<String> {
+    fn pick(&mut self, which: impl Fn(&SimulatedMachine) -> bool) -> Option<String> {
         let standing = self.standing_pods();
-        let is_standing = |machine: &Machine| standing.binary_search(&machine.pod).is_ok();
+        let is_standing = |machine: &SimulatedMachine| standing.binary_search(&machine.pod).is_ok();
         let machines = self.machines.iter().filter(|(_, it)| !it.lost && it.ended.is_none() && is_standing(it));
         let uids: Vec<&String> = machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid).collect();
         (!uids.is_empty()).then(|| uids[self.rng.usize(..uids.len())].clone())
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     fn worker_exits(&mut self, code: i32) {
-        let Some(uid) = self.pick(Machine::runs) else { return };
+        let Some(uid) = self.pick(SimulatedMachine::runs) else { return };
         if code == 0 {
             self.trace(|| format!("{uid}: its worker has done its work"));
         } else {
@@ -71,7 +71,8 @@ impl Cluster {
 
     /// The kubelet needs longer than a second to notice that a container has ended, and to start it again.
     fn agent_restarts_alone(&mut self) {
-        let Some(uid) = self.pick(|machine| machine.agent.is_some() && !matches!(machine.worker, Worker::Ended { .. }))
+        let Some(uid) =
+            self.pick(|machine| machine.agent.is_some() && !matches!(machine.worker, SimulatedWorker::Ended { .. }))
         else {
             return;
         };
@@ -93,7 +94,8 @@ impl Cluster {
 
     /// The agent, or an init container, fails before the worker could start.
     fn fails_at_the_barrier(&mut self) {
-        let waits = |machine: &Machine| machine.agent.is_some() && matches!(machine.worker, Worker::NotYet);
+        let waits =
+            |machine: &SimulatedMachine| machine.agent.is_some() && matches!(machine.worker, SimulatedWorker::NotYet);
         let Some(uid) = self.pick(waits) else { return };
         self.strike(&uid, false, "it fails at the barrier");
         let now = self.now();
@@ -137,7 +139,7 @@ impl Cluster {
             if let Some(machine) = self.machines.get_mut(&uid) {
                 machine.lost = true;
                 machine.agent = None;
-                machine.worker = Worker::NotYet;
+                machine.worker = SimulatedWorker::NotYet;
             }
         }
     }

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::api::PodObject;
-use super::cluster::Cluster;
-use super::machine::{Machine, has_ended, is_going};
+use super::cluster::SimulatedCluster;
+use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
 
 /// What a pass of the Job controller reads of a Job's specification.
@@ -20,7 +20,7 @@ struct Wanted {
     only_replaces_failed: bool,
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// One pass of the Job controller over one Job.
     pub(super) fn sync_job(&mut self, name: &str) {
         let Some(found) = self.api.jobs.get(name) else { return };
@@ -113,7 +113,7 @@ impl Cluster {
             let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
-            let machine = Machine::new(&pod, &self.api.pods[&pod], &wanted.uid);
+            let machine = SimulatedMachine::new(&pod, &self.api.pods[&pod], &wanted.uid);
             self.machines.insert(format!("uid-of-{pod}"), machine);
             self.worked = true;
         }

@@ -3,16 +3,16 @@
 
 use super::agents::AgentProcess;
 use super::api::PodObject;
-use super::cluster::{Checked, Cluster};
-use super::machine::{DISRUPTION_TARGET, Machine, Worker, condition, has_ended, is_going};
-use super::properties::{Property, Violation};
+use super::cluster::{Checked, SimulatedCluster};
+use super::machine::{DISRUPTION_TARGET, SimulatedMachine, SimulatedWorker, condition, has_ended, is_going};
+use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::FATAL;
 
 /// Exit code of a worker that is ended by SIGTERM.
 pub(super) const TERMINATED: i32 = 143;
 
-impl Cluster {
-    pub(super) fn machine_of(&self, pod: &str) -> Option<&Machine> {
+impl SimulatedCluster {
+    pub(super) fn machine_of(&self, pod: &str) -> Option<&SimulatedMachine> {
         self.machines.get(&format!("uid-of-{pod}"))
     }
 
@@ -44,7 +44,7 @@ impl Cluster {
             self.trace(|| format!("{name}: all containers restart"));
         } else if machine.supervised && machine.agent.is_some() {
             return self.step_supervisor(uid);
-        } else if let Worker::Ended { code, .. } = machine.worker {
+        } else if let SimulatedWorker::Ended { code, .. } = machine.worker {
             if machine.has_agent && code != 0 && !(code == FATAL && self.scenario.has_fatal_code) {
                 machine.must_reset = true;
             } else {
@@ -77,12 +77,12 @@ impl Cluster {
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.runs() {
             let message = format!("a second worker of {} starts in epoch {epoch:?} beside the first", machine.pod);
-            return Err(Violation::new(Property::Barrier, message));
+            return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
         }
         let again = epoch.is_some() && machine.last_run >= epoch;
         machine.last_run = epoch;
         let container = machine.next_container();
-        machine.worker = Worker::Runs { epoch, container, since: now };
+        machine.worker = SimulatedWorker::Runs { epoch, container, since: now };
         machine.unsaid = true;
         let pod = machine.pod.clone();
         self.worked = true;
@@ -91,7 +91,7 @@ impl Cluster {
             let again = if again { "again " } else { "" };
             let message =
                 format!("the worker of {pod} starts {again}in epoch {epoch:?}, and the synced epoch is {synced}");
-            return Err(Violation::new(Property::Barrier, message));
+            return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
         }
         Ok(())
     }
@@ -115,9 +115,9 @@ impl Cluster {
         {
             // Whatever its worker says, the supervisor says that it was asked to end.
             let code = process.terminate(u8::try_from(code).unwrap_or(u8::MAX)).map_or(TERMINATED, i32::from);
-            machine.worker = Worker::Ended { code, container: process.container, at: now };
+            machine.worker = SimulatedWorker::Ended { code, container: process.container, at: now };
         }
-        let well = matches!(machine.worker, Worker::Ended { code: 0, .. });
+        let well = matches!(machine.worker, SimulatedWorker::Ended { code: 0, .. });
         machine.end(well);
         let name = machine.pod.clone();
         self.worked = true;

@@ -13,7 +13,7 @@ pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 // Each is true or not whatever the others are.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimulatedMachine {
     pub pod: String,
     pub job_uid: String,
     pub index: i32,
@@ -26,7 +26,7 @@ pub(super) struct Machine {
     /// Its node is dead: nothing runs, and nobody says so.
     pub lost: bool,
     pub agent: Option<AgentProcess>,
-    pub worker: Worker,
+    pub worker: SimulatedWorker,
     /// A container has ended in a way that restarts them all.
     pub must_reset: bool,
     /// They are being restarted.
@@ -47,13 +47,13 @@ pub(super) struct Machine {
 
 /// A worker.
 #[derive(Clone, Debug)]
-pub(super) enum Worker {
+pub(super) enum SimulatedWorker {
     NotYet,
     Runs { epoch: Option<i32>, container: u32, since: Time },
     Ended { code: i32, container: u32, at: Time },
 }
 
-impl Machine {
+impl SimulatedMachine {
     pub(super) fn new(name: &str, pod: &PodObject, job_uid: &str) -> Self {
         let has_sidecar = !pod.wire.spec.init_containers.is_empty();
         let has_rules = pod.wire.spec.containers.iter().any(|it| !it.restart_policy_rules.is_empty());
@@ -67,7 +67,7 @@ impl Machine {
             node: pod.wire.spec.node_name.clone().unwrap_or_default(),
             lost: false,
             agent: None,
-            worker: Worker::NotYet,
+            worker: SimulatedWorker::NotYet,
             must_reset: false,
             resetting: false,
             ended: None,
@@ -87,21 +87,21 @@ impl Machine {
     }
 
     pub(super) fn runs(&self) -> bool {
-        matches!(self.worker, Worker::Runs { .. })
+        matches!(self.worker, SimulatedWorker::Runs { .. })
     }
 
     /// The epoch of the worker that runs.
     pub(super) fn runs_in(&self) -> Option<i32> {
         match self.worker {
-            Worker::Runs { epoch, .. } => epoch,
+            SimulatedWorker::Runs { epoch, .. } => epoch,
             _ => None,
         }
     }
 
     /// Ends the worker, if it runs.
     pub(super) fn end_worker(&mut self, code: i32, now: &Time) {
-        if let Worker::Runs { container, .. } = self.worker {
-            self.worker = Worker::Ended { code, container, at: now.clone() };
+        if let SimulatedWorker::Runs { container, .. } = self.worker {
+            self.worker = SimulatedWorker::Ended { code, container, at: now.clone() };
             self.unsaid = true;
         }
     }
@@ -109,7 +109,7 @@ impl Machine {
     /// All containers go, to be started again.
     pub(super) fn reset(&mut self) {
         self.agent = None;
-        self.worker = Worker::NotYet;
+        self.worker = SimulatedWorker::NotYet;
         (self.must_reset, self.stopping) = (false, false);
         if !self.supervised {
             self.resetting = true;
@@ -138,7 +138,7 @@ impl Machine {
         let phase = match (self.ended, &self.worker) {
             (Some(true), _) => "Succeeded",
             (Some(false), _) => "Failed",
-            (None, Worker::NotYet) if !self.supervised || self.agent.is_none() => "Pending",
+            (None, SimulatedWorker::NotYet) if !self.supervised || self.agent.is_none() => "Pending",
             (None, _) => "Running",
         };
         Status {
@@ -171,11 +171,11 @@ impl Machine {
                 let running = Running { started_at: Some(agent.started.clone()) };
                 (agent.container, State { running: Some(running), terminated: None })
             }
-            (Worker::NotYet, _) => (0, State::default()),
-            (Worker::Runs { container, since, .. }, _) => {
+            (SimulatedWorker::NotYet, _) => (0, State::default()),
+            (SimulatedWorker::Runs { container, since, .. }, _) => {
                 (*container, State { running: Some(Running { started_at: Some(since.clone()) }), terminated: None })
             }
-            (Worker::Ended { code, container, at }, _) => {
+            (SimulatedWorker::Ended { code, container, at }, _) => {
                 let reason = if *code == 0 { "Completed" } else { "Error" };
                 let end = Terminated {
                     exit_code: *code,

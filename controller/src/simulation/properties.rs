@@ -6,17 +6,17 @@ use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, RestartBudget,
 use kube::ResourceExt;
 
 use super::api::JobObject;
-use super::cluster::{Checked, Cluster};
+use super::cluster::{Checked, SimulatedCluster};
 use super::jobs::finished;
 use super::machine::is_going;
 use super::scenario::key;
-use super::truth::{FailedJob, Slot};
+use super::truth::{JobFailure, SlotId};
 use crate::observe::Observed;
 use crate::store::{Finished, JobView};
 
 /// What the simulation proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Property {
+pub(super) enum SimulationProperty {
     NoHang = 1,
     OneEpochPerIncident,
     ExactBudget,
@@ -29,28 +29,28 @@ pub(super) enum Property {
 
 /// A property that does not hold.
 #[derive(Clone, Debug)]
-pub(super) struct Violation {
-    pub property: Property,
+pub(super) struct SimulationViolation {
+    pub property: SimulationProperty,
     message: String,
 }
 
-impl Violation {
-    pub(super) fn new(property: Property, message: impl Into<String>) -> Self {
+impl SimulationViolation {
+    pub(super) fn new(property: SimulationProperty, message: impl Into<String>) -> Self {
         Self { property, message: message.into() }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for SimulationViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "property {} ({:?}): {}", self.property as u8, self.property, self.message)
     }
 }
 
-fn ensure(holds: bool, property: Property, message: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(Violation::new(property, message())) }
+fn ensure(holds: bool, property: SimulationProperty, message: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(SimulationViolation::new(property, message())) }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// The status counts the Jobs of the current attempt that were seen as the Go JobSet counts them.
     pub(super) fn check_counts_of_jobs(&self, base: &JobSet, decided: &JobSetStatus) -> Checked {
         let Some(seen) = Observed::of(&self.controller.store, key()) else { return Ok(()) };
@@ -71,7 +71,7 @@ impl Cluster {
             ];
             let counted = decided.replicated_job(&group.name).cloned().unwrap_or_default();
             let counts = [counted.ready, counted.active, counted.suspended, counted.succeeded, counted.failed];
-            ensure(counts.map(Ok) == wanted, Property::CountsOfJobs, || {
+            ensure(counts.map(Ok) == wanted, SimulationProperty::CountsOfJobs, || {
                 format!("replicatedJob {} has {wanted:?}, counted as {counted:?}", group.name)
             })?;
         }
@@ -97,7 +97,7 @@ impl Cluster {
         let all_are_there = i64::try_from(jobs().count()).is_ok_and(|jobs| jobs >= base.spec.global_replicas());
         let is_alone = |job| seen.pods_of(job).is_some_and(|pods| pods.alone().next().is_some());
         let idle = all_are_there && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job));
-        ensure(!announced || recreates || !idle, Property::OneEpochPerIncident, || {
+        ensure(!announced || recreates || !idle, SimulationProperty::OneEpochPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })
     }
@@ -113,7 +113,7 @@ impl Cluster {
             self.check_lift(after)?;
             let machines = &self.machines;
             let pods = &self.api.pods;
-            let goes_on = |slot: &Slot| {
+            let goes_on = |slot: &SlotId| {
                 machines.values().any(|it| {
                     let is_there = pods.get(&it.pod).is_some_and(|pod| !is_going(pod));
                     let entered = it.agent.as_ref().and_then(|agent| agent.entered);
@@ -131,7 +131,7 @@ impl Cluster {
         let group = after.group_restarts - before.group_restarts;
         let counted = after.restarts_count_towards_max - before.restarts_count_towards_max;
         let once = [recreated, group, counted].iter().all(|by| (0..=1).contains(by));
-        ensure(once && counted <= group, Property::ExactBudget, || {
+        ensure(once && counted <= group, SimulationProperty::ExactBudget, || {
             format!("recreations rise by {recreated}, restarts by {group}, counted ones by {counted}")
         })?;
         if recreated > 0 {
@@ -142,11 +142,11 @@ impl Cluster {
         let is_free = before.free_epoch == epoch + 1 || after.free_epoch == epoch + 1;
         let partial = partial_restarts(before) != partial_restarts(after);
         if group == 0 {
-            return ensure(!ends || is_free, Property::ExactBudget, || {
+            return ensure(!ends || is_free, SimulationProperty::ExactBudget, || {
                 format!("epoch {epoch} ends, and nobody counts it")
             });
         }
-        ensure(ends, Property::OneEpochPerIncident, || {
+        ensure(ends, SimulationProperty::OneEpochPerIncident, || {
             format!("a restart of the group that does not end epoch {epoch}")
         })?;
         if partial && counted == 0 { Ok(()) } else { self.check_incident(epoch, counted > 0) }
@@ -156,8 +156,12 @@ impl Cluster {
     fn check_incident(&self, epoch: i32, counted: bool) -> Checked {
         if !self.truth.was_struck_in(epoch) {
             let asked = self.truth.was_asked_in(epoch);
-            let property = if asked { Property::OwnDeletionsAreNoFailures } else { Property::OneEpochPerIncident };
-            return Err(Violation::new(
+            let property = if asked {
+                SimulationProperty::OwnDeletionsAreNoFailures
+            } else {
+                SimulationProperty::OneEpochPerIncident
+            };
+            return Err(SimulationViolation::new(
                 property,
                 format!("a restart is counted in epoch {epoch}, in which nothing failed"),
             ));
@@ -167,7 +171,7 @@ impl Cluster {
         let can_ignore = rules.filter(|rule| rule.on_job_failure_reasons.is_empty()).any(|rule| {
             matches!(rule.action, Do::RestartJobSetAndIgnoreMaxRestarts | Do::RestartJobAndIgnoreMaxRestarts)
         });
-        ensure(counted || disrupted && can_ignore, Property::ExactBudget, || {
+        ensure(counted || disrupted && can_ignore, SimulationProperty::ExactBudget, || {
             format!("the restart from epoch {epoch} is not counted, and no rule says so")
         })
     }
@@ -176,7 +180,7 @@ impl Cluster {
         let epoch = before.synced_epoch;
         let in_place = self.scenario.in_place() && epoch > 0;
         if !restarts {
-            return ensure(in_place && before.deprecated_epoch == epoch, Property::ExactBudget, || {
+            return ensure(in_place && before.deprecated_epoch == epoch, SimulationProperty::ExactBudget, || {
                 "all Jobs are recreated, and nobody counts it".to_owned()
             });
         }
@@ -186,7 +190,7 @@ impl Cluster {
         if by_policy(expected) {
             return Ok(());
         }
-        ensure(in_place && self.someone_is_done(), Property::OneEpochPerIncident, || {
+        ensure(in_place && self.someone_is_done(), SimulationProperty::OneEpochPerIncident, || {
             "all Jobs are recreated, and none of them failed".to_owned()
         })?;
         // Uncounted, it may be the end of a suspension.
@@ -204,7 +208,7 @@ impl Cluster {
             };
             let more = group.restarts - known.map_or(0, |it| it.restarts);
             let justified = more == 0 || more == 1 && failed(Do::RestartReplicatedJob, None);
-            ensure(justified, Property::ExactBudget, || format!("restarts of {}: {group:?}", group.name))?;
+            ensure(justified, SimulationProperty::ExactBudget, || format!("restarts of {}: {group:?}", group.name))?;
             for (index, restarts) in (0..).zip(&group.job_restarts) {
                 let of = |counters: &Vec<i32>| {
                     usize::try_from(index).ok().and_then(|it| counters.get(it)).copied().unwrap_or(0)
@@ -218,7 +222,7 @@ impl Cluster {
                     (1, 1) => failed(Do::RestartJob, Some(index)) || failed(Do::RecreateJob, Some(index)),
                     _ => false,
                 };
-                ensure(justified, Property::ExactBudget, || {
+                ensure(justified, SimulationProperty::ExactBudget, || {
                     format!("restarts of Job {index} of {}: {group:?}", group.name)
                 })?;
             }
@@ -231,17 +235,17 @@ impl Cluster {
         let spec = &self.api.jobset.spec;
         let (max_restarts, budget) = (spec.max_restarts(), self.scenario.budget);
         let annotated = RestartBudget::annotated(&self.api.jobset);
-        ensure(annotated == Some(budget), Property::ExactBudget, || {
+        ensure(annotated == Some(budget), SimulationProperty::ExactBudget, || {
             format!("the budget is {budget:?}, and a status is written with {annotated:?}")
         })?;
         let (scope, most) = budget.most_spent(after);
-        ensure(most <= max_restarts, Property::ExactBudget, || {
+        ensure(most <= max_restarts, SimulationProperty::ExactBudget, || {
             format!("{most} restarts of {scope:?} are counted of {max_restarts}")
         })?;
         let is_spent = |scope| budget.spent(after, scope) == max_restarts;
         let Some(end) = conditions::terminal(&after.conditions).filter(|_| before.terminal_state.is_empty()) else {
             let stays = before.terminal_state == after.terminal_state;
-            return ensure(stays, Property::ExactBudget, || "it has ended and goes on".to_owned());
+            return ensure(stays, SimulationProperty::ExactBudget, || "it has ended and goes on".to_owned());
         };
         let jobs: Vec<Option<bool>> = self.wanted_jobs(after).map(|job| finished(&job?.job)).collect();
         let failed_with = |action| self.failed_jobs(before).any(|job| self.action(job) == action);
@@ -250,7 +254,7 @@ impl Cluster {
             conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
             conditions::FAILED_JOBS => failed_with(None),
             conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
-            _ if end.message.contains("before its worker could start") => self.truth.most_strikes() > max_restarts,
+            conditions::WORKER_NOT_STARTED => self.truth.most_strikes() > max_restarts,
             _ => {
                 self.failed_jobs(before).any(|job| match self.action(job) {
                     Some(Do::RestartJob | Do::RecreateJob) => {
@@ -266,8 +270,8 @@ impl Cluster {
                 }
             }
         };
-        let of_budget = end.reason == conditions::REACHED_MAX_RESTARTS;
-        let property = if of_budget { Property::ExactBudget } else { Property::NoHang };
+        let of_budget = conditions::is_by_max_restarts(&end.reason);
+        let property = if of_budget { SimulationProperty::ExactBudget } else { SimulationProperty::NoHang };
         ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
     }
 
@@ -286,7 +290,7 @@ impl Cluster {
                 for index in 0..wanted {
                     let slot = (view.uid.clone(), index);
                     let waits = !self.is_done(job, &slot) && !self.truth.has_reported(&slot, epoch);
-                    ensure(!waits, Property::Barrier, || {
+                    ensure(!waits, SimulationProperty::Barrier, || {
                         format!("epoch {epoch} begins, and slot {index} of {} has not reported it", job.job.name_any())
                     })?;
                 }
@@ -294,7 +298,7 @@ impl Cluster {
         }
         // Of a Job that somebody has just deleted, nobody may know yet. Its slots had reported.
         let is_there = self.wanted_jobs(after).all(|job| job.is_some()) || self.truth.job_was_deleted_by_hand;
-        ensure(is_there, Property::Barrier, || format!("epoch {epoch} begins, and a Job is missing"))
+        ensure(is_there, SimulationProperty::Barrier, || format!("epoch {epoch} begins, and a Job is missing"))
     }
 
     /// The Job of each place of the current attempt, if it is there.
@@ -309,17 +313,18 @@ impl Cluster {
     }
 
     /// Jobs of the current attempt that have failed.
-    fn failed_jobs<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = &'a FailedJob> {
+    fn failed_jobs<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = &'a JobFailure> {
         self.truth.failed_jobs.iter().filter(|job| is_current(status, &job.view))
     }
 
-    fn action(&self, job: &FailedJob) -> Option<Do> {
+    fn action(&self, job: &JobFailure) -> Option<Do> {
         self.scenario.action(&job.view.replicated_job, &job.reason)
     }
 
-    fn is_done(&self, job: &JobObject, slot: &Slot) -> bool {
-        let ended_well =
-            |it: &super::machine::Machine| (&it.job_uid, it.index) == (&slot.0, slot.1) && it.ended == Some(true);
+    fn is_done(&self, job: &JobObject, slot: &SlotId) -> bool {
+        let ended_well = |it: &super::machine::SimulatedMachine| {
+            (&it.job_uid, it.index) == (&slot.0, slot.1) && it.ended == Some(true)
+        };
         job.completed.contains(&slot.1) || self.machines.values().any(ended_well)
     }
 
@@ -344,8 +349,12 @@ fn check_growth(before: &JobSetStatus, after: &JobSetStatus) -> Checked {
     let epochs = |status: &JobSetStatus| (status.deprecated_epoch, status.synced_epoch);
     let ((d, s), (later_d, later_s)) = (epochs(before), epochs(after));
     let advances = d <= later_d && s <= later_s && later_s <= s + 1 && later_d <= later_s;
-    ensure(advances, Property::OneEpochPerIncident, || format!("epochs {:?} after {:?}", (later_d, later_s), (d, s)))?;
+    ensure(advances, SimulationProperty::OneEpochPerIncident, || {
+        format!("epochs {:?} after {:?}", (later_d, later_s), (d, s))
+    })?;
     let counters = |it: &JobSetStatus| [it.restarts, it.group_restarts, it.restarts_count_towards_max];
     let grow = counters(before).iter().zip(counters(after)).all(|(before, after)| *before <= after);
-    ensure(grow, Property::ExactBudget, || format!("counters {:?} after {:?}", counters(after), counters(before)))
+    ensure(grow, SimulationProperty::ExactBudget, || {
+        format!("counters {:?} after {:?}", counters(after), counters(before))
+    })
 }

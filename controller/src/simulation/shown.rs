@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jobset_api::JobSet;
 
 use super::api::child;
-use super::cluster::{Checked, Cluster};
-use super::properties::{Property, Violation};
+use super::cluster::{Checked, SimulatedCluster};
+use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::key;
 use crate::observe::Observed;
 use crate::store::pods::{JobPods, PodView};
-use crate::store::{Change, JobView, Seen, Store};
+use crate::store::{Change, JobView, Store, WatchEvent};
 
 #[derive(Debug, Default)]
 pub(super) struct Shown {
@@ -53,19 +53,21 @@ impl<V: Clone> OfKind<V> {
 
 impl Shown {
     /// Notes an event. Whether a listing has ended with it.
-    pub(super) fn note(&mut self, seen: &Seen) -> bool {
+    pub(super) fn note(&mut self, seen: &WatchEvent) -> bool {
         match seen {
-            Seen::JobSet(Change::Put { view, .. }) => {
+            WatchEvent::JobSet(Change::Put { view, .. }) => {
                 self.jobset = Some(view.clone());
                 false
             }
-            Seen::JobSet(change) => matches!(change, Change::ListingEnded),
-            Seen::Job(change) => self.jobs.note(change),
-            Seen::Pod(change) => self.pods.note(change),
-            Seen::Service(change) => matches!(change, Change::ListingEnded),
-            Seen::Claim(_) | Seen::RoleBinding(_) | Seen::Namespace(_) | Seen::Node(_) | Seen::PriorityClass(_) => {
-                false
-            }
+            WatchEvent::JobSet(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Job(change) => self.jobs.note(change),
+            WatchEvent::Pod(change) => self.pods.note(change),
+            WatchEvent::Service(change) => matches!(change, Change::ListingEnded),
+            WatchEvent::Claim(_)
+            | WatchEvent::RoleBinding(_)
+            | WatchEvent::Namespace(_)
+            | WatchEvent::Node(_)
+            | WatchEvent::PriorityClass(_) => false,
         }
     }
 
@@ -73,13 +75,13 @@ impl Shown {
     fn afresh(&self) -> Store {
         let mut store = Store::default();
         let jobset = self.jobset.iter().map(|view| {
-            Seen::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: view.clone() })
+            WatchEvent::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: view.clone() })
         });
         let jobs = self.jobs.objects.iter().map(|(name, view)| {
-            Seen::Job(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
+            WatchEvent::Job(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
         });
         let pods = self.pods.objects.iter().map(|(name, view)| {
-            Seen::Pod(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
+            WatchEvent::Pod(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
         });
         for seen in jobset.chain(jobs).chain(pods) {
             store.see(seen);
@@ -100,14 +102,14 @@ fn counts(pods: &JobPods, synced: i32) -> String {
     )
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// The sums that are kept are those of what they are sums of.
     pub(super) fn check_counts(&self) -> Checked {
         let store = &self.controller.store;
         let Some(seen) = Observed::of(store, key()) else { return Ok(()) };
         for (name, job) in seen.jobs() {
             if let Some(wrong) = seen.pods_of(job).and_then(JobPods::miscounted) {
-                return Err(Violation::new(Property::Counts, format!("of Job {name}: {wrong}")));
+                return Err(SimulationViolation::new(SimulationProperty::Counts, format!("of Job {name}: {wrong}")));
             }
         }
         Ok(())
@@ -120,7 +122,10 @@ impl Cluster {
             return Ok(());
         };
         if !held.jobs().eq(fresh.jobs()) {
-            return Err(Violation::new(Property::Counts, "the Jobs are not those that were shown".to_owned()));
+            return Err(SimulationViolation::new(
+                SimulationProperty::Counts,
+                "the Jobs are not those that were shown".to_owned(),
+            ));
         }
         let synced = held.status().synced_epoch;
         for (name, job) in held.jobs() {
@@ -128,7 +133,7 @@ impl Cluster {
             let (kept, anew) = (counts(&held), counts(&fresh));
             if kept != anew {
                 let message = format!("of Job {name} the store holds {kept:?}, and what was shown is {anew:?}");
-                return Err(Violation::new(Property::Counts, message));
+                return Err(SimulationViolation::new(SimulationProperty::Counts, message));
             }
         }
         Ok(())

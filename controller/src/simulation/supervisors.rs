@@ -4,25 +4,25 @@
 use jobset_agent::decide::Input;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::broken::Broken;
-use super::cluster::{Checked, Cluster};
+use super::broken::RuleMutation;
+use super::cluster::{Checked, SimulatedCluster};
 use super::kubelets::TERMINATED;
-use super::machine::{Machine, Worker};
+use super::machine::{SimulatedMachine, SimulatedWorker};
 
-impl Cluster {
+impl SimulatedCluster {
     /// The supervisor notices that its worker has ended, or the worker does what it was asked to.
     pub(super) fn step_supervisor(&mut self, uid: &str) -> Checked {
         let (now, ends_well) = (self.now(), self.scenario.ends_well_when_asked);
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         match machine.worker {
-            Worker::Ended { code, .. } => {
-                machine.worker = Worker::NotYet;
+            SimulatedWorker::Ended { code, .. } => {
+                machine.worker = SimulatedWorker::NotYet;
                 machine.stopping = false;
                 let code = u8::try_from(code).unwrap_or(u8::MAX);
                 self.worked = true;
                 self.tell_agent(uid, Input::WorkerExited { code })
             }
-            Worker::Runs { .. } if machine.stopping => {
+            SimulatedWorker::Runs { .. } if machine.stopping => {
                 machine.end_worker(if ends_well { 0 } else { TERMINATED }, &now);
                 self.worked = true;
                 Ok(())
@@ -34,7 +34,7 @@ impl Cluster {
     /// The supervisor asks its worker to end.
     pub(super) fn stop_supervised(&mut self, uid: &str) -> Checked {
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
-        let waits = self.broken != Some(Broken::SupervisorsDoNotWait);
+        let waits = self.broken != Some(RuleMutation::SupervisorsDoNotWait);
         machine.stopping = waits;
         let pod = machine.pod.clone();
         self.trace(|| format!("the supervisor of {pod} stops its worker"));
@@ -43,11 +43,11 @@ impl Cluster {
     }
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// The supervisor is killed, and the worker with it: the container has ended.
     pub(super) fn kill_supervisor(&mut self, code: i32, now: Time) {
         let Some(process) = self.agent.take() else { return };
-        self.worker = Worker::Ended { code, container: process.container, at: now };
+        self.worker = SimulatedWorker::Ended { code, container: process.container, at: now };
         self.unsaid = true;
     }
 }

@@ -7,12 +7,12 @@ use k8s_openapi::api::batch::v1::Job;
 use crate::store::JobView;
 
 /// UID of a Job and a completion index.
-pub(super) type Slot = (String, i32);
+pub(super) type SlotId = (String, i32);
 
 /// Something struck a Pod.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
-    slot: Slot,
+    slot: SlotId,
     /// The epoch that its agent had entered.
     epoch: i32,
     /// Whether it was a disruption: a failure policy can leave those uncounted.
@@ -21,7 +21,7 @@ pub(super) struct Fault {
 
 /// A Job that failed.
 #[derive(Clone, Debug)]
-pub(super) struct FailedJob {
+pub(super) struct JobFailure {
     pub view: JobView,
     pub reason: String,
 }
@@ -31,22 +31,22 @@ pub(super) struct Truth {
     faults: Vec<Fault>,
     /// Epochs of Pods that were asked to go, and not disrupted.
     asked: BTreeSet<i32>,
-    reports: BTreeMap<Slot, BTreeSet<i32>>,
+    reports: BTreeMap<SlotId, BTreeSet<i32>>,
     /// How often each slot was struck since the last lift.
-    strikes: BTreeMap<Slot, i32>,
-    pub failed_jobs: Vec<FailedJob>,
+    strikes: BTreeMap<SlotId, i32>,
+    pub failed_jobs: Vec<JobFailure>,
     pub job_was_deleted_by_hand: bool,
 }
 
 impl Truth {
     /// A Pod was struck. One that has entered no epoch takes none along.
-    pub(super) fn struck(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
+    pub(super) fn struck(&mut self, slot: SlotId, epoch: Option<i32>, disruption: bool) {
         *self.strikes.entry(slot.clone()).or_default() += 1;
         self.taken_along(slot, epoch, disruption);
     }
 
     /// What has struck a Pod before takes its agent along, in the epoch that that has entered since.
-    pub(super) fn taken_along(&mut self, slot: Slot, epoch: Option<i32>, disruption: bool) {
+    pub(super) fn taken_along(&mut self, slot: SlotId, epoch: Option<i32>, disruption: bool) {
         if let Some(epoch) = epoch {
             self.faults.push(Fault { slot, epoch, disruption });
         }
@@ -57,17 +57,17 @@ impl Truth {
         self.asked.extend(epoch);
     }
 
-    pub(super) fn reported(&mut self, slot: Slot, epoch: i32) {
+    pub(super) fn reported(&mut self, slot: SlotId, epoch: i32) {
         self.reports.entry(slot).or_default().insert(epoch);
     }
 
     pub(super) fn job_failed(&mut self, job: &Job, reason: &str) {
-        self.failed_jobs.push(FailedJob { view: JobView::of(job), reason: reason.to_owned() });
+        self.failed_jobs.push(JobFailure { view: JobView::of(job), reason: reason.to_owned() });
     }
 
     /// The barrier of this epoch was lifted. What struck before it is over, unless the slot has nobody who goes on in it:
     /// whoever comes next reports the epoch after it.
-    pub(super) fn lifted(&mut self, epoch: i32, goes_on: impl Fn(&Slot) -> bool) {
+    pub(super) fn lifted(&mut self, epoch: i32, goes_on: impl Fn(&SlotId) -> bool) {
         self.faults.retain(|fault| fault.epoch >= epoch && !(fault.epoch == epoch && goes_on(&fault.slot)));
         self.asked.retain(|asked| *asked >= epoch);
         self.strikes.retain(|slot, _| !goes_on(slot));
@@ -87,7 +87,7 @@ impl Truth {
         self.asked.contains(&epoch)
     }
 
-    pub(super) fn has_reported(&self, slot: &Slot, epoch: i32) -> bool {
+    pub(super) fn has_reported(&self, slot: &SlotId, epoch: i32) -> bool {
         self.reports.get(slot).is_some_and(|reports| reports.contains(&epoch))
     }
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use super::job::{Controller, controller};
+use super::job::{ControllerRef, controller};
 use super::{Versioned, version};
 
 /// A PersistentVolumeClaim, reduced.
@@ -11,7 +11,7 @@ pub struct ClaimView {
     /// resourceVersion.
     pub version: u64,
     /// The object that controls it; none if it outlives its JobSet.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }

@@ -27,7 +27,7 @@ pub struct JobView {
     /// resourceVersion.
     pub version: u64,
     /// The object that controls it: its JobSet, if all is well.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// replicatedJob that its label names.
     pub replicated_job: String,
     /// Its index in that replicatedJob; `None` where the label is absent or not a number.
@@ -137,7 +137,7 @@ impl Versioned for JobView {
 
 /// The object that controls another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Controller {
+pub struct ControllerRef {
     /// Its kind.
     pub kind: String,
     /// Its name.
@@ -146,7 +146,7 @@ pub struct Controller {
     pub uid: String,
 }
 
-impl Controller {
+impl ControllerRef {
     /// Whether it is, or was, a JobSet of this name.
     pub fn is_jobset(&self, name: &str) -> bool {
         self.kind == "JobSet" && self.name == name
@@ -154,9 +154,9 @@ impl Controller {
 }
 
 /// The object that controls this one.
-pub(crate) fn controller(object: &impl ResourceExt) -> Option<Controller> {
+pub(crate) fn controller(object: &impl ResourceExt) -> Option<ControllerRef> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-    Some(Controller { kind: controller.kind.clone(), name: controller.name.clone(), uid: controller.uid.clone() })
+    Some(ControllerRef { kind: controller.kind.clone(), name: controller.name.clone(), uid: controller.uid.clone() })
 }
 
 /// A label or annotation that is a number.

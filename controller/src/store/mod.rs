@@ -15,9 +15,9 @@ mod priority;
 mod ranges;
 mod refused;
 mod role_binding;
-mod seen;
 mod service;
 mod verdict;
+mod watch_event;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use kube::ResourceExt;
 pub use children::{Children, Versioned};
 pub use claim::ClaimView;
 pub(crate) use job::controller;
-pub use job::{Controller, Finished, JobView};
+pub use job::{ControllerRef, Finished, JobView};
 pub use namespaces::{NamespaceWire, Terminating};
 pub use nodes::{NodeView, NodeWire, Nodes};
 pub use priority::PriorityClasses;
 pub use ranges::Ranges;
 pub use role_binding::RoleBindingView;
-pub use seen::{Change, Seen};
 pub use service::ServiceView;
 pub use verdict::Findings;
-use verdict::Verdict;
+use verdict::SpecVerdict;
+pub use watch_event::{Change, WatchEvent};
 
 /// Name of a namespaced object. As a key of the store, that of a JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,7 +85,7 @@ pub struct Store {
     /// Names of Pods that carry the label of a JobSet and that no Job controls: somebody made them by hand.
     strays: HashMap<Key, BTreeSet<String>>,
     /// What of their specifications cannot be carried out.
-    verdicts: HashMap<Key, Verdict>,
+    verdicts: HashMap<Key, SpecVerdict>,
     /// What the API server, or whoever has taken a name, refuses to JobSets at present: `set_refused`.
     refused: HashMap<Key, Vec<String>>,
     /// Namespaces of a listing that has not ended.
@@ -121,7 +121,7 @@ impl Store {
 
     /// What of the JobSet's specification cannot be carried out.
     pub fn findings(&self, key: &Key) -> Option<&Findings> {
-        self.verdicts.get(key).map(Verdict::findings)
+        self.verdicts.get(key).map(SpecVerdict::findings)
     }
 
     /// Names of Pods that carry the JobSet's label and that no Job controls.

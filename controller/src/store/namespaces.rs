@@ -49,24 +49,24 @@ mod tests {
     use jobset_api::JobSet;
     use serde_json::json;
 
-    use crate::store::{Change, Key, Seen, Store};
+    use crate::store::{Change, Key, Store, WatchEvent};
 
     fn key(namespace: &str, name: &str) -> Key {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    fn namespace(name: &str, deleted: bool) -> Seen {
+    fn namespace(name: &str, deleted: bool) -> WatchEvent {
         let deleted = deleted.then_some("2026-01-01T00:00:00Z");
         let seen = json!({"metadata": {"name": name, "deletionTimestamp": deleted}, "spec": {"finalizers": ["x"]}});
         let view = Box::new(serde_json::from_value(seen).unwrap());
-        Seen::Namespace(Change::Put { object: key("", name), owner: None, view })
+        WatchEvent::Namespace(Change::Put { object: key("", name), owner: None, view })
     }
 
     fn store() -> Store {
         let mut store = Store::default();
         for key in [key("a", "train"), key("b", "train")] {
             let view: JobSet = serde_json::from_value(json!({"metadata": {"name": key.name}, "spec": {}})).unwrap();
-            store.see(Seen::JobSet(Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(view) }));
+            store.see(WatchEvent::JobSet(Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(view) }));
         }
         store
     }
@@ -83,10 +83,10 @@ mod tests {
     fn the_end_of_a_listing_marks_those_that_were_deleted_meanwhile() {
         let mut store = store();
         store.see(namespace("a", true));
-        store.see(Seen::Namespace(Change::ListingBegins));
+        store.see(WatchEvent::Namespace(Change::ListingBegins));
         store.see(namespace("b", true));
         assert!(store.terminating.contains("a") && !store.terminating.contains("b"), "as it was, until all are listed");
-        assert_eq!(store.see(Seen::Namespace(Change::ListingEnded)), [key("b", "train")]);
+        assert_eq!(store.see(WatchEvent::Namespace(Change::ListingEnded)), [key("b", "train")]);
         assert!(!store.terminating.contains("a"), "it is gone");
     }
 

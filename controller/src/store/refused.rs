@@ -33,7 +33,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::store::{Change, Seen};
+    use crate::store::{Change, WatchEvent};
 
     fn key() -> Key {
         Key { namespace: "ml".to_owned(), name: "train".to_owned() }
@@ -47,7 +47,7 @@ mod tests {
         }
         let jobset = JobSet { status: Some(status), ..JobSet::default() };
         let mut store = Store::default();
-        store.see(Seen::JobSet(Change::Put { object: key(), owner: Some(key()), view: Arc::new(jobset) }));
+        store.see(WatchEvent::JobSet(Change::Put { object: key(), owner: Some(key()), view: Arc::new(jobset) }));
         store
     }
 
@@ -74,7 +74,7 @@ mod tests {
     fn it_is_forgotten_with_the_jobset() {
         let mut store = store(None);
         store.set_refused(&key(), vec!["a".to_owned()]);
-        store.see(Seen::JobSet(Change::Gone(key(), 1)));
+        store.see(WatchEvent::JobSet(Change::Gone(key(), 1)));
         assert!(!store.set_refused(&key(), vec!["b".to_owned()]));
         assert!(store.refused.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
-use super::job::{Controller, controller};
+use super::job::{ControllerRef, controller};
 use super::{Versioned, version};
 
 /// A RoleBinding, reduced.
@@ -11,7 +11,7 @@ pub struct RoleBindingView {
     /// resourceVersion.
     pub version: u64,
     /// The object that controls it.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }

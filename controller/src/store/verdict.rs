@@ -5,7 +5,7 @@ use jobset_api::{JobSet, labels};
 
 /// The verdict on one specification. Judging it costs more than a pass of the rules, and it seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct SpecVerdict {
     uid: Option<String>,
     generation: Option<i64>,
     /// They belong to what is judged, and an edit of annotations makes no new generation.
@@ -24,7 +24,7 @@ pub struct Findings {
     pub unmatchable: Option<Box<str>>,
 }
 
-impl Verdict {
+impl SpecVerdict {
     /// Judges the specification.
     pub(super) fn of(jobset: &JobSet) -> Self {
         let text = |errors: Errors| (!errors.is_empty()).then(|| errors.to_string().into());

@@ -39,7 +39,7 @@ async fn failures_before_the_barrier_fail_the_jobset_when_they_are_more_than_it_
         space.reset(&pods[1]).await?;
     }
     let (end, status) = space.ended("train").await?;
-    assert_eq!(end.reason, conditions::REACHED_MAX_RESTARTS);
+    assert_eq!(end.reason, conditions::WORKER_NOT_STARTED);
     assert!(end.message.contains("failed 2 times before its worker could start"), "{}", end.message);
     assert_eq!(epochs(&status), (0, 0, 0, 0));
     Ok(())

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use jobset_api::{JobSet, labels};
-use jobset_controller::build::{self, Attempt, Place};
+use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::store::PriorityClasses;
 use jobset_harness::ControlPlane;
 use jobset_harness::wait::{self, Seen};
@@ -79,7 +79,7 @@ impl Space {
 
     /// Creates one of its Jobs, as the controller builds it.
     async fn create_job(&self, jobset: &JobSet, job_index: i32) -> Result<()> {
-        let (place, strategy) = (Place { group_index: 0, job_index }, jobset.spec.restart_strategy());
+        let (place, strategy) = (JobPlace { group_index: 0, job_index }, jobset.spec.restart_strategy());
         let job = build::job(jobset, place, Attempt::default(), strategy, &PriorityClasses::default());
         let jobs: Api<Job> = Api::namespaced(self.client.clone(), self.namespace);
         jobs.create(&PostParams::default(), &job).await?;

@@ -1,13 +1,13 @@
-//! Which budget a restart spends, and how single Jobs are counted.
+//! The budget that a restart spends, and the counters of single Jobs.
 
 use jobset_api::conditions;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::fixture::{failed, job, jobset, observed, pass};
+use super::fixture::{failed, job, jobset, observed, reconcile};
 use crate::plan::Plan;
 
-/// Plans for the failure of Job 0 of `w`. Counted so far, of `maxRestarts` 3: restarts of the JobSet, of `w`, and of each
+/// The plan after a failure of Job 0 of `w`, with `maxRestarts` 3. The counters are those of the JobSet, of `w`, and of each
 /// Job of `w`.
 fn plan(budget: &str, action: &str, [whole, group, first, second]: [i32; 4]) -> Plan {
     let spec = json!({"failurePolicy": {"maxRestarts": 3, "rules": [{"action": action}]}});
@@ -18,7 +18,7 @@ fn plan(budget: &str, action: &str, [whole, group, first, second]: [i32; 4]) -> 
     let annotations = jobset.metadata.annotations.get_or_insert_default();
     annotations.insert(jobset_api::labels::RESTART_BUDGET.to_owned(), budget.to_owned());
     let backoff = failed(1, "BackoffLimitExceeded", "");
-    pass(&observed(jobset, [("train-w-0", job(0, Some(backoff))), ("train-w-1", job(0, None))]))
+    reconcile(&observed(jobset, [("train-w-0", job(0, Some(backoff))), ("train-w-1", job(0, None))]))
 }
 
 const SHARED: &str = "restarts of the JobSet, its replicatedJobs and its Jobs together: 3 of maxRestarts 3 are spent: ";
@@ -68,7 +68,7 @@ fn restart_ignoring_max_restarts_needs_no_budget(#[case] budget: &str, #[case] a
     assert_eq!(plan.status.restarts_count_towards_max, 3);
 }
 
-/// The Go JobSet reads the counter of each Job where there are any, and fails without it.
+/// The reconciliation of the Go JobSet fails if some Jobs have counters and others have none.
 #[rstest]
 #[case::none(2, json!([]), 0)]
 #[case::too_few(3, json!([1]), 3)]
@@ -77,17 +77,17 @@ fn restart_ignoring_max_restarts_needs_no_budget(#[case] budget: &str, #[case] a
 fn counters_of_single_jobs_are_as_many_as_jobs(#[case] replicas: i32, #[case] stored: Value, #[case] expected: usize) {
     let spec = json!({"replicatedJobs": [{"name": "w", "replicas": replicas, "template": {"spec": {}}}]});
     let counters = json!([{"name": "w", "jobRestarts": stored, "jobRestartsCountTowardsMax": stored}]);
-    let plan = pass(&observed(jobset(&spec, &json!({"replicatedJobsStatus": counters})), []));
+    let plan = reconcile(&observed(jobset(&spec, &json!({"replicatedJobsStatus": counters})), []));
     let group = &plan.status.replicated_jobs_status[0];
     assert_eq!((group.job_restarts.len(), group.job_restarts_count_towards_max.len()), (expected, expected));
-    assert_eq!(group.job_restarts.iter().sum::<i32>(), i32::from(expected > 0), "what was counted stays");
+    assert_eq!(group.job_restarts.iter().sum::<i32>(), i32::from(expected > 0), "stored counters are kept");
 }
 
 #[test]
 fn counters_of_first_restarted_job_are_as_many_as_jobs() {
     let spec = json!({"failurePolicy": {"maxRestarts": 3, "rules": [{"action": "RestartJob"}]}});
     let backoff = failed(1, "BackoffLimitExceeded", "");
-    let plan = pass(&observed(jobset(&spec, &json!(null)), [("train-w-0", job(0, Some(backoff)))]));
+    let plan = reconcile(&observed(jobset(&spec, &json!(null)), [("train-w-0", job(0, Some(backoff)))]));
     let group = &plan.status.replicated_jobs_status[0];
     assert_eq!((&*group.job_restarts, &*group.job_restarts_count_towards_max), (&[1, 0][..], &[1, 0][..]));
 }

@@ -4,7 +4,7 @@ use jobset_api::conditions;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::fixture::{failed, job, jobset, observed, pass};
+use super::fixture::{failed, job, jobset, observed, reconcile};
 
 #[rstest]
 #[case::no_policy(json!(null), "Failed", conditions::FAILED_JOBS, 0)]
@@ -16,12 +16,12 @@ use super::fixture::{failed, job, jobset, observed, pass};
 #[case::by_message(json!({"maxRestarts": 9, "rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["^late"]}]}),
     "Failed", conditions::FAIL_JOB_SET_ACTION, 0)]
 #[case::uncounted(json!({"maxRestarts": 0, "rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}), "", "", 1)]
-// The first rule that any failed Job matches: the later Job's, although the earlier one matches the second rule.
+// The first rule that any failed Job matches wins: the later Job matches it, the earlier Job matches the second rule.
 #[case::first_rule_before_first_job(
     json!({"maxRestarts": 9, "rules": [
         {"action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}, {"action": "RestartJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}]}),
     "Failed", conditions::FAIL_JOB_SET_ACTION, 0)]
-fn the_failure_policy_decides(
+fn failure_policy_rules_decide_outcome(
     #[case] policy: Value,
     #[case] terminal_state: &str,
     #[case] reason: &str,
@@ -32,7 +32,7 @@ fn the_failure_policy_decides(
         ("train-w-0", job(0, Some(failed(1, "BackoffLimitExceeded", "early")))),
         ("train-w-1", job(0, Some(failed(2, "DeadlineExceeded", "late")))),
     ];
-    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    let plan = reconcile(&observed(jobset(&spec, &json!(null)), jobs));
     assert_eq!(plan.status.terminal_state, terminal_state);
     assert_eq!(conditions::terminal(&plan.status.conditions).map_or("", |condition| &condition.reason), reason);
     assert_eq!((plan.status.restarts, plan.status.group_restarts), (restarts, restarts));
@@ -41,10 +41,10 @@ fn the_failure_policy_decides(
 #[rstest]
 #[case::the_earlier(2, 1, "train-w-1")]
 #[case::a_tie_by_name(1, 1, "train-w-0")]
-fn the_failure_that_came_first_is_named(#[case] first: i64, #[case] second: i64, #[case] named: &str) {
+fn failures_of_two_jobs_event_names_first(#[case] first: i64, #[case] second: i64, #[case] named: &str) {
     let spec = json!({"failurePolicy": {"rules": [{"name": "stop", "action": "FailJobSet"}]}});
     let jobs =
         [("train-w-0", job(0, Some(failed(first, "A", "x")))), ("train-w-1", job(0, Some(failed(second, "A", "x"))))];
-    let plan = pass(&observed(jobset(&spec, &json!(null)), jobs));
+    let plan = reconcile(&observed(jobset(&spec, &json!(null)), jobs));
     assert_eq!(plan.notes[0].message, format!("Job {named} failed (A: x); rule stop"));
 }

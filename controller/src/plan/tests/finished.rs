@@ -1,14 +1,14 @@
-//! What becomes of a finished JobSet.
+//! Finished JobSets.
 
 use serde_json::json;
 
-use super::fixture::{at, job, jobs_of, jobset, observed, pass};
+use super::fixture::{at, job, jobs_of, jobset, observed, reconcile};
 use crate::store::Finished;
 
 #[test]
-fn a_finished_jobset_deletes_what_still_runs_and_keeps_what_has_ended() {
+fn finished_jobset_deletes_active_jobs_and_keeps_finished() {
     let status = json!({"conditions": [{
         "type": "Failed", "status": "True", "reason": "x", "message": "", "lastTransitionTime": at(1)}]});
     let jobs = [("train-w-0", job(0, Some(Finished::Completed))), ("train-w-1", job(0, None))];
-    assert_eq!(jobs_of(&pass(&observed(jobset(&json!({}), &status), jobs))), ["-train-w-1"]);
+    assert_eq!(jobs_of(&reconcile(&observed(jobset(&json!({}), &status), jobs))), ["-train-w-1"]);
 }

@@ -1,4 +1,4 @@
-//! JobSets and Jobs in few words, and plans in short.
+//! Builders of JobSets and Jobs, and short forms of plans.
 
 use jobset_api::JobSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -48,11 +48,11 @@ pub(super) fn at(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
 }
 
-pub(super) fn pass(world: &World) -> Plan {
+pub(super) fn reconcile(world: &World) -> Plan {
     world.plan()
 }
 
-/// The plan in short: names of Jobs created (+) and deleted (-).
+/// Names of the Jobs that the plan creates (`+`) and deletes (`-`).
 pub(super) fn jobs_of(plan: &Plan) -> Vec<String> {
     let short = |action: &Action| match action {
         Action::CreateJob(job) => Some(format!("+{}", job.metadata.name.clone().unwrap_or_default())),

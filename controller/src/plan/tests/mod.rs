@@ -1,4 +1,4 @@
-//! Whole passes: what the rules do together. `golden` holds them to their cases, the others say what a table says better.
+//! Whole reconciliations: all rules together. `golden` compares plans with snapshots; the other modules use tables.
 
 mod budget;
 mod failure;

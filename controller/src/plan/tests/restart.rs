@@ -1,28 +1,28 @@
-//! From the count of a restart to the Jobs of the next attempt.
+//! Restarts: first the counter, then the Jobs of the next attempt.
 
 use serde_json::json;
 
-use super::fixture::{failed, job, jobs_of, jobset, observed, pass};
+use super::fixture::{failed, job, jobs_of, jobset, observed, reconcile};
 use crate::store::JobView;
 
 #[test]
-fn a_restart_is_counted_first_and_carried_out_by_the_pass_that_reads_the_count() {
+fn restart_counter_stored_deletes_jobs_in_next_reconciliation() {
     let spec = json!({"failurePolicy": {"maxRestarts": 1}});
     let jobs = [("train-w-0", job(0, Some(failed(1, "BackoffLimitExceeded", "")))), ("train-w-1", job(0, None))];
-    let counted = pass(&observed(jobset(&spec, &json!(null)), jobs.clone()));
+    let counted = reconcile(&observed(jobset(&spec, &json!(null)), jobs.clone()));
     assert_eq!((counted.status.restarts, counted.status.restarts_count_towards_max), (1, 1));
     assert_eq!(counted.actions, [], "nothing is deleted before the count is stored");
 
     let stored = serde_json::to_value(&counted.status).unwrap();
-    let plan = pass(&observed(jobset(&spec, &stored), jobs));
+    let plan = reconcile(&observed(jobset(&spec, &stored), jobs));
     assert_eq!(jobs_of(&plan), ["-train-w-0", "-train-w-1"]);
-    assert_eq!(plan.status.restarts, 1, "once");
+    assert_eq!(plan.status.restarts, 1, "the restart counts once");
 
     let deleting = JobView { deleting: true, ..job(0, None) };
-    let plan = pass(&observed(jobset(&spec, &stored), [("train-w-1", deleting.clone())]));
-    assert_eq!(jobs_of(&plan), ["+train-w-0"], "each Job comes back as soon as its previous iteration is gone");
+    let plan = reconcile(&observed(jobset(&spec, &stored), [("train-w-1", deleting.clone())]));
+    assert_eq!(jobs_of(&plan), ["+train-w-0"], "a Job is created as soon as its predecessor is gone");
 
     let blocking = json!({"failurePolicy": {"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}});
-    let plan = pass(&observed(jobset(&blocking, &stored), [("train-w-1", deleting)]));
-    assert_eq!(jobs_of(&plan), [""; 0], "none before all are gone");
+    let plan = reconcile(&observed(jobset(&blocking, &stored), [("train-w-1", deleting)]));
+    assert_eq!(jobs_of(&plan), [""; 0], "no Job is created before all predecessors are gone");
 }

@@ -1,9 +1,9 @@
-//! How Jobs are counted.
+//! Counts of Jobs.
 
 use rstest::rstest;
 use serde_json::json;
 
-use super::fixture::{failed, job, jobset, observed, pass};
+use super::fixture::{failed, job, jobset, observed, reconcile};
 use crate::store::{Finished, JobView};
 
 /// `ready/succeeded/failed/active/suspended` of the only replicatedJob.
@@ -15,13 +15,13 @@ use crate::store::{Finished, JobView};
 #[case::suspended(JobView { suspended: true, ..job(0, None) }, "0/0/0/0/1")]
 #[case::suspended_with_a_pod(JobView { suspended: true, active: 1, ready: 1, ..job(0, None) }, "1/0/0/1/1")]
 #[case::without_a_pod(job(0, None), "0/0/0/0/0")]
-#[case::no_pods_wanted(JobView { pods: 0, ..job(0, None) }, "1/0/0/0/0")]
+#[case::zero_pods(JobView { pods: 0, ..job(0, None) }, "1/0/0/0/0")]
 #[case::succeeded(job(0, Some(Finished::Completed)), "0/1/0/0/0")]
 #[case::failed(job(0, Some(failed(1, "A", ""))), "0/0/1/0/0")]
 #[case::being_deleted(JobView { deleting: true, active: 1, ..job(0, None) }, "0/0/0/0/0")]
-fn job_is_counted_as_the_go_jobset_counts(#[case] only: JobView, #[case] wanted: &str) {
-    let plan = pass(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
+fn job_is_counted_as_the_go_jobset_counts(#[case] only: JobView, #[case] expected: &str) {
+    let plan = reconcile(&observed(jobset(&json!({}), &json!(null)), [("train-w-0", only)]));
     let counted = &plan.status.replicated_jobs_status[0];
     let jobset_api::ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } = counted;
-    assert_eq!(format!("{ready}/{succeeded}/{failed}/{active}/{suspended}"), wanted);
+    assert_eq!(format!("{ready}/{succeeded}/{failed}/{active}/{suspended}"), expected);
 }

@@ -1,4 +1,4 @@
-//! A store with one JobSet, filled as the watches would, and a pass over it.
+//! A store with one JobSet, filled by watch events, and its reconciliation.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
-use crate::store::{Change, Controller, JobView, Key, Seen, ServiceView, Store};
+use crate::store::{Change, ControllerRef, JobView, Key, ServiceView, Store, WatchEvent};
 
-/// The world of one JobSet. Its time is second 100.
+/// One JobSet, its Jobs and its Service. Rules run at second 100.
 pub(super) struct World {
     pub(super) store: Store,
     pub(super) settings: Settings,
@@ -19,12 +19,12 @@ pub(super) struct World {
 }
 
 impl World {
-    /// With its Service.
+    /// A JobSet with its Service.
     pub(super) fn new(jobset: JobSet) -> Self {
         let mut world = Self::without_service(jobset);
         let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
         let owner = Some(world.key.clone());
-        world.store.see(Seen::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
+        world.store.see(WatchEvent::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
         world
     }
 
@@ -35,17 +35,18 @@ impl World {
         world.with_status(status)
     }
 
-    /// The same with another stored status.
+    /// Replaces the stored status.
     pub(super) fn with_status(mut self, status: JobSetStatus) -> Self {
         self.jobset.status = Some(status);
         let (object, owner) = (self.key.clone(), Some(self.key.clone()));
-        self.store.see(Seen::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
+        self.store.see(WatchEvent::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
         self
     }
 
-    /// With this Job: the JobSet's own, unless it says who controls it. Its index is that of its name.
+    /// Adds a Job. Without a controller of its own, the Job belongs to the JobSet. Without an index, it has the index of its
+    /// name.
     pub(super) fn job(mut self, name: &str, job: JobView) -> Self {
-        let own = Controller {
+        let own = ControllerRef {
             kind: "JobSet".to_owned(),
             name: self.key.name.clone(),
             uid: self.jobset.metadata.uid.clone().unwrap_or_default(),
@@ -55,11 +56,11 @@ impl World {
         let uid = if job.uid.is_empty() { format!("uid-of-{name}") } else { job.uid.clone() };
         let view = JobView { controller, uid, index: job.index.or(index), ..job };
         let object = Key { name: name.to_owned(), ..self.key.clone() };
-        self.store.see(Seen::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
+        self.store.see(WatchEvent::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
         self
     }
 
-    /// One pass.
+    /// Runs the rules once.
     pub(super) fn plan(&self) -> Plan {
         let now = Time(Timestamp::from_second(100).unwrap());
         plan(&Observed::of(&self.store, &self.key).unwrap(), &self.settings, &now)

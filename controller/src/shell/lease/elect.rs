@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{Candidate, Decision, Leadership, Record, Terms};
+use super::{Candidate, Leadership, LeaseDecision, Record, Terms};
 use crate::shell::error::{Error, code};
 use crate::shell::weather::Weather;
 
@@ -157,8 +157,8 @@ impl Elector {
             }
         }
         match self.read().await? {
-            Decision::Wait { holder } => Ok(Standing::Following(holder)),
-            Decision::Write(record) => match self.write(record).await {
+            LeaseDecision::Wait { holder } => Ok(Standing::Following(holder)),
+            LeaseDecision::Write(record) => match self.write(record).await {
                 Ok(()) => Ok(Standing::Leading),
                 Err(error) if code(&error) == Some(409) => Ok(Standing::Contended),
                 Err(error) => Err(error),
@@ -166,7 +166,7 @@ impl Elector {
         }
     }
 
-    async fn read(&mut self) -> Result<Decision, kube::Error> {
+    async fn read(&mut self) -> Result<LeaseDecision, kube::Error> {
         self.lease = self.leases.get_opt(&self.terms.name).await?;
         let record = self.lease.as_ref().map(Record::of);
         Ok(self.candidate.observe(record, std::time::Instant::now(), Timestamp::now()))

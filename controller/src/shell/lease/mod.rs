@@ -109,7 +109,7 @@ impl Record {
 
 /// What a candidate should do about the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum LeaseDecision {
     /// Write this record, against the version that was observed: whoever succeeds leads.
     Write(Record),
     /// Another holds it.
@@ -138,10 +138,10 @@ impl Candidate {
     }
 
     /// The Lease was read, or found to be absent. `now` is the candidate's clock, `time` what to write into the record.
-    pub fn observe(&mut self, record: Option<Record>, now: Instant, time: Timestamp) -> Decision {
+    pub fn observe(&mut self, record: Option<Record>, now: Instant, time: Timestamp) -> LeaseDecision {
         let Some(record) = record else {
             self.observed = None;
-            return Decision::Write(self.acquisition(0, time));
+            return LeaseDecision::Write(self.acquisition(0, time));
         };
         let since = match &self.observed {
             Some((before, since)) if *before == record => *since,
@@ -149,15 +149,15 @@ impl Candidate {
         };
         self.observed = Some((record.clone(), since));
         if record.holder == self.identity {
-            return Decision::Write(self.renewal(record, time));
+            return LeaseDecision::Write(self.renewal(record, time));
         }
         let held = !record.holder.is_empty() && now < since + record.duration;
         if held {
-            Decision::Wait { holder: record.holder }
+            LeaseDecision::Wait { holder: record.holder }
         } else {
             // One that nobody has held yet, as it is installed, changes no hands.
             let changes_hands = i32::from(record.acquired.is_some() || !record.holder.is_empty());
-            Decision::Write(self.acquisition(record.transitions.saturating_add(changes_hands), time))
+            LeaseDecision::Write(self.acquisition(record.transitions.saturating_add(changes_hands), time))
         }
     }
 

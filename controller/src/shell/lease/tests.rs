@@ -19,7 +19,7 @@ fn held(holder: &str, renewed: i64) -> Record {
 }
 
 /// A candidate `a`, what it decides at each of these seconds of its own clock, and whether it wrote.
-fn decisions(seen: &[(u64, Option<Record>)]) -> Vec<Decision> {
+fn decisions(seen: &[(u64, Option<Record>)]) -> Vec<LeaseDecision> {
     let mut candidate = Candidate::new("a".to_owned(), DURATION);
     let start = Instant::now();
     seen.iter()
@@ -27,12 +27,12 @@ fn decisions(seen: &[(u64, Option<Record>)]) -> Vec<Decision> {
         .collect()
 }
 
-fn wait() -> Decision {
-    Decision::Wait { holder: "b".to_owned() }
+fn wait() -> LeaseDecision {
+    LeaseDecision::Wait { holder: "b".to_owned() }
 }
 
-fn taken(transitions: i32) -> Decision {
-    Decision::Write(Record { transitions, acquired: Some(time(1_000)), ..held("a", 1_000) })
+fn taken(transitions: i32) -> LeaseDecision {
+    LeaseDecision::Write(Record { transitions, acquired: Some(time(1_000)), ..held("a", 1_000) })
 }
 
 #[rstest]
@@ -56,7 +56,7 @@ fn taken(transitions: i32) -> Decision {
 )]
 #[case::its_own_is_renewed_and_keeps_the_time_of_acquisition(
     &[(0, Some(held("a", 0)))],
-    vec![Decision::Write(held("a", 1_000))]
+    vec![LeaseDecision::Write(held("a", 1_000))]
 )]
 #[case::of_a_shorter_duration(
     &[(0, Some(Record { duration: Duration::from_secs(5), ..held("b", 0) })),
@@ -64,7 +64,7 @@ fn taken(transitions: i32) -> Decision {
     vec![wait(), taken(4)]
 )]
 #[case::without_a_duration(&[(0, Some(Record { duration: Duration::ZERO, ..held("b", 0) }))], vec![taken(4)])]
-fn a_lease(#[case] seen: &[(u64, Option<Record>)], #[case] wanted: Vec<Decision>) {
+fn a_lease(#[case] seen: &[(u64, Option<Record>)], #[case] wanted: Vec<LeaseDecision>) {
     assert_eq!(decisions(seen), wanted);
 }
 

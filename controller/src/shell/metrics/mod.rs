@@ -1,4 +1,4 @@
-//! What is measured of JobSets. Unless it is asked for ([`Objects`]), nothing here has an object's name in a label but the
+//! What is measured of JobSets. Unless it is asked for ([`ObjectMetrics`]), nothing here has an object's name in a label but the
 //! two counters that the Go JobSet has: their series come when their JobSet finishes, and go with it.
 
 mod clock;
@@ -13,5 +13,5 @@ mod scrape;
 mod tests;
 
 pub(super) use ledger::Ledger;
-pub(super) use objects::Objects;
+pub(super) use objects::ObjectMetrics;
 pub(super) use passes::{Passes, Result as PassResult};

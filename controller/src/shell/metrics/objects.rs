@@ -19,15 +19,15 @@ use crate::shell::error::Error;
 use crate::store::Key;
 
 /// What is known of JobSets, shared with those who scrape it.
-pub(in crate::shell) struct Objects(Arc<Mutex<HashMap<Key, Seen>>>);
+pub(in crate::shell) struct ObjectMetrics(Arc<Mutex<HashMap<Key, ObservedJobSet>>>);
 
 #[derive(Clone)]
-struct Seen {
+struct ObservedJobSet {
     jobset: Arc<JobSet>,
     barrier: Option<Barrier>,
 }
 
-impl Objects {
+impl ObjectMetrics {
     pub(in crate::shell) fn register(registry: &Registry) -> Result<Self, Error> {
         let known = Arc::new(Mutex::new(HashMap::new()));
         let register = || {
@@ -41,7 +41,7 @@ impl Objects {
 
     /// A pass begins with this.
     pub(in crate::shell) fn see(&self, key: &Key, jobset: &Arc<JobSet>, barrier: Option<Barrier>) {
-        let seen = Seen { jobset: Arc::clone(jobset), barrier };
+        let seen = ObservedJobSet { jobset: Arc::clone(jobset), barrier };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), seen);
     }
 
@@ -53,7 +53,7 @@ impl Objects {
 
 struct Scraped {
     descs: Vec<Desc>,
-    known: Arc<Mutex<HashMap<Key, Seen>>>,
+    known: Arc<Mutex<HashMap<Key, ObservedJobSet>>>,
 }
 
 impl Collector for Scraped {
@@ -63,7 +63,7 @@ impl Collector for Scraped {
 
     fn collect(&self) -> Vec<MetricFamily> {
         // The loop shall not wait for text to be made.
-        let known: Vec<(Key, Seen)> = {
+        let known: Vec<(Key, ObservedJobSet)> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.iter().map(|(key, seen)| (key.clone(), seen.clone())).collect()
         };
@@ -145,7 +145,7 @@ impl Families {
         ]
     }
 
-    fn add(&mut self, key: &Key, seen: &Seen) {
+    fn add(&mut self, key: &Key, seen: &ObservedJobSet) {
         let nothing = JobSetStatus::default();
         let (spec, status) = (&seen.jobset.spec, seen.jobset.status.as_ref().unwrap_or(&nothing));
         let labels = [&key.name[..], &key.namespace];

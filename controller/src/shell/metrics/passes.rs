@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, exponential_buckets};
 
-use crate::shell::error::{Error, Failure};
+use crate::shell::error::{Error, RequestFailure};
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shell) enum Result {
     Success,
-    Failure(Failure),
+    Failure(RequestFailure),
 }
 
 impl Result {
     fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
-            Self::Failure(Failure::Outdated) => "outdated",
-            Self::Failure(Failure::Weather) => "unavailable",
-            Self::Failure(Failure::Refused) => "refused",
+            Self::Failure(RequestFailure::Outdated) => "outdated",
+            Self::Failure(RequestFailure::Weather) => "unavailable",
+            Self::Failure(RequestFailure::Refused) => "refused",
         }
     }
 }

@@ -10,7 +10,7 @@ use prometheus::Registry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Ledger, Objects, Passes};
+use super::{Ledger, ObjectMetrics, Passes};
 use crate::plan::Fact;
 use crate::store::Key;
 
@@ -85,7 +85,7 @@ async fn ten_thousand_finished_jobsets_fit_into_a_megabyte() {
     let mut ledger = Ledger::register(&of_all).unwrap();
     let _passes = Passes::register(&of_all).unwrap();
     let of_each = Registry::new();
-    let objects = Objects::register(&of_each).unwrap();
+    let objects = ObjectMetrics::register(&of_each).unwrap();
     let mut letters = 0;
     for number in 0..JOBSETS {
         let key = key(number);

@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::clock::{Clock, Measured, Outcome, Phase};
-use super::{Ledger, Objects};
+use super::{Ledger, ObjectMetrics};
 use crate::plan::{Barrier, ExitClass, Fact, Trigger};
 use crate::store::Key;
 
@@ -244,7 +244,7 @@ fn running() -> JobSet {
 #[test]
 fn the_state_of_a_jobset_is_what_was_last_seen_of_it_and_nothing_else() {
     let registry = Registry::new();
-    let objects = Objects::register(&registry).unwrap();
+    let objects = ObjectMetrics::register(&registry).unwrap();
     let key = train();
     let series = |name: &str| lines(&registry, name).concat();
     assert_eq!(lines(&registry, ""), [""; 0]);

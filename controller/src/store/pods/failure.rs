@@ -14,14 +14,14 @@ const LONGEST_MESSAGE: usize = 512;
 
 /// What is known of the end of a Pod's worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Failure {
+pub struct PodFailure {
     /// The container that ended first, with its exit code, if that was seen: the kubelet erases both when it restarts
     /// the Pod in place.
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
     /// Types of all conditions that are true, and exit codes of all containers that ended: what a podFailurePolicy reads.
-    seen: Seen,
+    seen: PolicyInput,
 }
 
 /// The end of a container.
@@ -40,12 +40,12 @@ pub struct Exit {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Seen {
+struct PolicyInput {
     conditions: Vec<(String, String)>,
     exits: Vec<(String, i32)>,
 }
 
-impl Failure {
+impl PodFailure {
     /// Reads the failure of a Pod.
     pub(super) fn of(pod: &PodWire) -> Self {
         let workers = &pod.status.container_statuses;
@@ -60,7 +60,7 @@ impl Failure {
         Self {
             exit: exits.into_iter().next(),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
-            seen: Seen {
+            seen: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),
                 exits: all.filter_map(ended).collect(),
             },

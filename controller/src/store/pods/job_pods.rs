@@ -5,8 +5,8 @@ mod kept;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Epochs;
-use super::slot::{Broken, Share, Slot, Trust};
+use super::ObservedEpochs;
+use super::slot::{FailedWorker, PodSlot, Share, Trust};
 use super::view::{Epoch, PodView};
 use crate::store::Ranges;
 #[cfg(test)]
@@ -15,14 +15,14 @@ pub(crate) use kept::Kept;
 /// The slots of one Job and their counts.
 #[derive(Debug, Default)]
 pub struct JobPods {
-    slots: HashMap<i32, Slot>,
+    slots: HashMap<i32, PodSlot>,
     /// Pods without a completion index, by name: they fill no slot, but they are there.
     unindexed: BTreeMap<String, PodView>,
     pods: usize,
     /// Known while the Job is: the Pods of a Job that is gone, or was not seen yet, fill no slots.
     extent: Option<Extent>,
     /// The JobSet's epochs, as the counts know them.
-    epochs: Epochs,
+    epochs: ObservedEpochs,
     counts: Counts,
 }
 
@@ -63,7 +63,7 @@ struct Counts {
 
 impl JobPods {
     /// A Pod as it is now. Returns whether the counts changed.
-    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> bool {
+    pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) -> bool {
         self.turn(epochs);
         let Some(index) = view.index else {
             let new = self.unindexed.insert(view.name.clone(), view).is_none();
@@ -76,11 +76,11 @@ impl JobPods {
     }
 
     /// A Pod is gone.
-    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: Epochs) {
+    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: ObservedEpochs) {
         match index {
             Some(index) => {
                 self.change(index, |slot| slot.remove(name, epochs));
-                if self.slots.get(&index).is_some_and(Slot::is_forgettable) {
+                if self.slots.get(&index).is_some_and(PodSlot::is_forgettable) {
                     self.slots.remove(&index);
                 }
             }
@@ -98,7 +98,7 @@ impl JobPods {
     }
 
     /// The JobSet's epochs. Those who can change by that are few: others are waiting or well.
-    pub(super) fn turn(&mut self, epochs: Epochs) {
+    pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
         let before = std::mem::replace(&mut self.epochs, epochs);
         if epochs.synced < before.synced {
             // Another JobSet of this name.
@@ -166,13 +166,13 @@ impl JobPods {
     }
 
     /// Workers that failed in this epoch.
-    pub fn broken_in(&self, epoch: i32) -> impl Iterator<Item = &Broken> {
+    pub fn broken_in(&self, epoch: i32) -> impl Iterator<Item = &FailedWorker> {
         let indexes = self.counts.broken.get(&epoch).into_iter().flatten();
         indexes.filter_map(|index| self.slots.get(index)?.broken.as_deref())
     }
 
     /// Workers that exited 0 only because their Pod was deleted.
-    pub fn lost(&self) -> impl Iterator<Item = &Broken> {
+    pub fn lost(&self) -> impl Iterator<Item = &FailedWorker> {
         self.counts.lost.iter().filter_map(|index| self.slots.get(index)?.lost.as_deref())
     }
 
@@ -241,7 +241,7 @@ impl JobPods {
         indexes.iter().filter_map(|index| self.slots.get(index)?.standing())
     }
 
-    fn change(&mut self, index: i32, change: impl FnOnce(&mut Slot)) -> bool {
+    fn change(&mut self, index: i32, change: impl FnOnce(&mut PodSlot)) -> bool {
         let slot = self.slots.entry(index).or_default();
         let (before, pods) = (share(self.extent.as_ref(), self.epochs.synced, index, slot), slot.pods().count());
         change(slot);
@@ -256,7 +256,7 @@ impl JobPods {
     }
 }
 
-fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &Slot) -> Share {
+fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &PodSlot) -> Share {
     let Some(extent) = extent else { return Share::default() };
     let share = slot.share(synced);
     if extent.counts(index) {

@@ -4,7 +4,7 @@
 //! two has to know in which order things were seen: that is what is remembered here, and nothing else. After a start of
 //! the controller nothing is remembered, and nothing follows until it was seen (`protocol.md`, "Early detection").
 
-use super::Epochs;
+use super::ObservedEpochs;
 use super::view::{PodPhase, PodView};
 
 /// A Pod as it was last seen, and what was seen before.
@@ -32,7 +32,7 @@ struct Well {
 
 /// What a change of a Pod means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct MemberChange {
     /// It failed in this epoch, in which its worker had been seen running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
@@ -41,7 +41,7 @@ pub(super) struct Seen {
 
 impl Member {
     /// A Pod that was not seen before.
-    pub(super) fn new(view: PodView, epochs: Epochs) -> Self {
+    pub(super) fn new(view: PodView, epochs: ObservedEpochs) -> Self {
         // What is not new may have run.
         let ran = view.restarting || view.restarts > 0 || has_run(&view);
         let entered = view.epoch.number();
@@ -51,7 +51,7 @@ impl Member {
     }
 
     /// The Pod as it is now.
-    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) -> Seen {
+    pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) -> MemberChange {
         let before = std::mem::replace(&mut self.view, view);
         self.note_run(epochs);
         let now = &self.view;
@@ -68,7 +68,7 @@ impl Member {
             self.left = self.left.max(if is_left { epoch } else { epoch.saturating_sub(1) });
         }
         self.entered = self.entered.or(now.epoch.number().filter(|epoch| *epoch > self.left));
-        Seen { broke_in: self.broke_in(), failed_before_worker }
+        MemberChange { broke_in: self.broke_in(), failed_before_worker }
     }
 
     /// Whether the worker that runs is not in the epoch that the agent reports: that has not begun, or the agent is younger.
@@ -118,7 +118,7 @@ impl Member {
     ///
     /// Nothing else proves that the status is of this epoch: a slow one may still show the last worker, its restart, or a
     /// failure before the barrier, when the epoch begins.
-    fn note_run(&mut self, epochs: Epochs) {
+    fn note_run(&mut self, epochs: ObservedEpochs) {
         let PodView { workers, agent_restarts, .. } = self.view;
         if std::mem::replace(&mut self.run, workers) == workers || workers == 0 {
             return;
@@ -180,8 +180,8 @@ mod tests {
         PodView { restarting: true, ..at(epoch) }
     }
 
-    fn synced(synced: i32) -> Epochs {
-        Epochs { synced, deprecated: synced - 1 }
+    fn synced(synced: i32) -> ObservedEpochs {
+        ObservedEpochs { synced, deprecated: synced - 1 }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn who_is_asked_to_go_does_not_fail_unless_it_is_disrupted() {
         let deleted = |disruption| {
-            let mut failure = Box::<super::super::Failure>::default();
+            let mut failure = Box::<super::super::PodFailure>::default();
             failure.disruption = disruption;
             PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), failure: Some(failure), ..failing(1) }
         };
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn who_restarts_because_its_epoch_is_over_has_not_failed_and_who_does_so_again_has() {
-        let over = Epochs { synced: 1, deprecated: 1 };
+        let over = ObservedEpochs { synced: 1, deprecated: 1 };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.see(PodView { restarts: 1, ..at(1) }, over).failed_before_worker);
         assert!(pod.see(PodView { restarts: 2, ..at(1) }, over).failed_before_worker);
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn who_has_reported_the_next_epoch_before_a_slow_status_shows_its_restart_has_not_failed() {
-        let over = Epochs { synced: 1, deprecated: 1 };
+        let over = ObservedEpochs { synced: 1, deprecated: 1 };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.see(at(2), over).failed_before_worker);
         assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over).failed_before_worker);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_epoch_that_is_over_explains_one_restart_however_slow_the_status_is() {
-        let over = |deprecated| Epochs { synced: 2, deprecated };
+        let over = |deprecated| ObservedEpochs { synced: 2, deprecated };
         let mut pod = Member::new(at(1), synced(1));
         pod.see(at(2), over(1));
         assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over(2)).failed_before_worker, "it has left epoch 1");

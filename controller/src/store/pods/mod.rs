@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use super::Key;
 
-pub use failure::{Exit, Failure};
+pub use failure::{Exit, PodFailure};
 pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
 #[cfg(test)]
 pub(crate) use job_pods::Kept;
-pub use slot::Broken;
+pub use slot::FailedWorker;
 pub use view::{Domain, Epoch, PodPhase, PodView};
 pub use wire::PodWire;
 
@@ -31,15 +31,15 @@ pub use wire::PodWire;
 pub struct GroupPods {
     jobs: HashMap<Arc<str>, JobPods>,
     /// Job and completion index of each Pod.
-    places: HashMap<Box<str>, Place>,
-    epochs: Epochs,
+    places: HashMap<Box<str>, PodPlace>,
+    epochs: ObservedEpochs,
     /// Whether an agent of the Go JobSet has reported.
     report_attempts: bool,
 }
 
 /// `status.syncedEpoch` and `status.deprecatedEpoch` of a JobSet, as last seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Epochs {
+pub struct ObservedEpochs {
     /// The epoch whose workers may run.
     pub synced: i32,
     /// Epochs up to this one are over.
@@ -47,7 +47,7 @@ pub struct Epochs {
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct PodPlace {
     job: Arc<str>,
     index: Option<i32>,
     node: Option<Arc<str>>,
@@ -84,7 +84,7 @@ impl GroupPods {
         self.places.is_empty() && self.jobs.values().all(JobPods::is_forgettable)
     }
 
-    fn remove(&mut self, name: &str) -> Option<Place> {
+    fn remove(&mut self, name: &str) -> Option<PodPlace> {
         let place = self.places.remove(name)?;
         if let Some(pods) = self.jobs.get_mut(&place.job) {
             pods.remove(name, place.index, self.epochs);
@@ -106,7 +106,7 @@ pub struct Pods {
 impl Pods {
     /// The Pods of one Job of one JobSet, and no others.
     #[cfg(test)]
-    pub(crate) fn of_one_job(jobset: Key, job: &str, pods: JobPods, epochs: Epochs) -> Self {
+    pub(crate) fn of_one_job(jobset: Key, job: &str, pods: JobPods, epochs: ObservedEpochs) -> Self {
         let group = GroupPods {
             jobs: HashMap::from([(Arc::from(job), pods)]),
             places: HashMap::new(),
@@ -131,7 +131,7 @@ impl Pods {
         group.report_attempts |= view.reports_attempt;
         let uid = view.job_uid.take().unwrap_or_default();
         let job = group.jobs.get_key_value(uid.as_str()).map_or_else(|| Arc::from(uid), |(job, _)| job.clone());
-        let place = Place { job: job.clone(), index: view.index, node: view.node.clone() };
+        let place = PodPlace { job: job.clone(), index: view.index, node: view.node.clone() };
         let before = group.places.insert(view.name.as_str().into(), place);
         if let Some(before) = before.as_ref().filter(|before| before.job != job || before.index != view.index)
             && let Some(pods) = group.jobs.get_mut(&before.job)
@@ -190,7 +190,7 @@ impl Pods {
     }
 
     /// The epochs of a JobSet, whenever it was seen.
-    pub(super) fn set_epochs(&mut self, jobset: &Key, epochs: Epochs) {
+    pub(super) fn set_epochs(&mut self, jobset: &Key, epochs: ObservedEpochs) {
         if epochs.synced == 0 {
             self.forget(jobset);
             return;
@@ -225,13 +225,17 @@ impl Pods {
     /// A JobSet is gone.
     pub(super) fn forget(&mut self, jobset: &Key) {
         if let Some(group) = self.groups.get_mut(jobset) {
-            group.epochs = Epochs::default();
+            group.epochs = ObservedEpochs::default();
         }
         self.forget_if_empty(jobset);
     }
 
     fn forget_if_empty(&mut self, jobset: &Key) {
-        if self.groups.get(jobset).is_some_and(|group| group.is_forgettable() && group.epochs == Epochs::default()) {
+        if self
+            .groups
+            .get(jobset)
+            .is_some_and(|group| group.is_forgettable() && group.epochs == ObservedEpochs::default())
+        {
             self.groups.remove(jobset);
         }
     }

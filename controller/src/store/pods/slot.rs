@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use super::Epochs;
-use super::failure::Failure;
-use super::member::{Member, Seen};
+use super::ObservedEpochs;
+use super::failure::PodFailure;
+use super::member::{Member, MemberChange};
 use super::view::{Epoch, PodPhase, PodView};
 
 /// The Pods of one completion index, and what the slot remembers when they are gone.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
-pub(super) struct Slot {
+pub(super) struct PodSlot {
     members: Vec<Member>,
     /// The newest failure in an epoch in which the Pod had been seen well.
-    pub broken: Option<Box<Broken>>,
+    pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
-    pub lost: Option<Box<Broken>>,
+    pub lost: Option<Box<FailedWorker>>,
     /// Failures since the barrier was last lifted, of Pods whose worker had not run.
     pub failures_before_worker: u32,
 }
 
 /// A worker that failed.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub struct Broken {
+pub struct FailedWorker {
     /// Name of its Pod.
     pub pod: String,
     /// Node of its Pod.
@@ -31,7 +31,7 @@ pub struct Broken {
     /// Whether its Pod has failed as a whole, or is going away.
     pub pod_ended: bool,
     /// What is known of the end.
-    pub failure: Failure,
+    pub failure: PodFailure,
 }
 
 /// What a slot adds to the counts of its Job. A slot that is done by the Job's own account, or outside of its size, adds
@@ -75,16 +75,16 @@ pub(super) enum Trust {
     Alone,
 }
 
-impl Slot {
+impl PodSlot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
-    pub(super) fn see(&mut self, view: PodView, epochs: Epochs) {
+    pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) {
         let uid = view.uid.clone();
         let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
             Some(member) if member.view.version > view.version => return,
             Some(member) => member.see(view, epochs),
             None => {
                 self.members.push(Member::new(view, epochs));
-                Seen::default()
+                MemberChange::default()
             }
         };
         self.failures_before_worker += u32::from(seen.failed_before_worker);
@@ -94,7 +94,8 @@ impl Slot {
         }
         if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
             let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
-            if let Some(broken) = self.members.iter().rfind(failing).map(|member| Broken::of(&member.view, epoch)) {
+            if let Some(broken) = self.members.iter().rfind(failing).map(|member| FailedWorker::of(&member.view, epoch))
+            {
                 self.note_failure(broken);
             }
         }
@@ -103,17 +104,17 @@ impl Slot {
 
     /// The Pod is gone. One that a disruption was to end has ended now, if that was not seen before: nobody tells how the
     /// worker on a lost node ends.
-    pub(super) fn remove(&mut self, name: &str, epochs: Epochs) {
+    pub(super) fn remove(&mut self, name: &str, epochs: ObservedEpochs) {
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };
         let lost_in = self.members[place].lost_in().filter(|epoch| *epoch > epochs.deprecated);
         let gone = self.members.remove(place);
         if let Some(epoch) = lost_in {
-            self.note_failure(Broken::of(&gone.view, epoch));
+            self.note_failure(FailedWorker::of(&gone.view, epoch));
         }
     }
 
     /// An epoch has begun, or is over: what failed before is over, too.
-    pub(super) fn turn(&mut self, epochs: Epochs) {
+    pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
         self.failures_before_worker = 0;
         self.broken.take_if(|broken| broken.epoch < epochs.synced);
     }
@@ -145,11 +146,11 @@ impl Slot {
     /// A Pod that follows another shows that the Job did not take that one for a success.
     fn note_loss(&mut self, uid: &str) {
         let Some(pod) = self.standing().filter(|pod| pod.uid == uid) else { return };
-        let broken = |pod: &PodView| Box::new(Broken::of(pod, pod.epoch.number().unwrap_or(0)));
+        let broken = |pod: &PodView| Box::new(FailedWorker::of(pod, pod.epoch.number().unwrap_or(0)));
         self.lost = pod.succeeded_by_deletion().then(|| broken(pod));
     }
 
-    fn note_failure(&mut self, broken: Broken) {
+    fn note_failure(&mut self, broken: FailedWorker) {
         match &mut self.broken {
             // The status shows more of one failure from event to event, and in the end nothing of it.
             Some(known) if known.epoch == broken.epoch && known.pod == broken.pod => {
@@ -203,7 +204,7 @@ impl Slot {
     }
 }
 
-impl Broken {
+impl FailedWorker {
     fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::store::{Change, Controller, JobView, Ranges, Seen, Store};
+use crate::store::{Change, ControllerRef, JobView, Ranges, Store, WatchEvent};
 
 fn key(name: &str) -> Key {
     Key { namespace: "ml".to_owned(), name: name.to_owned() }
@@ -22,13 +22,13 @@ fn pod(index: i32, epoch: i32) -> PodView {
 }
 
 fn see_pod(store: &mut Store, view: PodView) -> Vec<Key> {
-    store.see(Seen::Pod(Change::Put { object: key(&view.name), owner: Some(key("set")), view }))
+    store.see(WatchEvent::Pod(Change::Put { object: key(&view.name), owner: Some(key("set")), view }))
 }
 
 fn see_job(store: &mut Store, view: JobView) -> Vec<Key> {
-    let controller = Controller { kind: "JobSet".to_owned(), name: "set".to_owned(), uid: "u".to_owned() };
+    let controller = ControllerRef { kind: "JobSet".to_owned(), name: "set".to_owned(), uid: "u".to_owned() };
     let view = JobView { uid: "job".to_owned(), controller: Some(controller), ..view };
-    store.see(Seen::Job(Change::Put { object: key("set-w-0"), owner: Some(key("set")), view }))
+    store.see(WatchEvent::Job(Change::Put { object: key("set-w-0"), owner: Some(key("set")), view }))
 }
 
 /// Reports of the Job, as `epoch: slots`.
@@ -83,10 +83,10 @@ fn the_pods_of_a_job_that_is_gone_count_no_more_and_are_still_there() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 1, ..JobView::default() });
     see_pod(&mut store, pod(0, 1));
-    store.see(Seen::Job(Change::Gone(key("set-w-0"), 1)));
+    store.see(WatchEvent::Job(Change::Gone(key("set-w-0"), 1)));
     assert_eq!(reports(&store), []);
     assert!(store.pods.of(&key("set")).is_some_and(|group| group.has_others_than(|_| false)));
-    store.see(Seen::Pod(Change::Gone(key("pod-0"), 2)));
+    store.see(WatchEvent::Pod(Change::Gone(key("pod-0"), 2)));
     assert!(store.pods.of(&key("set")).is_none(), "nothing is kept of what is gone");
 }
 
@@ -95,7 +95,7 @@ fn a_job_keeps_its_size_while_it_has_no_pods() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 1, ..JobView::default() });
     see_pod(&mut store, pod(0, 1));
-    store.see(Seen::Pod(Change::Gone(key("pod-0"), 1)));
+    store.see(WatchEvent::Pod(Change::Gone(key("pod-0"), 1)));
     see_pod(&mut store, PodView { uid: "another".to_owned(), ..pod(0, 2) });
     assert_eq!(reports(&store), [(2, 1)]);
 }
@@ -106,13 +106,13 @@ fn what_a_listing_does_not_show_is_gone() {
     see_job(&mut store, JobView { pods: 2, ..JobView::default() });
     see_pod(&mut store, pod(0, 1));
     see_pod(&mut store, pod(1, 1));
-    store.see(Seen::Pod(Change::ListingBegins));
+    store.see(WatchEvent::Pod(Change::ListingBegins));
     see_pod(&mut store, pod(1, 1));
     assert_eq!(reports(&store), [(1, 2)], "a running listing hides nothing");
-    assert_eq!(store.see(Seen::Pod(Change::ListingEnded)), [key("set")]);
+    assert_eq!(store.see(WatchEvent::Pod(Change::ListingEnded)), [key("set")]);
     assert_eq!(reports(&store), [(1, 1)]);
-    store.see(Seen::Job(Change::ListingBegins));
-    store.see(Seen::Job(Change::ListingEnded));
+    store.see(WatchEvent::Job(Change::ListingBegins));
+    store.see(WatchEvent::Job(Change::ListingEnded));
     assert_eq!(reports(&store), []);
 }
 
@@ -129,7 +129,7 @@ fn pods_are_found_by_their_node() {
         names
     };
     assert_eq!(names(&store, "a"), ["pod-0", "pod-1"]);
-    store.see(Seen::Pod(Change::Gone(key("pod-0"), 1)));
+    store.see(WatchEvent::Pod(Change::Gone(key("pod-0"), 1)));
     assert_eq!((names(&store, "a"), names(&store, "b")), (vec!["pod-1".to_owned()], vec!["pod-2".to_owned()]));
 }
 
@@ -137,10 +137,10 @@ fn pods_are_found_by_their_node() {
 fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 2, ..JobView::default() });
-    store.pods.set_epochs(&key("set"), Epochs { synced: 1, deprecated: 0 });
+    store.pods.set_epochs(&key("set"), ObservedEpochs { synced: 1, deprecated: 0 });
     see_pod(&mut store, PodView { workers: 7, ..pod(0, 1) });
     see_pod(&mut store, PodView { phase: PodPhase::Failed, version: 2, ..pod(0, 1) });
-    store.see(Seen::Pod(Change::Gone(key("pod-0"), 3)));
+    store.see(WatchEvent::Pod(Change::Gone(key("pod-0"), 3)));
     see_pod(&mut store, PodView { uid: "another".to_owned(), ..pod(0, 2) });
     assert_eq!((broken(&store, 1), broken(&store, 2)), (vec!["pod-0".to_owned()], vec![]));
 }
@@ -149,9 +149,9 @@ fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
 fn a_pod_that_is_gone_after_its_disruption_was_told_has_ended_in_its_epoch() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 4, ..JobView::default() });
-    store.pods.set_epochs(&key("set"), Epochs { synced: 1, deprecated: 0 });
+    store.pods.set_epochs(&key("set"), ObservedEpochs { synced: 1, deprecated: 0 });
     let lost_node = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
-    let failure = Some(Box::new(Failure::of(&serde_json::from_value(lost_node).unwrap())));
+    let failure = Some(Box::new(PodFailure::of(&serde_json::from_value(lost_node).unwrap())));
     let running = |index| PodView { workers: 7, ..pod(index, 1) };
     let deleted = |index| PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), version: 2, ..running(index) };
     let disrupted = |index| PodView { failure: failure.clone(), ..deleted(index) };
@@ -163,7 +163,7 @@ fn a_pod_that_is_gone_after_its_disruption_was_told_has_ended_in_its_epoch() {
     see_pod(&mut store, deleted(2));
     assert_eq!(broken(&store, 1), [""; 0], "their workers run on, or have succeeded");
     for index in 0..4 {
-        store.see(Seen::Pod(Change::Gone(key(&format!("pod-{index}")), 3)));
+        store.see(WatchEvent::Pod(Change::Gone(key(&format!("pod-{index}")), 3)));
     }
     assert_eq!(broken(&store, 1), ["pod-0"]);
 }

@@ -7,7 +7,7 @@ use jobset_api::labels;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::failure::Failure;
+use super::failure::PodFailure;
 use super::wire::{Container, ContainerStatus, PodWire};
 use crate::store::job::{controller, number};
 use crate::store::{dialect, version};
@@ -62,7 +62,7 @@ pub struct PodView {
     /// When the last worker ended, if all have.
     pub workers_ended: Option<Timestamp>,
     /// Why it fails, if it does.
-    pub failure: Option<Box<Failure>>,
+    pub failure: Option<Box<PodFailure>>,
 }
 
 /// The epoch that a Pod reports.
@@ -136,7 +136,7 @@ impl PodView {
             agent_restarts: agents().map(|it| it.restart_count).sum(),
             restarting,
             workers_ended: all_ended(workers),
-            failure: failing.then(|| Box::new(Failure::of(pod))),
+            failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
     }
 

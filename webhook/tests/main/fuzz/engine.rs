@@ -3,7 +3,7 @@
 use jobset_api::{DependsOnStatus, JobSet, StartupPolicyOrder};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Action, Settings, plan};
-use jobset_controller::store::{Change, ClaimView, JobView, Key, RoleBindingView, Seen, ServiceView, Store};
+use jobset_controller::store::{Change, ClaimView, JobView, Key, RoleBindingView, ServiceView, Store, WatchEvent};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -35,7 +35,7 @@ pub(crate) fn reconcile(mut jobset: JobSet) -> Children {
     }
     let (spec, key) = (jobset.spec.clone(), Key::of(&jobset));
     let mut world = World { store: Store::default(), key, children: Children::default() };
-    world.see(&jobset.name_any(), jobset.clone().into(), Seen::JobSet);
+    world.see(&jobset.name_any(), jobset.clone().into(), WatchEvent::JobSet);
     let followed = spec.global_replicas() <= JOBS;
     // In order, a replicatedJob takes its turn in two of them.
     let passes = if followed { 10 + 2 * spec.replicated_jobs.len() } else { 1 };
@@ -74,7 +74,7 @@ impl World {
             self.carry_out(action);
         }
         jobset.status = Some(plan.status);
-        self.see(&jobset.name_any(), jobset.into(), Seen::JobSet);
+        self.see(&jobset.name_any(), jobset.into(), WatchEvent::JobSet);
         !rests
     }
 
@@ -86,27 +86,27 @@ impl World {
                 let pods = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
                 self.children.jobs.push(Job::clone(&job));
                 job.status = Some(JobStatus { active: Some(pods), ready: Some(pods), ..JobStatus::default() });
-                self.see(&name, JobView::of(&job), Seen::Job);
+                self.see(&name, JobView::of(&job), WatchEvent::Job);
             }
             Action::CreateService(service) => {
-                self.see(&service.name_any(), ServiceView::of(&service), Seen::Service);
+                self.see(&service.name_any(), ServiceView::of(&service), WatchEvent::Service);
                 self.children.services.push(*service);
             }
             Action::CreateClaim(claim) => {
-                self.see(&claim.name_any(), ClaimView::of(&claim), Seen::Claim);
+                self.see(&claim.name_any(), ClaimView::of(&claim), WatchEvent::Claim);
                 self.children.claims.push(*claim);
             }
             Action::CreateRoleBinding(binding) => {
-                self.see(&binding.name_any(), RoleBindingView::of(&binding), Seen::RoleBinding);
+                self.see(&binding.name_any(), RoleBindingView::of(&binding), WatchEvent::RoleBinding);
                 self.children.role_bindings.push(*binding);
             }
             // Without Jobs it is finished, and its time may be over.
-            Action::DeleteJobSet => drop(self.store.see(Seen::JobSet(Change::Gone(self.key.clone(), 0)))),
+            Action::DeleteJobSet => drop(self.store.see(WatchEvent::JobSet(Change::Gone(self.key.clone(), 0)))),
             other => panic!("a new JobSet needs nothing of the sort: {other:?}"),
         }
     }
 
-    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> Seen) {
+    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> WatchEvent) {
         let object = Key { name: name.to_owned(), ..self.key.clone() };
         self.store.see(seen(Change::Put { object, owner: Some(self.key.clone()), view }));
     }

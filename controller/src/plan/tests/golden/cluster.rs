@@ -1,4 +1,4 @@
-//! What an API server would hold in a case, and the controller's store of it.
+//! The objects of a case in the API server, and the store of the controller that observes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::merge::merge;
-use super::{Objects, Step, defaults};
+use super::{ObjectPatches, Step, defaults};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
 use crate::store::pods::{PodView, PodWire};
 use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, Store, dialect,
+    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, ServiceView, Store, WatchEvent, dialect,
 };
 
-/// Between two steps, where nothing else is said.
+/// Default time between two steps.
 const STEP: SignedDuration = SignedDuration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ObjectKind {
     JobSet,
     Namespace,
     Node,
@@ -36,15 +36,15 @@ enum Kind {
     Pod,
 }
 
-pub(super) struct Cluster {
+pub(super) struct CaseCluster {
     store: Store,
     settings: Settings,
     now: Timestamp,
     version: u64,
-    objects: BTreeMap<(Kind, String), Value>,
+    objects: BTreeMap<(ObjectKind, String), Value>,
 }
 
-impl Default for Cluster {
+impl Default for CaseCluster {
     fn default() -> Self {
         Self {
             store: Store::default(),
@@ -56,9 +56,9 @@ impl Default for Cluster {
     }
 }
 
-impl Cluster {
-    /// What the step shows, in the order JobSet, namespaces, nodes, Service, claims, RoleBindings, Jobs, Pods.
-    pub(super) fn see(&mut self, step: Step, number: usize) {
+impl CaseCluster {
+    /// Applies the changes of a step, in the order JobSet, namespaces, nodes, Service, claims, RoleBindings, Jobs, Pods.
+    pub(super) fn apply_step(&mut self, step: Step, number: usize) {
         let (first, later) = (number == 0, self.now.checked_add(STEP).unwrap());
         self.now = step.now.unwrap_or(if first { self.now } else { later });
         if let Some(settings) = step.settings {
@@ -70,30 +70,30 @@ impl Cluster {
         }
         if first || !step.jobset.is_null() {
             let patch = if step.jobset.is_null() { json!({}) } else { step.jobset };
-            self.change(Kind::JobSet, defaults::JOBSET, patch);
+            self.change(ObjectKind::JobSet, defaults::JOBSET, patch);
         }
-        self.change_all(Kind::Namespace, step.namespaces);
-        self.change_all(Kind::Node, step.nodes);
+        self.change_all(ObjectKind::Namespace, step.namespaces);
+        self.change_all(ObjectKind::Node, step.nodes);
         let service = first.then(|| Map::from_iter([(defaults::JOBSET.to_owned(), json!({}))]));
-        self.change_all(Kind::Service, step.services.or(service).unwrap_or_default());
-        self.change_all(Kind::Claim, step.claims);
-        self.change_all(Kind::RoleBinding, step.role_bindings);
-        self.change_all(Kind::Job, step.jobs);
-        self.change_all(Kind::Pod, step.pods);
+        self.change_all(ObjectKind::Service, step.services.or(service).unwrap_or_default());
+        self.change_all(ObjectKind::Claim, step.claims);
+        self.change_all(ObjectKind::RoleBinding, step.role_bindings);
+        self.change_all(ObjectKind::Job, step.jobs);
+        self.change_all(ObjectKind::Pod, step.pods);
         if let Some(refused) = step.refused {
             self.store.set_refused(&key(defaults::JOBSET), refused);
         }
     }
 
-    /// The plan, its status as it is stored.
+    /// The plan, with its status in the stored form.
     pub(super) fn plan(&self) -> Plan {
         let key = key(defaults::JOBSET);
-        let seen = Observed::of(&self.store, &key).unwrap();
-        let mut plan = plan(&seen, &self.settings, &Time(self.now));
-        if plan.status == seen.status() {
+        let observed = Observed::of(&self.store, &key).unwrap();
+        let mut plan = plan(&observed, &self.settings, &Time(self.now));
+        if plan.status == observed.status() {
             plan.status = self.status();
         } else {
-            plan.status = dialect::encode(plan.status, seen.report_attempts());
+            plan.status = dialect::encode(plan.status, observed.report_attempts());
         }
         plan
     }
@@ -102,28 +102,29 @@ impl Cluster {
         self.jobset().status.unwrap_or_default()
     }
 
-    /// Stores the status as a whole; one that is not new is not written.
+    /// Stores the status if it has changed.
     pub(super) fn store_status(&mut self, status: JobSetStatus) {
         if status != self.status() {
             let mut jobset = self.jobset();
             jobset.status = Some(status);
-            self.objects.insert((Kind::JobSet, defaults::JOBSET.to_owned()), serde_json::to_value(jobset).unwrap());
-            self.change(Kind::JobSet, defaults::JOBSET, json!({}));
+            self.objects
+                .insert((ObjectKind::JobSet, defaults::JOBSET.to_owned()), serde_json::to_value(jobset).unwrap());
+            self.change(ObjectKind::JobSet, defaults::JOBSET, json!({}));
         }
     }
 
     fn jobset(&self) -> JobSet {
-        typed(&self.objects[&(Kind::JobSet, defaults::JOBSET.to_owned())])
+        typed(&self.objects[&(ObjectKind::JobSet, defaults::JOBSET.to_owned())])
     }
 
-    fn change_all(&mut self, kind: Kind, objects: Objects) {
+    fn change_all(&mut self, kind: ObjectKind, objects: ObjectPatches) {
         for (name, patch) in objects {
             self.change(kind, &name, patch);
         }
     }
 
-    /// Creates, changes or, with null, deletes an object, and lets the store see it.
-    fn change(&mut self, kind: Kind, name: &str, patch: Value) {
+    /// Creates or changes an object, or deletes it if the patch is null, and sends the watch event to the store.
+    fn change(&mut self, kind: ObjectKind, name: &str, patch: Value) {
         self.version += 1;
         let place = (kind, name.to_owned());
         if patch.is_null() {
@@ -140,21 +141,22 @@ impl Cluster {
         self.objects.insert(place, object);
     }
 
-    /// The object as it is when nothing is said about it.
-    fn first(&self, kind: Kind, name: &str) -> Value {
+    /// The default object of this kind and name.
+    fn first(&self, kind: ObjectKind, name: &str) -> Value {
         match kind {
-            Kind::JobSet => defaults::jobset(),
-            Kind::Job => defaults::job(&self.jobset(), name),
-            Kind::Pod => {
-                let is_its_job =
-                    |(kind, job): &(Kind, String)| *kind == Kind::Job && name.starts_with(&format!("{job}-"));
+            ObjectKind::JobSet => defaults::jobset(),
+            ObjectKind::Job => defaults::job(&self.jobset(), name),
+            ObjectKind::Pod => {
+                let is_its_job = |(kind, job): &(ObjectKind, String)| {
+                    *kind == ObjectKind::Job && name.starts_with(&format!("{job}-"))
+                };
                 let job = self.objects.iter().find(|(place, _)| is_its_job(place));
                 let (_, job) = job.unwrap_or_else(|| panic!("{name} has no Job"));
                 defaults::pod(&self.jobset(), job, name, self.now)
             }
-            Kind::Namespace | Kind::Node => json!({"metadata": {"name": name}}),
-            Kind::Service | Kind::Claim => defaults::child(name),
-            Kind::RoleBinding => {
+            ObjectKind::Namespace | ObjectKind::Node => json!({"metadata": {"name": name}}),
+            ObjectKind::Service | ObjectKind::Claim => defaults::child(name),
+            ObjectKind::RoleBinding => {
                 let mut binding = defaults::child(name);
                 merge(&mut binding, json!({"roleRef": {"kind": "ClusterRole", "name": "jobset-agent"}}));
                 binding
@@ -171,35 +173,41 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
     T::deserialize(object).unwrap_or_else(|error| panic!("{error}: {object:#}"))
 }
 
-/// The object as the watches hand it to the store: of children, those that carry the label.
-fn put(kind: Kind, object: Key, value: &Value) -> Seen {
+/// The watch event of an object that exists. A child belongs to the JobSet in its label.
+fn put(kind: ObjectKind, object: Key, value: &Value) -> WatchEvent {
     let label = value["metadata"]["labels"].get(labels::JOBSET_NAME).and_then(Value::as_str);
     let owner = label.map(key);
     match kind {
-        Kind::JobSet => {
-            Seen::JobSet(Change::Put { owner: Some(object.clone()), object, view: Arc::new(typed::<JobSet>(value)) })
+        ObjectKind::JobSet => WatchEvent::JobSet(Change::Put {
+            owner: Some(object.clone()),
+            object,
+            view: Arc::new(typed::<JobSet>(value)),
+        }),
+        ObjectKind::Namespace => {
+            WatchEvent::Namespace(Change::Put { object, owner: None, view: Box::new(typed::<NamespaceWire>(value)) })
         }
-        Kind::Namespace => {
-            Seen::Namespace(Change::Put { object, owner: None, view: Box::new(typed::<NamespaceWire>(value)) })
+        ObjectKind::Node => {
+            WatchEvent::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) })
         }
-        Kind::Node => Seen::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) }),
-        Kind::Service => Seen::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
-        Kind::Claim => Seen::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
-        Kind::RoleBinding => Seen::RoleBinding(Change::Put { object, owner, view: RoleBindingView::of(&typed(value)) }),
-        Kind::Job => Seen::Job(Change::Put { object, owner, view: JobView::of(&typed::<Job>(value)) }),
-        Kind::Pod => Seen::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PodWire>(value)) }),
+        ObjectKind::Service => WatchEvent::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
+        ObjectKind::Claim => WatchEvent::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
+        ObjectKind::RoleBinding => {
+            WatchEvent::RoleBinding(Change::Put { object, owner, view: RoleBindingView::of(&typed(value)) })
+        }
+        ObjectKind::Job => WatchEvent::Job(Change::Put { object, owner, view: JobView::of(&typed::<Job>(value)) }),
+        ObjectKind::Pod => WatchEvent::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PodWire>(value)) }),
     }
 }
 
-fn gone(kind: Kind, object: Key, version: u64) -> Seen {
+fn gone(kind: ObjectKind, object: Key, version: u64) -> WatchEvent {
     match kind {
-        Kind::JobSet => Seen::JobSet(Change::Gone(object, version)),
-        Kind::Namespace => Seen::Namespace(Change::Gone(object, version)),
-        Kind::Node => Seen::Node(Change::Gone(object, version)),
-        Kind::Service => Seen::Service(Change::Gone(object, version)),
-        Kind::Claim => Seen::Claim(Change::Gone(object, version)),
-        Kind::RoleBinding => Seen::RoleBinding(Change::Gone(object, version)),
-        Kind::Job => Seen::Job(Change::Gone(object, version)),
-        Kind::Pod => Seen::Pod(Change::Gone(object, version)),
+        ObjectKind::JobSet => WatchEvent::JobSet(Change::Gone(object, version)),
+        ObjectKind::Namespace => WatchEvent::Namespace(Change::Gone(object, version)),
+        ObjectKind::Node => WatchEvent::Node(Change::Gone(object, version)),
+        ObjectKind::Service => WatchEvent::Service(Change::Gone(object, version)),
+        ObjectKind::Claim => WatchEvent::Claim(Change::Gone(object, version)),
+        ObjectKind::RoleBinding => WatchEvent::RoleBinding(Change::Gone(object, version)),
+        ObjectKind::Job => WatchEvent::Job(Change::Gone(object, version)),
+        ObjectKind::Pod => WatchEvent::Pod(Change::Gone(object, version)),
     }
 }

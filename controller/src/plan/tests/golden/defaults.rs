@@ -1,4 +1,4 @@
-//! The objects of a case as they are where nothing is said about them. `cases/plan/README.md` lists what is here.
+//! Default objects of a case. `cases/plan/README.md` lists them.
 
 use jobset_api::{JobSet, labels};
 use k8s_openapi::jiff::Timestamp;
@@ -12,7 +12,7 @@ pub(super) const JOBSET: &str = "train";
 pub(super) const NAMESPACE: &str = "ml";
 const NODE: &str = "node-1";
 
-/// When the first step is.
+/// Time of the first step.
 pub(super) fn beginning() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
@@ -22,7 +22,7 @@ pub(super) fn jobset() -> Value {
     json!({"metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": uid(JOBSET), "annotations": annotations}, "spec": {}})
 }
 
-/// A Service or claim.
+/// A Service, claim or RoleBinding of the JobSet.
 pub(super) fn child(name: &str) -> Value {
     json!({"metadata": {
         "name": name, "namespace": NAMESPACE, "uid": uid(name), "labels": {(labels::JOBSET_NAME): JOBSET},
@@ -31,12 +31,12 @@ pub(super) fn child(name: &str) -> Value {
     }})
 }
 
-/// The Job `<jobset>-<replicatedJob>-<index>` as the JobSet creates it in its present attempt.
+/// The Job `<jobset>-<replicatedJob>-<index>` as the controller creates it in the current attempt.
 pub(super) fn job(jobset: &JobSet, name: &str) -> Value {
     let group_and_index = name.strip_prefix(JOBSET).and_then(|rest| rest.strip_prefix('-')?.rsplit_once('-'));
     let (group, index) = group_and_index.unwrap_or_else(|| panic!("{name} is no name of a Job"));
     let group_index = jobset.spec.replicated_jobs.iter().position(|it| it.name == group);
-    let place = build::Place { group_index: group_index.unwrap_or_default(), job_index: index.parse().unwrap() };
+    let place = build::JobPlace { group_index: group_index.unwrap_or_default(), job_index: index.parse().unwrap() };
     let attempt = build::Attempt::current(&jobset.status.clone().unwrap_or_default(), group, place.job_index);
     let strategy = jobset.spec.restart_strategy();
     let job = build::job(jobset, place, attempt, strategy, &PriorityClasses::default());
@@ -45,7 +45,7 @@ pub(super) fn job(jobset: &JobSet, name: &str) -> Value {
     job
 }
 
-/// The Pod `<job>-<index>-<suffix>` of this Job: bound, all containers running, and, in place, in the synced epoch.
+/// The Pod `<job>-<index>-<suffix>` of this Job: bound, with all containers running, and with the synced epoch reported.
 pub(super) fn pod(jobset: &JobSet, job: &Value, name: &str, now: Timestamp) -> Value {
     let template = &job["spec"]["template"];
     let owner = &job["metadata"];
@@ -80,12 +80,12 @@ pub(super) fn pod(jobset: &JobSet, job: &Value, name: &str, now: Timestamp) -> V
     })
 }
 
-/// Names of the replicatedJobs of a JobSet that has been seen.
+/// Names of the replicatedJobs of a JobSet, which a step before has completed.
 pub(super) fn replicated_jobs(jobset: &Value) -> Vec<Value> {
     jobset["spec"]["replicatedJobs"].as_array().into_iter().flatten().map(|it| it["name"].clone()).collect()
 }
 
-/// Fills in what admission and the writers of a status never leave out. The replicatedJobs that are `known` are complete.
+/// Adds the fields that admission and the writers of a status always set. The replicatedJobs in `known` are complete.
 pub(super) fn complete(object: &mut Value, known: &[Value], now: Timestamp) {
     if object["metadata"]["name"] == JOBSET && object["spec"].is_object() {
         complete_spec(&mut object["spec"], known);
@@ -104,7 +104,7 @@ pub(super) fn complete(object: &mut Value, known: &[Value], now: Timestamp) {
     }
 }
 
-/// A container that restarted is another one, unless the case says which it is.
+/// Gives a restarted container a new ID, unless the case has one.
 fn complete_container_status(status: &mut Value, now: Timestamp) {
     let restarts = status["restartCount"].as_i64().unwrap_or(0);
     let prefix = format!("{}-", status["name"].as_str().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! How a step changes an object.
+//! The merge of a step into an object.
 
 use serde_json::{Map, Value};
 
-/// Lists of named things, and what names them. Kubernetes merges them by that name in a strategic merge.
+/// Lists that are merged by a key, as in a strategic merge patch of Kubernetes.
 const NAMED: [(&str, &str); 5] = [
     ("conditions", "type"),
     ("containerStatuses", "name"),
@@ -10,7 +10,7 @@ const NAMED: [(&str, &str); 5] = [
     ("replicatedJobs", "name"),
     ("replicatedJobsStatus", "name"),
 ];
-/// An object of which only one field is there at a time.
+/// An object that has only one field at a time.
 const ONE_OF: &str = "state";
 
 /// A JSON merge patch (RFC 7386), in which named lists are merged by name and a container's `state` is replaced.
@@ -63,8 +63,8 @@ mod tests {
         json!({"conditions": [{"type": "A", "status": "False"}, {"type": "C"}]}),
         json!({"conditions": [{"type": "A", "status": "False"}, {"type": "B"}, {"type": "C"}]}))]
     #[case::of_a_state(json!({"state": {"running": {}}}), json!({"state": {"waiting": {}}}), json!({"state": {"waiting": {}}}))]
-    fn a_step_changes_what_it_names(#[case] mut object: Value, #[case] patch: Value, #[case] wanted: Value) {
+    fn merge_changes_only_patched_fields(#[case] mut object: Value, #[case] patch: Value, #[case] expected: Value) {
         merge(&mut object, patch);
-        assert_eq!(object, wanted);
+        assert_eq!(object, expected);
     }
 }

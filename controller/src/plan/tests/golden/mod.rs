@@ -1,5 +1,5 @@
-//! Golden cases, rule by rule: `cases/plan/<rule>/<case>.yaml` says what is seen, step by step, and the snapshot beside it
-//! what is planned after each step. `cases/plan/README.md` says how a case is written.
+//! Golden cases, rule by rule: `cases/plan/<rule>/<case>.yaml` holds the observed objects, step by step. The snapshot beside
+//! it holds the plan after each step. `cases/plan/README.md` describes the format of a case.
 
 mod cluster;
 mod defaults;
@@ -13,46 +13,46 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use cluster::Cluster;
+use cluster::CaseCluster;
 
-/// One document of a case: what is seen at a time.
+/// One document of a case: the objects that change in one step.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Step {
-    /// What happens, in a few words: heads the plan in the snapshot.
+    /// Title of the step, the heading of its plan in the snapshot.
     #[serde(rename = "step")]
     title: String,
-    /// Default: a minute after the step before.
+    /// Time of the step. Default: a minute after the step before.
     now: Option<Timestamp>,
-    settings: Option<Settings>,
-    /// What the shell was refused since the step before.
+    settings: Option<CaseSettings>,
+    /// Messages of the requests that the API server has refused since the step before.
     refused: Option<Vec<String>>,
     jobset: Value,
-    namespaces: Objects,
-    nodes: Objects,
-    services: Option<Objects>,
-    claims: Objects,
-    role_bindings: Objects,
-    jobs: Objects,
-    pods: Objects,
+    namespaces: ObjectPatches,
+    nodes: ObjectPatches,
+    services: Option<ObjectPatches>,
+    claims: ObjectPatches,
+    role_bindings: ObjectPatches,
+    jobs: ObjectPatches,
+    pods: ObjectPatches,
 }
 
-/// How the controller was started.
+/// Settings of the controller.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Settings {
+struct CaseSettings {
     /// Value of the flag `--feature-gates`.
     #[serde(default)]
     feature_gates: String,
-    /// In seconds.
+    /// Value of [`Settings::force_delete_after`](crate::plan::Settings), in seconds.
     force_delete_after: Option<u64>,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.
-type Objects = Map<String, Value>;
+type ObjectPatches = Map<String, Value>;
 
 #[test]
-fn each_case_leads_to_its_plans() {
+fn cases_lead_to_their_plans() {
     insta::glob!("../../../../cases/plan", "*/*.yaml", |path| {
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(path.parent().unwrap());
@@ -64,7 +64,7 @@ fn each_case_leads_to_its_plans() {
 }
 
 #[test]
-fn no_snapshot_is_left_of_a_case_that_is_gone() {
+fn snapshot_without_case_does_not_exist() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/plan");
     let rules = cases.read_dir().unwrap().map(|rule| rule.unwrap().path()).filter(|path| path.is_dir());
     for file in rules.flat_map(|rule| rule.read_dir().unwrap()).map(|file| file.unwrap().path()) {
@@ -75,14 +75,14 @@ fn no_snapshot_is_left_of_a_case_that_is_gone() {
     }
 }
 
-/// The plans of a case, one for each step. The status of a plan is stored before the next step is seen.
+/// The plans of a case, one for each step. The status of each plan is stored before the next step.
 fn plans(case: &str) -> String {
-    let mut cluster = Cluster::default();
+    let mut cluster = CaseCluster::default();
     let mut plans = String::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(case).enumerate() {
         let step = Step::deserialize(document).unwrap();
-        let _ = writeln!(plans, "--- {}", if step.title.is_empty() { "seen" } else { &step.title });
-        cluster.see(step, number);
+        let _ = writeln!(plans, "--- {}", if step.title.is_empty() { "observed" } else { &step.title });
+        cluster.apply_step(step, number);
         let before = cluster.status();
         let plan = cluster.plan();
         plans.push_str(&text::plan(&before, &plan));

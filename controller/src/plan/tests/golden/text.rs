@@ -1,4 +1,4 @@
-//! A plan as text: the fields of the status that changed, and the rest one line each.
+//! A plan as text: the changed fields of the status, then one line for each action, event and fact.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::plan::{Action, Plan};
 
-/// Lines of one kind that are shown; there may be thousands.
+/// Maximum number of lines of a section. A plan may have thousands of actions.
 const SHOWN: usize = 12;
 
 pub(super) fn plan(before: &JobSetStatus, plan: &Plan) -> String {
@@ -78,7 +78,7 @@ fn condition(it: &Value) -> String {
     format!("{status} since {since}, {reason}: {message}")
 }
 
-/// The counters that are not zero; of a list, by their index.
+/// The counters that are not zero, those of a list with their index.
 fn counters(group: &Value) -> String {
     let counters = group.as_object().unwrap().iter().filter(|(name, value)| *name != "name" && **value != 0);
     let counters: Vec<String> = counters.map(|(name, value)| format!("{name} {}", counter(value))).collect();
@@ -143,7 +143,7 @@ fn action(action: &Action) -> String {
     }
 }
 
-/// The name; the UID, too, if it is not the one that belongs to the name.
+/// The name, and the UID if it is not the default one.
 fn identity(name: &str, uid: &str) -> String {
     if uid == super::defaults::uid(name) { name.to_owned() } else { format!("{name} ({uid})") }
 }

@@ -2,16 +2,16 @@
 
 use super::{Extent, JobPods};
 use crate::store::Ranges;
-use crate::store::pods::slot::Slot;
-use crate::store::pods::{Epochs, PodView};
+use crate::store::pods::slot::PodSlot;
+use crate::store::pods::{ObservedEpochs, PodView};
 
 /// What is remembered of one slot, wherever it is: two slots of which the same is remembered are worth the same.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
-pub(crate) struct Kept(Slot);
+pub(crate) struct Kept(PodSlot);
 
 impl Kept {
     /// Once this Pod was seen.
-    pub(crate) fn see(&self, mut view: PodView, epochs: Epochs) -> Self {
+    pub(crate) fn see(&self, mut view: PodView, epochs: ObservedEpochs) -> Self {
         (view.name, view.index) = (name(0, &view.name), Some(0));
         self.change(epochs, |pods| {
             pods.see(view, epochs);
@@ -19,12 +19,12 @@ impl Kept {
     }
 
     /// Once the Pod of this name was seen to be gone.
-    pub(crate) fn see_gone(&self, pod: &str, epochs: Epochs) -> Self {
+    pub(crate) fn see_gone(&self, pod: &str, epochs: ObservedEpochs) -> Self {
         self.change(epochs, |pods| pods.remove(&name(0, pod), Some(0), epochs))
     }
 
     /// Once the JobSet was seen with these epochs instead of those.
-    pub(crate) fn turn(&self, from: Epochs, to: Epochs) -> Self {
+    pub(crate) fn turn(&self, from: ObservedEpochs, to: ObservedEpochs) -> Self {
         self.change(from, |pods| pods.turn(to))
     }
 
@@ -33,7 +33,7 @@ impl Kept {
         self.0.failures_before_worker
     }
 
-    fn change(&self, epochs: Epochs, change: impl FnOnce(&mut JobPods)) -> Self {
+    fn change(&self, epochs: ObservedEpochs, change: impl FnOnce(&mut JobPods)) -> Self {
         let mut pods = JobPods::of([self], epochs);
         change(&mut pods);
         if let Some(wrong) = pods.miscounted() {
@@ -46,7 +46,7 @@ impl Kept {
 
 impl JobPods {
     /// The slots of a Job, with what is remembered of each. Their Pods are told apart by the index before their names.
-    pub(crate) fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: Epochs) -> Self {
+    pub(crate) fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: ObservedEpochs) -> Self {
         let mut pods = Self { epochs, ..Self::default() };
         for (index, Kept(slot)) in (0..).zip(kept) {
             pods.pods += slot.pods().count();

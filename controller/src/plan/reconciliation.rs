@@ -1,4 +1,4 @@
-//! One pass of the rules: what they read, and what they have decided so far.
+//! The state of one reconciliation: the input of the rules, and what they have decided so far.
 
 use std::borrow::Borrow;
 use std::ops::ControlFlow;
@@ -21,22 +21,23 @@ pub(super) struct Current<'a> {
     pub job: &'a JobView,
     /// Index of its replicatedJob in the specification.
     pub group: usize,
-    /// Its Pods, if it has any.
+    /// Its Pods; `None` if it has none.
     pub pods: Option<&'a JobPods>,
 }
 
-/// One pass.
-pub(super) struct Pass<'a> {
-    pub seen: Observed<'a>,
+/// One reconciliation of a JobSet.
+pub(super) struct Reconciliation<'a> {
+    pub observed: Observed<'a>,
     pub settings: &'a Settings,
     pub now: &'a Time,
     /// How the JobSet restarts: [`gate::strategy`].
     pub strategy: RestartStrategy,
-    /// What its restarts spend.
+    /// Which budget its restarts spend.
     pub budget: RestartBudget,
-    /// Its Jobs of the current attempt, in order of their names.
+    /// Its Jobs of the current attempt, sorted by name.
     pub current: Vec<Current<'a>>,
-    /// The same of Jobs that it has too many of, since it was made smaller: they count for nothing, and go.
+    /// Jobs of the current attempt with an index beyond `replicas`, after the JobSet was scaled down. No rule counts them;
+    /// the elastic rule deletes them.
     pub surplus: Vec<Current<'a>>,
     pub status: JobSetStatus,
     pub actions: Vec<Action>,
@@ -45,29 +46,29 @@ pub(super) struct Pass<'a> {
     pub requeue: Option<Timestamp>,
 }
 
-impl<'a> Pass<'a> {
-    pub(super) fn new(seen: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
-        let status = seen.status();
-        let spec = &seen.jobset.spec;
-        let strategy = gate::strategy(seen, settings);
+impl<'a> Reconciliation<'a> {
+    pub(super) fn new(observed: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
+        let status = observed.status();
+        let spec = &observed.jobset.spec;
+        let strategy = gate::strategy(observed, settings);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
-        let current = seen.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
-        // One whose labels say no place is left alone.
+        let current = observed.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
+        // The rules ignore a Job whose labels have no valid index.
         let placed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
         let current = placed
-            .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: seen.pods_of(job) }));
+            .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: observed.pods_of(job) }));
 
-        let is_wanted = |current: &Current<'_>| {
+        let is_specified = |current: &Current<'_>| {
             let replicas = spec.replicated_jobs[current.group].replicas();
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))
         };
-        let (current, surplus) = current.partition(is_wanted);
+        let (current, surplus) = current.partition(is_specified);
         Self {
-            seen: *seen,
+            observed: *observed,
             settings,
             now,
             strategy,
-            budget: RestartBudget::of(seen.jobset),
+            budget: RestartBudget::of(observed.jobset),
             current,
             surplus,
             status,
@@ -83,23 +84,23 @@ impl<'a> Pass<'a> {
         Plan { status, actions, notes, facts, requeue }
     }
 
-    /// The Job at `place`, as it is to be in the current attempt.
-    pub(super) fn build(&self, place: build::Place) -> Job {
+    /// Builds the Job at `place` for the current attempt.
+    pub(super) fn build(&self, place: build::JobPlace) -> Job {
         let group = &self.groups()[place.group_index];
         let attempt = build::Attempt::current(&self.status, &group.name, place.job_index);
-        build::job(self.seen.jobset, place, attempt, self.strategy, self.seen.priority_classes())
+        build::job(self.observed.jobset, place, attempt, self.strategy, self.observed.priority_classes())
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {
-        &self.seen.jobset.spec.replicated_jobs
+        &self.observed.jobset.spec.replicated_jobs
     }
 
-    /// Whether the workers restart in place.
+    /// Whether workers restart in place.
     pub(super) fn in_place(&self) -> bool {
         self.strategy == RestartStrategy::InPlaceRestart
     }
 
-    /// How Jobs are recreated. What restarts in place falls back to Recreate (KEP-467).
+    /// The strategy by which Jobs are recreated. InPlaceRestart falls back to Recreate (KEP-467).
     pub(super) fn recreation(&self) -> RestartStrategy {
         if self.in_place() { RestartStrategy::Recreate } else { self.strategy }
     }
@@ -109,12 +110,12 @@ impl<'a> Pass<'a> {
         self.status.synced_epoch.saturating_add(1)
     }
 
-    /// Makes the advance to the next epoch free: the controller is about to cause it itself. Breaks if that had to be
-    /// written first; the pass that reads it back goes on.
+    /// Marks the advance to the next epoch as free, because the controller is about to cause it. Breaks if the mark is new:
+    /// the status has to be stored first, and the next reconciliation continues.
     pub(super) fn announce_free_epoch(&mut self) -> ControlFlow<()> {
         let (synced, deprecated) = (self.status.synced_epoch, self.status.deprecated_epoch);
-        // Before the first lift there is nothing that an advance could be counted for; and while the group restarts, it
-        // has been counted, or was free.
+        // No advance counts before the first lift. While the group restarts, the advance has been counted already or was
+        // free.
         if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == self.next_epoch() {
             return ControlFlow::Continue(());
         }
@@ -122,7 +123,7 @@ impl<'a> Pass<'a> {
         ControlFlow::Break(())
     }
 
-    /// Looks again at this time, although nothing may have changed.
+    /// Requeues the JobSet at this time, or earlier if an earlier time is set.
     pub(super) fn requeue_at(&mut self, at: Timestamp) {
         self.requeue = Some(self.requeue.map_or(at, |before| before.min(at)));
     }
@@ -135,7 +136,7 @@ impl<'a> Pass<'a> {
         conditions::set(&mut self.status.conditions, type_, status, reason, message, self.now)
     }
 
-    /// Sets a condition to false if it is true: one that never was true is not told about. Returns whether it was true.
+    /// Sets a condition to false if it is true, and does not add a condition that is absent. Returns whether it was true.
     pub(super) fn clear_condition(&mut self, type_: &str, reason: &str, message: &str) -> bool {
         conditions::is_true(&self.status.conditions, type_) && self.set_condition(type_, false, reason, message)
     }
@@ -144,25 +145,25 @@ impl<'a> Pass<'a> {
         self.notes.push(Note::warning(reason, message));
     }
 
-    pub(super) fn tell(&mut self, reason: &'static str, message: String) {
+    pub(super) fn note(&mut self, reason: &'static str, message: String) {
         self.notes.push(Note::normal(reason, message));
     }
 
-    /// Fails the JobSet: final.
+    /// Fails the JobSet. This is final.
     pub(super) fn fail(&mut self, reason: &'static str, message: String) -> ControlFlow<()> {
         conditions::FAILED.clone_into(&mut self.status.terminal_state);
         self.set_condition(conditions::FAILED, true, reason, &message);
         self.clear_condition(conditions::RESTARTING, conditions::JOB_SET_FAILED, "jobset failed");
         self.warn(reason, message);
-        self.facts.push(Fact::Failed { budget_exhausted: reason == conditions::REACHED_MAX_RESTARTS });
+        self.facts.push(Fact::Failed { budget_exhausted: conditions::is_by_max_restarts(reason) });
         ControlFlow::Break(())
     }
 }
 
-/// How many a message names; there may be thousands.
+/// How many names a message lists. A JobSet may have thousands of Jobs.
 const NAMED: usize = 10;
 
-/// Names for a message: the first ten, and how many more there are.
+/// Lists the first ten names for a message, and the number of the others.
 pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
     let few = names[..names.len().min(NAMED)].join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -171,9 +172,9 @@ pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
     }
 }
 
-/// Whether the Job is of the current attempt: neither the whole set, nor its replicatedJob, nor itself was restarted
-/// since it was created. One of a later attempt than the status knows is current, too: the status was lost, or written by
-/// a controller that does not know all of it. The next restart goes above it.
+/// Whether the Job belongs to the current attempt: no restart of the JobSet, of its replicatedJob or of the Job itself has
+/// begun since its creation. A Job of a later attempt than the status knows is current, too: the status was lost, or
+/// another controller dropped fields that it does not know. The next restart uses a higher attempt.
 pub(super) fn is_current(status: &JobSetStatus, job: &JobView) -> bool {
     let of_set = job.attempt.is_some_and(|attempt| attempt >= status.restarts);
     of_set && job.job_attempt >= status.job_attempt(&job.replicated_job, job.index.unwrap_or(-1))

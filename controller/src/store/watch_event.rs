@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jobset_api::JobSet;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use super::pods::{Epochs, Extent, PodView};
-use super::verdict::Verdict;
+use super::pods::{Extent, ObservedEpochs, PodView};
+use super::verdict::SpecVerdict;
 use super::{
     Children, ClaimView, JobView, Key, NamespaceWire, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store,
     Terminating, Versioned, dialect,
@@ -16,7 +16,7 @@ use super::{
 /// Something was seen.
 #[derive(Debug)]
 #[allow(missing_docs)]
-pub enum Seen {
+pub enum WatchEvent {
     JobSet(Change<Arc<JobSet>>),
     Job(Change<JobView>),
     Pod(Change<PodView>),
@@ -50,17 +50,17 @@ pub enum Change<V> {
 
 impl Store {
     /// Puts what was seen into the store; the JobSets to look at come out.
-    pub fn see(&mut self, seen: Seen) -> Vec<Key> {
+    pub fn see(&mut self, seen: WatchEvent) -> Vec<Key> {
         match seen {
-            Seen::JobSet(change) => self.see_jobset(change),
-            Seen::Job(change) => self.see_job(change),
-            Seen::Pod(change) => self.see_pod(change),
-            Seen::Service(change) => self.see_service(change),
-            Seen::Claim(change) => put(&mut self.claims, change),
-            Seen::RoleBinding(change) => put(&mut self.role_bindings, change),
-            Seen::Node(change) => self.see_node(change),
-            Seen::Namespace(change) => self.see_namespace(change),
-            Seen::PriorityClass(change) => {
+            WatchEvent::JobSet(change) => self.see_jobset(change),
+            WatchEvent::Job(change) => self.see_job(change),
+            WatchEvent::Pod(change) => self.see_pod(change),
+            WatchEvent::Service(change) => self.see_service(change),
+            WatchEvent::Claim(change) => put(&mut self.claims, change),
+            WatchEvent::RoleBinding(change) => put(&mut self.role_bindings, change),
+            WatchEvent::Node(change) => self.see_node(change),
+            WatchEvent::Namespace(change) => self.see_namespace(change),
+            WatchEvent::PriorityClass(change) => {
                 self.see_class(change);
                 Vec::new()
             }
@@ -82,11 +82,11 @@ impl Store {
                 continue;
             };
             let status = jobset.status.as_ref();
-            let epochs =
-                status.map(|status| Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
+            let epochs = status
+                .map(|status| ObservedEpochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
             self.pods.set_epochs(key, epochs.unwrap_or_default());
             if !self.verdicts.get(key).is_some_and(|verdict| verdict.is_on(jobset)) {
-                self.verdicts.insert(key.clone(), Verdict::of(jobset));
+                self.verdicts.insert(key.clone(), SpecVerdict::of(jobset));
             }
         }
         marked
