@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
+use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::names;
 
@@ -42,7 +42,7 @@ pub struct Global {
     pub namespace: Option<String>,
 
     /// Context of the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", value_hint = ValueHint::Other)]
     pub context: Option<String>,
 
     /// Kubeconfig; KUBECONFIG or ~/.kube/config where it is not given.
@@ -220,11 +220,11 @@ pub struct Validate {
 
     /// Image of the agent that admission injects into JobSets that ask for it, as the webhook's flag has it. Without it, one
     /// is assumed, and the result has a note.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_hint = ValueHint::Other)]
     pub agent_image: Option<String>,
 
     /// Feature gates of the webhook, as in InPlaceRestart=false.
-    #[arg(long, default_value_t, value_name = "GATES")]
+    #[arg(long, default_value_t, value_name = "GATES", value_hint = ValueHint::Other)]
     pub feature_gates: jobset_api::gates::Gates,
 }
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use k8s_openapi::jiff::Timestamp;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Cli, Command, Explain, Global, Output, Restarts, Status, Validate};
@@ -13,20 +14,24 @@ use crate::output::{Report, Screen, View, rendered};
 use crate::validate::{Outcome, Settings};
 use crate::{completion, explain, restarts, status, validate};
 
-/// Carries out a command.
+/// Runs a command.
 ///
 /// # Errors
-/// If it cannot be carried out; the error's text is for standard error.
-pub async fn run(cli: Cli) -> Result<Exit, Error> {
+/// If the command fails. The error's text is for standard error.
+pub fn run(cli: Cli) -> Result<Exit, Error> {
     let screen = Screen::new(cli.global.color);
     match cli.command {
-        Command::Status(args) => status(&cli.global, args, screen).await,
-        Command::Restarts(args) => restarts(&cli.global, args, screen).await,
-        Command::Explain(args) => explain(&cli.global, args, screen).await,
         Command::Validate(args) => validate(&cli.global, &args, screen),
-        Command::Completion { shell } => screen.print(&completion::script(shell)).map(|()| Exit::Ok),
-        Command::Complete { words } => screen.print(&completion::complete(&words).await).map(|()| Exit::Ok),
+        Command::Completion { shell } => screen.print(&completion::script(shell)?).map(|()| Exit::Ok),
+        Command::Complete { words } => screen.print(&completion::answer_kubectl(&words)).map(|()| Exit::Ok),
+        Command::Status(args) => wait_for(status(&cli.global, args, screen)),
+        Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
+        Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
     }
+}
+
+fn wait_for(command: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
+    Builder::new_current_thread().enable_all().build().map_err(Error::Write)?.block_on(command)
 }
 
 async fn status(global: &Global, args: Status, screen: Screen) -> Result<Exit, Error> {

@@ -11,17 +11,17 @@ fn script(shell: &str) -> Result<String> {
     expect(&Command::new(PROGRAM).args(["completion", shell]).output()?, 0)
 }
 
-/// Has a shell read a script without carrying it out.
-fn is_read_by(shell: &str, script: &str) -> Result<()> {
+/// Has a shell check the syntax of a script.
+fn check_syntax(shell: &str, script: &str) -> Result<()> {
     let mut child = Command::new(shell).arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     child.stdin.take().context("no input")?.write_all(script.as_bytes())?;
     expect(&child.wait_with_output()?, 0).map(|_| ())
 }
 
 #[test]
-fn scripts_are_read_by_their_shells() -> Result<()> {
-    is_read_by("bash", &script("bash")?)?;
-    is_read_by("sh", &script("kubectl")?)?;
+fn scripts_of_shells_have_valid_syntax() -> Result<()> {
+    check_syntax("bash", &script("bash")?)?;
+    check_syntax("sh", &script("kubectl")?)?;
     for shell in ["zsh", "fish", "powershell"] {
         assert!(script(shell)?.contains("kubectl-jobset"), "{shell}");
     }
@@ -29,16 +29,18 @@ fn scripts_are_read_by_their_shells() -> Result<()> {
 }
 
 #[test]
-fn bash_completes_commands_by_the_script() -> Result<()> {
-    let tried = r#"COMP_WORDS=(kubectl-jobset st) COMP_CWORD=1; _kubectl__jobset kubectl-jobset st kubectl-jobset; echo "${COMPREPLY[@]}""#;
-    let output = Command::new("bash").arg("-c").arg(format!("{}\n{tried}", script("bash")?)).output()?;
+fn bash_script_begun_command_completes_it() -> Result<()> {
+    let tried = r#"COMP_WORDS=(kubectl-jobset st) COMP_CWORD=1 COMP_TYPE=9; _clap_complete_kubectl_jobset kubectl-jobset st kubectl-jobset; echo "${COMPREPLY[@]}""#;
+    let path = format!("{}:{}", folder().display(), std::env::var("PATH")?);
+    let script = format!("{}\n{tried}", script("bash")?);
+    let output = Command::new("bash").arg("-c").arg(script).env("PATH", path).output()?;
     assert_eq!(expect(&output, 0)?.trim(), "status");
     Ok(())
 }
 
 /// As kubectl runs `kubectl_complete-jobset`.
 #[tokio::test]
-async fn kubectl_is_told_names_of_jobsets() -> Result<()> {
+async fn kubectl_asks_for_jobset_gets_names_from_cluster() -> Result<()> {
     let space = Space::new("completed").await?;
     for name in ["train-a", "train-b", "other"] {
         space.create(in_place(name, 1)).await?;
