@@ -6,7 +6,7 @@ use crate::status::State;
 
 impl Report for Explanation {
     fn text(&self, _: &View) -> String {
-        let name = paint(HEAD, &format!("{}/{}", self.namespace, self.name));
+        let name = paint(HEAD, format!("{}/{}", self.namespace, self.name));
         let jobs = format!("{} of {} Jobs are ready", self.jobs_ready, self.jobs);
         let head = match self.state {
             State::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
@@ -30,6 +30,6 @@ fn finding(number: usize, finding: &Finding) -> String {
     // Others' words may be of several lines.
     let lines = finding.details.iter().flat_map(|detail| detail.lines()).filter(|line| !line.trim().is_empty());
     let details: Vec<String> = lines.map(|line| format!("   {}\n", line.trim_end())).collect();
-    let (what, arrow) = (paint(HEAD, &one_line(&finding.what)), paint(DIM, "->"));
+    let (what, arrow) = (paint(HEAD, one_line(&finding.what)), paint(DIM, "->"));
     format!("\n{number}. {what}\n{}   {arrow} {}\n", details.concat(), finding.advice)
 }

@@ -13,7 +13,7 @@ use crate::error::Error;
 
 pub use screen::Screen;
 pub use style::{BAD, DIM, GOOD, HEAD, WAIT, one_line, paint};
-pub use table::{Cell, Table};
+pub use table::Table;
 pub use time::{age, clock, seconds};
 
 /// How people want to see a report.

@@ -19,6 +19,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// The text in this style. Whoever prints it takes the style out again where it is not wanted.
-pub fn paint(style: Style, text: &str) -> String {
+pub fn paint(style: Style, text: impl AsRef<str>) -> String {
+    let text = text.as_ref();
     if text.is_empty() || style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }
 }

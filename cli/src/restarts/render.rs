@@ -4,7 +4,7 @@ use anstyle::Style;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::report::{Budget, Manner, Phase, Restart, Restarts};
-use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
 
 /// Columns of the bar of a timeline.
 const BAR: f64 = 60.0;
@@ -26,7 +26,7 @@ impl Report for Restarts {
 }
 
 fn summary(report: &Restarts) -> String {
-    let name = paint(HEAD, &format!("{}/{}", report.namespace, report.name));
+    let name = paint(HEAD, format!("{}/{}", report.namespace, report.name));
     let Budget { group_restarts, spent, .. } = &report.budget;
     let strategy = report.strategy;
     let times = match group_restarts {
@@ -48,9 +48,9 @@ fn table(restarts: &[Restart], view: &View) -> String {
     });
     let mut table = Table::titled(&titles);
     for restart in restarts {
-        let mut row: Vec<Cell> = vec![
-            restart.number.map_or_else(|| "?".to_owned(), |number| number.to_string()).into(),
-            age(restart.start().or(restart.lifted).or(restart.recovered), view.now).into(),
+        let mut row: Vec<String> = vec![
+            restart.number.map_or_else(|| "?".to_owned(), |number| number.to_string()),
+            age(restart.start().or(restart.lifted).or(restart.recovered), view.now),
             manner(restart).into(),
             match restart.counted {
                 Some(true) => "yes",
@@ -59,9 +59,9 @@ fn table(restarts: &[Restart], view: &View) -> String {
             }
             .into(),
         ];
-        row.extend(phases.iter().map(|name| phase(restart, name).map_or("-".to_owned(), length).into()));
+        row.extend(phases.iter().map(|name| phase(restart, name).map_or("-".to_owned(), length)));
         row.push(total(restart));
-        row.push(if view.wide { restart.cause.clone() } else { shortened(&restart.cause) }.into());
+        row.push(if view.wide { restart.cause.clone() } else { shortened(&restart.cause) });
         table.push(row);
     }
     table.render()
@@ -83,12 +83,12 @@ fn manner(restart: &Restart) -> &'static str {
     }
 }
 
-fn total(restart: &Restart) -> Cell {
+fn total(restart: &Restart) -> String {
     match restart.total {
-        Some(total) => Cell::new(GOOD, seconds(SignedDuration::from_secs_f64(total))),
-        None if restart.superseded => Cell::new(BAD, "superseded"),
-        None if restart.recovered.is_none() => Cell::new(WAIT, "under way"),
-        None => Cell::new(DIM, "?"),
+        Some(total) => paint(GOOD, seconds(SignedDuration::from_secs_f64(total))),
+        None if restart.superseded => paint(BAD, "superseded"),
+        None if restart.recovered.is_none() => paint(WAIT, "under way"),
+        None => paint(DIM, "?"),
     }
 }
 
@@ -112,12 +112,12 @@ fn timeline(restart: &Restart) -> String {
 }
 
 fn steps(restart: &Restart) -> String {
-    let mut table = Table::indented(2);
+    let mut table = Table::indented();
     let start = restart.start();
     let mut step = |at: Option<Timestamp>, style: Style, what: &str| {
         if let Some(at) = at {
             let offset = start.map_or_else(String::new, |start| format!("+{}", seconds(at.duration_since(start))));
-            table.push(vec![clock(at).into(), offset.into(), Cell::new(style, what)]);
+            table.push(vec![clock(at), offset, paint(style, what)]);
         }
     };
     step(restart.failed, BAD, "the first worker fails");
@@ -152,7 +152,7 @@ fn bar(restart: &Restart) -> String {
         let label = format!(" {} {} ", phase.name, length(phase));
         // A phase too short for a column still has its name.
         let cells = columns(share * BAR);
-        line += &paint(style, &fill.to_string().repeat(cells));
+        line += &paint(style, fill.to_string().repeat(cells));
         line += &label;
     }
     line.trim_end().to_owned() + "\n"

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::report::Restarts;
 use super::state::{self, State};
-use crate::output::{Cell, Report, Table, View, age};
+use crate::output::{Report, Table, View, age, paint};
 
 /// JobSets, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,21 +85,21 @@ impl Report for List {
         let mut table = Table::titled(&titles);
         for item in &self.jobsets {
             let in_place = item.strategy == RestartStrategy::InPlaceRestart;
-            let mut row: Vec<Cell> = vec![
-                item.name.as_str().into(),
-                Cell::new(super::render::style(item.state), item.state.as_str()),
-                format!("{}/{}", item.jobs_ready, item.jobs).into(),
-                item.restarts.total.to_string().into(),
-                if in_place { item.synced_epoch.to_string() } else { "-".to_owned() }.into(),
-                age(item.created.as_ref().map(|time| time.0), view.now).into(),
+            let mut row: Vec<String> = vec![
+                item.name.clone(),
+                paint(super::render::style(item.state), item.state.as_str()),
+                format!("{}/{}", item.jobs_ready, item.jobs),
+                item.restarts.total.to_string(),
+                if in_place { item.synced_epoch.to_string() } else { "-".to_owned() },
+                age(item.created.as_ref().map(|time| time.0), view.now),
             ];
             if self.namespace.is_none() {
-                row.insert(0, item.namespace.as_str().into());
+                row.insert(0, item.namespace.clone());
             }
             if view.wide {
-                row.push(format!("{:?}", item.strategy).into());
-                row.push(format!("{}/{}", item.restarts.counted, item.restarts.max).into());
-                row.push(item.pods.to_string().into());
+                row.push(format!("{:?}", item.strategy));
+                row.push(format!("{}/{}", item.restarts.counted, item.restarts.max));
+                row.push(item.pods.to_string());
             }
             table.push(row);
         }

@@ -8,7 +8,7 @@ use super::fold::{Line, fold};
 use super::pod::PodNode;
 use super::report::{Group, JobNode, Status};
 use super::state::State;
-use crate::output::{BAD, Cell, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint};
 
 /// Sets of at most so many Pods are shown whole.
 const SHOWN_WHOLE: usize = 16;
@@ -33,30 +33,30 @@ impl Report for Status {
 }
 
 fn head(status: &Status, view: &View) -> String {
-    let name = paint(HEAD, &format!("{}/{}", status.namespace, status.name));
-    let mut table = Table::indented(2);
+    let name = paint(HEAD, format!("{}/{}", status.namespace, status.name));
+    let mut table = Table::indented();
     let created = age(status.created.as_ref().map(|time| time.0), view.now);
-    table.push(vec!["Jobs".into(), format!("{} of {} ready", status.jobs_ready, status.jobs).into()]);
+    table.push(vec!["Jobs".into(), format!("{} of {} ready", status.jobs_ready, status.jobs)]);
     let restarts = &status.restarts;
     let budget = format!("{} ({:?}); {}", restarts.total, status.strategy, restarts.spent());
-    table.push(vec!["Restarts".into(), budget.into()]);
+    table.push(vec!["Restarts".into(), budget]);
     if let Some(epochs) = status.epochs {
         let text = format!("{} synced, {} deprecated", epochs.synced, epochs.deprecated);
-        table.push(vec!["Epoch".into(), text.into()]);
+        table.push(vec!["Epoch".into(), text]);
     }
     if let Some(barrier) = &status.barrier {
         let cell = if barrier.lifted {
-            Cell::new(GOOD, format!("lifted, the workers of epoch {} may run", barrier.epoch))
+            paint(GOOD, format!("lifted, the workers of epoch {} may run", barrier.epoch))
         } else {
             let text = format!(
                 "closed, {} of {} Pods have reported epoch {}",
                 barrier.reported, barrier.expected, barrier.epoch
             );
-            Cell::new(WAIT, text)
+            paint(WAIT, text)
         };
         table.push(vec!["Barrier".into(), cell]);
     }
-    table.push(vec!["Age".into(), created.into()]);
+    table.push(vec!["Age".into(), created]);
     format!("{name}  {}\n{}", paint(style(status.state), status.state.as_str()), table.render())
 }
 
@@ -70,7 +70,7 @@ const BAD_NEWS: [&str; 5] = [
 ];
 
 fn conditions(status: &Status, view: &View) -> String {
-    let mut table = Table::indented(2);
+    let mut table = Table::indented();
     for condition in &status.conditions {
         let is_true = condition.status == "True";
         let style = match condition.type_.as_str() {
@@ -80,11 +80,11 @@ fn conditions(status: &Status, view: &View) -> String {
             _ => Style::new(),
         };
         table.push(vec![
-            Cell::new(style, &condition.type_),
-            Cell::new(style, &condition.status),
-            Cell::new(style, &condition.reason),
-            Cell::new(style, age(Some(condition.last_transition_time.0), view.now)),
-            Cell::new(style, one_line(&condition.message)),
+            paint(style, &condition.type_),
+            paint(style, &condition.status),
+            paint(style, &condition.reason),
+            paint(style, age(Some(condition.last_transition_time.0), view.now)),
+            paint(style, one_line(&condition.message)),
         ]);
     }
     table.render()
@@ -122,7 +122,7 @@ fn tree(status: &Status, view: &View) -> String {
         }
     }
     if !status.other_pods.is_empty() {
-        table.push(vec![Cell::new(DIM, "(Pods of Jobs that are gone)")]);
+        table.push(vec![paint(DIM, "(Pods of Jobs that are gone)")]);
         lines.pods(&status.other_pods, "", &mut table);
     }
     table.render()
@@ -136,7 +136,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn group(&self, group: &Group) -> Vec<Cell> {
+    fn group(&self, group: &Group) -> Vec<String> {
         let Group { replicas, ready, succeeded, failed, .. } = *group;
         let all = ready + succeeded >= replicas;
         let state = match (failed, succeeded == replicas) {
@@ -149,25 +149,25 @@ impl Lines<'_> {
         };
         let style = if failed > 0 { BAD } else { done(all) };
         let mut row = vec![
-            Cell::new(HEAD, &group.name),
-            Cell::new(style, state),
-            Cell::new(style, format!("{}/{replicas}", ready + succeeded)),
+            paint(HEAD, &group.name),
+            paint(style, state),
+            paint(style, format!("{}/{replicas}", ready + succeeded)),
         ];
-        self.finish(&mut row, [Cell::default(), Cell::default()], positive(group.restarts).into(), Cell::default());
+        self.finish(&mut row, [String::new(), String::new()], positive(group.restarts), String::new());
         row
     }
 
-    fn job(&self, job: &JobNode, prefix: &str) -> Vec<Cell> {
+    fn job(&self, job: &JobNode, prefix: &str) -> Vec<String> {
         let done_pods = job.ready + job.succeeded;
         let style = if job.state == "Failed" { BAD } else { done(matches!(job.state, "Ready" | "Complete")) };
         let mut row = vec![
-            format!("{prefix}{}", job.name).into(),
-            Cell::new(style, job.state),
-            Cell::new(style, format!("{done_pods}/{}", job.parallelism)),
+            format!("{prefix}{}", job.name),
+            paint(style, job.state),
+            paint(style, format!("{done_pods}/{}", job.parallelism)),
         ];
-        self.finish(&mut row, [Cell::default(), Cell::default()], positive(job.recreations).into(), Cell::default());
+        self.finish(&mut row, [String::new(), String::new()], positive(job.recreations), String::new());
         if self.view.wide {
-            row.push(age(job.created.as_ref().map(|time| time.0), self.view.now).into());
+            row.push(age(job.created.as_ref().map(|time| time.0), self.view.now));
         }
         row
     }
@@ -183,37 +183,34 @@ impl Lines<'_> {
         }
     }
 
-    fn pod(&self, pod: &PodNode, prefix: &str) -> Vec<Cell> {
+    fn pod(&self, pod: &PodNode, prefix: &str) -> Vec<String> {
         let style = pod_style(pod);
         let (ready, all) = pod.containers;
-        let mut row = vec![
-            format!("{prefix}{}", pod.name).into(),
-            Cell::new(style, &pod.state),
-            Cell::new(style, format!("{ready}/{all}")),
-        ];
+        let mut row =
+            vec![format!("{prefix}{}", pod.name), paint(style, &pod.state), paint(style, format!("{ready}/{all}"))];
         let node = pod.node.as_deref().unwrap_or("-").into();
-        self.finish(&mut row, at_barrier(pod), pod.restarts.to_string().into(), node);
+        self.finish(&mut row, at_barrier(pod), pod.restarts.to_string(), node);
         if self.view.wide {
-            row.push(age(pod.created.as_ref().map(|time| time.0), self.view.now).into());
+            row.push(age(pod.created.as_ref().map(|time| time.0), self.view.now));
             row.push(pod.last_exit.as_deref().unwrap_or("-").into());
         }
         row
     }
 
-    fn alike(&self, first: &PodNode, count: usize, prefix: &str) -> Vec<Cell> {
+    fn alike(&self, first: &PodNode, count: usize, prefix: &str) -> Vec<String> {
         let style = pod_style(first);
         let ready = if first.ready { "all ready" } else { "none ready" };
         let mut row = vec![
-            format!("{prefix}{count} Pods").into(),
-            Cell::new(style, &first.state),
-            Cell::new(style, if first.ended { "" } else { ready }),
+            format!("{prefix}{count} Pods"),
+            paint(style, &first.state),
+            paint(style, if first.ended { "" } else { ready }),
         ];
-        self.finish(&mut row, at_barrier(first), Cell::default(), Cell::default());
+        self.finish(&mut row, at_barrier(first), String::new(), String::new());
         row
     }
 
     /// Adds what follows after readiness.
-    fn finish(&self, row: &mut Vec<Cell>, barrier: [Cell; 2], restarts: Cell, node: Cell) {
+    fn finish(&self, row: &mut Vec<String>, barrier: [String; 2], restarts: String, node: String) {
         if self.in_place {
             row.extend(barrier);
         }
@@ -221,15 +218,15 @@ impl Lines<'_> {
     }
 }
 
-fn at_barrier(pod: &PodNode) -> [Cell; 2] {
+fn at_barrier(pod: &PodNode) -> [String; 2] {
     let epoch = pod.epoch.as_deref().unwrap_or("-");
-    let barrier = pod.barrier.map_or_else(Cell::default, |barrier| {
+    let barrier = pod.barrier.map_or_else(String::new, |barrier| {
         let style = match barrier {
             PodBarrier::Lifted => GOOD,
             PodBarrier::Invalid => BAD,
             _ => WAIT,
         };
-        Cell::new(style, barrier.as_str())
+        paint(style, barrier.as_str())
     });
     [epoch.into(), barrier]
 }
