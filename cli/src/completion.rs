@@ -11,7 +11,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::Shells;
 use tokio::runtime::Builder;
 
-use crate::args::{Cli, Global, Shell};
+use crate::args::{Cli, GlobalArgs, Shell};
 use crate::cluster::connect;
 use crate::error::Error;
 
@@ -42,7 +42,7 @@ enum NameOf {
 }
 
 /// Looks up names in the cluster.
-type LookUp = fn(&Global, NameOf) -> Vec<String>;
+type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 
 /// The completion script for a shell.
 ///
@@ -113,15 +113,17 @@ fn command(words: &[OsString], look_up: LookUp) -> Command {
 }
 
 /// The options that select the cluster, from a command line that is not complete yet.
-fn global(words: &[OsString]) -> Global {
-    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(words) else { return Global::default() };
+fn global(words: &[OsString]) -> GlobalArgs {
+    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(words) else {
+        return GlobalArgs::default();
+    };
     let text = |id: &str| ArgMatches::try_get_one::<String>(&matches, id).ok().flatten().cloned();
     let kubeconfig = matches.try_get_one::<PathBuf>("kubeconfig").ok().flatten().cloned();
-    Global { namespace: text("namespace"), context: text("context"), kubeconfig, ..Global::default() }
+    GlobalArgs { namespace: text("namespace"), context: text("context"), kubeconfig, ..GlobalArgs::default() }
 }
 
 /// Names from the cluster; none if it does not answer.
-fn look_up(global: &Global, of: NameOf) -> Vec<String> {
+fn look_up(global: &GlobalArgs, of: NameOf) -> Vec<String> {
     let names = async {
         let Ok(cluster) = connect(global).await else { return Vec::new() };
         match of {
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     /// Says in the name where it looks.
-    fn fake(global: &Global, of: NameOf) -> Vec<String> {
+    fn fake(global: &GlobalArgs, of: NameOf) -> Vec<String> {
         let place = [&global.namespace, &global.context].map(|word| word.as_deref().unwrap_or("-")).join("/");
         vec![format!("train-{of:?}-{place}"), "other".to_owned()]
     }

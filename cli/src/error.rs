@@ -1,10 +1,10 @@
-//! What can go wrong: what, where, and what to do.
+//! Errors of commands. Each text says what failed and what to do.
 
 use std::path::PathBuf;
 
 use crate::exit::Exit;
 
-/// A command that could not be carried out.
+/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig cannot be used.
@@ -12,42 +12,42 @@ pub enum Error {
         "cannot use the kubeconfig: {0}; see `kubectl config view`, or name another with --kubeconfig or --context"
     )]
     Kubeconfig(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// There is no such JobSet.
-    #[error("there is no JobSet {name} in namespace {namespace}; `kubectl jobset status -A` lists all that there are")]
+    /// The JobSet does not exist.
+    #[error("there is no JobSet {name} in namespace {namespace}; `kubectl jobset status -A` lists all JobSets")]
     NotFound {
         /// Name asked for.
         name: String,
         /// Namespace looked at.
         namespace: String,
     },
-    /// The API server has no JobSets at all.
+    /// The API server does not serve the kind JobSet.
     #[error("the cluster has no kind JobSet ({group}): install the CustomResourceDefinition of JobSet", group = jobset_api::GROUP)]
     NoKind,
-    /// A request was refused for want of rights.
-    #[error("may not {what}: {message}; ask for the right to get, list and watch them")]
+    /// The API server denied a request (403).
+    #[error("may not {what}: {message}; ask for the right to get, list and watch these objects")]
     Forbidden {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Words of the API server.
+        /// Message of the API server.
         message: String,
     },
-    /// A request was refused, since the API server does not know who asks.
+    /// The API server could not authenticate a request (401).
     #[error(
         "cannot {what}: {message}; the login of the kubeconfig's context has expired or is wrong: log in again, and \
          see `kubectl auth whoami`"
     )]
     Unauthenticated {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Words of the API server.
+        /// Message of the API server.
         message: String,
     },
     /// A request failed.
     #[error("cannot {what}: {}", chain(.source))]
     Request {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
@@ -56,37 +56,37 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A manifest is named by its URL.
-    #[error("URLs are not read: fetch it, as in `curl -L {0} | kubectl jobset validate -f -`")]
+    /// The path of a manifest is a URL.
+    #[error("URLs are not read: download the manifest, as in `curl -L {0} | kubectl jobset validate -f -`")]
     Url(String),
-    /// A folder holds no manifest.
-    #[error("{} holds no file that ends in .yaml, .yml or .json", .0.display())]
+    /// A folder contains no manifest.
+    #[error("{} contains no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
-    /// Something cannot be written.
+    /// Standard output cannot be written, or the process cannot be set up.
     #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),
     /// Ctrl-C, or SIGINT.
     #[error("interrupted")]
     Interrupted,
-    /// A report cannot be put into words.
+    /// A report cannot be serialized.
     #[error("cannot write the report as {format}: {message}")]
     Serialize {
         /// JSON or YAML.
         format: &'static str,
-        /// Why.
+        /// The cause.
         message: String,
     },
 }
 
 impl Error {
-    /// The exit code that says so.
+    /// The exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
-            // Nobody reads any more.
+            // The reader has closed the pipe, as `head` does. That is no failure.
             Self::Write(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
             Self::Interrupted => Exit::Interrupted,
             Self::Kubeconfig(_)
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// A request for `what` that failed, told apart by what a person does about it.
+    /// The error of a failed request. Each variant has its own advice for the user.
     pub fn request(what: impl Into<String>, error: kube::Error) -> Self {
         let what = what.into();
         match error {
@@ -112,7 +112,7 @@ impl Error {
     }
 }
 
-/// An error with its causes, each of which says more than the one before.
+/// An error with its causes. A cause that the text already contains is left out.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -141,7 +141,7 @@ mod tests {
     #[rstest]
     #[case::login(401, "log in again", "ask for the right")]
     #[case::right(403, "ask for the right to get, list and watch", "log in again")]
-    fn a_refusal_says_what_to_do_about_it(#[case] code: u16, #[case] words: &str, #[case] not: &str) {
+    fn denied_request_error_has_advice(#[case] code: u16, #[case] words: &str, #[case] not: &str) {
         let text = answered(code).to_string();
         assert!(text.contains(words) && !text.contains(not), "{text}");
         assert_eq!(answered(code).exit(), Exit::Cluster);

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-/// What a command has come to.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked for, and the answer is yes.
+    /// Success.
     Ok,
-    /// The answer is no: the JobSet does not run, a JobSet does not pass admission.
+    /// The JobSet does not run (explain), or a JobSet does not pass admission (validate).
     No,
-    /// The command line or an input cannot be understood.
+    /// The command line or an input is not valid.
     Usage,
-    /// The cluster is not reachable, refuses the request, or has no such JobSet.
+    /// The cluster is not reachable, denies the request, or has no such JobSet.
     Cluster,
     /// Ctrl-C.
     Interrupted,
@@ -24,7 +24,7 @@ impl From<Exit> for ExitCode {
             Exit::No => 1,
             Exit::Usage => 2,
             Exit::Cluster => 3,
-            // 128 and the number of SIGINT, as shells have it.
+            // Shells report 128 plus the number of the signal; SIGINT is 2.
             Exit::Interrupted => 130,
         })
     }

@@ -1,12 +1,12 @@
-//! `kubectl jobset`: how JobSets are, why they restarted, why they do not run, and whether a manifest passes admission.
+//! `kubectl jobset`: the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission.
 //!
-//! - [`args`] is the command line, of which [`names`] are checked first, [`run`] carries it out,
-//! - [`cluster`] reads objects (the only requests), of which [`wire`] has the parts that matter,
-//! - [`status`], [`restarts`], [`explain`] and [`validate`] make a report of them: pure functions from objects to a value,
-//! - [`output`] makes text of a report,
-//! - [`completion`] is for shells.
+//! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
+//! - [`cluster`] sends all requests; [`wire`] has the parts of Jobs and Pods that reports read,
+//! - [`status`], [`restarts`], [`explain`] and [`validate`] are pure functions from objects to a report,
+//! - [`output`] renders a report,
+//! - [`completion`] completes command lines in shells.
 //!
-//! It changes nothing in a cluster.
+//! The plugin only reads from the cluster.
 
 pub mod args;
 pub mod cluster;

@@ -1,19 +1,19 @@
-//! Names as a command line has them: what cannot be one is a wrong use, and no request is made for it.
+//! Names on the command line. An invalid name is a usage error, before any request.
 
 use jobset_api::{GROUP, VERSION};
 
-/// Most characters of a name, and of a namespace.
+/// Maximum length of a DNS subdomain and of a DNS label (RFC 1123), in characters.
 const SUBDOMAIN_LENGTH: usize = 253;
 const LABEL_LENGTH: usize = 63;
 
-/// The name of a JobSet, which may have its kind before it, as `kubectl` takes it: `jobset/NAME`.
+/// The name of a JobSet. As for `kubectl`, the kind may come first: `jobset/NAME`.
 ///
 /// # Errors
-/// If it is another kind, or cannot be a name.
+/// If the kind is another one, or the name is not a DNS subdomain.
 pub fn jobset(text: &str) -> Result<String, String> {
     let name = match text.split_once('/') {
         Some((kind, name)) if is_kind(kind) => name,
-        Some(_) => return Err("is of another kind: write NAME or jobset/NAME".to_owned()),
+        Some(_) => return Err("is of another kind: use NAME or jobset/NAME".to_owned()),
         None => text,
     };
     if name.len() <= SUBDOMAIN_LENGTH && name.split('.').all(is_dns_text) {
@@ -28,7 +28,7 @@ pub fn jobset(text: &str) -> Result<String, String> {
 /// The name of a namespace.
 ///
 /// # Errors
-/// If it cannot be one.
+/// If the name is not a DNS label.
 pub fn namespace(text: &str) -> Result<String, String> {
     if text.len() <= LABEL_LENGTH && is_dns_text(text) {
         return Ok(text.to_owned());
@@ -39,7 +39,7 @@ pub fn namespace(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Whether `kubectl` knows JobSets by this word: in any case of letters, alone, with the group, or with version and group.
+/// Whether `kubectl` accepts this word for JobSets: in any letter case, alone, with the group, or with version and group.
 fn is_kind(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let (kind, rest) = text.split_once('.').map_or((text.as_str(), None), |(kind, rest)| (kind, Some(rest)));
@@ -47,7 +47,7 @@ fn is_kind(text: &str) -> bool {
     matches!(kind, "jobset" | "jobsets") && rest.is_none_or(is_ours)
 }
 
-/// Lower-case letters, digits and, inside, hyphens.
+/// Whether the text has only lower-case letters, digits and, not at its ends, hyphens.
 fn is_dns_text(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_lowercase() || end.is_ascii_digit();
     text.starts_with(outer) && text.ends_with(outer) && text.chars().all(|inner| outer(inner) || inner == '-')

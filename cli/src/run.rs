@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Runs a command and decides its exit code.
 
 use std::future::Future;
 
@@ -6,12 +6,12 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Cli, Command, Explain, Global, Output, Restarts, Status, Validate};
-use crate::cluster::{Changes, Cluster, Scope, connect};
+use crate::args::{Cli, Command, GlobalArgs, NamedArgs, OutputFormat, StatusArgs, ValidateArgs};
+use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{Report, Screen, View, rendered};
-use crate::validate::{Outcome, Settings};
+use crate::validate::{AdmissionSettings, Outcome};
 use crate::{completion, explain, restarts, status, validate};
 
 /// Runs a command.
@@ -34,11 +34,11 @@ fn wait_for(command: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, 
     Builder::new_current_thread().enable_all().build().map_err(Error::Write)?.block_on(command)
 }
 
-async fn status(global: &Global, args: Status, screen: Screen) -> Result<Exit, Error> {
+async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
-    let shown = Shown { screen, output: global.output, pods: args.pods, watch: args.watch };
+    let shown = Presenter { screen, output: global.output, pods: args.pods, watch: args.watch };
     let Some(name) = args.name else {
-        let scope = if args.all_namespaces { Scope::Everywhere } else { Scope::List };
+        let scope = if args.all_namespaces { WatchScope::Everywhere } else { WatchScope::List };
         let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
         let list = async || Ok(status::list(&cluster.jobsets(args.all_namespaces).await?, namespace));
         shown.show(&cluster, &scope, list).await?;
@@ -49,57 +49,57 @@ async fn status(global: &Global, args: Status, screen: Screen) -> Result<Exit, E
         let (jobs, pods) = tokio::try_join!(cluster.jobs(&name), cluster.pods(&name))?;
         Ok(status::report(&jobset, &jobs, &pods))
     };
-    shown.show(&cluster, &Scope::Tree(name.clone()), tree).await?;
+    shown.show(&cluster, &WatchScope::Tree(name.clone()), tree).await?;
     Ok(Exit::Ok)
 }
 
-async fn restarts(global: &Global, args: Restarts, screen: Screen) -> Result<Exit, Error> {
+async fn restarts(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
-    let shown = Shown { screen, output: global.output, pods: false, watch: args.watch };
+    let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
     let jobset = cluster.jobset(&args.name).await?;
     let fetch = async || {
         let jobset = cluster.jobset(&args.name).await?;
-        let told = cluster.told(&jobset).await?;
-        Ok(restarts::report(&jobset, told))
+        let events = cluster.restart_events(&jobset).await?;
+        Ok(restarts::report(&jobset, events))
     };
-    shown.show(&cluster, &Scope::Events(Box::new(jobset)), fetch).await?;
+    shown.show(&cluster, &WatchScope::Events(Box::new(jobset)), fetch).await?;
     Ok(Exit::Ok)
 }
 
-async fn explain(global: &Global, args: Explain, screen: Screen) -> Result<Exit, Error> {
+async fn explain(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
-    let shown = Shown { screen, output: global.output, pods: false, watch: args.watch };
+    let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
     let fetch = async || Ok(explain::explain(&cluster.facts(&args.name).await?));
-    let last = shown.show(&cluster, &Scope::Tree(args.name.clone()), fetch).await?;
+    let last = shown.show(&cluster, &WatchScope::Tree(args.name.clone()), fetch).await?;
     Ok(if last.runs { Exit::Ok } else { Exit::No })
 }
 
-fn validate(global: &Global, args: &Validate, screen: Screen) -> Result<Exit, Error> {
+fn validate(global: &GlobalArgs, args: &ValidateArgs, screen: Screen) -> Result<Exit, Error> {
     let sources = validate::sources(&args.filenames)?;
     let injection = jobset_api::injection::Settings { agent_image: args.agent_image.clone() };
-    let verdicts = validate::check(&sources, &Settings { injection, gates: args.feature_gates });
+    let verdicts = validate::check(&sources, &AdmissionSettings { injection, gates: args.feature_gates });
     let view = View { now: Timestamp::now(), wide: false, pods: false };
     screen.print(&rendered(&verdicts, global.output, &view)?)?;
     Ok(if verdicts.objects.is_empty() || verdicts.any(Outcome::Unreadable) {
         Exit::Usage
-    } else if verdicts.any(Outcome::Refused) {
+    } else if verdicts.any(Outcome::Rejected) {
         Exit::No
     } else {
         Exit::Ok
     })
 }
 
-/// How reports are shown.
-struct Shown {
+/// Shows a report once, or again after each change.
+struct Presenter {
     screen: Screen,
-    output: Output,
+    output: OutputFormat,
     pods: bool,
     watch: bool,
 }
 
-impl Shown {
-    /// Shows a report once, and gives it back; or again and again, whenever it is another, until Ctrl-C.
-    async fn show<R, F>(&self, cluster: &Cluster, scope: &Scope, fetch: impl Fn() -> F) -> Result<R, Error>
+impl Presenter {
+    /// Shows the report and returns it. With `--watch`, shows each changed report until Ctrl-C.
+    async fn show<R, F>(&self, cluster: &Cluster, scope: &WatchScope, fetch: impl Fn() -> F) -> Result<R, Error>
     where
         R: Report + PartialEq,
         F: Future<Output = Result<R, Error>>,
@@ -117,14 +117,14 @@ impl Shown {
         }
     }
 
-    async fn follow<R, F>(&self, cluster: &Cluster, scope: &Scope, fetch: impl Fn() -> F) -> Result<R, Error>
+    async fn follow<R, F>(&self, cluster: &Cluster, scope: &WatchScope, fetch: impl Fn() -> F) -> Result<R, Error>
     where
         R: Report + PartialEq,
         F: Future<Output = Result<R, Error>>,
     {
         let mut shown = fetch().await?;
         self.screen.redraw(&self.text(&shown)?, true)?;
-        let mut changes = Changes::begin(cluster, scope);
+        let mut changes = ChangeStream::begin(cluster, scope);
         loop {
             changes.next().await;
             let report = fetch().await?;

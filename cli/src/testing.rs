@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::output::{Report, View};
 use crate::wire::{JobWire, PodWire};
 
-/// The time at which reports are looked at.
+/// The current time of reports.
 pub(crate) fn now() -> Timestamp {
     "2026-11-22T10:00:00Z".parse().unwrap()
 }
@@ -22,7 +22,7 @@ pub(crate) fn plain(report: &impl Report, view: &View) -> String {
     anstream::adapter::strip_str(&report.text(view)).to_string()
 }
 
-/// A JobSet `ml/train` of one driver and two Jobs of workers, which restarts in place, with this status and merged with this.
+/// The JobSet `ml/train` with in-place restart, one Job `driver` and two Jobs `workers`. The patch is merged into it.
 pub(crate) fn jobset(status: Value, patch: &Value) -> JobSet {
     let mut object = json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -41,7 +41,7 @@ pub(crate) fn group(name: &str, replicas: i32, pods: i32) -> Value {
     json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": pods, "completions": pods}}})
 }
 
-/// Counts of the Jobs of each replicatedJob that are ready.
+/// `replicatedJobsStatus` with these counts of ready Jobs.
 pub(crate) fn ready(driver: i32, workers: i32) -> Value {
     json!([{"name": "driver", "ready": driver}, {"name": "workers", "ready": workers}])
 }
@@ -62,7 +62,7 @@ pub(crate) fn job(group: &str, index: i32, pods: i32, ready: i32) -> JobWire {
     .unwrap()
 }
 
-/// A Pod of a Job with this status, which reports this epoch.
+/// A Pod of the Job. It reports the epoch; the patch is merged into it.
 pub(crate) fn pod(job: &str, index: usize, epoch: Option<&str>, status: &Value, patch: &Value) -> PodWire {
     let mut annotations = json!({"batch.kubernetes.io/job-completion-index": index.to_string()});
     if let Some(epoch) = epoch {
@@ -87,7 +87,7 @@ pub(crate) fn running() -> Value {
            "initContainerStatuses": [container("agent")], "containerStatuses": [container("worker")]})
 }
 
-/// The agent runs and holds up the worker.
+/// The Pod waits at the barrier: the agent runs, and the worker has not started.
 pub(crate) fn held() -> Value {
     json!({"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}],
            "initContainerStatuses": [{"name": "agent", "ready": false, "started": false, "restartCount": 1, "state": {"running": {}},
@@ -96,12 +96,12 @@ pub(crate) fn held() -> Value {
                 "lastState": {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2026-11-22T09:59:00Z"}}}]})
 }
 
-/// The scheduler found no node.
+/// The scheduler found no node for the Pod.
 pub(crate) fn unschedulable(message: &str) -> Value {
     json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]})
 }
 
-/// An Event of the controller, so many milliseconds after a time.
+/// An Event of the controller, `millis` milliseconds after 09:30.
 pub(crate) fn event(reason: &str, millis: i64, annotations: &Value, note: &str) -> Event {
     let start: Timestamp = "2026-11-22T09:30:00Z".parse().unwrap();
     let at = Timestamp::from_millisecond(start.as_millisecond() + millis).unwrap();
@@ -121,10 +121,10 @@ pub(crate) fn numbers(restart: i32, counted: i32, synced: i32) -> Value {
            "jobset.sigs.k8s.io/synced-epoch": synced.to_string()})
 }
 
-/// RFC 7386.
+/// Applies a JSON merge patch (RFC 7386).
 pub(crate) fn merge(object: &mut Value, patch: &Value) {
     match patch {
-        // Nothing at all changes nothing.
+        // A patch of null changes nothing here, so that callers need no empty object.
         Value::Null => {}
         Value::Object(fields) => {
             if !object.is_object() {

@@ -1,4 +1,4 @@
-//! The controller, in a thread of this process.
+//! Runs the controller in a thread of this process.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use kube::Config;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
-/// Starts it. It ends with the process, as the control plane does.
+/// Starts the controller, which runs until the end of the process.
 pub(crate) fn start(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("controller".to_owned());
-    let carry_out = move || {
+    let run_controller = move || {
         if let Err(error) = runtime.block_on(run(config)) {
             eprintln!("the controller has ended: {error:#}");
         }
     };
-    thread.spawn(carry_out).context("cannot start a thread")?;
+    thread.spawn(run_controller).context("cannot start a thread")?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `validate`, without any cluster.
+//! `validate` without a cluster.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use jobset_harness::paths;
 
 use crate::fixture::{PROGRAM, expect};
 
-/// Runs `validate` with this standard input; it has to end with this code.
+/// Runs `validate` with this standard input, and checks the exit code.
 fn validate(args: &[&str], input: &str, code: i32) -> Result<String> {
     let mut command = Command::new(PROGRAM);
     command.arg("validate").args(args).env("KUBECONFIG", "/nowhere");
@@ -18,7 +18,7 @@ fn validate(args: &[&str], input: &str, code: i32) -> Result<String> {
 }
 
 #[test]
-fn the_answer_is_the_exit_code() -> Result<()> {
+fn validate_outcome_sets_exit_code() -> Result<()> {
     let folder = paths::workspace().join("e2e/manifests");
     let story = folder.join("story-1.yaml");
     let story = story.to_str().context("not UTF-8")?;
@@ -26,7 +26,7 @@ fn the_answer_is_the_exit_code() -> Result<()> {
 
     let injected = std::fs::read_to_string(folder.join("injected.yaml"))?;
     let assumed = validate(&["-f", "-"], &injected, 0)?;
-    assert!(assumed.contains("note: an image of the agent is assumed: --agent-image says which one"), "{assumed}");
+    assert!(assumed.contains("note: the image of the agent is assumed: set it with --agent-image"), "{assumed}");
     let given = validate(&["-f", "-", "-f", story, "--agent-image", "agent:1"], &injected, 0)?;
     assert!(!given.contains("note:"), "{given}");
     let gate =

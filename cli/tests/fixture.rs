@@ -1,4 +1,4 @@
-//! A control plane with the CRD and the controller, and the plugin run against it.
+//! Starts a control plane with the CRD and the controller, and runs the plugin against it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,10 +17,10 @@ use crate::controller;
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// The program.
+/// Path of the plugin.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-jobset");
 
-/// The control plane that the tests of this process share.
+/// The control plane of all tests of this process.
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
 async fn start() -> Result<ControlPlane> {
@@ -30,7 +30,7 @@ async fn start() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// A namespace of a test.
+/// The namespace of one test.
 pub(crate) struct Space {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -63,7 +63,7 @@ impl Space {
         Ok(self.jobsets().create(&PostParams::default(), &serde_json::from_value(jobset)?).await?)
     }
 
-    /// The plugin, to be run in this namespace.
+    /// A command that runs the plugin in this namespace.
     pub(crate) fn plugin(&self, args: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args).arg("--namespace").arg(&self.namespace).arg("--kubeconfig").arg(&self.kubeconfig);
@@ -71,14 +71,14 @@ impl Space {
         command
     }
 
-    /// Runs the plugin, which has to end with this code, and gives its output.
+    /// Runs the plugin, checks the exit code, and returns the output.
     pub(crate) async fn run(&self, args: &[&str], code: i32) -> Result<String> {
         let (mut command, line) = (self.plugin(args), args.join(" "));
         let output = tokio::task::spawn_blocking(move || command.output()).await??;
         expect(&output, code).with_context(|| format!("kubectl jobset {line}"))
     }
 
-    /// Runs the plugin until its output has all of these words; it has to end with this code.
+    /// Runs the plugin until its output has all of these words. Each run must have the exit code.
     pub(crate) async fn shows(&self, args: &[&str], words: &[&str], code: i32) -> Result<String> {
         wait::until(LIMIT, format!("{words:?} of {args:?}"), || async {
             let text = self.run(args, code).await?;
@@ -90,7 +90,7 @@ impl Space {
     }
 }
 
-/// What the program printed, to the output of its exit code: errors, where it failed.
+/// Checks the exit code and returns standard output and standard error.
 pub(crate) fn expect(output: &Output, code: i32) -> Result<String> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() != Some(code) {
@@ -99,12 +99,12 @@ pub(crate) fn expect(output: &Output, code: i32) -> Result<String> {
     Ok(format!("{out}{err}"))
 }
 
-/// The folder of the program.
+/// The folder of the plugin.
 pub(crate) fn folder() -> &'static Path {
     Path::new(PROGRAM).parent().unwrap_or(Path::new("/"))
 }
 
-/// A JobSet of one Job that restarts in place, as admission leaves it.
+/// A JobSet with in-place restart and one Job, with the defaults of admission.
 pub(crate) fn in_place(name: &str, pods: usize) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! A JobSet that the controller carries out, through the eyes of the plugin.
+//! The plugin's reports on JobSets that the controller reconciles.
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use crate::fixture::{Space, expect, folder, in_place};
 
 #[tokio::test]
-async fn a_group_restart_from_its_start_to_its_end() -> Result<()> {
+async fn group_restart_each_step_is_reported() -> Result<()> {
     let space = Space::new("restart").await?;
     space.create(in_place("train", 2)).await?;
     let pods = space.pods_of("train", 2).await?;
     let [a, b] = &pods[..] else { unreachable!() };
 
-    // Nobody schedules here, and nobody has reported.
+    // The cluster has no scheduler, and no agent has reported.
     space.shows(&["status", "train"], &["closed, 0 of 2 Pods have reported epoch 1", "not reported"], 0).await?;
     let words = [
         "does not run (Starting)",
-        "no scheduler has said why",
+        "no scheduler has reported why",
         "waits at the barrier of epoch 1 for 2 of 2 Pods",
         &a.name_any(),
     ];
@@ -42,7 +42,7 @@ async fn a_group_restart_from_its_start_to_its_end() -> Result<()> {
     space.shows(&["explain", "train"], &["runs: 1 of 1 Jobs are ready."], 0).await?;
     space.shows(&["restarts", "train"], &["has not restarted"], 0).await?;
 
-    // It is seen before its agent is back.
+    // The controller sees the failure before the agent reports again.
     space.crash(a, 3, "loss is NaN").await?;
     space.shows(&["status", "train"], &["Restarting", "closed, 0 of 2 Pods have reported epoch 2"], 0).await?;
     space.held(a, 1).await?;
@@ -50,7 +50,7 @@ async fn a_group_restart_from_its_start_to_its_end() -> Result<()> {
     let closed = "closed, 1 of 2 Pods have reported epoch 2";
     space.shows(&["status", "train"], &["Restarting", closed, "waiting", "restarting"], 0).await?;
     space.shows(&["explain", "train"], &["The group restarts.", "not restarted yet"], 1).await?;
-    space.shows(&["restarts", "train"], &["has restarted once", "under way"], 0).await?;
+    space.shows(&["restarts", "train"], &["has restarted once", "in progress"], 0).await?;
     space.held(b, 1).await?;
     space.report(b, 2).await?;
     space.shows(&["status", "train"], &["lifted, the workers of epoch 2 may run"], 0).await?;
@@ -73,7 +73,7 @@ async fn a_group_restart_from_its_start_to_its_end() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_plugin_is_found_by_kubectl_and_lists_namespaces() -> Result<()> {
+async fn kubectl_runs_plugin_and_lists_all_namespaces() -> Result<()> {
     let space = Space::new("by-kubectl").await?;
     space.create(in_place("train", 1)).await?;
     space.pods_of("train", 1).await?;
@@ -89,12 +89,12 @@ async fn the_plugin_is_found_by_kubectl_and_lists_namespaces() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_reachable_has_its_own_exit_code() -> Result<()> {
+async fn missing_jobset_or_cluster_has_exit_code_3() -> Result<()> {
     let space = Space::new("not-there").await?;
     let text = space.run(&["status", "nobody"], 3).await?;
     assert_eq!(
         text,
-        "error: there is no JobSet nobody in namespace not-there; `kubectl jobset status -A` lists all that there are\n"
+        "error: there is no JobSet nobody in namespace not-there; `kubectl jobset status -A` lists all JobSets\n"
     );
     assert_eq!(space.run(&["status"], 0).await?, "There is no JobSet in namespace not-there.\n");
     space.run(&["explain"], 2).await?;
@@ -116,9 +116,9 @@ async fn what_is_not_there_or_not_reachable_has_its_own_exit_code() -> Result<()
     Ok(())
 }
 
-/// Events as the controller is to write them, on a JobSet that nobody carries out.
+/// The test writes the controller's Events, on a JobSet that no controller reconciles.
 #[tokio::test]
-async fn events_are_selected_by_their_jobset_and_read_with_their_numbers() -> Result<()> {
+async fn events_of_jobset_are_read_with_numbers() -> Result<()> {
     let space = Space::new("events").await?;
     let mut object = in_place("train", 1);
     object["spec"]["managedBy"] = json!("example.com/nobody");
@@ -129,7 +129,7 @@ async fn events_are_selected_by_their_jobset_and_read_with_their_numbers() -> Re
     // Events have microseconds.
     let start = Timestamp::from_microsecond(Timestamp::now().as_microsecond())?;
     let events: Api<Event> = Api::default_namespaced(space.client.clone());
-    let mut told = Vec::new();
+    let mut created = Vec::new();
     for (uid, reason, millis) in
         [("", "Restarting", 500), ("", "BarrierLifted", 2000), ("", "Restarted", 3500), ("other", "Restarting", 0)]
     {
@@ -143,9 +143,9 @@ async fn events_are_selected_by_their_jobset_and_read_with_their_numbers() -> Re
             "type": "Normal", "action": "Reconcile", "reportingController": "jobset-controller", "reportingInstance": "a",
             "regarding": {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "namespace": "events", "uid": uid},
         });
-        told.push(events.create(&PostParams::default(), &serde_json::from_value(event)?).await?);
+        created.push(events.create(&PostParams::default(), &serde_json::from_value(event)?).await?);
     }
-    assert_eq!(told.len(), 4);
+    assert_eq!(created.len(), 4);
     let report: Value = serde_json::from_str(&space.run(&["restarts", "train", "-o", "json"], 0).await?)?;
     assert_eq!((&report["expired"], report["restarts"].as_array().map(Vec::len)), (&json!(1), Some(1)), "{report}");
     let restart = &report["restarts"][0];
@@ -162,21 +162,21 @@ async fn events_are_selected_by_their_jobset_and_read_with_their_numbers() -> Re
     );
     let text = space.run(&["restarts", "train"], 0).await?;
     println!("{text}");
-    assert!(text.contains("Of 1 of them no Event tells any more"), "{text}");
+    assert!(text.contains("The Events of 1 of them have expired"), "{text}");
     let explained = space.run(&["explain", "train"], 1).await?;
     assert!(explained.contains("spec.managedBy is example.com/nobody"), "{explained}");
     Ok(())
 }
 
 #[tokio::test]
-async fn one_that_got_in_without_admission_is_explained_by_the_controllers_condition() -> Result<()> {
+async fn jobset_invalid_without_admission_is_explained() -> Result<()> {
     let space = Space::new("invalid").await?;
     let mut object = in_place("train", 1);
     object["spec"]["coordinator"] = json!({"replicatedJob": "a".repeat(60)});
     space.create(object).await?;
     let words = [
         "does not run (Invalid)",
-        "1. It is left alone, since it cannot be carried out.",
+        "1. The controller does not reconcile the JobSet, because its specification is not valid.",
         "characters of the 63 that fit into a label",
     ];
     space.shows(&["explain", "train"], &words, 1).await?;

@@ -1,4 +1,4 @@
-//! The plugin's program, as a process: on a real API server with the controller and no kubelets, on a terminal, and with
+//! Runs the plugin as a process: with a real API server and the controller but without kubelets, on a terminal, and with
 //! files.
 
 mod bench;

@@ -1,4 +1,4 @@
-//! What agents and kubelets would write.
+//! Writes what agents and kubelets would write.
 
 use anyhow::Result;
 use jobset_harness::wait;
@@ -15,7 +15,7 @@ impl Space {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// The Pods of a JobSet, by completion index, once there are so many.
+    /// The Pods of a JobSet by completion index, once there are `count` of them.
     pub(crate) async fn pods_of(&self, jobset: &str, count: usize) -> Result<Vec<Pod>> {
         let params = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
         wait::until(LIMIT, format!("{count} Pods of {jobset}"), || async {
@@ -26,7 +26,7 @@ impl Space {
         .await
     }
 
-    /// Sends each Pod to a node of its own, which is made for it.
+    /// Creates a node for each Pod and binds the Pod to it.
     pub(crate) async fn bind(&self, pods: &[Pod]) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         for (index, pod) in pods.iter().enumerate() {
@@ -40,26 +40,26 @@ impl Space {
         Ok(())
     }
 
-    /// Reports an epoch, as the agent of the Pod would.
+    /// Reports an epoch as the Pod's agent.
     pub(crate) async fn report(&self, pod: &Pod, epoch: i32) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/epoch": epoch.to_string()}}});
         self.pods().patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
-    /// All containers run, restarted so often, and the Pod is ready.
+    /// Marks the Pod ready, with running containers and this restart count.
     pub(crate) async fn runs(&self, pod: &Pod, restarts: i32) -> Result<()> {
         let state = json!({"running": {"startedAt": Timestamp::now().to_string()}});
         self.show(pod, "Running", restarts, [state.clone(), state]).await
     }
 
-    /// The agent runs and holds up the worker, which has ended with this code.
+    /// Marks the agent running and the worker waiting for it.
     pub(crate) async fn held(&self, pod: &Pod, restarts: i32) -> Result<()> {
         let state = json!({"running": {"startedAt": Timestamp::now().to_string()}});
         self.show(pod, "Pending", restarts, [state, json!({"waiting": {"reason": "PodInitializing"}})]).await
     }
 
-    /// The worker has ended with this code, a moment before the kubelet restarts the Pod.
+    /// Marks the worker failed with this exit code, just before the kubelet restarts the Pod.
     pub(crate) async fn crash(&self, pod: &Pod, code: i32, words: &str) -> Result<()> {
         let now = Timestamp::now().to_string();
         let running = json!({"running": {"startedAt": now}});
@@ -69,7 +69,7 @@ impl Space {
 
     async fn show(&self, pod: &Pod, phase: &str, restarts: i32, states: [Value; 2]) -> Result<()> {
         let ready = states[1].get("running").is_some();
-        // A worker that waits is held up by its agent.
+        // A worker waits until its agent is ready.
         let agent_ready = states[1].get("waiting").is_none();
         let container = |name: &str, state: &Value, ready: bool| {
             json!([{"name": name, "image": "none", "imageID": "none", "restartCount": restarts, "ready": ready, "started": ready,

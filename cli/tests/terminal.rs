@@ -1,4 +1,4 @@
-//! The plugin on a terminal: colours, what is drawn again, Ctrl-C; and where nobody reads.
+//! The plugin on a terminal and in a pipe: colours, `--watch`, Ctrl-C, and a closed pipe.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -23,12 +23,12 @@ fn spawn(space: &Space, args: &[&str]) -> Result<PtySession> {
 fn ended(session: &PtySession) -> Result<i32> {
     match session.process().wait()? {
         WaitStatus::Exited(_, code) => Ok(code),
-        other => bail!("it did not exit by itself: {other:?}"),
+        other => bail!("the plugin did not exit: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn what_is_watched_is_drawn_again_when_it_changes_until_ctrl_c() -> Result<()> {
+async fn watch_on_terminal_redraws_until_ctrl_c() -> Result<()> {
     let space = Space::new("terminal").await?;
     space.create(in_place("train", 1)).await?;
     let pods = space.pods_of("train", 1).await?;
@@ -45,7 +45,7 @@ async fn what_is_watched_is_drawn_again_when_it_changes_until_ctrl_c() -> Result
 }
 
 #[tokio::test]
-async fn colours_are_for_terminals_unless_said_otherwise() -> Result<()> {
+async fn colour_is_for_terminals_unless_set() -> Result<()> {
     let space = Space::new("colours").await?;
     space.create(in_place("train", 1)).await?;
     space.pods_of("train", 1).await?;
@@ -64,14 +64,14 @@ async fn colours_are_for_terminals_unless_said_otherwise() -> Result<()> {
         let text = session.exp_eof()?;
         assert_eq!(text.contains('\u{1b}'), coloured, "{args:?} {variable:?}: {text:?}");
     }
-    // Into a pipe.
+    // The output is a pipe.
     assert!(!space.run(&["status", "train"], 0).await?.contains('\u{1b}'));
     assert!(space.run(&["status", "train", "--color=always"], 0).await?.contains('\u{1b}'));
     Ok(())
 }
 
 #[tokio::test]
-async fn without_a_terminal_each_change_is_added_and_a_closed_pipe_ends_it_quietly() -> Result<()> {
+async fn watch_in_pipe_ends_quietly_when_pipe_closes() -> Result<()> {
     let space = Space::new("pipe").await?;
     space.create(in_place("train", 1)).await?;
     let pods = space.pods_of("train", 1).await?;

@@ -1,4 +1,4 @@
-//! From the command line to a client.
+//! Makes a client from the command line and the kubeconfig.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::args::Global;
+use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::names;
 
-/// How long a connection may take to be made.
+/// Time limit for a new connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The namespace where the context names none.
+/// The namespace if the context has none.
 const DEFAULT: &str = "default";
 
-/// A cluster, and the namespace of it that is looked at.
+/// A client for the cluster and the selected namespace.
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) client: Client,
-    /// The namespace asked for, or else that of the context.
+    /// The namespace of `--namespace`, or else of the context.
     pub namespace: String,
 }
 
@@ -30,11 +30,11 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// A client of the cluster that the kubeconfig names, or of the one that this runs in.
+/// A client for the cluster of the kubeconfig, or, in a Pod, for the cluster of the Pod.
 ///
 /// # Errors
-/// If there is no kubeconfig, or it is not usable. Nothing is requested yet.
-pub async fn connect(global: &Global) -> Result<Cluster, Error> {
+/// If there is no usable kubeconfig. No request is sent yet.
+pub async fn connect(global: &GlobalArgs) -> Result<Cluster, Error> {
     let mut config = config(global).await?;
     config.connect_timeout = Some(CONNECT);
     let namespace = match &global.namespace {
@@ -45,14 +45,14 @@ pub async fn connect(global: &Global) -> Result<Cluster, Error> {
     Ok(Cluster { client, namespace })
 }
 
-/// The namespace of the kubeconfig's context. An empty one is none, as for `kubectl`.
+/// The namespace of the kubeconfig's context. As for `kubectl`, an empty name selects the default namespace.
 fn of_context(namespace: &str) -> Result<String, Error> {
     let namespace = if namespace.is_empty() { DEFAULT } else { namespace };
     names::namespace(namespace)
         .map_err(|message| Error::Kubeconfig(format!("namespace {namespace:?} of its context: {message}").into()))
 }
 
-async fn config(global: &Global) -> Result<Config, Error> {
+async fn config(global: &GlobalArgs) -> Result<Config, Error> {
     let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
     let read = match &global.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
@@ -64,7 +64,7 @@ async fn config(global: &Global) -> Result<Config, Error> {
 }
 
 impl Cluster {
-    /// Objects of a kind in the namespace.
+    /// The API for a kind in the namespace.
     pub(super) fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -75,7 +75,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The same, of which only the metadata is asked for.
+    /// The API for the metadata of a kind in the namespace.
     pub(super) fn metadata<K>(&self) -> Api<PartialObjectMeta<K>>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,

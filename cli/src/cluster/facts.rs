@@ -1,4 +1,4 @@
-//! All that an explanation looks at. What one may not see is left open.
+//! Reads the [`Facts`] of an explanation. A resource that the user may not read is left unknown.
 
 use jobset_api::GROUP;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -10,13 +10,13 @@ use kube::{Api, api::ListParams};
 use super::connect::Cluster;
 use super::pages::all;
 use crate::error::Error;
-use crate::explain::{Facts, LEASE, LeaseSeen, Readable};
+use crate::explain::{ControllerLease, Facts, LEASE, Readable};
 
-/// Namespace of the controller, unless it was installed into another.
+/// The default namespace of the controller.
 const CONTROLLER_NAMESPACE: &str = "jobset-system";
 
 impl Cluster {
-    /// What is to be known to explain this JobSet.
+    /// The facts about this JobSet.
     ///
     /// # Errors
     /// If the JobSet, its Jobs or its Pods cannot be read.
@@ -35,13 +35,13 @@ impl Cluster {
         })
     }
 
-    /// Warnings of the Job controller, whose Pods could not be created.
+    /// Events of the Job controller about Pods that it could not create.
     async fn refusals(&self) -> Result<Vec<Event>, Error> {
         let params = ListParams::default().fields("regarding.kind=Job,reason=FailedCreate");
         all(&self.api(), &params, "list Events of Jobs").await
     }
 
-    async fn leases(&self) -> Readable<Vec<LeaseSeen>> {
+    async fn leases(&self) -> Readable<Vec<ControllerLease>> {
         let params = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         let everywhere: Api<Lease> = Api::all(self.client.clone());
         let listed = if let Ok(leases) = all(&everywhere, &params, "list Leases").await {
@@ -51,7 +51,7 @@ impl Cluster {
             let Ok(lease) = there.get_opt(LEASE).await else { return Readable::Unknown };
             lease.into_iter().collect()
         };
-        Readable::Seen(listed.into_iter().map(seen).collect())
+        Readable::Known(listed.into_iter().map(seen).collect())
     }
 
     async fn admission(&self) -> Readable<bool> {
@@ -62,13 +62,13 @@ impl Cluster {
         let webhooks = listed.iter().flat_map(|configuration| configuration.webhooks.iter().flatten());
         let mut rules = webhooks.flat_map(|webhook| webhook.rules.iter().flatten());
         let is_ours = |group: &String| group == GROUP || group == "*";
-        Readable::Seen(rules.any(|rule| rule.api_groups.iter().flatten().any(is_ours)))
+        Readable::Known(rules.any(|rule| rule.api_groups.iter().flatten().any(is_ours)))
     }
 }
 
-fn seen(lease: Lease) -> LeaseSeen {
+fn seen(lease: Lease) -> ControllerLease {
     let spec = lease.spec.unwrap_or_default();
-    LeaseSeen {
+    ControllerLease {
         namespace: lease.metadata.namespace.unwrap_or_default(),
         holder: spec.holder_identity,
         renewed: spec.renew_time.map(|time| time.0),

@@ -1,4 +1,4 @@
-//! JobSets, and what belongs to them.
+//! Reads JobSets with their Jobs, Pods and Events.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use kube::{Api, ResourceExt as _};
 use super::connect::Cluster;
 use super::pages::all;
 use crate::error::Error;
-use crate::restarts::Told;
+use crate::restarts::RestartEvent;
 use crate::wire::{JobWire, PodWire};
 
-/// Kind of a JobSet in the reference of an Event.
+/// Kind of a JobSet in an Event's reference.
 const KIND: &str = "JobSet";
-/// How long a completion may take: somebody waits for it with a finger on the key.
-const IMPATIENCE: Duration = Duration::from_secs(3);
+/// Time limit for a completion, for which a user waits at the keyboard.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The JobSet with the numbers of its status as this project counts them, also where the Go JobSet's agents restart it.
+/// The JobSet with epochs as this project counts them, also if the Go JobSet's agents restart it.
 fn decoded(mut jobset: JobSet) -> JobSet {
     if let Some(status) = &mut jobset.status {
         dialect::decode(status);
@@ -31,18 +31,18 @@ impl Cluster {
     /// The JobSet of this name.
     ///
     /// # Errors
-    /// If it cannot be read, or there is none.
+    /// If the JobSet cannot be read or does not exist.
     pub async fn jobset(&self, name: &str) -> Result<JobSet, Error> {
         let api: Api<JobSet> = self.api();
-        api.get(name).await.map(decoded).map_err(|error| self.unfound(name, error))
+        api.get(name).await.map(decoded).map_err(|error| self.not_found(name, error))
     }
 
-    fn unfound(&self, name: &str, error: kube::Error) -> Error {
+    fn not_found(&self, name: &str, error: kube::Error) -> Error {
         match error {
             kube::Error::Api(status) if status.code == 404 => {
-                // Without the kind there is no object that the answer could name.
-                let names_it = status.details.as_ref().is_some_and(|details| details.name == name);
-                if names_it {
+                // The API server names the missing object only if it serves the kind.
+                let serves_kind = status.details.as_ref().is_some_and(|details| details.name == name);
+                if serves_kind {
                     Error::NotFound { name: name.to_owned(), namespace: self.namespace.clone() }
                 } else {
                     Error::NoKind
@@ -52,10 +52,10 @@ impl Cluster {
         }
     }
 
-    /// All JobSets, of the namespace or of all.
+    /// The JobSets of the namespace or of all namespaces.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the request fails.
     pub async fn jobsets(&self, all_namespaces: bool) -> Result<Vec<JobSet>, Error> {
         let api: Api<JobSet> = if all_namespaces { Api::all(self.client.clone()) } else { self.api() };
         let place = if all_namespaces { "all namespaces".to_owned() } else { format!("namespace {}", self.namespace) };
@@ -70,7 +70,7 @@ impl Cluster {
     /// The Jobs of a JobSet.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the request fails.
     pub async fn jobs(&self, jobset: &str) -> Result<Vec<JobWire>, Error> {
         all(&self.api(), &children(jobset), &format!("list the Jobs of JobSet {}/{jobset}", self.namespace)).await
     }
@@ -78,31 +78,31 @@ impl Cluster {
     /// The Pods of a JobSet.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the request fails.
     pub async fn pods(&self, jobset: &str) -> Result<Vec<PodWire>, Error> {
         all(&self.api(), &children(jobset), &format!("list the Pods of JobSet {}/{jobset}", self.namespace)).await
     }
 
-    /// What the controller's Events tell of the restarts of this very JobSet.
+    /// The controller's Events about restarts of this JobSet. Events of an earlier JobSet of the same name are left out.
     ///
     /// # Errors
-    /// If they cannot be read.
-    pub async fn told(&self, jobset: &JobSet) -> Result<Vec<Told>, Error> {
+    /// If the request fails.
+    pub async fn restart_events(&self, jobset: &JobSet) -> Result<Vec<RestartEvent>, Error> {
         let (name, uid) = (jobset.name_any(), jobset.uid().unwrap_or_default());
         let selector = about(&name, &uid);
         let api: Api<Event> = self.api();
         let what = format!("list the Events of JobSet {}/{name}", self.namespace);
         let events = all(&api, &ListParams::default().fields(&selector), &what).await?;
-        Ok(events.iter().filter_map(Told::of).collect())
+        Ok(events.iter().filter_map(RestartEvent::of).collect())
     }
 
-    /// Names of JobSets, for completion. What goes wrong with it is nobody's business.
+    /// Names of JobSets for completion; none if the request fails.
     pub async fn jobset_names(&self) -> Vec<String> {
         let api: Api<PartialObjectMeta<JobSet>> = Api::namespaced(self.client.clone(), &self.namespace);
         names(&api).await
     }
 
-    /// Names of namespaces, for completion.
+    /// Names of namespaces for completion; none if the request fails.
     pub async fn namespace_names(&self) -> Vec<String> {
         names(&Api::<PartialObjectMeta<Namespace>>::all(self.client.clone())).await
     }
@@ -113,17 +113,17 @@ where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + kube::Resource,
 {
     let params = ListParams::default();
-    let listed = tokio::time::timeout(IMPATIENCE, api.list_metadata(&params)).await;
+    let listed = tokio::time::timeout(COMPLETION_TIMEOUT, api.list_metadata(&params)).await;
     let items = listed.ok().and_then(Result::ok).map(|list| list.items).unwrap_or_default();
     items.iter().filter_map(|item| item.metadata.name.clone()).collect()
 }
 
-/// Selects Jobs and Pods of a JobSet.
+/// Selects the Jobs and Pods of a JobSet.
 pub(super) fn children(jobset: &str) -> ListParams {
     ListParams::default().labels(&format!("{}={jobset}", labels::JOBSET_NAME))
 }
 
-/// Selects Events about a JobSet, and not about one of its name before it.
+/// Selects Events about a JobSet, but not about an earlier JobSet of the same name.
 pub(super) fn about(name: &str, uid: &str) -> String {
     format!("regarding.kind={KIND},regarding.name={name},regarding.uid={uid}")
 }

@@ -1,4 +1,4 @@
-//! Requests to the API server: what is read of a cluster. Nothing here is written.
+//! Requests to the API server. All of them only read.
 
 mod connect;
 mod facts;
@@ -7,4 +7,4 @@ mod pages;
 mod watch;
 
 pub use connect::{Cluster, connect};
-pub use watch::{Changes, Scope};
+pub use watch::{ChangeStream, WatchScope};

@@ -1,4 +1,4 @@
-//! Lists of any length, page by page: neither the API server nor we have to hold all of a large one as text.
+//! Reads long lists in pages, so that neither the API server nor the plugin holds the text of a whole list.
 
 use std::fmt::Debug;
 
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 
-/// Objects of one page.
+/// Objects per page.
 const PAGE: u32 = 500;
 
-/// All objects that the parameters select. A list that expires between two pages is begun again, once.
+/// All objects that the parameters select. If the list expires between two pages (410), it is read once more from the start.
 pub(super) async fn all<K>(api: &Api<K>, params: &ListParams, what: &str) -> Result<Vec<K>, Error>
 where
     K: Clone + Debug + DeserializeOwned,

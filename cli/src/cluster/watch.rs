@@ -1,5 +1,4 @@
-//! Tells when something has changed, so that a report is made anew. Only metadata is watched: what has changed is read by
-//! whoever asks.
+//! Signals changes, after which the caller reads the objects again. Only metadata is watched.
 
 use std::time::Duration;
 
@@ -17,12 +16,12 @@ use kube::{Api, ResourceExt as _};
 use super::connect::Cluster;
 use super::fetch::{about, children};
 
-/// Changes that come within this time of each other are shown together.
+/// Changes within this time are signalled together.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// What is watched.
+/// The watched objects.
 #[derive(Clone, Debug)]
-pub enum Scope {
+pub enum WatchScope {
     /// All JobSets of the namespace.
     List,
     /// All JobSets of all namespaces.
@@ -33,26 +32,26 @@ pub enum Scope {
     Events(Box<JobSet>),
 }
 
-/// Changes, as they come.
-pub struct Changes(BoxStream<'static, ()>);
+/// A stream of change signals.
+pub struct ChangeStream(BoxStream<'static, ()>);
 
-impl std::fmt::Debug for Changes {
+impl std::fmt::Debug for ChangeStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Changes")
+        f.write_str("ChangeStream")
     }
 }
 
-impl Changes {
-    /// Begins to watch. What is there already is a change, too: nothing is missed between a first look and this.
-    pub fn begin(cluster: &Cluster, scope: &Scope) -> Self {
+impl ChangeStream {
+    /// Starts to watch. Existing objects count as a change, so no change between the first read and the watch is lost.
+    pub fn begin(cluster: &Cluster, scope: &WatchScope) -> Self {
         let here: Api<PartialObjectMeta<JobSet>> = cluster.metadata();
         let named = |name: &str| Config::default().fields(&format!("metadata.name={name}"));
         let streams = match scope {
-            Scope::List => vec![changes(here, Config::default())],
-            Scope::Everywhere => {
+            WatchScope::List => vec![changes(here, Config::default())],
+            WatchScope::Everywhere => {
                 vec![changes(Api::<PartialObjectMeta<JobSet>>::all(cluster.client.clone()), Config::default())]
             }
-            Scope::Tree(name) => {
+            WatchScope::Tree(name) => {
                 let selector = children(name).label_selector.unwrap_or_default();
                 let config = || Config::default().labels(&selector);
                 vec![
@@ -61,7 +60,7 @@ impl Changes {
                     changes(cluster.metadata::<Pod>(), config()),
                 ]
             }
-            Scope::Events(jobset) => {
+            WatchScope::Events(jobset) => {
                 let name = jobset.name_any();
                 let selector = about(&name, &jobset.uid().unwrap_or_default());
                 vec![
@@ -73,10 +72,10 @@ impl Changes {
         Self(select_all(streams).boxed())
     }
 
-    /// Waits for the next change, and a moment more for those that come with it.
+    /// Waits for the next change, and collects those that follow within a short time.
     pub async fn next(&mut self) {
         if self.0.next().await.is_none() {
-            // Watches have no end. If they had, nothing would ever change again.
+            // Watches do not end. After an end there would be no further change.
             std::future::pending::<()>().await;
         }
         let quiet = tokio::time::sleep(TOGETHER);
@@ -91,15 +90,15 @@ impl Changes {
     }
 }
 
-/// One for each change of these objects. What the API server refuses for a while is tried again, ever more slowly.
+/// A signal for each change of these objects. A failed watch is retried with back-off.
 fn changes<K>(api: Api<PartialObjectMeta<K>>, config: Config) -> BoxStream<'static, ()>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
     let events = watcher(api, config).default_backoff();
-    let told = events.try_filter_map(|event| async move {
-        // The start of a list shows nothing; its end may show that something is gone.
+    let changes = events.try_filter_map(|event| async move {
+        // A list starts with `Init`, which is no change. Its end may reveal deleted objects.
         Ok((!matches!(event, Watched::Init)).then_some(()))
     });
-    told.filter_map(|event| async move { event.ok() }).boxed()
+    changes.filter_map(|event| async move { event.ok() }).boxed()
 }

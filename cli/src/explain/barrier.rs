@@ -1,22 +1,22 @@
-//! The barrier of those that restart in place: who is waited for.
+//! In-place restart: the Pods that the barrier waits for.
 
-use super::refused::named;
-use super::trouble::names;
+use super::problem::names;
+use super::reported::named;
 use super::{Facts, Finding};
 use crate::status::{PodBarrier, epoch, report};
 use jobset_api::conditions;
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
-        "Look at the named Pod: `{}` of its init containers and its agent, and what is found below. More such failures \
-         of one Pod than maxRestarts fail the JobSet.",
+        "See the logs of the init containers and the agent of the named Pod, `{}`, and the findings below. If one Pod has \
+         more such failures than maxRestarts, the JobSet fails.",
         facts.kubectl("logs POD -c CONTAINER")
     );
-    let what = "A worker keeps failing before it gets to the barrier, and the group waits for it.";
+    let what = "A Pod keeps failing before it reaches the barrier, and the group waits for it.";
     named(facts, conditions::BARRIER_BLOCKED, "BarrierBlocked", what, &advice)
 }
 
-/// The barrier is closed: by whom.
+/// The barrier is closed: lists the Pods that have not reported.
 pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let Some(epochs) = facts.epochs() else { return Vec::new() };
     let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods).barrier else { return Vec::new() };
@@ -33,7 +33,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
         (PodBarrier::Unreported, "not reported yet"),
         (PodBarrier::Restarting, "not restarted yet"),
         (PodBarrier::Lifted, "not restarted yet"),
-        (PodBarrier::Invalid, "an epoch that cannot be"),
+        (PodBarrier::Invalid, "an invalid epoch"),
     ] {
         let pods = at(barrier);
         if !pods.is_empty() {
@@ -48,26 +48,26 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let what = format!("It waits at the barrier of epoch {} for {left} of {} Pods.", barrier.epoch, barrier.expected);
     let advice = match left {
         ..=0 => {
-            "All have reported: the controller is to lift the barrier at once. If it does not, see whether it runs."
+            "All Pods have reported, so the controller lifts the barrier at once. If it does not, check that it runs."
                 .to_owned()
         }
         _ if at(PodBarrier::Unreported).is_empty() && missing <= 0 => format!(
-            "Their containers restart, which takes some seconds. If it does not end: `{}`.",
+            "Their containers restart, which takes some seconds. If the restart does not end, run `{}`.",
             facts.kubectl("describe pod POD")
         ),
         _ => format!(
-            "See above why they are late. A Pod that runs and does not report: `{}`; its ServiceAccount needs the \
-             ClusterRole jobset-agent.",
+            "The findings above say why these Pods are late. For a Pod that runs but does not report, run `{}`; its \
+             ServiceAccount needs the ClusterRole jobset-agent.",
             facts.kubectl("logs POD -c jobset-agent")
         ),
     };
     vec![Finding::new("WaitingAtBarrier", what, advice).with(details)]
 }
 
-/// The group restarts: why.
+/// The group restarts: the cause.
 pub(super) fn restarting(facts: &Facts) -> Vec<Finding> {
     let Some(condition) = facts.condition(conditions::RESTARTING) else { return Vec::new() };
     let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
-    let advice = format!("`{}` shows where the time goes.", facts.kubectl(&format!("jobset restarts {name}")));
+    let advice = format!("`{}` shows the phases of the restart.", facts.kubectl(&format!("jobset restarts {name}")));
     vec![Finding::new("Restarting", "The group restarts.", advice).with(vec![condition.message.clone()])]
 }

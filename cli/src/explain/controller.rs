@@ -1,25 +1,25 @@
-//! Nobody carries it out: no controller holds the Lease.
+//! No controller runs: none holds the Lease.
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{Facts, Finding, LeaseSeen, Readable};
+use super::{ControllerLease, Facts, Finding, Readable};
 use crate::output::age;
 
-/// What the Lease of the controller is called, that of the Go JobSet's, too.
+/// Name of the controller's Lease. The Go JobSet uses the same name.
 pub(crate) const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 
-/// What everyone waits for before somebody else leads: for how long, times its duration, a Lease may be old. Clocks differ.
-const PATIENCE: i32 = 2;
+/// A Lease is held until its age exceeds its duration by this factor. The margin is for clocks that differ.
+const EXPIRY_FACTOR: i32 = 2;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let advice = "See whether the controller runs: `kubectl get pods -A -l app.kubernetes.io/name=jobset-controller` \
-                  or, of the Go JobSet, `kubectl get pods -n jobset-system`.";
+    let advice = "Check that the controller runs: `kubectl get pods -A -l app.kubernetes.io/name=jobset-controller` \
+                  or, for the Go JobSet, `kubectl get pods -n jobset-system`.";
     let ignored = facts.jobset.status.is_none();
-    let Readable::Seen(leases) = &facts.leases else {
+    let Readable::Known(leases) = &facts.leases else {
         if !ignored {
             return Vec::new();
         }
-        let what = "No controller has looked at it: it has no status.";
+        let what = "No controller has reconciled the JobSet: it has no status.";
         return vec![Finding::new("NoController", what, advice)];
     };
     if leases.iter().any(|lease| is_held(lease, facts)) {
@@ -27,21 +27,21 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let newest = leases.iter().max_by_key(|lease| lease.renewed);
     let what = match newest {
-        // One that runs alone needs none.
+        // A controller without leader election has no Lease.
         None if !ignored => return Vec::new(),
         None => format!("No controller runs: there is no Lease {LEASE}, and the JobSet has no status."),
         Some(lease) => {
             let since = age(lease.renewed, facts.now);
             let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
-            let held = holder.map_or_else(|| "nobody holds it".to_owned(), |holder| format!("held by {holder}"));
+            let held = holder.map_or_else(|| "not held".to_owned(), |holder| format!("held by {holder}"));
             format!("No controller runs: the Lease {}/{LEASE} was renewed {since} ago ({held}).", lease.namespace)
         }
     };
     vec![Finding::new("NoController", what, advice)]
 }
 
-fn is_held(lease: &LeaseSeen, facts: &Facts) -> bool {
+fn is_held(lease: &ControllerLease, facts: &Facts) -> bool {
     let holds = lease.holder.as_deref().is_some_and(|holder| !holder.is_empty());
-    let limit = SignedDuration::from_secs(i64::from(lease.seconds.saturating_mul(PATIENCE)));
+    let limit = SignedDuration::from_secs(i64::from(lease.seconds.saturating_mul(EXPIRY_FACTOR)));
     holds && lease.renewed.is_some_and(|renewed| facts.now.duration_since(renewed) <= limit)
 }

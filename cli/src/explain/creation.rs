@@ -1,4 +1,5 @@
-//! Pods that cannot be created: what the Job controller was told. Among it what the followers of exclusive placement wait for.
+//! Pods that the API server refuses to create, by the Events of the Job controller. A webhook also refuses followers of
+//! exclusive placement until their leader has a node.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +10,24 @@ use kube::ResourceExt as _;
 use super::{Facts, Finding};
 use crate::wire::JobWire;
 
-/// What the Job controller's words begin with.
+/// Start of the Job controller's messages.
 const PREFIX: &str = "Error creating: ";
-/// Label of a Pod: the Job that made it.
+/// Label of a Pod: the Job that owns it.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// What is told of at most so many Jobs.
+/// The most names of Jobs in a finding.
 const SHOWN: usize = 3;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    // What was told of several Jobs in the same words is one finding.
-    let mut told: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    // The same message about several Jobs is one finding.
+    let mut messages: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts));
     for job in short {
         if let Some(event) = newest(&job.name_any(), &facts.refusals) {
             let note = event.note.as_deref().unwrap_or_default();
-            told.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
+            messages.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
         }
     }
-    told.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
+    messages.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
 }
 
 fn lacks_pods(job: &JobWire, facts: &Facts) -> bool {
@@ -64,26 +65,25 @@ fn finding(message: &str, jobs: &[String], facts: &Facts) -> Finding {
         (
             "LeaderNotPlaced",
             format!("Pods of {names} wait for the leader of exclusive placement to get a node."),
-            "See below what the scheduler says of the leader; free a whole topology domain, or add one.".to_owned(),
+            "See the scheduler's message about the leader below. Free a whole topology domain, or add one.".to_owned(),
         )
     } else if message.contains("failed calling webhook") {
         (
             "WebhookUnreachable",
             format!("Pods of {names} cannot be created: an admission webhook does not answer."),
-            "See whether the named service has Pods that are ready. The Job controller tries again by itself."
-                .to_owned(),
+            "Check that the named Service has ready Pods. The Job controller retries.".to_owned(),
         )
     } else if message.contains("exceeded quota") {
         (
             "QuotaExceeded",
-            format!("Pods of {names} cannot be created: the quota of the namespace is spent."),
-            format!("Free some of it, or have it raised: `{}`.", facts.kubectl("describe quota")),
+            format!("Pods of {names} cannot be created: the quota of the namespace is exceeded."),
+            format!("Free resources or raise the quota; see `{}`.", facts.kubectl("describe quota")),
         )
     } else {
         (
             "PodsRefused",
             format!("Pods of {names} cannot be created."),
-            "Mend what is named. The Job controller tries again by itself, after up to ten minutes.".to_owned(),
+            "Fix the named problem. The Job controller retries, after up to ten minutes.".to_owned(),
         )
     };
     Finding::new(reason, what, advice).with(vec![message.to_owned()])

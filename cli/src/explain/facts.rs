@@ -1,4 +1,4 @@
-//! What was seen of the cluster.
+//! The facts of the cluster that rules look at.
 
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, conditions};
 use k8s_openapi::api::events::v1::Event;
@@ -9,30 +9,30 @@ use kube::ResourceExt as _;
 use crate::status::Epochs;
 use crate::wire::{JobWire, PodWire};
 
-/// What one may not be allowed to see.
+/// A fact that the user may not be allowed to read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Readable<T> {
-    /// Nobody may tell us, or nobody was asked.
+    /// The user may not read it, or it was not read.
     #[default]
     Unknown,
-    /// So it is.
-    Seen(T),
+    /// The observed value.
+    Known(T),
 }
 
-/// The controller's Lease.
+/// A Lease of the controller.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeaseSeen {
+pub struct ControllerLease {
     /// Its namespace.
     pub namespace: String,
-    /// Who holds it.
+    /// Its holder.
     pub holder: Option<String>,
-    /// When it was renewed last.
+    /// Its last renewal.
     pub renewed: Option<Timestamp>,
-    /// For how many seconds that holds.
+    /// Its duration, in seconds.
     pub seconds: i32,
 }
 
-/// What was seen of a JobSet and what concerns it.
+/// A JobSet and the objects that may explain its state.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The JobSet.
@@ -41,23 +41,23 @@ pub struct Facts {
     pub jobs: Vec<JobWire>,
     /// Its Pods.
     pub pods: Vec<PodWire>,
-    /// Warnings about Jobs of its namespace whose Pods could not be created.
+    /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
     /// The controller's Leases, in any namespace.
-    pub leases: Readable<Vec<LeaseSeen>>,
-    /// Whether any admission webhook looks at JobSets.
+    pub leases: Readable<Vec<ControllerLease>>,
+    /// Whether an admission webhook is configured for JobSets.
     pub admission: Readable<bool>,
-    /// When all this was seen.
+    /// When the objects were read.
     pub now: Timestamp,
 }
 
 impl Facts {
-    /// A command of `kubectl` that looks where the JobSet is, whatever the namespace of the context.
+    /// A `kubectl` command with the namespace of the JobSet.
     pub(super) fn kubectl(&self, command: &str) -> String {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
     }
 
-    /// The status; an empty one where the controller has not written any.
+    /// The status; an empty one if the controller has not written it.
     pub(super) fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Facts {
         all.iter().find(|condition| condition.type_ == type_ && conditions::is_true(all, type_))
     }
 
-    /// The epochs, if it restarts in place.
+    /// The epochs, for in-place restart.
     pub(super) fn epochs(&self) -> Option<Epochs> {
         let in_place = self.jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
         let status = self.jobset.status.as_ref();

@@ -1,30 +1,30 @@
 //! `explain`: why a JobSet does not run, and what to do.
 //!
-//! [`Facts`] are what was seen of the cluster. Each rule looks at them for one kind of reason and adds what it finds;
-//! [`explain`] lists the rules in the order of their importance, which is that of the findings.
+//! Each rule looks at the [`Facts`] for one kind of cause and adds findings. [`explain`] applies the rules in the order of
+//! their importance, which is also the order of the findings.
 
 mod admission;
 mod barrier;
 mod controller;
 mod creation;
 mod facts;
+mod inactive;
 mod order;
 mod outcome;
 mod pods;
-mod refused;
+mod problem;
 mod render;
-mod standing;
+mod reported;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 pub(crate) use controller::LEASE;
-pub use facts::{Facts, LeaseSeen, Readable};
+pub use facts::{ControllerLease, Facts, Readable};
 
-use crate::status::{self, State};
+use crate::status::{self, JobSetState};
 
 /// Why a JobSet runs or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,27 +34,27 @@ pub struct Explanation {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// What it is doing.
-    pub state: State,
+    /// Its state.
+    pub state: JobSetState,
     /// Whether it runs or has completed.
     pub runs: bool,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Jobs that there should be.
+    /// Expected Jobs.
     pub jobs: i64,
-    /// What was found, the most important first.
+    /// The findings, the most important first.
     pub findings: Vec<Finding>,
 }
 
-/// One reason, or one thing to know.
+/// A cause, or a remark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// In one word, for programs.
+    /// A word for programs.
     pub reason: &'static str,
-    /// What is the case, in one line.
+    /// The finding, in one line.
     pub what: String,
-    /// More of it: which Pods, in whose words.
+    /// Names of Pods, and messages of other programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
     /// What to do.
@@ -73,43 +73,43 @@ impl Finding {
 
 type Rule = fn(&Facts) -> Vec<Finding>;
 
-/// It is over, or not to run: nothing else matters.
-const SETTLED: [Rule; 4] = [outcome::check, standing::deleting, standing::managed_elsewhere, standing::suspended];
+/// Rules for a JobSet that has ended or is not to run.
+const SETTLED: [Rule; 4] = [outcome::check, inactive::deleting, inactive::managed_elsewhere, inactive::suspended];
 
-/// It has nothing to run.
-const EMPTY: [Rule; 1] = [standing::no_jobs];
+/// Rules for a JobSet without Jobs.
+const EMPTY: [Rule; 1] = [inactive::no_jobs];
 
-/// It is left alone, and nothing else is tried.
-const LEFT_ALONE: [Rule; 2] = [refused::invalid, admission::check];
+/// Rules for a JobSet that the controller does not reconcile.
+const NOT_RECONCILED: [Rule; 2] = [reported::invalid, admission::check];
 
-/// What keeps it from running, the most important first.
+/// Rules for causes that keep a JobSet from running, the most important first.
 const CAUSES: [Rule; 8] = [
-    // It cannot run as it is.
-    refused::unsupported,
-    refused::child_refused,
+    // The controller reports a failure.
+    reported::unsupported,
+    reported::child_refused,
     barrier::blocked,
-    // Nobody carries it out.
+    // No controller runs.
     controller::check,
-    // Something is yet to come.
+    // The JobSet waits.
     order::check,
     creation::check,
     pods::check,
     barrier::waiting,
 ];
 
-/// What to know also of one that runs.
-const REMARKS: [Rule; 4] = [barrier::restarting, refused::not_in_place, outcome::budget, admission::check];
+/// Rules for remarks, which also apply to a JobSet that runs.
+const REMARKS: [Rule; 4] = [barrier::restarting, reported::not_in_place, outcome::budget, admission::check];
 
-/// Why it runs, or does not.
+/// Explains why the JobSet runs or does not run.
 pub fn explain(facts: &Facts) -> Explanation {
-    use State::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
+    use JobSetState::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
 
     let state = status::state(&facts.jobset);
     let (jobs_ready, jobs) = status::jobs(&facts.jobset);
     let all = |rules: &[Rule]| rules.iter().flat_map(|rule| rule(facts)).collect::<Vec<_>>();
     let findings = match state {
         Completed | Failed | Deleting | ManagedElsewhere | Suspended => all(&SETTLED),
-        Invalid => all(&LEFT_ALONE),
+        Invalid => all(&NOT_RECONCILED),
         NoJobs => all(&EMPTY),
         Running => all(&REMARKS),
         _ => [all(&CAUSES), all(&REMARKS)].concat(),

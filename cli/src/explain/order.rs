@@ -1,4 +1,4 @@
-//! A replicatedJob waits for another one: by the startup policy, or by what it depends on.
+//! A replicatedJob waits for another one, by the startup policy or by dependsOn.
 
 use jobset_api::{DependsOnStatus, ReplicatedJob, ReplicatedJobStatus, StartupPolicyOrder};
 
@@ -10,7 +10,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     if order == Some(StartupPolicyOrder::InOrder) { in_order(facts) } else { depends_on(facts) }
 }
 
-/// The first that has not started holds up those after it.
+/// The first replicatedJob that has not started blocks the following ones.
 fn in_order(facts: &Facts) -> Vec<Finding> {
     let groups = &facts.jobset.spec.replicated_jobs;
     let Some(index) = groups.iter().position(|group| started(facts, group) < group.replicas()) else {
@@ -22,7 +22,7 @@ fn in_order(facts: &Facts) -> Vec<Finding> {
     }
     let group = &groups[index];
     let what = format!(
-        "It starts in order, and {} waits for replicatedJob {}: {} of {} Jobs are ready.",
+        "The startup policy is InOrder, and {} waits for replicatedJob {}: {} of {} Jobs are ready.",
         after.join(", "),
         group.name,
         started(facts, group),
@@ -56,7 +56,7 @@ fn depends_on(facts: &Facts) -> Vec<Finding> {
 }
 
 fn advice(group: &str) -> String {
-    format!("See below what {group} waits for; it may simply take its time.")
+    format!("The findings below say what {group} waits for. If there are none, wait.")
 }
 
 fn counts(facts: &Facts, group: &ReplicatedJob) -> ReplicatedJobStatus {

@@ -1,24 +1,24 @@
-//! An explanation as text.
+//! The text of an explanation.
 
 use super::{Explanation, Finding};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, one_line, paint};
-use crate::status::State;
+use crate::status::JobSetState;
 
 impl Report for Explanation {
     fn text(&self, _: &View) -> String {
         let name = paint(HEAD, format!("{}/{}", self.namespace, self.name));
         let jobs = format!("{} of {} Jobs are ready", self.jobs_ready, self.jobs);
         let head = match self.state {
-            State::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
-            State::Running => format!("{name} {}: {jobs}.\n", paint(GOOD, "runs")),
-            State::NoJobs => format!("{name} {} ({}).\n", paint(WAIT, "does not run"), self.state.as_str()),
+            JobSetState::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
+            JobSetState::Running => format!("{name} {}: {jobs}.\n", paint(GOOD, "runs")),
+            JobSetState::NoJobs => format!("{name} {} ({:?}).\n", paint(WAIT, "does not run"), self.state),
             state => {
                 let style = if state.is_bad() { BAD } else { WAIT };
-                format!("{name} {} ({}): {jobs}.\n", paint(style, "does not run"), state.as_str())
+                format!("{name} {} ({state:?}): {jobs}.\n", paint(style, "does not run"))
             }
         };
         if self.findings.is_empty() && !self.runs {
-            let text = "Nothing stands in its way: look again in some seconds, or with --watch.";
+            let text = "No cause found: run the command again in some seconds, or with --watch.";
             return format!("{head}{text}\n");
         }
         let findings = self.findings.iter().enumerate().map(|(index, finding)| self::finding(index + 1, finding));
@@ -27,7 +27,7 @@ impl Report for Explanation {
 }
 
 fn finding(number: usize, finding: &Finding) -> String {
-    // Others' words may be of several lines.
+    // Messages of other programs may have several lines.
     let lines = finding.details.iter().flat_map(|detail| detail.lines()).filter(|line| !line.trim().is_empty());
     let details: Vec<String> = lines.map(|line| format!("   {}\n", line.trim_end())).collect();
     let (what, arrow) = (paint(HEAD, one_line(&finding.what)), paint(DIM, "->"));

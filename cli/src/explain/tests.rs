@@ -1,4 +1,4 @@
-//! Explanations, one for each kind of reason, as they are printed.
+//! Explanations, at least one for each kind of cause.
 
 use k8s_openapi::api::events::v1::Event;
 use rstest::rstest;
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::{condition, group, held, job, jobset, now, plain, pod, ready, running, unschedulable, view};
 
-/// What is seen of a JobSet with this status, merged with this.
+/// Facts of a JobSet with this status. The patch is merged into the JobSet.
 fn facts(status: Value, patch: &Value) -> Facts {
-    let lease = LeaseSeen {
+    let lease = ControllerLease {
         namespace: "jobset-system".to_owned(),
         holder: Some("a".to_owned()),
         renewed: Some(now()),
@@ -17,8 +17,8 @@ fn facts(status: Value, patch: &Value) -> Facts {
     };
     Facts {
         jobset: jobset(status, patch),
-        leases: Readable::Seen(vec![lease]),
-        admission: Readable::Seen(true),
+        leases: Readable::Known(vec![lease]),
+        admission: Readable::Known(true),
         now: now(),
         ..Facts::default()
     }
@@ -43,23 +43,23 @@ fn reasons(facts: &Facts) -> Vec<&'static str> {
 #[case::refused("ChildRefused", "Refused", "ChildRefused")]
 #[case::unsupported("InPlaceUnsupported", "InPlaceUnsupported", "InPlaceUnsupported")]
 #[case::blocked("BarrierBlocked", "FailsBeforeBarrier", "BarrierBlocked")]
-fn what_the_controller_says_comes_first(#[case] type_: &str, #[case] reason: &str, #[case] expected: &str) {
+fn condition_of_controller_is_first_finding(#[case] type_: &str, #[case] reason: &str, #[case] expected: &str) {
     let facts = with_condition(type_, reason, "as the controller says");
     assert_eq!(reasons(&facts)[0], expected);
     assert!(text(&facts).contains("as the controller says"), "{}", text(&facts));
 }
 
 #[rstest]
-#[case::max_restarts("ReachedMaxRestarts", "what failed each time")]
+#[case::max_restarts("ReachedMaxRestarts", "the causes in `kubectl jobset restarts train -n ml`")]
 #[case::worker_not_started("WorkerNotStarted", "the init containers or the agent of the named Pod")]
-#[case::no_policy("FailedJobs", "with spec.failurePolicy it would have restarted")]
+#[case::no_policy("FailedJobs", "With spec.failurePolicy it restarts instead")]
 fn failed_jobset_advice_follows_reason(#[case] reason: &str, #[case] advice: &str) {
     let text = text(&with_condition("Failed", reason, "m")).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(advice), "{text}");
 }
 
 #[test]
-fn jobset_that_cannot_restart_in_place_is_no_fault_of_the_cluster() {
+fn jobset_without_agent_is_not_reported_as_unsupported_cluster() {
     let facts = with_condition("InPlaceUnsupported", "CannotRestartInPlace", "as the controller says");
     let found = reasons(&facts);
     assert!(found.contains(&"CannotRestartInPlace") && !found.contains(&"InPlaceUnsupported"), "{found:?}");
@@ -70,19 +70,19 @@ fn jobset_that_cannot_restart_in_place_is_no_fault_of_the_cluster() {
 #[case::queued(json!({"spec": {"suspend": true}, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "gpus"}}}), "Suspended", "Kueue's queue gpus")]
 #[case::elsewhere(json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}), "ManagedElsewhere", "another cluster")]
 #[case::deleting(json!({"metadata": {"deletionTimestamp": "2026-11-22T09:59:00Z", "finalizers": ["a/b"]}}), "Deleting", "finalizers: a/b")]
-fn one_that_is_not_to_run_says_who_wants_it_so(#[case] patch: Value, #[case] reason: &str, #[case] words: &str) {
+fn jobset_not_to_run_has_one_finding(#[case] patch: Value, #[case] reason: &str, #[case] words: &str) {
     let facts = facts(Value::Null, &patch);
     assert_eq!(reasons(&facts), [reason]);
     assert!(text(&facts).contains(words), "{}", text(&facts));
 }
 
-/// The commands in a text: from `kubectl` to what ends the words of a command.
+/// The commands in a text: from `kubectl` to a backquote, semicolon, line end or parenthesis.
 fn commands(text: &str) -> Vec<&str> {
     let ends = |rest: &str| ["`", ";", "\n", " ("].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
     text.match_indices("kubectl ").map(|(start, _)| &text[start..][..ends(&text[start..])]).collect()
 }
 
-/// Whether a command looks where the JobSet is, or need not: it looks everywhere, elsewhere on purpose, or at a file.
+/// Whether a command has the JobSet's namespace, or needs none: all namespaces, a system namespace, or a file.
 fn looks_at_the_right_namespace(command: &str) -> bool {
     ["-n ml", "-A", "-n kube-system", "-n jobset-system", "-f FILE"].iter().any(|place| command.contains(place))
 }
@@ -101,10 +101,10 @@ fn looks_at_the_right_namespace(command: &str) -> bool {
 #[case::at_the_barrier(late_for_many_reasons(), 5)]
 #[case::lifted_too_late(all_have_reported(), 1)]
 #[case::crash(fails("worker"), 2)]
-#[case::no_controller(Facts { leases: Readable::Seen(vec![]), ..facts(Value::Null, &Value::Null) }, 3)]
+#[case::no_controller(Facts { leases: Readable::Known(vec![]), ..facts(Value::Null, &Value::Null) }, 3)]
 #[case::quota(refused("exceeded quota: gpus"), 2)]
 #[case::no_jobs(facts(json!({}), &empty()), 1)]
-fn every_command_says_in_which_namespace(#[case] facts: Facts, #[case] count: usize) {
+fn every_command_names_namespace(#[case] facts: Facts, #[case] count: usize) {
     let text = text(&facts);
     let commands = commands(&text);
     assert_eq!(commands.len(), count, "{commands:#?}\n{text}");
@@ -118,7 +118,7 @@ fn empty() -> Value {
     json!({"spec": {"replicatedJobs": [group("driver", 0, 1), group("workers", 0, 2)]}})
 }
 
-/// All Pods have reported the epoch, and those of the barrier have nothing to wait for but their restart.
+/// The only Pod has reported the epoch and restarts.
 fn all_have_reported() -> Facts {
     let patch = json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}});
     let mut facts = facts(json!({"syncedEpoch": 1, "deprecatedEpoch": 1}), &patch);
@@ -127,7 +127,7 @@ fn all_have_reported() -> Facts {
     facts
 }
 
-/// One container of the only Pod fails again and again.
+/// A container of the only Pod is in a crash loop.
 fn fails(container: &str) -> Facts {
     let mut facts = facts(json!({}), &json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}}));
     let status = json!({"phase": "Running", "containerStatuses": [{"name": container,
@@ -137,7 +137,7 @@ fn fails(container: &str) -> Facts {
     facts
 }
 
-/// The Pod of the only Job was refused.
+/// The API server refused the Pod of the only Job.
 fn refused(note: &str) -> Facts {
     let mut facts = facts(json!({}), &json!({"spec": {"replicatedJobs": [group("workers", 1, 1)]}}));
     facts.jobs = vec![job("workers", 0, 1, 0)];
@@ -148,7 +148,7 @@ fn refused(note: &str) -> Facts {
 #[rstest]
 #[case::all_of_them(empty(), &["has no Jobs to run", "driver, workers have 0 replicas"])]
 #[case::the_only_one(json!({"spec": {"replicatedJobs": [group("workers", 0, 2)]}}), &["workers has 0 replicas"])]
-fn one_without_any_replica_says_so_and_asks_for_no_patience(#[case] patch: Value, #[case] words: &[&str]) {
+fn jobset_without_replicas_reports_no_jobs(#[case] patch: Value, #[case] words: &[&str]) {
     let facts = facts(json!({"replicatedJobsStatus": []}), &patch);
     assert_eq!(reasons(&facts), ["NoJobs"]);
     assert!(!explain(&facts).runs);
@@ -157,21 +157,21 @@ fn one_without_any_replica_says_so_and_asks_for_no_patience(#[case] patch: Value
 }
 
 #[test]
-fn a_message_of_several_lines_keeps_to_its_indentation() {
+fn message_of_several_lines_is_indented() {
     let facts = with_condition("ChildRefused", "Refused", "two things:\n\n* a quota\n  * a policy\n");
     let text = text(&facts);
     assert!(text.contains("\n   two things:\n   * a quota\n     * a policy\n   -> "), "{text}");
 }
 
 #[test]
-fn one_that_runs_has_nothing_to_explain_but_its_budget() {
+fn running_jobset_without_restarts_left_has_remark() {
     let status = json!({"replicatedJobsStatus": ready(1, 2), "restartsCountTowardsMax": 5, "groupRestarts": 5});
     let facts = facts(status, &Value::Null);
     assert!(explain(&facts).runs);
     insta::assert_snapshot!(text(&facts));
 }
 
-/// Everything that can keep Pods from the barrier at once.
+/// Pods with every problem that keeps them from the barrier.
 fn late_for_many_reasons() -> Facts {
     let patch = json!({"spec": {"replicatedJobs": [group("workers", 1, 9)]}});
     let mut facts = facts(
@@ -212,7 +212,7 @@ fn late_for_many_reasons() -> Facts {
 }
 
 #[test]
-fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
+fn closed_barrier_reports_problems_of_pods() {
     insta::assert_snapshot!(text(&late_for_many_reasons()));
 }
 
@@ -220,7 +220,7 @@ fn the_barrier_waits_for_pods_that_are_late_for_many_reasons() {
 #[case::waiting("ContainerCreating", "Starting")]
 #[case::config("CreateContainerConfigError", "ContainerConfig")]
 #[case::image("ErrImagePull", "ImagePull")]
-fn a_container_that_waits_says_why(#[case] waiting: &str, #[case] reason: &str) {
+fn waiting_container_reports_cause(#[case] waiting: &str, #[case] reason: &str) {
     let recreate = json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}});
     let mut facts = facts(json!({}), &recreate);
     let status = json!({"phase": "Pending", "containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": waiting, "message": "m"}}}]});
@@ -232,7 +232,7 @@ fn a_container_that_waits_says_why(#[case] waiting: &str, #[case] reason: &str) 
 #[case::in_order(json!({"spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}}}), "StartupOrder", "workers waits for replicatedJob driver: 0 of 1")]
 #[case::depends(json!({"spec": {"replicatedJobs": [group("driver", 1, 1), {"name": "workers", "replicas": 2,
     "dependsOn": [{"name": "driver", "status": "Complete"}], "template": {"spec": {}}}]}}), "DependsOn", "workers waits for driver to be complete: 0 of 1")]
-fn one_that_waits_for_another_names_it(#[case] mut patch: Value, #[case] reason: &str, #[case] words: &str) {
+fn replicated_job_waits_for_other_reports_name(#[case] mut patch: Value, #[case] reason: &str, #[case] words: &str) {
     patch["spec"]["failurePolicy"] = json!({"restartStrategy": "Recreate"});
     let facts = facts(json!({"replicatedJobsStatus": ready(0, 0)}), &patch);
     assert_eq!(reasons(&facts), [reason]);
@@ -253,7 +253,7 @@ fn refusal(job: &str, note: &str) -> Event {
 #[case::webhook("Internal error occurred: failed calling webhook \"mpod.kb.io\"", "WebhookUnreachable")]
 #[case::quota("pods \"x\" is forbidden: exceeded quota: gpus", "QuotaExceeded")]
 #[case::policy("pods \"x\" is forbidden: violates PodSecurity", "PodsRefused")]
-fn pods_that_cannot_be_created_say_by_whom(#[case] note: &str, #[case] reason: &str) {
+fn refused_pods_report_cause(#[case] note: &str, #[case] reason: &str) {
     let recreate = json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}});
     let mut facts = facts(json!({}), &recreate);
     facts.jobs = vec![job("driver", 0, 1, 0), job("workers", 0, 2, 0), job("workers", 1, 2, 0)];
@@ -261,7 +261,7 @@ fn pods_that_cannot_be_created_say_by_whom(#[case] note: &str, #[case] reason: &
     facts.refusals = ["train-workers-0", "train-workers-1", "another"].map(|job| refusal(job, &note)).to_vec();
     assert_eq!(reasons(&facts), [reason]);
     assert!(text(&facts).contains("2 Jobs (train-workers-0, train-workers-1)"), "{}", text(&facts));
-    // It was refused once, and is there now.
+    // The API server has refused the Pods once, and they exist now.
     facts.pods = (0..2)
         .flat_map(|job| {
             (0..2).map(move |index| pod(&format!("train-workers-{job}"), index, None, &running(), &Value::Null))
@@ -271,7 +271,7 @@ fn pods_that_cannot_be_created_say_by_whom(#[case] note: &str, #[case] reason: &
 }
 
 #[test]
-fn a_leader_of_exclusive_placement_is_named_as_one() {
+fn unschedulable_leader_of_exclusive_placement_is_reported() {
     let mut facts = facts(json!({}), &json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}}));
     let leads = json!({"spec": {"nodeName": null}, "metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}});
     facts.pods = vec![pod("train-workers-0", 0, None, &unschedulable("0/4 nodes are available"), &leads)];
@@ -280,14 +280,14 @@ fn a_leader_of_exclusive_placement_is_named_as_one() {
 }
 
 #[rstest]
-#[case::stale(Readable::Seen(vec![LeaseSeen { namespace: "x".to_owned(), holder: Some("a".to_owned()), renewed: "2026-11-22T09:50:00Z".parse().ok(), seconds: 15 }]), json!({}), true)]
-#[case::given_back(Readable::Seen(vec![LeaseSeen { namespace: "x".to_owned(), holder: Some(String::new()), renewed: Some(now()), seconds: 1 }]), json!({}), true)]
-#[case::none_and_no_status(Readable::Seen(vec![]), Value::Null, true)]
-#[case::none_but_a_status(Readable::Seen(vec![]), json!({}), false)]
+#[case::stale(Readable::Known(vec![ControllerLease { namespace: "x".to_owned(), holder: Some("a".to_owned()), renewed: "2026-11-22T09:50:00Z".parse().ok(), seconds: 15 }]), json!({}), true)]
+#[case::given_back(Readable::Known(vec![ControllerLease { namespace: "x".to_owned(), holder: Some(String::new()), renewed: Some(now()), seconds: 1 }]), json!({}), true)]
+#[case::none_and_no_status(Readable::Known(vec![]), Value::Null, true)]
+#[case::none_but_a_status(Readable::Known(vec![]), json!({}), false)]
 #[case::nobody_may_say_and_no_status(Readable::Unknown, Value::Null, true)]
 #[case::nobody_may_say(Readable::Unknown, json!({}), false)]
-fn a_controller_that_does_not_run_is_missed(
-    #[case] leases: Readable<Vec<LeaseSeen>>,
+fn controller_not_running_is_reported(
+    #[case] leases: Readable<Vec<ControllerLease>>,
     #[case] status: Value,
     #[case] missed: bool,
 ) {
@@ -296,8 +296,12 @@ fn a_controller_that_does_not_run_is_missed(
 }
 
 #[test]
-fn admission_that_is_missing_is_missed_by_whom_it_serves() {
+fn admission_missing_is_reported_for_jobset_that_needs_it() {
     let asks = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/inject-agent": "Sidecar"}}});
-    let facts = Facts { admission: Readable::Seen(false), ..facts(json!({}), &asks) };
-    assert!(text(&facts).contains("It asks for an agent, which nobody has put into its Pods."), "{}", text(&facts));
+    let facts = Facts { admission: Readable::Known(false), ..facts(json!({}), &asks) };
+    assert!(
+        text(&facts).contains("The JobSet asks for an agent, and no webhook injects it into its Pods."),
+        "{}",
+        text(&facts)
+    );
 }

@@ -1,4 +1,4 @@
-//! From a report to what is printed. Reports are values, here they become text; nothing here does I/O but [`screen`].
+//! Renders reports as text, JSON or YAML. Only [`screen`] does I/O.
 
 mod screen;
 mod style;
@@ -8,7 +8,7 @@ mod time;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::Output;
+use crate::args::OutputFormat;
 use crate::error::Error;
 
 pub use screen::Screen;
@@ -16,35 +16,35 @@ pub use style::{BAD, DIM, GOOD, HEAD, WAIT, one_line, paint};
 pub use table::Table;
 pub use time::{age, clock, seconds};
 
-/// How people want to see a report.
+/// Options of a report's text.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Now, for ages.
+    /// The current time, for ages.
     pub now: Timestamp,
-    /// Whether there is to be more of it.
+    /// Whether to add the columns of `-o wide`.
     pub wide: bool,
-    /// Whether each Pod has a line of its own, however many are alike.
+    /// Whether each Pod has its own line, also where many are alike.
     pub pods: bool,
 }
 
-/// What a command found out.
+/// The result of a command.
 pub trait Report: Serialize {
-    /// The report for people, with colours.
+    /// The report as text with colours.
     fn text(&self, view: &View) -> String;
 }
 
-/// The report in the form that is asked for.
+/// The report in the given format.
 ///
 /// # Errors
-/// If it cannot be serialised.
-pub fn rendered(report: &impl Report, output: Output, view: &View) -> Result<String, Error> {
+/// If the report cannot be serialized.
+pub fn rendered(report: &impl Report, output: OutputFormat, view: &View) -> Result<String, Error> {
     match output {
-        Output::Table => Ok(report.text(view)),
-        Output::Wide => Ok(report.text(&View { wide: true, ..*view })),
-        Output::Json => serde_json::to_string_pretty(report)
+        OutputFormat::Table => Ok(report.text(view)),
+        OutputFormat::Wide => Ok(report.text(&View { wide: true, ..*view })),
+        OutputFormat::Json => serde_json::to_string_pretty(report)
             .map(|json| json + "\n")
             .map_err(|error| Error::Serialize { format: "JSON", message: error.to_string() }),
-        Output::Yaml => serde_yaml_ng::to_string(report)
+        OutputFormat::Yaml => serde_yaml_ng::to_string(report)
             .map(|yaml| format!("---\n{yaml}"))
             .map_err(|error| Error::Serialize { format: "YAML", message: error.to_string() }),
     }

@@ -1,14 +1,14 @@
-//! Standard output: a terminal, whose text is drawn again in its place, or a file, to which it is added.
+//! Standard output. A new report replaces the last one on a terminal, and follows it in a file or pipe.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::args::Color;
+use crate::args::ColorMode;
 use crate::error::Error;
 
-/// Cursor to the upper left corner, and everything after it away.
+/// Moves the cursor to the upper left corner and clears the terminal.
 const HOME: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Standard output.
@@ -19,12 +19,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Standard output, with colours as they are asked for.
-    pub fn new(color: Color) -> Self {
+    /// Standard output with colours by the given mode.
+    pub fn new(color: ColorMode) -> Self {
         let color = match color {
-            Color::Auto => AutoStream::choice(&io::stdout()),
-            Color::Always => ColorChoice::AlwaysAnsi,
-            Color::Never => ColorChoice::Never,
+            ColorMode::Auto => AutoStream::choice(&io::stdout()),
+            ColorMode::Always => ColorChoice::AlwaysAnsi,
+            ColorMode::Never => ColorChoice::Never,
         };
         Self { color, is_terminal: io::stdout().is_terminal() }
     }
@@ -32,13 +32,13 @@ impl Screen {
     /// Prints a text once.
     ///
     /// # Errors
-    /// If it cannot be written, as when nobody reads any more.
+    /// If the text cannot be written, such as to a closed pipe.
     pub fn print(self, text: &str) -> Result<(), Error> {
         let mut out = AutoStream::new(io::stdout(), self.color);
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Write)
     }
 
-    /// Shows a text in place of the one before on a terminal, and after it elsewhere.
+    /// Shows a text. It replaces the last one on a terminal, and follows it elsewhere.
     ///
     /// # Errors
     /// As [`Self::print`].
@@ -50,7 +50,7 @@ impl Screen {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let size = size.map(|size| (usize::from(size.ws_row), usize::from(size.ws_col)));
         let size = size.filter(|(rows, columns)| *rows > 1 && *columns > 0);
-        // The sequence is for the terminal and no colour: it is not to be taken out with them.
+        // `print` may strip escape sequences together with colours, so this one is written directly.
         let mut out = io::stdout().lock();
         out.write_all(HOME.as_bytes()).map_err(Error::Write)?;
         drop(out);
@@ -58,12 +58,12 @@ impl Screen {
     }
 }
 
-/// The first lines of a text, as many as the terminal has room for, and how many there are more. A line that is wider than
-/// the terminal takes several of its rows.
+/// The first lines of a text that fit into the terminal, and the count of the others. A line wider than the terminal takes
+/// several rows.
 fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let heights: Vec<usize> = lines.iter().map(|line| width(line).div_ceil(columns).max(1)).collect();
-    // The cursor stands in the last row.
+    // The cursor needs the last row.
     if heights.iter().sum::<usize>() < rows {
         return text.to_owned();
     }
@@ -77,7 +77,7 @@ fn fit(text: &str, rows: usize, columns: usize) -> String {
     format!("{}\n{more}", lines[..shown].join("\n"))
 }
 
-/// Columns that a line takes; its colours take none.
+/// Columns that a line takes on the terminal, without its colours.
 fn width(line: &str) -> usize {
     anstream::adapter::strip_str(line).to_string().width()
 }
@@ -100,7 +100,7 @@ mod tests {
     #[case::colours_take_no_width("\u{1b}[1m\u{1b}[31mabc\u{1b}[0m\nb\n", (3, 3), "\u{1b}[1m\u{1b}[31mabc\u{1b}[0m\nb\n")]
     #[case::wide_characters("\u{8a13}\u{7df4}\nb\n", (3, 3), "\n...")]
     #[case::branches("├─ a\nb\n", (3, 4), "├─ a\nb\n")]
-    fn a_text_longer_than_the_terminal_is_cut_and_says_so(
+    fn text_longer_than_terminal_is_cut_with_count(
         #[case] text: &str,
         #[case] (rows, columns): (usize, usize),
         #[case] shown: &str,

@@ -1,24 +1,24 @@
-//! Colours, the sixteen that every terminal has and its user has chosen.
+//! Colours: only the sixteen that every terminal has and its user can choose.
 
 use anstyle::{AnsiColor, Style};
 
-/// All is well.
+/// Ready, running or succeeded.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Something has failed.
+/// Failed.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Something is yet to come.
+/// In progress.
 pub const WAIT: Style = AnsiColor::Yellow.on_default();
 /// Titles.
 pub const HEAD: Style = Style::new().bold();
-/// What matters less.
+/// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 
-/// The words of a text in one line.
+/// The text in one line, with single blanks between words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The text in this style. Whoever prints it takes the style out again where it is not wanted.
+/// The text in this style. [`Screen`](super::Screen) removes styles where colours are off.
 pub fn paint(style: Style, text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     if text.is_empty() || style.is_plain() { text.to_owned() } else { format!("{style}{text}{style:#}") }

@@ -1,8 +1,8 @@
-//! Times for people.
+//! Times and durations as text.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// How long ago something was, in at most two units, as `kubectl` says it.
+/// How long ago a time was, in at most two units. The format is that of `kubectl get`.
 pub fn age(then: Option<Timestamp>, now: Timestamp) -> String {
     let Some(then) = then else { return "unknown".to_owned() };
     let seconds = now.duration_since(then).as_secs().max(0);
@@ -17,7 +17,7 @@ pub fn age(then: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
-/// A length of time, in seconds with as many digits as matter.
+/// A duration in seconds, with two decimal places below 100 s.
 pub fn seconds(duration: SignedDuration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds.abs() < 100.0 { format!("{seconds:.2} s") } else { format!("{seconds:.0} s") }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_those_of_kubectl() {
+    fn age_any_time_has_format_of_kubectl() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let ages = [-3, 0, 119, 120, 599, 600, 10_799, 10_800, 28_800, 172_800]
             .map(|seconds| age(Timestamp::from_second(1_000_000 - seconds).ok(), now));
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_exact_where_it_matters() {
+    fn seconds_long_duration_has_no_decimal_places() {
         let texts = [1, 99_994, 123_456].map(|millis| seconds(SignedDuration::from_millis(millis)));
         assert_eq!(texts, ["0.00 s", "99.99 s", "123 s"]);
     }

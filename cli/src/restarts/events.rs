@@ -1,49 +1,49 @@
-//! What an Event of the controller tells of a restart.
+//! Reads the controller's Events about restarts.
 
 use jobset_api::labels;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
-/// Who reports the Events that are read.
+/// The reporting controller of these Events.
 const REPORTER: &str = "jobset-controller";
 
-/// What an Event is about.
+/// The step of a restart that an Event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The restart begins.
+pub(super) enum RestartStep {
+    /// The restart starts.
     Began,
-    /// In place: the workers may run.
+    /// In-place restart: the barrier is lifted.
     Lifted,
-    /// All Jobs are ready again.
+    /// All Jobs are ready.
     Done,
 }
 
-/// One Event about a restart. Controllers before the annotations have none of the numbers.
+/// An Event about a restart. Old controllers do not write the annotations with the numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    pub(super) step: Step,
+pub struct RestartEvent {
+    pub(super) step: RestartStep,
     pub(super) at: Timestamp,
-    /// `status.groupRestarts` as it was written with it: the number of the restart.
+    /// `status.groupRestarts` at the Event, which is the number of the restart.
     pub(super) number: Option<i32>,
-    /// `status.restartsCountTowardsMax`.
+    /// `status.restartsCountTowardsMax` at the Event.
     pub(super) counted: Option<i32>,
-    /// `status.syncedEpoch`.
+    /// `status.syncedEpoch` at the Event.
     pub(super) synced: Option<i32>,
-    /// The first failure.
+    /// Time of the first failure.
     pub(super) failed_at: Option<Timestamp>,
     pub(super) message: String,
 }
 
-impl Told {
-    /// What the Event tells, if it is one about a restart.
+impl RestartEvent {
+    /// Reads an Event; none if it is not about a restart.
     pub fn of(event: &Event) -> Option<Self> {
         if event.reporting_controller.as_deref() != Some(REPORTER) {
             return None;
         }
         let step = match event.reason.as_deref()? {
-            "Restarting" => Step::Began,
-            "BarrierLifted" => Step::Lifted,
-            "Restarted" => Step::Done,
+            "Restarting" => RestartStep::Began,
+            "BarrierLifted" => RestartStep::Lifted,
+            "Restarted" => RestartStep::Done,
             _ => return None,
         };
         let annotation = |key: &str| event.metadata.annotations.as_ref()?.get(key);

@@ -1,6 +1,6 @@
-//! `restarts`: how often a JobSet has restarted as a group, and where the time went.
+//! `restarts`: the group restarts of a JobSet, and how long their phases took.
 //!
-//! [`events`] reads the controller's Events, [`report`] puts them together to restarts, [`render`] makes text of them.
+//! [`events`] reads the controller's Events, [`report`] groups them by restart, [`render`] makes the text.
 
 mod events;
 mod render;
@@ -8,5 +8,5 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use events::Told;
-pub use report::{Manner, Phase, Restart, Restarts, report};
+pub use events::RestartEvent;
+pub use report::{GroupRestart, RestartManner, RestartPhase, RestartReport, report};

@@ -1,20 +1,20 @@
-//! Restarts as text: a table, and a timeline of each.
+//! The text of restarts: a table, and a timeline of each restart.
 
 use anstyle::Style;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::report::{Budget, Manner, Phase, Restart, Restarts};
+use super::report::{GroupRestart, RestartManner, RestartPhase, RestartReport, RestartTotals};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
 
-/// Columns of the bar of a timeline.
+/// Width of a timeline's bar, in columns.
 const BAR: f64 = 60.0;
 
-impl Report for Restarts {
+impl Report for RestartReport {
     fn text(&self, view: &View) -> String {
         let mut parts = vec![summary(self)];
         if self.expired > 0 {
-            let events = "the API server keeps Events for a while only (an hour, unless told otherwise)";
-            let missing = format!("Of {} of them no Event tells any more: {events}.", self.expired);
+            let reason = "the API server keeps Events for a limited time (by default an hour)";
+            let missing = format!("The Events of {} of them have expired: {reason}.", self.expired);
             parts.push(paint(WAIT, &missing) + "\n");
         }
         if !self.restarts.is_empty() {
@@ -25,22 +25,22 @@ impl Report for Restarts {
     }
 }
 
-fn summary(report: &Restarts) -> String {
+fn summary(report: &RestartReport) -> String {
     let name = paint(HEAD, format!("{}/{}", report.namespace, report.name));
-    let Budget { group_restarts, spent, .. } = &report.budget;
+    let RestartTotals { group_restarts, spent, .. } = &report.budget;
     let strategy = report.strategy;
     let times = match group_restarts {
-        0 => return format!("{name} has not restarted as a whole ({strategy:?}); {spent}.\n"),
+        0 => return format!("{name} has not restarted as a group ({strategy:?}); {spent}.\n"),
         1 => "once".to_owned(),
         times => format!("{times} times"),
     };
     format!("{name} has restarted {times} ({strategy:?}); {spent}.\n")
 }
 
-fn table(restarts: &[Restart], view: &View) -> String {
+fn table(restarts: &[GroupRestart], view: &View) -> String {
     let mut titles = vec!["#", "AGO", "MANNER", "COUNTED", "DETECT", "REGISTER", "LIFT", "RECREATE", "TOTAL", "CAUSE"];
     let has = |name: &str| restarts.iter().any(|restart| phase(restart, name).is_some());
-    // Columns that nothing is in are left out.
+    // Empty columns are left out.
     let phases: Vec<&str> = ["detect", "register", "lift", "recreate"].into_iter().filter(|name| has(name)).collect();
     titles.retain(|title| {
         let name = title.to_lowercase();
@@ -67,32 +67,32 @@ fn table(restarts: &[Restart], view: &View) -> String {
     table.render()
 }
 
-fn phase<'a>(restart: &'a Restart, name: &str) -> Option<&'a Phase> {
+fn phase<'a>(restart: &'a GroupRestart, name: &str) -> Option<&'a RestartPhase> {
     restart.phases.iter().find(|phase| phase.name == name)
 }
 
-fn length(phase: &Phase) -> String {
+fn length(phase: &RestartPhase) -> String {
     seconds(phase.to.duration_since(phase.from))
 }
 
-fn manner(restart: &Restart) -> &'static str {
+fn manner(restart: &GroupRestart) -> &'static str {
     match restart.manner {
-        Some(Manner::InPlace) => "in place",
-        Some(Manner::Recreate) => "recreate",
+        Some(RestartManner::InPlace) => "in place",
+        Some(RestartManner::Recreate) => "recreate",
         None => "?",
     }
 }
 
-fn total(restart: &Restart) -> String {
+fn total(restart: &GroupRestart) -> String {
     match restart.total {
         Some(total) => paint(GOOD, seconds(SignedDuration::from_secs_f64(total))),
         None if restart.superseded => paint(BAD, "superseded"),
-        None if restart.recovered.is_none() => paint(WAIT, "under way"),
+        None if restart.recovered.is_none() => paint(WAIT, "in progress"),
         None => paint(DIM, "?"),
     }
 }
 
-/// The longest cause in a table, in characters. All of it is in the timeline.
+/// Maximum length of a cause in the table, in characters. The timeline has the full text.
 const CAUSE: usize = 60;
 
 fn shortened(text: &str) -> String {
@@ -102,7 +102,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn timeline(restart: &Restart) -> String {
+fn timeline(restart: &GroupRestart) -> String {
     let number = restart.number.map_or_else(|| "Restart".to_owned(), |number| format!("Restart {number}"));
     let start = restart.start().or(restart.lifted).or(restart.recovered);
     let day = start.map(|start| format!("  {} UTC", start.strftime("%Y-%m-%d"))).unwrap_or_default();
@@ -111,7 +111,7 @@ fn timeline(restart: &Restart) -> String {
     [paint(HEAD, &number), day, epoch, "\n".to_owned(), cause, steps(restart), bar(restart)].concat()
 }
 
-fn steps(restart: &Restart) -> String {
+fn steps(restart: &GroupRestart) -> String {
     let mut table = Table::indented();
     let start = restart.start();
     let mut step = |at: Option<Timestamp>, style: Style, what: &str| {
@@ -121,13 +121,13 @@ fn steps(restart: &Restart) -> String {
         }
     };
     step(restart.failed, BAD, "the first worker fails");
-    step(restart.began, WAIT, "the restart begins");
+    step(restart.began, WAIT, "the restart starts");
     step(restart.lifted, Style::new(), "the barrier is lifted");
     step(restart.recovered, GOOD, "all Jobs are ready");
     let missing = if restart.superseded {
-        Some("another restart begins before this one is over")
+        Some("another restart starts before the end of this one")
     } else if restart.began.is_none() {
-        Some("the Event of its beginning has expired")
+        Some("the Event of its start has expired")
     } else {
         None
     };
@@ -135,8 +135,8 @@ fn steps(restart: &Restart) -> String {
     table.render() + &missing
 }
 
-/// One bar for all phases, each as long as it took.
-fn bar(restart: &Restart) -> String {
+/// A bar in which each phase has its share of the time.
+fn bar(restart: &GroupRestart) -> String {
     let all: f64 = restart.phases.iter().map(|phase| phase.seconds).sum();
     if all <= 0.0 {
         return String::new();
@@ -150,7 +150,7 @@ fn bar(restart: &Restart) -> String {
         };
         let share = phase.seconds / all;
         let label = format!(" {} {} ", phase.name, length(phase));
-        // A phase too short for a column still has its name.
+        // A phase that is too short for a column keeps its name.
         let cells = columns(share * BAR);
         line += &paint(style, fill.to_string().repeat(cells));
         line += &label;

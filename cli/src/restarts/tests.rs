@@ -1,9 +1,9 @@
-//! Restarts from Events, as they are printed.
+//! Text of restarts.
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::Output;
+use crate::args::OutputFormat;
 use crate::output::rendered;
 use crate::testing::{event, jobset, merge, numbers, plain, view};
 
@@ -16,8 +16,8 @@ fn status(restarts: i32, counted: i32) -> Value {
     json!({"groupRestarts": restarts, "restartsCountTowardsMax": counted})
 }
 
-fn of(status: Value, events: &[k8s_openapi::api::events::v1::Event]) -> Restarts {
-    report(&jobset(status, &Value::Null), events.iter().filter_map(Told::of).collect())
+fn of(status: Value, events: &[k8s_openapi::api::events::v1::Event]) -> RestartReport {
+    report(&jobset(status, &Value::Null), events.iter().filter_map(RestartEvent::of).collect())
 }
 
 fn with_failure(mut annotations: Value, at: &str) -> Value {
@@ -26,9 +26,9 @@ fn with_failure(mut annotations: Value, at: &str) -> Value {
 }
 
 #[test]
-fn one_in_place_one_by_recreation_and_one_under_way() {
+fn restarts_of_each_kind_have_phases() {
     let events = [
-        // The start lifts the barrier, too.
+        // The first start also lifts the barrier.
         event("BarrierLifted", -60_000, &numbers(0, 0, 1), ""),
         event("Restarting", 500, &with_failure(numbers(1, 1, 1), "2026-11-22T09:30:00Z"), CAUSE),
         event("BarrierLifted", 1977, &numbers(1, 1, 2), "epoch 2"),
@@ -38,14 +38,14 @@ fn one_in_place_one_by_recreation_and_one_under_way() {
         event("Restarted", 611_500, &numbers(2, 1, 3), "all jobs are ready"),
         event("Restarting", 1_200_000, &numbers(3, 2, 3), "in place, from epoch 3 to 4: workers restarted; counted"),
     ];
-    // The order in which they come is nobody's promise.
+    // The API server does not promise an order.
     let report = of(status(3, 2), &events.into_iter().rev().collect::<Vec<_>>());
     insta::assert_snapshot!(plain(&report, &view()));
-    insta::assert_snapshot!("restarts_as_json", rendered(&report, Output::Json, &view()).unwrap());
+    insta::assert_snapshot!("restarts_as_json", rendered(&report, OutputFormat::Json, &view()).unwrap());
 }
 
 #[test]
-fn what_has_expired_is_said_to_be_missing() {
+fn restarts_expired_events_are_reported() {
     let events = [
         event("Restarted", 0, &numbers(6, 3, 7), ""),
         event(
@@ -61,7 +61,7 @@ fn what_has_expired_is_said_to_be_missing() {
 }
 
 #[test]
-fn an_older_controller_says_less() {
+fn restarts_without_annotations_have_no_numbers() {
     let events = [
         event("Restarting", 0, &Value::Null, CAUSE),
         event("Restarted", 4000, &Value::Null, "all jobs are ready"),
@@ -72,12 +72,12 @@ fn an_older_controller_says_less() {
 }
 
 #[test]
-fn there_may_have_been_none() {
-    insta::assert_snapshot!(plain(&of(Value::Null, &[]), &view()), @"ml/train has not restarted as a whole (InPlaceRestart); 0 of maxRestarts 5 are spent.");
+fn restarts_without_events_report_none() {
+    insta::assert_snapshot!(plain(&of(Value::Null, &[]), &view()), @"ml/train has not restarted as a group (InPlaceRestart); 0 of maxRestarts 5 are spent.");
 }
 
 #[test]
-fn events_of_others_and_about_other_things_are_left_out() {
+fn events_of_other_controllers_or_reasons_are_ignored() {
     let mut foreign = event("Restarting", 0, &Value::Null, CAUSE);
     foreign.reporting_controller = Some("somebody".to_owned());
     let other = event("Refused", 0, &Value::Null, "");

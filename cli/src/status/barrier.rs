@@ -1,5 +1,5 @@
-//! The barrier of a JobSet that restarts in place, read from epochs alone: what the Pods report against what the controller
-//! has synced and deprecated (`JobSetStatus`).
+//! The barrier of a JobSet with in-place restart. It follows from epochs alone: those that the Pods report, and the synced and
+//! deprecated epoch of the JobSet's status.
 
 use serde::Serialize;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Epochs {
-    /// The epoch whose workers may run; 0 before the first start.
+    /// The epoch whose workers may run; 0 before the first start. The controller writes it.
     pub synced: i32,
-    /// Pods at this epoch or before it restart.
+    /// Pods at this or an earlier epoch restart. The controller writes it.
     pub deprecated: i32,
 }
 
 impl Epochs {
-    /// The epoch that Pods at the barrier report.
+    /// The epoch that Pods report when they wait at the barrier.
     pub fn next(self) -> i32 {
         self.synced.saturating_add(1)
     }
 
-    /// Whether no worker may run: before the first start, and from the beginning of a restart to its end.
+    /// Whether no worker may run: before the first start and during a restart.
     pub fn is_closed(self) -> bool {
         self.synced == 0 || self.deprecated >= self.synced
     }
@@ -31,16 +31,16 @@ impl Epochs {
 pub struct Barrier {
     /// Whether workers may run.
     pub lifted: bool,
-    /// The epoch that runs, or that is waited for.
+    /// The running epoch if the barrier is lifted, or else the next one.
     pub epoch: i32,
-    /// Pods that have reported the epoch that is waited for.
+    /// Pods that have reported the next epoch.
     pub reported: usize,
-    /// Pods that have to.
+    /// Pods that the barrier waits for.
     pub expected: i64,
 }
 
 impl Barrier {
-    /// The barrier as these Pods see it, which should be as many as `expected`.
+    /// The barrier of these Pods. `expected` is the number of Pods that the JobSet should have.
     pub fn of(epochs: Epochs, pods: impl Iterator<Item = PodBarrier>, expected: i64) -> Self {
         let lifted = !epochs.is_closed();
         let epoch = if lifted { epochs.synced } else { epochs.next() };
@@ -51,20 +51,20 @@ impl Barrier {
 /// The barrier of one Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum PodBarrier {
-    /// Its agent has not reported any epoch yet.
+    /// The agent has not reported an epoch yet.
     Unreported,
-    /// It waits for the others.
+    /// The Pod waits for the other Pods.
     Waiting,
-    /// Its worker may run.
+    /// The worker may run.
     Lifted,
-    /// Its epoch is over: it is to restart, or does already.
+    /// The epoch is deprecated: the Pod restarts or is about to.
     Restarting,
-    /// It reports what is no epoch, or none that there can be.
+    /// The reported value is no epoch, or an impossible one.
     Invalid,
 }
 
 impl PodBarrier {
-    /// What a Pod waits for that reports this epoch.
+    /// The barrier of a Pod that reports this epoch.
     pub fn of(epoch: Option<&str>, epochs: Epochs) -> Self {
         let Some(text) = epoch else { return Self::Unreported };
         match text.parse::<i32>() {
@@ -76,7 +76,7 @@ impl PodBarrier {
         }
     }
 
-    /// In a word.
+    /// The name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unreported => "not reported",
@@ -107,7 +107,7 @@ mod tests {
     #[case::too_far(Some("4"), (2, 1), PodBarrier::Invalid)]
     #[case::no_number(Some("many"), (2, 1), PodBarrier::Invalid)]
     #[case::last_of_all(Some("2147483647"), (i32::MAX, 1), PodBarrier::Waiting)]
-    fn a_pod_is_at_the_barrier_by_its_epoch(
+    fn pod_barrier_follows_from_epoch(
         #[case] epoch: Option<&str>,
         #[case] (synced, deprecated): (i32, i32),
         #[case] expected: PodBarrier,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_waits_for_the_next_epoch_until_it_is_synced() {
+    fn barrier_next_epoch_is_expected_until_synced() {
         let of = |synced, deprecated| {
             let pods = [PodBarrier::Waiting, PodBarrier::Restarting];
             Barrier::of(Epochs { synced, deprecated }, pods.into_iter(), 3)

@@ -1,66 +1,66 @@
-//! All JobSets of one namespace or of all.
+//! A list of the JobSets of one or all namespaces.
 
 use jobset_api::{JobSet, RestartStrategy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use super::report::Restarts;
-use super::state::{self, State};
+use super::report::RestartCount;
+use super::state::{self, JobSetState};
 use crate::output::{Report, Table, View, age, paint};
 
-/// JobSets, by namespace and name.
+/// JobSets, sorted by namespace and name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct List {
-    /// Where they are; none where it is all namespaces.
+pub struct JobSetList {
+    /// The namespace; none for all namespaces.
     pub namespace: Option<String>,
     /// The JobSets.
-    pub jobsets: Vec<Item>,
+    pub jobsets: Vec<JobSetSummary>,
 }
 
-/// One JobSet, in short.
+/// A summary of one JobSet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item {
+pub struct JobSetSummary {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What it is doing.
-    pub state: State,
+    /// Its state.
+    pub state: JobSetState,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Jobs that there should be.
+    /// Expected Jobs.
     pub jobs: i64,
-    /// How often it has restarted.
-    pub restarts: Restarts,
-    /// How it restarts.
+    /// Its restarts.
+    pub restarts: RestartCount,
+    /// Its restart strategy.
     pub strategy: RestartStrategy,
     /// The epoch whose workers may run.
     pub synced_epoch: i32,
-    /// Pods that run at once.
+    /// Expected Pods.
     pub pods: i64,
     /// When it was created.
     pub created: Option<Time>,
 }
 
 /// The list of these JobSets.
-pub fn list(jobsets: &[JobSet], namespace: Option<&str>) -> List {
-    let mut items: Vec<Item> = jobsets.iter().map(item).collect();
+pub fn list(jobsets: &[JobSet], namespace: Option<&str>) -> JobSetList {
+    let mut items: Vec<JobSetSummary> = jobsets.iter().map(item).collect();
     items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    List { namespace: namespace.map(str::to_owned), jobsets: items }
+    JobSetList { namespace: namespace.map(str::to_owned), jobsets: items }
 }
 
-fn item(jobset: &JobSet) -> Item {
+fn item(jobset: &JobSet) -> JobSetSummary {
     let (jobs_ready, jobs) = state::jobs(jobset);
-    Item {
+    JobSetSummary {
         namespace: jobset.namespace().unwrap_or_default(),
         name: jobset.name_any(),
         state: state::state(jobset),
         jobs_ready,
         jobs,
-        restarts: Restarts::of(jobset),
+        restarts: RestartCount::of(jobset),
         strategy: jobset.spec.restart_strategy(),
         synced_epoch: jobset.status.as_ref().map_or(0, |status| status.synced_epoch),
         pods: jobset.spec.expected_pods(),
@@ -68,7 +68,7 @@ fn item(jobset: &JobSet) -> Item {
     }
 }
 
-impl Report for List {
+impl Report for JobSetList {
     fn text(&self, view: &View) -> String {
         if self.jobsets.is_empty() {
             let place =
@@ -87,7 +87,7 @@ impl Report for List {
             let in_place = item.strategy == RestartStrategy::InPlaceRestart;
             let mut row: Vec<String> = vec![
                 item.name.clone(),
-                paint(super::render::style(item.state), item.state.as_str()),
+                paint(super::render::style(item.state), format!("{:?}", item.state)),
                 format!("{}/{}", item.jobs_ready, item.jobs),
                 item.restarts.total.to_string(),
                 if in_place { item.synced_epoch.to_string() } else { "-".to_owned() },

@@ -1,6 +1,6 @@
-//! `status`: a JobSet as a tree of its replicatedJobs, Jobs and Pods, or all JobSets in a list.
+//! `status`: a tree of a JobSet's replicatedJobs, Jobs and Pods, or a list of JobSets.
 //!
-//! [`report`] makes a value of the objects, [`render`] makes text of it; `-o json` is the value itself.
+//! [`report`] makes a report from the objects, [`render`] makes its text. `-o json` is the report itself.
 
 mod barrier;
 mod fold;
@@ -13,8 +13,8 @@ mod state;
 mod tests;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
-pub use list::{List, list};
+pub use list::{JobSetList, list};
 pub(crate) use pod::ended;
 pub use pod::{PodNode, epoch};
-pub use report::{Group, JobNode, Restarts, Status, report};
-pub use state::{State, jobs, state};
+pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, report};
+pub use state::{JobSetState, jobs, state};

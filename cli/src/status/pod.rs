@@ -1,4 +1,4 @@
-//! One Pod of the tree.
+//! A Pod in the tree.
 
 use jobset_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,8 +8,7 @@ use serde::Serialize;
 use super::barrier::{Epochs, PodBarrier};
 use crate::wire::{ContainerStatus, PodWire, Terminated};
 
-/// What the kubelet writes as the end of every container of a Pod that it restarts in place. It is no end of its own:
-/// the true exit code is lost.
+/// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
 const RESET: &str = "RestartingAllContainers";
 
 /// A Pod.
@@ -18,41 +17,41 @@ const RESET: &str = "RestartingAllContainers";
 pub struct PodNode {
     /// Its name.
     pub name: String,
-    /// Its completion index in its Job.
+    /// Its completion index in the Job.
     pub index: Option<i32>,
-    /// Phase, or what keeps it from running, as `kubectl get pods` has it.
+    /// The column STATUS of `kubectl get pods`.
     pub state: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// Whether it has ended, well or not.
+    /// Whether it has succeeded or failed.
     pub ended: bool,
-    /// Its containers that are ready, and all of them.
+    /// Its ready containers, and all its containers.
     pub containers: (usize, usize),
     /// The epoch that its agent reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// Where it is at the barrier; none where the JobSet does not restart in place, or the Pod has ended.
+    /// Its state at the barrier; none without in-place restart, or after the Pod has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub barrier: Option<PodBarrier>,
-    /// How often its containers were restarted: the most of any of them.
+    /// The restarts of its most restarted container.
     pub restarts: i32,
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How a container of it ended last, where that was seen.
+    /// How a container ended last, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
     /// When it was created.
     pub created: Option<Time>,
 }
 
-/// The epoch that a Pod reports, as it is written.
+/// The epoch that a Pod reports, as written.
 pub fn epoch(pod: &PodWire) -> Option<&str> {
     pod.annotations().get(labels::EPOCH).map(String::as_str)
 }
 
 impl PodNode {
-    /// The Pod. `epochs` are those of a JobSet that restarts in place.
+    /// The node for a Pod. `epochs` is given for in-place restart.
     pub fn of(pod: &PodWire, epochs: Option<Epochs>) -> Self {
         let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
@@ -79,24 +78,24 @@ impl PodNode {
     }
 }
 
-/// The newest end of any container that tells something.
+/// How the container that ended last has ended. Ends by a restart in place are left out.
 fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Option<String> {
     let ends = containers.flat_map(|status| {
         let ends = [&status.state.terminated, &status.last_state.terminated];
         ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
     });
-    let told = ends.filter(|(_, end)| end.reason != RESET);
-    let (name, end) = told.max_by_key(|(_, end)| end.finished_at.as_ref().map(|time| time.0))?;
+    let known = ends.filter(|(_, end)| end.reason != RESET);
+    let (name, end) = known.max_by_key(|(_, end)| end.finished_at.as_ref().map(|time| time.0))?;
     Some(format!("{name}: {}", ended(end)))
 }
 
-/// How a container ended, in few words.
+/// How a container ended, such as `exit code 1 (Error)`.
 pub(crate) fn ended(end: &Terminated) -> String {
     let Terminated { exit_code, reason, .. } = end;
     if reason.is_empty() { format!("exit code {exit_code}") } else { format!("exit code {exit_code} ({reason})") }
 }
 
-/// As `kubectl get pods` has it.
+/// The column STATUS of `kubectl get pods`.
 fn state(pod: &PodWire, sidecars: &[&str]) -> String {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating".to_owned();

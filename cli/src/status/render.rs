@@ -1,20 +1,20 @@
-//! The tree as text.
+//! The text of the tree.
 
 use anstyle::Style;
 use jobset_api::conditions;
 
 use super::barrier::PodBarrier;
-use super::fold::{Line, fold};
+use super::fold::{PodLine, fold};
 use super::pod::PodNode;
-use super::report::{Group, JobNode, Status};
-use super::state::State;
+use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
+use super::state::JobSetState;
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint};
 
-/// Sets of at most so many Pods are shown whole.
+/// The most Pods of a JobSet that are shown without folding.
 const SHOWN_WHOLE: usize = 16;
 
 /// The colour of a state.
-pub(super) fn style(state: State) -> Style {
+pub(super) fn style(state: JobSetState) -> Style {
     match state {
         state if state.is_good() => GOOD,
         state if state.is_bad() => BAD,
@@ -22,7 +22,7 @@ pub(super) fn style(state: State) -> Style {
     }
 }
 
-impl Report for Status {
+impl Report for JobSetTree {
     fn text(&self, view: &View) -> String {
         let conditions = match self.conditions.as_slice() {
             [] => String::new(),
@@ -32,7 +32,7 @@ impl Report for Status {
     }
 }
 
-fn head(status: &Status, view: &View) -> String {
+fn head(status: &JobSetTree, view: &View) -> String {
     let name = paint(HEAD, format!("{}/{}", status.namespace, status.name));
     let mut table = Table::indented();
     let created = age(status.created.as_ref().map(|time| time.0), view.now);
@@ -57,11 +57,11 @@ fn head(status: &Status, view: &View) -> String {
         table.push(vec!["Barrier".into(), cell]);
     }
     table.push(vec!["Age".into(), created]);
-    format!("{name}  {}\n{}", paint(style(status.state), status.state.as_str()), table.render())
+    format!("{name}  {}\n{}", paint(style(status.state), format!("{:?}", status.state)), table.render())
 }
 
-/// Conditions that are bad news when they are true.
-const BAD_NEWS: [&str; 5] = [
+/// Conditions that report a failure when they are true.
+const FAILURES: [&str; 5] = [
     conditions::FAILED,
     conditions::INVALID,
     conditions::CHILD_REFUSED,
@@ -69,14 +69,14 @@ const BAD_NEWS: [&str; 5] = [
     conditions::IN_PLACE_UNSUPPORTED,
 ];
 
-fn conditions(status: &Status, view: &View) -> String {
+fn conditions(status: &JobSetTree, view: &View) -> String {
     let mut table = Table::indented();
     for condition in &status.conditions {
         let is_true = condition.status == "True";
         let style = match condition.type_.as_str() {
             _ if !is_true => DIM,
             conditions::COMPLETED => GOOD,
-            type_ if BAD_NEWS.contains(&type_) => BAD,
+            type_ if FAILURES.contains(&type_) => BAD,
             _ => Style::new(),
         };
         table.push(vec![
@@ -90,7 +90,7 @@ fn conditions(status: &Status, view: &View) -> String {
     table.render()
 }
 
-/// How lines of a tree begin.
+/// Line prefixes of a node and of the nodes below it.
 struct Branch {
     own: &'static str,
     below: &'static str,
@@ -100,7 +100,7 @@ fn branch(is_last: bool) -> Branch {
     if is_last { Branch { own: "└─ ", below: "   " } } else { Branch { own: "├─ ", below: "│  " } }
 }
 
-fn tree(status: &Status, view: &View) -> String {
+fn tree(status: &JobSetTree, view: &View) -> String {
     let in_place = status.epochs.is_some();
     let mut titles = vec!["NAME", "STATE", "READY"];
     if in_place {
@@ -128,7 +128,7 @@ fn tree(status: &Status, view: &View) -> String {
     table.render()
 }
 
-/// Makes the lines of the tree.
+/// Makes the rows of the tree.
 struct Lines<'a> {
     whole: bool,
     in_place: bool,
@@ -136,8 +136,8 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn group(&self, group: &Group) -> Vec<String> {
-        let Group { replicas, ready, succeeded, failed, .. } = *group;
+    fn group(&self, group: &ReplicatedJobNode) -> Vec<String> {
+        let ReplicatedJobNode { replicas, ready, succeeded, failed, .. } = *group;
         let all = ready + succeeded >= replicas;
         let state = match (failed, succeeded == replicas) {
             (0, true) if replicas == 0 => "NoJobs".to_owned(),
@@ -173,12 +173,12 @@ impl Lines<'_> {
     }
 
     fn pods(&self, pods: &[PodNode], prefix: &str, table: &mut Table) {
-        let lines = if self.whole { pods.iter().map(Line::One).collect() } else { fold(pods) };
+        let lines = if self.whole { pods.iter().map(PodLine::One).collect() } else { fold(pods) };
         for (index, line) in lines.iter().enumerate() {
             let prefix = format!("{prefix}{}", branch(index + 1 == lines.len()).own);
             table.push(match line {
-                Line::One(pod) => self.pod(pod, &prefix),
-                Line::Alike(first, count) => self.alike(first, *count, &prefix),
+                PodLine::One(pod) => self.pod(pod, &prefix),
+                PodLine::Alike(first, count) => self.alike(first, *count, &prefix),
             });
         }
     }
@@ -209,7 +209,7 @@ impl Lines<'_> {
         row
     }
 
-    /// Adds what follows after readiness.
+    /// Adds the columns after READY.
     fn finish(&self, row: &mut Vec<String>, barrier: [String; 2], restarts: String, node: String) {
         if self.in_place {
             row.extend(barrier);
@@ -245,7 +245,7 @@ fn done(is_done: bool) -> Style {
     if is_done { GOOD } else { WAIT }
 }
 
-/// A number that says something only where it is not 0.
+/// The number, or nothing for 0.
 fn positive(number: i32) -> String {
     if number > 0 { number.to_string() } else { String::new() }
 }

@@ -1,4 +1,4 @@
-//! The tree of a JobSet, from its objects.
+//! Makes the tree of a JobSet from its objects.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,43 +9,43 @@ use serde::Serialize;
 
 use super::barrier::{Barrier, Epochs, PodBarrier};
 use super::pod::PodNode;
-use super::state::{self, State};
+use super::state::{self, JobSetState};
 use crate::wire::{JobWire, PodWire};
 
-/// Label of a Pod: the Job that made it.
+/// Label of a Pod: the Job that owns it.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
-/// A JobSet, all of it.
+/// A JobSet with its replicatedJobs, Jobs and Pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub struct JobSetTree {
     /// Its name.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// What it is doing.
-    pub state: State,
-    /// How it restarts.
+    /// Its state.
+    pub state: JobSetState,
+    /// Its restart strategy.
     pub strategy: RestartStrategy,
-    /// How often it has.
-    pub restarts: Restarts,
-    /// Its epochs; none where it does not restart in place.
+    /// Its restarts.
+    pub restarts: RestartCount,
+    /// Its epochs; none without in-place restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<Epochs>,
-    /// Its barrier; none where it does not restart in place, or has nothing to start.
+    /// Its barrier; none without in-place restart, or if no Pod is to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub barrier: Option<Barrier>,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Jobs that there should be.
+    /// Expected Jobs.
     pub jobs: i64,
     /// When it was created.
     pub created: Option<Time>,
     /// Its conditions.
     pub conditions: Vec<Condition>,
     /// Its replicatedJobs, in the order of the specification.
-    pub replicated_jobs: Vec<Group>,
-    /// Pods whose Job is gone.
+    pub replicated_jobs: Vec<ReplicatedJobNode>,
+    /// Pods whose Job does not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_pods: Vec<PodNode>,
 }
@@ -53,22 +53,22 @@ pub struct Status {
 /// How often a JobSet has restarted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Restarts {
-    /// As a whole, in place or by recreation.
+pub struct RestartCount {
+    /// Group restarts, in place or by recreation.
     pub total: i32,
-    /// What shares one maxRestarts.
+    /// Whether restarts share one maxRestarts.
     pub budget: RestartBudget,
-    /// How much of the budget is spent; of separate ones, of the one of which most is.
+    /// Restarts that count towards maxRestarts; of separate budgets, those of the most spent one.
     pub counted: i32,
-    /// Whose budget that is, in words, where budgets are separate.
+    /// The owner of that budget, if budgets are separate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_of: Option<String>,
-    /// How much may.
+    /// maxRestarts.
     pub max: i32,
 }
 
-impl Restarts {
-    /// Those of a JobSet.
+impl RestartCount {
+    /// The restarts of a JobSet.
     pub fn of(jobset: &JobSet) -> Self {
         let (status, budget) = (jobset.status.as_ref(), RestartBudget::of(jobset));
         let (scope, counted) = status.map_or((Scope::JobSet, 0), |status| budget.most_spent(status));
@@ -81,7 +81,7 @@ impl Restarts {
             }
         };
         Self {
-            // A controller that does not know the counter of all restarts still counts recreations.
+            // The Go controller writes only `restarts`, which counts recreations.
             total: status.map_or(0, |status| status.group_restarts.max(status.restarts)),
             budget,
             counted,
@@ -90,7 +90,7 @@ impl Restarts {
         }
     }
 
-    /// `3 of maxRestarts 10 are spent`, and of whose where not all share them.
+    /// `3 of maxRestarts 10 are spent`, with the owner of the budget if budgets are separate.
     pub fn spent(&self) -> String {
         let whose = self.counted_of.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
         format!("{} of maxRestarts {} are spent{whose}", self.counted, self.max)
@@ -100,10 +100,10 @@ impl Restarts {
 /// A replicatedJob.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Group {
+pub struct ReplicatedJobNode {
     /// Its name.
     pub name: String,
-    /// Jobs that it should have.
+    /// Expected Jobs.
     pub replicas: i32,
     /// Jobs that are ready, by the JobSet's status.
     pub ready: i32,
@@ -111,9 +111,9 @@ pub struct Group {
     pub succeeded: i32,
     /// Jobs that have failed.
     pub failed: i32,
-    /// How often its Jobs were recreated without the rest of the set, together.
+    /// Recreations of its Jobs without the rest of the JobSet.
     pub restarts: i32,
-    /// The Jobs that it has.
+    /// Its Jobs.
     pub jobs: Vec<JobNode>,
 }
 
@@ -127,13 +127,13 @@ pub struct JobNode {
     pub index: i32,
     /// Complete, Failed, Suspended, Deleting, Ready or Active.
     pub state: &'static str,
-    /// Pods that it should have at once.
+    /// Pods that should run at once.
     pub parallelism: i32,
     /// Pods that are ready, by the Job's status.
     pub ready: i32,
     /// Pods that have succeeded.
     pub succeeded: i32,
-    /// How often it was made anew: with the whole set, its replicatedJob, or alone.
+    /// Recreations: with the whole JobSet, with its replicatedJob, or alone.
     pub recreations: i32,
     /// When it was created.
     pub created: Option<Time>,
@@ -142,29 +142,35 @@ pub struct JobNode {
 }
 
 /// The tree of a JobSet.
-pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> Status {
+pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
     let epochs = in_place.then_some(Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
     let mut nodes = pods_by_job(jobset, pods, epochs);
-    let groups: Vec<Group> =
+    let groups: Vec<ReplicatedJobNode> =
         jobset.spec.replicated_jobs.iter().map(|group| self::group(group, status, jobs, &mut nodes)).collect();
     let other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
     let state = state::state(jobset);
     let (jobs_ready, jobs) = state::jobs(jobset);
-    let starts =
-        !matches!(state, State::Completed | State::Failed | State::Suspended | State::Deleting | State::NoJobs);
+    let starts = !matches!(
+        state,
+        JobSetState::Completed
+            | JobSetState::Failed
+            | JobSetState::Suspended
+            | JobSetState::Deleting
+            | JobSetState::NoJobs
+    );
     let barrier = epochs.filter(|_| starts).map(|epochs| {
         let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(job.succeeded)).sum();
         Barrier::of(epochs, slots(&groups), (jobset.spec.expected_pods() - done).max(0))
     });
-    Status {
+    JobSetTree {
         name: jobset.name_any(),
         namespace: jobset.namespace().unwrap_or_default(),
         state,
         strategy: jobset.spec.restart_strategy(),
-        restarts: Restarts::of(jobset),
+        restarts: RestartCount::of(jobset),
         epochs,
         barrier,
         jobs_ready,
@@ -176,8 +182,8 @@ pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> Status {
     }
 }
 
-/// Where each completion index is at the barrier: of several Pods, one that is as far as any.
-fn slots(groups: &[Group]) -> impl Iterator<Item = PodBarrier> {
+/// The barrier of each completion index. If it has several Pods, one that waits comes first.
+fn slots(groups: &[ReplicatedJobNode]) -> impl Iterator<Item = PodBarrier> {
     let mut slots = BTreeMap::new();
     for job in groups.iter().flat_map(|group| &group.jobs) {
         for pod in &job.pods {
@@ -192,7 +198,7 @@ fn slots(groups: &[Group]) -> impl Iterator<Item = PodBarrier> {
     slots.into_values().collect::<Vec<_>>().into_iter()
 }
 
-/// The Pods of this very JobSet, and not of one of its name before it, by the Job that made them.
+/// The Pods of this JobSet by the Job that owns them. Pods of an earlier JobSet of the same name are left out.
 fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
     let uid = jobset.uid();
     let mut nodes: HashMap<String, Vec<PodNode>> = HashMap::new();
@@ -215,13 +221,13 @@ fn group(
     status: &JobSetStatus,
     jobs: &[JobWire],
     pods: &mut HashMap<String, Vec<PodNode>>,
-) -> Group {
+) -> ReplicatedJobNode {
     let counts = status.replicated_job(&group.name).cloned().unwrap_or_default();
     let own = jobs.iter().filter(|job| job.labels().get(labels::REPLICATED_JOB_NAME) == Some(&group.name));
     let mut jobs: Vec<JobNode> =
         own.map(|job| self::job(job, pods.remove(&job.name_any()).unwrap_or_default())).collect();
     jobs.sort_by(|a, b| (a.index, &a.name).cmp(&(b.index, &b.name)));
-    Group {
+    ReplicatedJobNode {
         name: group.name.clone(),
         replicas: group.replicas(),
         ready: counts.ready,

@@ -1,26 +1,26 @@
-//! The state of a JobSet in one word.
+//! The state of a JobSet.
 
 use jobset_api::{JobSet, JobSetStatus, conditions};
 use serde::Serialize;
 
-/// What a JobSet is doing.
+/// The state of a JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum State {
+pub enum JobSetState {
     /// It has succeeded.
     Completed,
     /// It has failed for good.
     Failed,
-    /// It is being deleted.
+    /// It has a deletion timestamp.
     Deleting,
-    /// Another controller carries it out.
+    /// Another controller reconciles it (`spec.managedBy`).
     ManagedElsewhere,
-    /// It is to have no Pods for now.
+    /// `spec.suspend` is true.
     Suspended,
-    /// The controller leaves it alone, since it cannot be carried out.
+    /// The controller does not reconcile it, because its specification is not valid.
     Invalid,
     /// The group restarts.
     Restarting,
-    /// It has no Jobs to run: no replicatedJob has replicas.
+    /// No replicatedJob has replicas.
     NoJobs,
     /// All its Jobs are ready or have succeeded.
     Running,
@@ -28,62 +28,46 @@ pub enum State {
     Starting,
 }
 
-impl State {
-    /// Whether nothing needs to be explained: it runs, or has completed.
+impl JobSetState {
+    /// Whether the JobSet runs or has completed.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Completed | Self::Running)
     }
 
-    /// Whether it will not run unless somebody does something.
+    /// Whether the JobSet does not run until a user acts.
     pub fn is_bad(self) -> bool {
         matches!(self, Self::Failed | Self::Invalid)
     }
-
-    /// In a word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "Completed",
-            Self::Failed => "Failed",
-            Self::Deleting => "Deleting",
-            Self::ManagedElsewhere => "ManagedElsewhere",
-            Self::Suspended => "Suspended",
-            Self::Invalid => "Invalid",
-            Self::Restarting => "Restarting",
-            Self::NoJobs => "NoJobs",
-            Self::Running => "Running",
-            Self::Starting => "Starting",
-        }
-    }
 }
 
-/// What the JobSet is doing, by its own status.
-pub fn state(jobset: &JobSet) -> State {
+/// The state of the JobSet, by its specification and status.
+pub fn state(jobset: &JobSet) -> JobSetState {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let is_true = |condition| conditions::is_true(&status.conditions, condition);
     let (ready, wanted) = jobs(jobset);
     if let Some(terminal) = conditions::terminal(&status.conditions) {
-        if terminal.type_ == conditions::COMPLETED { State::Completed } else { State::Failed }
+        if terminal.type_ == conditions::COMPLETED { JobSetState::Completed } else { JobSetState::Failed }
     } else if jobset.metadata.deletion_timestamp.is_some() {
-        State::Deleting
+        JobSetState::Deleting
     } else if jobset.spec.is_suspended() {
-        State::Suspended
+        JobSetState::Suspended
     } else if is_true(conditions::INVALID) {
-        State::Invalid
+        JobSetState::Invalid
     } else if is_true(conditions::RESTARTING) {
-        State::Restarting
+        JobSetState::Restarting
     } else if wanted == 0 {
-        State::NoJobs
+        JobSetState::NoJobs
     } else if wanted > 0 && ready >= wanted {
-        State::Running
+        JobSetState::Running
     } else if jobset.is_managed_here() {
-        State::Starting
+        JobSetState::Starting
     } else {
-        State::ManagedElsewhere
+        JobSetState::ManagedElsewhere
     }
 }
 
-/// Jobs that are ready or have succeeded, and Jobs that there should be.
+/// Jobs that are ready or have succeeded, and expected Jobs.
 pub fn jobs(jobset: &JobSet) -> (i64, i64) {
     let groups = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
     let ready = groups.map(|group| i64::from(group.ready) + i64::from(group.succeeded)).sum();

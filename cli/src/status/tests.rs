@@ -1,9 +1,9 @@
-//! Trees and lists, as they are printed.
+//! Text of trees and lists.
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::Output;
+use crate::args::OutputFormat;
 use crate::output::{View, rendered};
 use crate::testing::{condition, group, held, job, jobset, merge, plain, pod, ready, running, unschedulable, view};
 use crate::wire::PodWire;
@@ -13,7 +13,7 @@ fn status(synced: i32, deprecated: i32, restarts: i32) -> Value {
            "restartsCountTowardsMax": restarts, "replicatedJobsStatus": ready(1, 2)})
 }
 
-/// All Pods of `train`, each in this state.
+/// All Pods of `train`, each with this status.
 fn pods(epoch: Option<&str>, status: &Value) -> Vec<PodWire> {
     let jobs = [("train-driver-0", 1), ("train-workers-0", 2), ("train-workers-1", 2)];
     let of = |(job, count): (&str, usize)| {
@@ -27,7 +27,7 @@ fn jobs(ready: i32) -> Vec<crate::wire::JobWire> {
 }
 
 #[test]
-fn one_that_runs() {
+fn tree_running_jobset_shows_all_pods() {
     let conditions = [
         condition("RestartingJobSet", false, "JobsReady", "all jobs are ready"),
         condition("Suspended", false, "ResumeJobs", "jobset is\nresumed"),
@@ -39,7 +39,7 @@ fn one_that_runs() {
 }
 
 #[test]
-fn one_that_waits_at_the_barrier() {
+fn tree_closed_barrier_shows_epochs() {
     let mut status = status(4, 4, 4);
     status["conditions"] = json!([condition(
         "RestartingJobSet",
@@ -51,7 +51,7 @@ fn one_that_waits_at_the_barrier() {
     pods[0] = pod("train-driver-0", 0, Some("4"), &running(), &Value::Null);
     let lost = json!({"spec": {"nodeName": null}});
     pods[4] = pod("train-workers-1", 1, None, &unschedulable("0/2 nodes are available"), &lost);
-    // One that was replaced, and one of another JobSet of the same name.
+    // A replaced Pod, and a Pod of an earlier JobSet of the same name.
     pods.push(pod(
         "train-workers-1",
         1,
@@ -68,11 +68,11 @@ fn one_that_waits_at_the_barrier() {
     ));
     let report = report(&jobset(status, &Value::Null), &jobs(1), &pods);
     insta::assert_snapshot!(plain(&report, &View { wide: true, ..view() }));
-    insta::assert_snapshot!("waits_as_json", rendered(&report, Output::Json, &view()).unwrap());
+    insta::assert_snapshot!("waits_as_json", rendered(&report, OutputFormat::Json, &view()).unwrap());
 }
 
 /// A JobSet of a thousand Pods, one of which is late.
-fn large() -> Status {
+fn large() -> JobSetTree {
     let patch = json!({"spec": {"replicatedJobs": [group("workers", 2, 500)]}});
     let names = ["train-workers-0", "train-workers-1"];
     let mut pods: Vec<PodWire> = names
@@ -85,14 +85,14 @@ fn large() -> Status {
 }
 
 #[test]
-fn many_pods_that_are_alike_are_one_line() {
+fn tree_pods_alike_are_folded() {
     insta::assert_snapshot!(plain(&large(), &view()));
     let whole = plain(&large(), &View { pods: true, ..view() });
     assert_eq!(whole.lines().filter(|line| line.contains("-x7k2m")).count(), 1000);
 }
 
 #[test]
-fn one_by_recreation_has_no_epochs() {
+fn tree_recreate_strategy_has_no_epochs() {
     let patch = json!({"spec": {"failurePolicy": {"restartStrategy": "Recreate"}}});
     let counts = json!([{"name": "driver", "succeeded": 1}, {"name": "workers", "ready": 1, "failed": 1}]);
     let status = json!({"restarts": 2, "replicatedJobsStatus": counts});
@@ -103,7 +103,7 @@ fn one_by_recreation_has_no_epochs() {
 }
 
 #[test]
-fn colours_say_what_is_well_and_what_is_not() {
+fn tree_state_has_colour() {
     use crate::output::Report as _;
 
     let text = report(&jobset(status(1, 0, 0), &Value::Null), &jobs(1), &pods(Some("1"), &running())).text(&view());
@@ -114,10 +114,10 @@ fn colours_say_what_is_well_and_what_is_not() {
 }
 
 #[test]
-fn one_without_any_replica_has_no_jobs() {
+fn tree_without_replicas_has_state_no_jobs() {
     let patch = json!({"spec": {"replicatedJobs": [group("driver", 0, 1), group("workers", 0, 2)]}});
     let report = report(&jobset(json!({}), &patch), &[], &[]);
-    assert_eq!(report.state.as_str(), "NoJobs");
+    assert_eq!(report.state, JobSetState::NoJobs);
     let text = plain(&report, &view());
     assert!(text.contains("driver   NoJobs  0/0"), "{text}");
     assert_eq!(report.barrier, None);
@@ -143,7 +143,7 @@ fn some() -> Vec<jobset_api::JobSet> {
 }
 
 #[test]
-fn lists() {
+fn list_of_jobsets_has_columns_of_scope() {
     insta::assert_snapshot!("list_of_all_namespaces", plain(&list(&some(), None), &View { wide: true, ..view() }));
     insta::assert_snapshot!("list_of_one_namespace", plain(&list(&some()[..3], Some("ml")), &view()));
     assert_eq!(plain(&list(&[], Some("ml")), &view()), "There is no JobSet in namespace ml.\n");

@@ -1,5 +1,4 @@
-//! What admission would say about an object that is created, in the order in which it happens: the agent and the defaults
-//! are filled in, then the rules are applied to what came of it.
+//! Checks an object as admission does at its creation: injects the agent and sets defaults, then applies the rules.
 
 use jobset_api::gates::Gates;
 use jobset_api::validation::{self, Errors};
@@ -10,83 +9,84 @@ use serde_json::Value;
 use super::input::{Source, documents};
 use super::strict;
 
-/// Image of the agent where none is given. That of the admission service is not known here, and is no fault of a manifest.
+/// Image of the agent if the user gives none. The plugin does not know the webhook's image.
 const ASSUMED_IMAGE: &str = "assumed.invalid/jobset-agent";
 
-/// What admission was told.
+/// Settings of admission.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// How agents are injected. Where it names no image, one is assumed.
+pub struct AdmissionSettings {
+    /// How agents are injected. Without an image, one is assumed.
     pub injection: injection::Settings,
-    /// Features that are on.
+    /// Feature gates.
     pub gates: Gates,
 }
 
-/// What became of all objects.
+/// The verdicts on all objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdicts {
-    /// One for each object, in their order.
+    /// A verdict for each object, in order of the input.
     pub objects: Vec<Verdict>,
 }
 
-/// What became of one object.
+/// The verdict on one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Where it came from.
+    /// The name of its source.
     pub source: String,
-    /// The how manieth object of it, from 1; 0 for all of it.
+    /// The position of the object in its source, from 1; 0 if the source cannot be read.
     pub document: usize,
-    /// Its kind, as far as it has one.
+    /// Its kind; empty if it has none.
     pub kind: String,
-    /// Its name, as far as it has one.
+    /// Its name; empty if it has none.
     pub name: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why it does not pass.
+    /// Why the object does not pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Refusal>,
-    /// What a person should look at although it passes.
+    pub errors: Vec<Rejection>,
+    /// Warnings about an object that passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What was assumed.
+    /// Assumptions of the check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What became of an object.
+/// The outcome for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
-    /// It passes admission.
+    /// The JobSet passes admission.
     Admitted,
-    /// It does not.
-    Refused,
-    /// It is of another kind.
+    /// The JobSet does not pass. The name in reports is part of their format.
+    #[serde(rename = "Refused")]
+    Rejected,
+    /// The object has another kind.
     Skipped,
-    /// It is no object.
+    /// The document is no object.
     Unreadable,
 }
 
-/// One reason for which an object does not pass.
+/// A reason why an object does not pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refusal {
+pub struct Rejection {
     /// Path of the field; empty for the object as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
 }
 
 impl Verdicts {
-    /// Whether any object has come to this.
+    /// Whether any object has this outcome.
     pub fn any(&self, outcome: Outcome) -> bool {
         self.objects.iter().any(|verdict| verdict.outcome == outcome)
     }
 }
 
-/// What becomes of the objects of these sources.
-pub fn check(sources: &[Source], settings: &Settings) -> Verdicts {
+/// Checks the objects of these sources.
+pub fn check(sources: &[Source], settings: &AdmissionSettings) -> Verdicts {
     let mut objects = Vec::new();
     for source in sources {
         let text = match &source.text {
@@ -123,22 +123,22 @@ impl Verdict {
     }
 
     fn unreadable(message: String) -> Self {
-        let errors = vec![Refusal { field: String::new(), message }];
+        let errors = vec![Rejection { field: String::new(), message }];
         Self { errors, ..Self::of(&Value::Null, Outcome::Unreadable) }
     }
 }
 
-fn object(object: &Value, settings: &Settings) -> Verdict {
+fn object(object: &Value, settings: &AdmissionSettings) -> Verdict {
     let text = |field: &str| object.get(field).and_then(Value::as_str);
-    let refused = |errors| Verdict { errors, ..Verdict::of(object, Outcome::Refused) };
-    let whole = |message: String| vec![Refusal { field: String::new(), message }];
+    let rejected = |errors| Verdict { errors, ..Verdict::of(object, Outcome::Rejected) };
+    let whole = |message: String| vec![Rejection { field: String::new(), message }];
     match (text("apiVersion"), text("kind")) {
         (Some(version), Some("JobSet")) if version == format!("{GROUP}/{VERSION}") => match strict::read(object) {
             Ok(jobset) => jobset_verdict(&jobset, settings, Verdict::of(object, Outcome::Admitted)),
-            Err(errors) => refused(errors),
+            Err(errors) => rejected(errors),
         },
         (Some(version), Some("JobSet")) if version.split('/').next() == Some(GROUP) => {
-            refused(whole(format!("apiVersion {version} is not served: write {GROUP}/{VERSION}")))
+            rejected(whole(format!("apiVersion {version} is not served: use {GROUP}/{VERSION}")))
         }
         (Some(_), Some(_)) => Verdict::of(object, Outcome::Skipped),
         _ => {
@@ -148,29 +148,31 @@ fn object(object: &Value, settings: &Settings) -> Verdict {
     }
 }
 
-fn jobset_verdict(sent: &JobSet, settings: &Settings, verdict: Verdict) -> Verdict {
+fn jobset_verdict(sent: &JobSet, settings: &AdmissionSettings, verdict: Verdict) -> Verdict {
     let mut jobset = sent.clone();
     jobset.spec = defaults::apply(&sent.spec);
     let errors = inject(&mut jobset, settings);
     let verdict = Verdict { notes: assumed(&jobset), ..verdict };
-    let mut refusals = unnamed(&jobset);
+    let mut rejections = unnamed(&jobset);
     let validated = validation::validate_create(&jobset, settings.gates);
     for errors in [&errors, &validated] {
-        refusals
-            .extend(errors.iter().map(|error| Refusal { field: error.field.clone(), message: error.message.clone() }));
+        rejections.extend(
+            errors.iter().map(|error| Rejection { field: error.field.clone(), message: error.message.clone() }),
+        );
         if errors.omitted() > 0 {
-            refusals.push(Refusal { field: String::new(), message: format!("and {} more errors", errors.omitted()) });
+            rejections
+                .push(Rejection { field: String::new(), message: format!("and {} more errors", errors.omitted()) });
         }
     }
-    if refusals.is_empty() {
+    if rejections.is_empty() {
         Verdict { warnings: validation::warnings(&jobset), ..verdict }
     } else {
-        Verdict { errors: refusals, outcome: Outcome::Refused, ..verdict }
+        Verdict { errors: rejections, outcome: Outcome::Rejected, ..verdict }
     }
 }
 
-/// Puts the agent in where it is asked for. Where it does not fit, the JobSet stays as it was, and the errors say why.
-fn inject(jobset: &mut JobSet, settings: &Settings) -> Errors {
+/// Injects the agent if the JobSet asks for it. After an error the JobSet is unchanged.
+fn inject(jobset: &mut JobSet, settings: &AdmissionSettings) -> Errors {
     let annotations = jobset.metadata.annotations.as_ref();
     let Some(shape) = annotations.and_then(|annotations| annotations.get(labels::INJECT_AGENT)) else {
         return Errors::default();
@@ -185,25 +187,25 @@ fn inject(jobset: &mut JobSet, settings: &Settings) -> Errors {
     errors
 }
 
-/// A note on a JobSet whose agent has the image that is assumed.
+/// A note if the agent has the assumed image.
 fn assumed(jobset: &JobSet) -> Vec<String> {
     let pods = jobset.spec.replicated_jobs.iter().filter_map(|group| group.template.spec.template.spec.as_ref());
     let mut containers = pods.flat_map(|pod| pod.init_containers.iter().flatten().chain(&pod.containers));
     if !containers.any(|container| container.image.as_deref() == Some(ASSUMED_IMAGE)) {
         return Vec::new();
     }
-    let note = "an image of the agent is assumed: --agent-image says which one. The admission service refuses the \
-                JobSet unless it was started with that flag";
+    let note = "the image of the agent is assumed: set it with --agent-image. The admission webhook rejects the \
+                JobSet unless it has that flag, too";
     vec![note.to_owned()]
 }
 
-/// The API server itself refuses what has no name.
-fn unnamed(jobset: &JobSet) -> Vec<Refusal> {
+/// An error if the object has no name, which the API server refuses.
+fn unnamed(jobset: &JobSet) -> Vec<Rejection> {
     let metadata = &jobset.metadata;
     let named = [&metadata.name, &metadata.generate_name].into_iter().flatten().any(|name| !name.is_empty());
     if named {
         return Vec::new();
     }
     let message = "Required value: name or generateName is required".to_owned();
-    vec![Refusal { field: "metadata.name".to_owned(), message }]
+    vec![Rejection { field: "metadata.name".to_owned(), message }]
 }

@@ -1,4 +1,4 @@
-//! Manifests: from files, folders and standard input to objects.
+//! Reads objects from files, folders and standard input.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// What stands for standard input.
+/// The path of standard input.
 const STDIN: &str = "-";
 
-/// A text, and where it came from.
+/// A text and its origin.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its path, or "standard input".
     pub name: String,
-    /// What is there, or why that is no text.
+    /// The text, or why it cannot be decoded.
     pub text: Result<String, String>,
 }
 
-/// An object of a source, or why there is none.
+/// An object of a source, or why it cannot be read.
 pub(super) type Document = Result<Value, String>;
 
 /// Reads files, the manifests of folders, and standard input.
 ///
 /// # Errors
-/// For the first that cannot be read. One that is no text is an error of its own, and the others are read.
+/// For the first file that cannot be read. A file that is not UTF-8 is an error of its [`Source`] instead.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
     for path in paths {
@@ -61,7 +61,7 @@ fn is_url(path: &str) -> bool {
     ["https://", "http://"].iter().any(|scheme| path.starts_with(scheme))
 }
 
-/// The manifests of a folder, as `kubectl apply -f` takes them: not those of folders in it.
+/// The manifests of a folder. As with `kubectl apply -f`, folders in it are skipped.
 fn manifests(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let error = |source| Error::Read { path: folder.to_owned(), source };
     let mut files = Vec::new();
@@ -79,7 +79,7 @@ fn manifests(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The objects of a text: documents of YAML, of which JSON is a part, and what is in their Lists. Empty documents are none.
+/// The objects of a text of YAML documents (JSON is YAML), with the items of Lists. Empty documents are skipped.
 pub(super) fn documents(text: &str) -> Vec<Document> {
     let mut documents = Vec::new();
     for document in serde_yaml_ng::Deserializer::from_str(text) {
@@ -88,7 +88,7 @@ pub(super) fn documents(text: &str) -> Vec<Document> {
             Ok(object) => flatten(object, &mut documents),
             Err(error) => {
                 documents.push(Err(error));
-                // What follows a document that is not YAML cannot be told apart from it.
+                // The parser cannot find the start of the next document.
                 break;
             }
         }
@@ -98,8 +98,8 @@ pub(super) fn documents(text: &str) -> Vec<Document> {
 
 fn object(document: serde_yaml_ng::Deserializer<'_>) -> Result<Value, String> {
     let mut value = serde_yaml_ng::Value::deserialize(document).map_err(|error| format!("is not YAML: {error}"))?;
-    value.apply_merge().map_err(|error| format!("has a merge key that merges nothing: {error}"))?;
-    serde_json::to_value(value).map_err(|error| format!("is YAML that no JSON can express: {error}"))
+    value.apply_merge().map_err(|error| format!("has an invalid merge key: {error}"))?;
+    serde_json::to_value(value).map_err(|error| format!("cannot be converted to JSON: {error}"))
 }
 
 fn flatten(object: Value, documents: &mut Vec<Document>) {

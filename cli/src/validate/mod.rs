@@ -1,8 +1,8 @@
-//! `validate`: whether a manifest passes admission, by the very rules that it runs. What the API server checks besides, by
-//! the schema of the CustomResourceDefinition, is not looked at.
+//! `validate`: whether a manifest passes admission, by the code of the admission webhook. The schema of the
+//! CustomResourceDefinition, which the API server checks, is not checked here.
 //!
-//! [`input`] finds the objects in files, [`strict`] reads one as strictly as the API server does, [`check`] applies the
-//! rules, [`render`] makes text of what comes out. Only [`input`] does I/O.
+//! [`input`] reads objects from files, [`strict`] decodes one and reports unknown fields, [`check`] applies the rules,
+//! [`render`] makes the text. Only [`input`] does I/O.
 
 mod check;
 mod input;
@@ -11,7 +11,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Outcome, Refusal, Settings, Verdict, Verdicts, check};
+pub use check::{AdmissionSettings, Outcome, Rejection, Verdict, Verdicts, check};
 #[cfg(test)]
 use input::documents;
 pub use input::{Source, sources};

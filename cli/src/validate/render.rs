@@ -1,12 +1,12 @@
-//! Verdicts as text: one line for each object, and one for each thing to look at.
+//! The text of verdicts: a line for each object, followed by its errors, warnings and notes.
 
-use super::check::{Outcome, Refusal, Verdict, Verdicts};
+use super::check::{Outcome, Rejection, Verdict, Verdicts};
 use crate::output::{BAD, DIM, GOOD, Report, View, WAIT, paint};
 
 impl Report for Verdicts {
     fn text(&self, _: &View) -> String {
         if self.objects.is_empty() {
-            return "There is no object in it.\n".to_owned();
+            return "The input contains no object.\n".to_owned();
         }
         self.objects.iter().map(verdict).collect()
     }
@@ -15,7 +15,7 @@ impl Report for Verdicts {
 fn verdict(verdict: &Verdict) -> String {
     let (style, word) = match verdict.outcome {
         Outcome::Admitted => (GOOD, "passes admission"),
-        Outcome::Refused => (BAD, "refused"),
+        Outcome::Rejected => (BAD, "rejected"),
         Outcome::Skipped => (DIM, "skipped"),
         Outcome::Unreadable => (BAD, "unreadable"),
     };
@@ -26,7 +26,7 @@ fn verdict(verdict: &Verdict) -> String {
         (kind, name) => format!("{kind} {name}: "),
     };
     let skipped = if verdict.outcome == Outcome::Skipped { " (not a JobSet)" } else { "" };
-    let error = |error: &Refusal| {
+    let error = |error: &Rejection| {
         let field = if error.field.is_empty() { String::new() } else { format!("{}: ", error.field) };
         format!("  {} {field}{}\n", paint(BAD, "error:"), error.message)
     };

@@ -1,4 +1,4 @@
-//! Verdicts about manifests, as they are printed.
+//! Verdicts on manifests.
 
 use jobset_harness::paths;
 use rstest::rstest;
@@ -11,7 +11,7 @@ fn source(text: &str) -> Source {
 }
 
 fn of(text: &str) -> Verdicts {
-    check(&[source(text)], &Settings::default())
+    check(&[source(text)], &AdmissionSettings::default())
 }
 
 const GOOD: &str = "
@@ -25,7 +25,7 @@ spec:
 ";
 
 #[test]
-fn what_is_wrong_is_named_by_its_path_and_other_kinds_are_skipped() {
+fn check_invalid_documents_reports_paths() {
     let text = format!(
         "{GOOD}---\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\n---\n{}---\n{}---\n{}",
         GOOD.replace("name: workers", "name: workers\n    replicas: -1")
@@ -44,22 +44,22 @@ fn what_is_wrong_is_named_by_its_path_and_other_kinds_are_skipped() {
 #[case::a_text("hello", Outcome::Unreadable, "has no apiVersion and kind")]
 #[case::another_version(
     "apiVersion: jobset.x-k8s.io/v1\nkind: JobSet",
-    Outcome::Refused,
-    "write jobset.x-k8s.io/v1alpha2"
+    Outcome::Rejected,
+    "use jobset.x-k8s.io/v1alpha2"
 )]
 #[case::no_specification(
     "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}",
-    Outcome::Refused,
+    Outcome::Rejected,
     "missing field `spec`"
 )]
-fn what_is_no_jobset_says_why(#[case] text: &str, #[case] outcome: Outcome, #[case] words: &str) {
+fn check_no_jobset_says_why(#[case] text: &str, #[case] outcome: Outcome, #[case] words: &str) {
     let verdicts = of(text);
     assert_eq!(verdicts.objects.iter().map(|it| it.outcome).collect::<Vec<_>>(), [outcome], "{verdicts:?}");
     assert!(plain(&verdicts, &view()).contains(words), "{verdicts:?}");
 }
 
 #[test]
-fn lists_merge_keys_and_json_are_taken() {
+fn check_lists_merge_keys_and_json_are_admitted() {
     let json = serde_json::to_string(&documents(GOOD).remove(0).unwrap()).unwrap();
     let list = format!("apiVersion: v1\nkind: List\nitems: [{json}, {json}]");
     let merged = GOOD.replace("{name: a, image: b}", "&a {name: a, image: b}, {<<: *a, name: c}");
@@ -71,31 +71,31 @@ fn lists_merge_keys_and_json_are_taken() {
 }
 
 #[test]
-fn one_without_a_name_is_refused_and_one_to_be_named_is_not() {
-    let refused = of(&GOOD.replace("{name: train}", "{}"));
-    assert_eq!(refused.objects[0].errors[0].field, "metadata.name");
-    assert!(!of(&GOOD.replace("{name: train}", "{generateName: train-}")).any(Outcome::Refused));
+fn check_jobset_without_name_is_rejected() {
+    let rejected = of(&GOOD.replace("{name: train}", "{}"));
+    assert_eq!(rejected.objects[0].errors[0].field, "metadata.name");
+    assert!(!of(&GOOD.replace("{name: train}", "{generateName: train-}")).any(Outcome::Rejected));
 }
 
 #[test]
-fn an_agent_is_injected_from_the_image_that_is_given_or_else_from_one_that_is_assumed() {
+fn check_agent_image_missing_is_assumed_with_note() {
     let injected = std::fs::read_to_string(paths::workspace().join("e2e/manifests/injected.yaml")).unwrap();
     let without = of(&injected);
     assert_eq!(without.objects[0].outcome, Outcome::Admitted, "{without:?}");
     let text = plain(&without, &view());
     assert!(text.contains("\n  note: ") && text.contains("--agent-image"), "{text}");
     let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
-    let with = check(&[source(&injected)], &Settings { injection, ..Settings::default() });
+    let with = check(&[source(&injected)], &AdmissionSettings { injection, ..AdmissionSettings::default() });
     assert_eq!((with.objects[0].outcome, with.objects[0].warnings.len()), (Outcome::Admitted, 0), "{with:?}");
     assert!(!plain(&with, &view()).contains("note:"), "{with:?}");
 }
 
 #[test]
-fn a_file_that_is_not_utf_8_is_an_error_of_that_file_alone() {
+fn check_file_not_utf_8_leaves_other_files_checked() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.yaml"), b"a: \xff\n").unwrap();
     std::fs::write(folder.path().join("b.yaml"), GOOD).unwrap();
-    let verdicts = check(&sources(&[folder.path().to_owned()]).unwrap(), &Settings::default());
+    let verdicts = check(&sources(&[folder.path().to_owned()]).unwrap(), &AdmissionSettings::default());
     let outcomes: Vec<_> = verdicts.objects.iter().map(|it| it.outcome).collect();
     assert_eq!(outcomes, [Outcome::Unreadable, Outcome::Admitted]);
     let text = plain(&verdicts, &view());
@@ -105,16 +105,16 @@ fn a_file_that_is_not_utf_8_is_an_error_of_that_file_alone() {
 #[rstest]
 #[case("https://example.com/train.yaml")]
 #[case("http://example.com/train.yaml")]
-fn a_url_is_named_as_one_that_is_not_read(#[case] url: &str) {
+fn sources_url_is_usage_error(#[case] url: &str) {
     let error = sources(&[url.into()]).unwrap_err();
     assert!(error.to_string().contains("URLs are not read"), "{error}");
     assert_eq!(error.exit(), crate::exit::Exit::Usage);
 }
 
 #[test]
-fn every_manifest_of_the_tests_is_admitted_without_an_unknown_field() {
+fn check_manifests_of_e2e_are_admitted() {
     let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
-    let settings = Settings { injection, ..Settings::default() };
+    let settings = AdmissionSettings { injection, ..AdmissionSettings::default() };
     for folder in ["", "features", "examples", "seeds"] {
         let sources = sources(&[paths::workspace().join("e2e/manifests").join(folder)]).unwrap();
         for verdict in check(&sources, &settings).objects {
@@ -124,9 +124,9 @@ fn every_manifest_of_the_tests_is_admitted_without_an_unknown_field() {
 }
 
 #[test]
-fn a_folder_without_manifests_is_no_input() {
+fn sources_folder_without_manifests_is_error() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "").unwrap();
     let error = sources(&[folder.path().to_owned()]).unwrap_err();
-    assert!(error.to_string().ends_with("holds no file that ends in .yaml, .yml or .json"), "{error}");
+    assert!(error.to_string().ends_with("contains no file that ends in .yaml, .yml or .json"), "{error}");
 }

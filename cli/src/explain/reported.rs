@@ -1,31 +1,37 @@
-//! The controller cannot carry it out as it is, and has said so in a condition.
+//! Failures that the controller reports in a condition.
 
 use jobset_api::conditions;
 
 use super::{Facts, Finding};
 
 pub(super) fn invalid(facts: &Facts) -> Vec<Finding> {
-    let advice = "Delete it, mend the manifest (`kubectl jobset validate -f FILE` says whether it is), and create it \
-                  again. It got in while no admission service was there, or one with other rules.";
-    named(facts, conditions::INVALID, "Invalid", "It is left alone, since it cannot be carried out.", advice)
+    let advice = "Delete the JobSet, fix the manifest (`kubectl jobset validate -f FILE` checks it), and create it \
+                  again. It was created without the admission webhook, or with a webhook with other rules.";
+    named(
+        facts,
+        conditions::INVALID,
+        "Invalid",
+        "The controller does not reconcile the JobSet, because its specification is not valid.",
+        advice,
+    )
 }
 
 pub(super) fn unsupported(facts: &Facts) -> Vec<Finding> {
     if is_by_specification(facts) {
         return Vec::new();
     }
-    let advice = "Upgrade what is named to Kubernetes 1.36 or newer, or use restartStrategy Recreate.";
-    let what = "The cluster cannot restart its Pods in place.";
+    let advice = "Upgrade the named component to Kubernetes 1.36 or newer, or use restartStrategy Recreate.";
+    let what = "The cluster does not support in-place restart.";
     named(facts, conditions::IN_PLACE_UNSUPPORTED, "InPlaceUnsupported", what, advice)
 }
 
-/// It runs all the same.
+/// A remark: the JobSet runs, but without in-place restart.
 pub(super) fn not_in_place(facts: &Facts) -> Vec<Finding> {
     if !is_by_specification(facts) {
         return Vec::new();
     }
-    let advice = "Create it again with what is required, or with restartStrategy Recreate.";
-    let what = "It asks for a restart in place, and is restarted by recreation.";
+    let advice = "Create the JobSet again with the named requirement, or with restartStrategy Recreate.";
+    let what = "The JobSet has the strategy InPlaceRestart, but restarts by recreation.";
     named(facts, conditions::IN_PLACE_UNSUPPORTED, conditions::CANNOT_RESTART_IN_PLACE, what, advice)
 }
 
@@ -35,13 +41,13 @@ fn is_by_specification(facts: &Facts) -> bool {
 }
 
 pub(super) fn child_refused(facts: &Facts) -> Vec<Finding> {
-    let advice = "Mend what is named, here or in the cluster (a quota, a policy, a name that is taken). The controller \
-                  tries it again by itself.";
-    let what = "Something that it needs cannot be created.";
+    let advice = "Fix the named problem in the JobSet or the cluster (a quota, a policy, a name in use). The controller \
+                  retries.";
+    let what = "The API server refuses an object of the JobSet.";
     named(facts, conditions::CHILD_REFUSED, "ChildRefused", what, advice)
 }
 
-/// A condition that is true, in the controller's words.
+/// A finding with the message of a condition, if the condition is true.
 pub(super) fn named(facts: &Facts, condition: &str, reason: &'static str, what: &str, advice: &str) -> Vec<Finding> {
     let Some(condition) = facts.condition(condition) else { return Vec::new() };
     vec![Finding::new(reason, what, advice).with(vec![condition.message.clone()])]

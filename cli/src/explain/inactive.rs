@@ -1,4 +1,4 @@
-//! It is not to run.
+//! The JobSet is not to run.
 
 use super::{Facts, Finding};
 use crate::output::age;
@@ -9,12 +9,16 @@ const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 pub(super) fn deleting(facts: &Facts) -> Vec<Finding> {
     let metadata = &facts.jobset.metadata;
     let Some(since) = &metadata.deletion_timestamp else { return Vec::new() };
-    let what = format!("It has been deleted, {} ago, and is not gone yet.", age(Some(since.0), facts.now));
+    let what = format!("The JobSet was deleted {} ago, but still exists.", age(Some(since.0), facts.now));
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     if finalizers.is_empty() {
-        return vec![Finding::new("Deleting", what, "Nothing: it goes with the last of its Jobs and Pods.")];
+        return vec![Finding::new(
+            "Deleting",
+            what,
+            "None needed: the JobSet goes with the last of its Jobs and Pods.",
+        )];
     }
-    let advice = "Whoever put the finalizers there has to take them away: see whether that controller runs.";
+    let advice = "The controllers that set the finalizers have to remove them: check that they run.";
     vec![Finding::new("Deleting", what, advice).with(vec![format!("finalizers: {}", finalizers.join(", "))])]
 }
 
@@ -23,14 +27,14 @@ pub(super) fn managed_elsewhere(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let manager = facts.jobset.spec.managed_by.as_deref().unwrap_or_default();
-    let what = format!("Another controller is to carry it out: spec.managedBy is {manager}.");
+    let what = format!("Another controller reconciles the JobSet: spec.managedBy is {manager}.");
     let advice = match manager {
         "kueue.x-k8s.io/multikueue" => {
             let command = facts.kubectl("get workloads");
-            format!("Kueue sends it to another cluster: see its Workload, `{command}`.")
+            format!("Kueue runs the JobSet in another cluster: see its Workload, `{command}`.")
         }
-        _ => "See whether that controller runs, and what it says. managedBy cannot be changed: create the JobSet without \
-              it."
+        _ => "Check that controller. To use this one, create the JobSet again without managedBy, which cannot be \
+              changed."
             .to_owned(),
     };
     vec![Finding::new("ManagedElsewhere", what, advice)]
@@ -46,22 +50,22 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
     let finding = match queue {
         Some(queue) => Finding::new(
             "Suspended",
-            format!("It is suspended (spec.suspend), and waits in Kueue's queue {queue}."),
+            format!("The JobSet is suspended (spec.suspend), and waits in Kueue's queue {queue}."),
             format!(
-                "Kueue resumes it once there is quota: see why not in its Workload, `{}`.",
+                "Kueue resumes the JobSet once there is quota. Its Workload says what is missing: `{}`.",
                 facts.kubectl("describe workloads")
             ),
         ),
         None => Finding::new(
             "Suspended",
-            "It is suspended: spec.suspend is true.",
+            "The JobSet is suspended: spec.suspend is true.",
             facts.kubectl(&format!("patch jobset {name} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'")),
         ),
     };
     vec![finding]
 }
 
-/// No replicatedJob has replicas: there is nothing to wait for.
+/// No replicatedJob has replicas.
 pub(super) fn no_jobs(facts: &Facts) -> Vec<Finding> {
     let groups: Vec<&str> = facts.jobset.spec.replicated_jobs.iter().map(|group| group.name.as_str()).collect();
     let why = match groups.as_slice() {
@@ -71,9 +75,9 @@ pub(super) fn no_jobs(facts: &Facts) -> Vec<Finding> {
     };
     let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = format!(
-        "It stays so, and does not complete either. `{}` can give the last replicatedJob replicas; for others create \
-         another JobSet.",
+        "The JobSet will not complete. Set replicas of the last replicatedJob with `{}`. For the other replicatedJobs, \
+         create another JobSet.",
         facts.kubectl(&format!("edit jobset {name}"))
     );
-    vec![Finding::new("NoJobs", format!("It has no Jobs to run: {why}."), advice)]
+    vec![Finding::new("NoJobs", format!("The JobSet has no Jobs to run: {why}."), advice)]
 }

@@ -1,4 +1,4 @@
-//! What keeps one Pod from being ready.
+//! The problem that keeps one Pod from being ready.
 
 use jobset_api::labels;
 use kube::ResourceExt as _;
@@ -7,85 +7,89 @@ use crate::output::one_line;
 use crate::status::{Epochs, PodBarrier, ended, epoch};
 use crate::wire::{ContainerStatus, PodWire, Terminated};
 
-/// Names of Pods that are written out.
+/// The most names of Pods in a finding.
 const SHOWN: usize = 5;
 
-/// What keeps a Pod from being ready. Pods with the same trouble in the same words are told of together.
+/// A problem of a Pod. Pods with equal problems share a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
+pub(super) enum PodProblem {
     /// The scheduler found no node for the leader of this Job, whose followers wait.
     Leader(String, String),
     /// The scheduler found no node.
     Unschedulable(String),
-    /// It is not to be scheduled yet.
+    /// Scheduling gates hold the Pod back.
     Gated(String),
-    /// No scheduler has looked at it.
+    /// No scheduler has reported on the Pod.
     Unscheduled,
-    /// An image cannot be had: container, words.
+    /// An image cannot be pulled: container, message.
     Image(String, String),
-    /// A container cannot be created: container, words.
+    /// A container cannot be created: container, message.
     Config(String, String),
-    /// An init container fails: container, end and last words.
+    /// An init container fails: container, exit code and termination message.
     Init(String, String),
-    /// A container fails and is started again: container, end and last words.
+    /// A container fails: container, exit code and termination message.
     Crash(String, String),
-    /// Its agent runs and has not reported.
+    /// The agent runs but has not reported.
     Silent,
-    /// It is being deleted.
+    /// The Pod is being deleted.
     Terminating,
-    /// It starts: what it waits for.
+    /// The Pod starts: what it waits for.
     Starting(String),
 }
 
-/// The trouble of a Pod, if it has any: not of one that is ready, has ended, or only waits at the barrier for others.
-pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<Trouble> {
+/// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
+pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<PodProblem> {
     if pod.is_ready() || matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Some(Trouble::Terminating);
+        return Some(PodProblem::Terminating);
     }
     if pod.spec.node_name.is_none() {
         return Some(unscheduled(pod));
     }
     let containers = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    if let Some(trouble) = containers().find_map(|status| container(pod, status)) {
-        return Some(trouble);
+    if let Some(problem) = containers().find_map(|status| container(pod, status)) {
+        return Some(problem);
     }
     match epochs.map(|epochs| PodBarrier::of(epoch(pod), epochs)) {
         Some(PodBarrier::Waiting | PodBarrier::Restarting) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
-            Some(Trouble::Silent)
+            Some(PodProblem::Silent)
         }
-        _ => Some(Trouble::Starting(waits_for(pod))),
+        _ => Some(PodProblem::Starting(waits_for(pod))),
     }
 }
 
-fn unscheduled(pod: &PodWire) -> Trouble {
+fn unscheduled(pod: &PodWire) -> PodProblem {
     let Some(condition) = pod.condition("PodScheduled").filter(|condition| condition.status == "False") else {
-        return Trouble::Unscheduled;
+        return PodProblem::Unscheduled;
     };
     let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
     let message = condition.message.clone();
     let leads = annotation(labels::EXCLUSIVE_TOPOLOGY).is_some() && annotation(labels::COMPLETION_INDEX) == Some("0");
     match condition.reason.as_str() {
-        "SchedulingGated" => Trouble::Gated(message),
-        _ if leads => Trouble::Leader(pod.labels().get(JOB_NAME).cloned().unwrap_or_default(), message),
-        _ => Trouble::Unschedulable(message),
+        "SchedulingGated" => PodProblem::Gated(message),
+        _ if leads => PodProblem::Leader(pod.labels().get(JOB_NAME).cloned().unwrap_or_default(), message),
+        _ => PodProblem::Unschedulable(message),
     }
 }
 
-/// Label of a Pod: the Job that made it.
+/// Label of a Pod: the Job that owns it.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
-fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
+fn container(pod: &PodWire, status: &ContainerStatus) -> Option<PodProblem> {
     let name = status.name.clone();
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
     let failed = |end: &Terminated| {
         let words = one_line(&end.message);
-        let words = if words.is_empty() { "it left no last words".to_owned() } else { format!("last words: {words}") };
+        let words = if words.is_empty() {
+            "no termination message".to_owned()
+        } else {
+            format!("termination message: {words}")
+        };
         let text = format!("{}, {words}", ended(end));
-        if is_init { Trouble::Init(name.clone(), text) } else { Trouble::Crash(name.clone(), text) }
+        if is_init { PodProblem::Init(name.clone(), text) } else { PodProblem::Crash(name.clone(), text) }
     };
     if let Some(end) = status.state.terminated.as_ref().filter(|end| end.exit_code != 0) {
         return Some(failed(end));
@@ -95,10 +99,10 @@ fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
     match waiting.reason.as_str() {
         "CrashLoopBackOff" => {
             let end = status.last_state.terminated.as_ref();
-            Some(end.map_or_else(|| Trouble::Crash(name.clone(), words()), failed))
+            Some(end.map_or_else(|| PodProblem::Crash(name.clone(), words()), failed))
         }
-        reason if reason.contains("Image") || reason == "RegistryUnavailable" => Some(Trouble::Image(name, words())),
-        reason if reason.ends_with("Error") => Some(Trouble::Config(name, words())),
+        reason if reason.contains("Image") || reason == "RegistryUnavailable" => Some(PodProblem::Image(name, words())),
+        reason if reason.ends_with("Error") => Some(PodProblem::Config(name, words())),
         _ => None,
     }
 }
@@ -113,10 +117,10 @@ fn waits_for(pod: &PodWire) -> String {
         })
         .take(1)
         .collect();
-    started.into_iter().next().unwrap_or_else(|| "its kubelet has not started it".to_owned())
+    started.into_iter().next().unwrap_or_else(|| "the kubelet has not started it".to_owned())
 }
 
-/// The names of these Pods, or of the first of very many.
+/// The names of these Pods. Of many Pods, only the first ones are named.
 pub(super) fn names(pods: &[String]) -> String {
     let shown = pods.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
     match pods.len().saturating_sub(SHOWN) {
