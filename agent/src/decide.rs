@@ -10,6 +10,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jobset_protocol::epoch::{EpochVerdict, GroupEpochs};
+
 use crate::backoff::exponential;
 use crate::barrier::Barrier;
 
@@ -262,8 +264,11 @@ impl Agent {
 
     /// The seeds' two rules, for each state of the JobSet.
     fn follow(&mut self, epoch: i32) -> Vec<Output> {
-        if epoch > self.deprecated {
-            return if epoch == self.synced && self.worker == Worker::Waits { self.lift() } else { Vec::new() };
+        let group = GroupEpochs { synced: self.synced, deprecated: self.deprecated };
+        match group.verdict(epoch) {
+            EpochVerdict::Run if self.worker == Worker::Waits => return self.lift(),
+            EpochVerdict::Run | EpochVerdict::Wait => return Vec::new(),
+            EpochVerdict::Restart => {}
         }
         match (&self.mode, self.worker) {
             (Mode::Sidecar { saves: true }, Worker::Runs) => {

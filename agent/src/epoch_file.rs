@@ -5,8 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Key of the epoch in the file, and the worker's variable, whoever gives it.
-pub(crate) const KEY: &str = "JOBSET_EPOCH";
+use jobset_protocol::agent::EPOCH;
 
 /// The file, if there is to be one.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ impl EpochFile {
 
     /// Writes the epoch that the worker is about to run in.
     pub fn write(&self, epoch: i32) -> io::Result<()> {
-        self.replace(&format!("{KEY}='{epoch}'\n"))
+        self.replace(&format!("{EPOCH}='{epoch}'\n"))
     }
 
     /// In one step: a reader sees the old text or the new one.

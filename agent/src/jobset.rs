@@ -1,13 +1,11 @@
 //! The part of a JobSet that the agent reads. The rest is skipped while it is parsed: the agent's memory is paid
 //! thousands of times.
 
+use jobset_protocol::IN_PLACE_RESTART;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::decide::JobSetState;
-
-/// The restart strategy that the agent is for.
-const IN_PLACE_RESTART: &str = "InPlaceRestart";
 
 /// A JobSet (`jobset.x-k8s.io/v1alpha2`) as an agent sees it.
 #[derive(Clone, Debug, Deserialize)]
@@ -76,6 +74,7 @@ impl From<&JobSetView> for JobSetState {
 
 #[cfg(test)]
 mod tests {
+    use jobset_protocol::labels;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -87,7 +86,7 @@ mod tests {
 
     #[rstest]
     #[case::in_place("InPlaceRestart", json!({"a": "b"}), false)]
-    #[case::switched_off("InPlaceRestart", json!({"jobset.sigs.k8s.io/disable-in-place-restart": ""}), true)]
+    #[case::switched_off("InPlaceRestart", json!({(labels::DISABLE_IN_PLACE_RESTART): ""}), true)]
     #[case::recreate("Recreate", json!({}), true)]
     #[case::blocking_recreate("BlockingRecreate", json!({}), true)]
     fn bypass_follows_from_strategy_and_annotation(

@@ -1,5 +1,6 @@
 //! The observed state of a JobSet. The controller alone writes it, the agents read `deprecatedEpoch` and `syncedEpoch`.
 
+use jobset_protocol::epoch::GroupEpochs;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,11 @@ impl JobSetStatus {
     /// Counters of the replicatedJob of this name.
     pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         self.replicated_jobs_status.iter().find(|status| status.name == name)
+    }
+
+    /// The epochs that the agents follow.
+    pub fn epochs(&self) -> GroupEpochs {
+        GroupEpochs { synced: self.synced_epoch, deprecated: self.deprecated_epoch }
     }
 
     /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: how often it was recreated

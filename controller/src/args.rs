@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
+use jobset_api::LEASE;
 use jobset_api::gates::Gates;
 use jobset_configuration::Program;
 use k8s_openapi::jiff::SignedDuration;
@@ -89,7 +90,7 @@ pub struct ElectionArgs {
     pub leader_elect: bool,
 
     /// Name of the Lease. The default is the one of the Go JobSet: of both together, one leads.
-    #[arg(long, default_value = "6d4f6a47.jobset.x-k8s.io", value_name = "NAME")]
+    #[arg(long, default_value = LEASE, value_name = "NAME")]
     pub leader_elect_resource_name: String,
 
     /// Namespace of the Lease. Without it, the controller's own.

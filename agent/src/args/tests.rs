@@ -1,7 +1,5 @@
-use proptest::prelude::*;
 use rstest::rstest;
 
-use super::values::ExitCodes;
 use super::*;
 use crate::save::By;
 
@@ -192,28 +190,6 @@ fn value_of_a_supervisor_out_of_range_is_refused(
     #[case] accepted: bool,
 ) {
     assert_read(command(&["supervise", "train"], &[(variable, value)]).map(drop), variable, value, accepted);
-}
-
-/// Lists of exit codes: as they are to be written, almost so, and any characters of which they are made.
-fn any_list() -> impl Strategy<Value = String> {
-    let code = || prop_oneof![20 => 1..=255_u16, 1 => Just(0), 1 => 256..=300_u16];
-    let code = || (" ?", code(), " ?").prop_map(|(before, code, after)| format!("{before}{code}{after}"));
-    let range = (code(), code()).prop_map(|(first, last)| format!("{first}-{last}"));
-    let part = prop_oneof![3 => code(), 3 => range, 1 => "[0-9 -]{0,5}"];
-    let list = proptest::collection::vec(part, 0..4).prop_map(|parts| parts.join(","));
-    prop_oneof![list, "[0-9, -]{0,10}"]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Admission judges the fatal codes that the agent will know: neither takes what the other refuses, or reads it
-    /// differently.
-    #[test]
-    fn exit_codes_are_read_as_admission_reads_them(text in any_list()) {
-        let read = text.parse().ok().map(|ExitCodes(codes)| codes);
-        prop_assert_eq!(read, jobset_api::agent::exit_codes(&text));
-    }
 }
 
 fn assert_read(read: Result<(), ArgsError>, variable: &str, value: &str, accepted: bool) {

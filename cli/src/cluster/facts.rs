@@ -1,6 +1,6 @@
 //! All that an explanation looks at. What one may not see is left open.
 
-use jobset_api::GROUP;
+use jobset_api::{GROUP, LEASE};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
@@ -10,7 +10,7 @@ use kube::{Api, api::ListParams};
 use super::connect::Cluster;
 use super::pages::all;
 use crate::error::Error;
-use crate::explain::{Facts, LEASE, LeaseSeen, Readable};
+use crate::explain::{Facts, LeaseSeen, Readable};
 
 /// Namespace of the controller, unless it was installed into another.
 const CONTROLLER_NAMESPACE: &str = "jobset-system";

@@ -1,12 +1,10 @@
 //! Nobody carries it out: no controller holds the Lease.
 
+use jobset_api::LEASE;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{Facts, Finding, LeaseSeen, Readable};
 use crate::output::age;
-
-/// What the Lease of the controller is called, that of the Go JobSet's, too.
-pub(crate) const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 
 /// What everyone waits for before somebody else leads: for how long, times its duration, a Lease may be old. Clocks differ.
 const PATIENCE: i32 = 2;

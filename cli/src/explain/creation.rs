@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::labels;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -11,8 +12,6 @@ use crate::wire::JobWire;
 
 /// What the Job controller's words begin with.
 const PREFIX: &str = "Error creating: ";
-/// Label of a Pod: the Job that made it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// What is told of at most so many Jobs.
 const SHOWN: usize = 3;
 
@@ -35,7 +34,7 @@ fn lacks_pods(job: &JobWire, facts: &Facts) -> bool {
         return false;
     }
     let name = job.name_any();
-    let pods = facts.pods.iter().filter(|pod| pod.labels().get(JOB_NAME) == Some(&name));
+    let pods = facts.pods.iter().filter(|pod| pod.labels().get(labels::JOB_NAME) == Some(&name));
     let there = pods.filter(|pod| pod.status.phase != "Failed" && pod.metadata.deletion_timestamp.is_none()).count();
     i32::try_from(there).is_ok_and(|there| there < job.pods())
 }

@@ -21,7 +21,6 @@ mod trouble;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub(crate) use controller::LEASE;
 pub use facts::{Facts, LeaseSeen, Readable};
 
 use crate::status::{self, State};

@@ -70,13 +70,10 @@ fn unscheduled(pod: &PodWire) -> Trouble {
     let leads = annotation(labels::EXCLUSIVE_TOPOLOGY).is_some() && annotation(labels::COMPLETION_INDEX) == Some("0");
     match condition.reason.as_str() {
         "SchedulingGated" => Trouble::Gated(message),
-        _ if leads => Trouble::Leader(pod.labels().get(JOB_NAME).cloned().unwrap_or_default(), message),
+        _ if leads => Trouble::Leader(pod.labels().get(labels::JOB_NAME).cloned().unwrap_or_default(), message),
         _ => Trouble::Unschedulable(message),
     }
 }
-
-/// Label of a Pod: the Job that made it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
     let name = status.name.clone();

@@ -12,9 +12,6 @@ use super::pod::PodNode;
 use super::state::{self, State};
 use crate::wire::{JobWire, PodWire};
 
-/// Label of a Pod: the Job that made it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-
 /// A JobSet, all of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -201,7 +198,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> Has
         if labels.get(labels::JOBSET_UID).is_some_and(|label| Some(label) != uid.as_ref()) {
             continue;
         }
-        let job = labels.get(JOB_NAME).cloned().unwrap_or_default();
+        let job = labels.get(labels::JOB_NAME).cloned().unwrap_or_default();
         nodes.entry(job).or_default().push(PodNode::of(pod, epochs));
     }
     for pods in nodes.values_mut() {

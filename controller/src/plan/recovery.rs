@@ -21,7 +21,7 @@ pub(super) fn note(pass: &mut Pass<'_>) {
 
 /// In place, epoch and readiness have different writers: the Jobs may still be as ready as before the restart.
 fn all_run_again(pass: &Pass<'_>) -> bool {
-    let lifted = pass.status.synced_epoch > pass.status.deprecated_epoch;
+    let lifted = !pass.status.epochs().is_closed();
     !pass.in_place() || lifted && members::slots(pass).all_run()
 }
 

@@ -164,14 +164,11 @@ impl Lookup {
     /// Asks the API server for the leaders of one Job.
     async fn list(&self, follower: &Follower) -> Result<Result<Placed, NotPlaced>, ReadError> {
         let pods: Api<LeaderPod> = Api::namespaced(self.0.client.clone(), follower.job.namespace());
-        let of_job = ListParams::default().labels(&leaders_of(&format!(",{JOB_NAME}={}", follower.job_name)));
+        let of_job = ListParams::default().labels(&leaders_of(&format!(",{}={}", labels::JOB_NAME, follower.job_name)));
         let listed = read(pods.list(&of_job)).await?;
         Ok(Leaders::of_list(&listed.items).leader(&follower.job))
     }
 }
-
-/// Kubernetes' own label of the Pods of a Job.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// Label selector of leaders.
 fn leaders_of(more: &str) -> String {
