@@ -30,7 +30,6 @@ mod job_template;
 mod jobset;
 pub mod message_pattern;
 pub mod names;
-pub mod partial;
 mod policy;
 pub mod restart_rules;
 pub mod restore;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use jobset_api::labels;
+use jobset_objects::PartialJob;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
-use crate::wire::JobWire;
 
 /// What the Job controller's words begin with.
 const PREFIX: &str = "Error creating: ";
@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     told.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
 }
 
-fn lacks_pods(job: &JobWire, facts: &Facts) -> bool {
+fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
     let is_over = job.condition("Complete").is_some() || job.condition("Failed").is_some();
     if is_over || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
         return false;

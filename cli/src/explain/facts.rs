@@ -1,13 +1,13 @@
 //! What was seen of the cluster.
 
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, conditions};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::status::Epochs;
-use crate::wire::{JobWire, PodWire};
 
 /// What one may not be allowed to see.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,9 +38,9 @@ pub struct Facts {
     /// The JobSet.
     pub jobset: JobSet,
     /// Its Jobs.
-    pub jobs: Vec<JobWire>,
+    pub jobs: Vec<PartialJob>,
     /// Its Pods.
-    pub pods: Vec<PodWire>,
+    pub pods: Vec<PartialPod>,
     /// Warnings about Jobs of its namespace whose Pods could not be created.
     pub refusals: Vec<Event>,
     /// The controller's Leases, in any namespace.

@@ -1,11 +1,11 @@
 //! What keeps one Pod from being ready.
 
 use jobset_api::labels;
+use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
 use crate::status::{Epochs, PodBarrier, ended, epoch};
-use crate::wire::{ContainerStatus, PodWire, Terminated};
 
 /// Names of Pods that are written out.
 const SHOWN: usize = 5;
@@ -38,7 +38,7 @@ pub(super) enum Trouble {
 }
 
 /// The trouble of a Pod, if it has any: not of one that is ready, has ended, or only waits at the barrier for others.
-pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<Trouble> {
+pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<Trouble> {
     if pod.is_ready() || matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<Trouble> {
     }
 }
 
-fn unscheduled(pod: &PodWire) -> Trouble {
+fn unscheduled(pod: &PartialPod) -> Trouble {
     let Some(condition) = pod.condition("PodScheduled").filter(|condition| condition.status == "False") else {
         return Trouble::Unscheduled;
     };
@@ -75,10 +75,10 @@ fn unscheduled(pod: &PodWire) -> Trouble {
     }
 }
 
-fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
+fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<Trouble> {
     let name = status.name.clone();
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
-    let failed = |end: &Terminated| {
+    let failed = |end: &ContainerTerminated| {
         let words = one_line(&end.message);
         let words = if words.is_empty() { "it left no last words".to_owned() } else { format!("last words: {words}") };
         let text = format!("{}, {words}", ended(end));
@@ -100,7 +100,7 @@ fn container(pod: &PodWire, status: &ContainerStatus) -> Option<Trouble> {
     }
 }
 
-fn waits_for(pod: &PodWire) -> String {
+fn waits_for(pod: &PartialPod) -> String {
     let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     let started: Vec<String> = containers
         .filter(|status| !status.ready && status.state.terminated.is_none())

@@ -1,12 +1,12 @@
 //! One Pod of the tree.
 
 use jobset_api::labels;
+use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::barrier::{Epochs, PodBarrier};
-use crate::wire::{ContainerStatus, PodWire, Terminated};
 
 /// What the kubelet writes as the end of every container of a Pod that it restarts in place. It is no end of its own:
 /// the true exit code is lost.
@@ -47,19 +47,19 @@ pub struct PodNode {
 }
 
 /// The epoch that a Pod reports, as it is written.
-pub fn epoch(pod: &PodWire) -> Option<&str> {
+pub fn epoch(pod: &PartialPod) -> Option<&str> {
     pod.annotations().get(labels::EPOCH).map(String::as_str)
 }
 
 impl PodNode {
     /// The Pod. `epochs` are those of a JobSet that restarts in place.
-    pub fn of(pod: &PodWire, epochs: Option<Epochs>) -> Self {
+    pub fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Self {
         let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let sidecars: Vec<&str> = sidecars.map(|container| container.name.as_str()).collect();
         let init = &pod.status.init_container_statuses;
         let beside = init.iter().filter(|status| sidecars.contains(&status.name.as_str()));
-        let counted: Vec<&ContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
+        let counted: Vec<&PartialContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
         let ready = counted.iter().filter(|status| status.ready).count();
         let all = init.iter().chain(&pod.status.container_statuses);
         Self {
@@ -80,7 +80,7 @@ impl PodNode {
 }
 
 /// The newest end of any container that tells something.
-fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Option<String> {
+fn last_exit<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) -> Option<String> {
     let ends = containers.flat_map(|status| {
         let ends = [&status.state.terminated, &status.last_state.terminated];
         ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
@@ -91,13 +91,13 @@ fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Optio
 }
 
 /// How a container ended, in few words.
-pub(crate) fn ended(end: &Terminated) -> String {
-    let Terminated { exit_code, reason, .. } = end;
+pub(crate) fn ended(end: &ContainerTerminated) -> String {
+    let ContainerTerminated { exit_code, reason, .. } = end;
     if reason.is_empty() { format!("exit code {exit_code}") } else { format!("exit code {exit_code} ({reason})") }
 }
 
 /// As `kubectl get pods` has it.
-fn state(pod: &PodWire, sidecars: &[&str]) -> String {
+fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating".to_owned();
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels, names};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use super::barrier::{Barrier, Epochs, PodBarrier};
 use super::pod::PodNode;
 use super::state::{self, State};
-use crate::wire::{JobWire, PodWire};
 
 /// A JobSet, all of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,7 +139,7 @@ pub struct JobNode {
 }
 
 /// The tree of a JobSet.
-pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> Status {
+pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> Status {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
@@ -190,7 +190,7 @@ fn slots(groups: &[Group]) -> impl Iterator<Item = PodBarrier> {
 }
 
 /// The Pods of this very JobSet, and not of one of its name before it, by the Job that made them.
-fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
+fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
     let uid = jobset.uid();
     let mut nodes: HashMap<String, Vec<PodNode>> = HashMap::new();
     for pod in pods {
@@ -210,7 +210,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> Has
 fn group(
     group: &ReplicatedJob,
     status: &JobSetStatus,
-    jobs: &[JobWire],
+    jobs: &[PartialJob],
     pods: &mut HashMap<String, Vec<PodNode>>,
 ) -> Group {
     let counts = status.replicated_job(&group.name).cloned().unwrap_or_default();
@@ -229,7 +229,7 @@ fn group(
     }
 }
 
-fn job(job: &JobWire, pods: Vec<PodNode>) -> JobNode {
+fn job(job: &PartialJob, pods: Vec<PodNode>) -> JobNode {
     let number = |label: &str| job.labels().get(label).and_then(|value| value.parse().ok());
     let (wanted, ready) = (job.pods(), job.status.ready.unwrap_or(0));
     let succeeded = job.status.succeeded.unwrap_or(0);

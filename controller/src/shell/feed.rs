@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::{JobSet, labels};
+use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -19,10 +20,8 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
 use super::weather::{Patience, Weather};
-use crate::store::pods::{PodView, PodWire};
-use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, version,
-};
+use crate::store::pods::PodView;
+use crate::store::{Change, ClaimView, JobView, Key, NamespaceWire, RoleBindingView, Seen, ServiceView, version};
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
@@ -36,7 +35,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
             Seen::Job(change(event, |object| child(&object, JobView::of)))
         }),
-        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PodWire>| {
+        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PartialPod>| {
             Seen::Pod(change(event, |object| child(&object, PodView::of)))
         }),
         watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
@@ -51,7 +50,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children, "RoleBinding", |event: Event<RoleBinding>| {
             Seen::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
         }),
-        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
+        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<PartialNode>| {
             Seen::Node(change(event, cluster_wide))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Namespace", |event: Event<NamespaceWire>| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -16,9 +17,9 @@ use super::merge::merge;
 use super::{Objects, Step, defaults};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
-use crate::store::pods::{PodView, PodWire};
+use crate::store::pods::PodView;
 use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, Seen, ServiceView, Store, dialect,
+    Change, ClaimView, JobView, Key, NamespaceWire, RoleBindingView, Seen, ServiceView, Store, dialect,
 };
 
 /// Between two steps, where nothing else is said.
@@ -182,12 +183,12 @@ fn put(kind: Kind, object: Key, value: &Value) -> Seen {
         Kind::Namespace => {
             Seen::Namespace(Change::Put { object, owner: None, view: Box::new(typed::<NamespaceWire>(value)) })
         }
-        Kind::Node => Seen::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) }),
+        Kind::Node => Seen::Node(Change::Put { object, owner: None, view: Box::new(typed::<PartialNode>(value)) }),
         Kind::Service => Seen::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
         Kind::Claim => Seen::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
         Kind::RoleBinding => Seen::RoleBinding(Change::Put { object, owner, view: RoleBindingView::of(&typed(value)) }),
         Kind::Job => Seen::Job(Change::Put { object, owner, view: JobView::of(&typed::<Job>(value)) }),
-        Kind::Pod => Seen::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PodWire>(value)) }),
+        Kind::Pod => Seen::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PartialPod>(value)) }),
     }
 }
 
