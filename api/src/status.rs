@@ -5,6 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::conditions;
+
 /// What the controller has observed and decided. It is also its write-ahead log: a restart is first counted here, and
 /// carried out only by a pass that reads the count back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,6 +116,11 @@ impl JobSetStatus {
     /// Counters of the replicatedJob of this name.
     pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         self.replicated_jobs_status.iter().find(|status| status.name == name)
+    }
+
+    /// Whether the JobSet has completed or failed.
+    pub fn is_finished(&self) -> bool {
+        !self.terminal_state.is_empty() || conditions::terminal(&self.conditions).is_some()
     }
 
     /// The epochs that the agents follow.

@@ -56,6 +56,11 @@ impl PartialJob {
         self.spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
     }
 
+    /// Whether the Job has completed or failed.
+    pub fn is_finished(&self) -> bool {
+        self.condition("Complete").is_some() || self.condition("Failed").is_some()
+    }
+
     /// The condition of this type, if it is true.
     pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_).filter(|condition| condition.is_true())

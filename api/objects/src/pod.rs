@@ -140,6 +140,11 @@ pub struct ContainerTerminated {
 }
 
 impl PartialPod {
+    /// Whether the Pod has succeeded or failed.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
     /// The condition of this type.
     pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_)

@@ -29,8 +29,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
-    let is_over = job.condition("Complete").is_some() || job.condition("Failed").is_some();
-    if is_over || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
+    if job.is_finished() || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
         return false;
     }
     let name = job.name_any();

@@ -39,7 +39,7 @@ pub(super) enum Trouble {
 
 /// The trouble of a Pod, if it has any: not of one that is ready, has ended, or only waits at the barrier for others.
 pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<Trouble> {
-    if pod.is_ready() || matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
+    if pod.is_ready() || pod.has_ended() {
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {

@@ -54,7 +54,7 @@ pub fn epoch(pod: &PartialPod) -> Option<&str> {
 impl PodNode {
     /// The Pod. `epochs` are those of a JobSet that restarts in place.
     pub fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Self {
-        let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
+        let ended = pod.has_ended();
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let sidecars: Vec<&str> = sidecars.map(|container| container.name.as_str()).collect();
         let init = &pod.status.init_container_statuses;
@@ -112,7 +112,7 @@ fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
         }
         match (&status.state.waiting, &status.state.terminated) {
             (_, Some(end)) if end.exit_code == 0 => {}
-            (_, Some(_)) if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") && is_sidecar => {}
+            (_, Some(_)) if pod.has_ended() && is_sidecar => {}
             (_, Some(end)) => return format!("Init:{}", or(&end.reason, "Error")),
             (Some(waiting), _) if !matches!(waiting.reason.as_str(), "" | "PodInitializing") => {
                 return format!("Init:{}", waiting.reason);

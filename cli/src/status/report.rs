@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels, names};
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
@@ -69,14 +69,7 @@ impl Restarts {
     pub fn of(jobset: &JobSet) -> Self {
         let (status, budget) = (jobset.status.as_ref(), RestartBudget::of(jobset));
         let (scope, counted) = status.map_or((Scope::JobSet, 0), |status| budget.most_spent(status));
-        let whose = match scope {
-            Scope::JobSet => "the whole JobSet".to_owned(),
-            Scope::ReplicatedJob(name) => format!("replicatedJob {name}"),
-            Scope::Job { replicated_job, index } => {
-                let name = jobset.metadata.name.as_deref().unwrap_or_default();
-                format!("Job {}", names::job(name, replicated_job, index))
-            }
-        };
+        let whose = scope.describe(jobset.metadata.name.as_deref().unwrap_or_default());
         Self {
             // A controller that does not know the counter of all restarts still counts recreations.
             total: status.map_or(0, |status| status.group_restarts.max(status.restarts)),

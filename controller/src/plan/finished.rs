@@ -2,12 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::conditions;
-
 use super::pass::Pass;
 
 pub(super) fn delete_what_still_runs(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if conditions::terminal(&pass.status.conditions).is_none() {
+    if !pass.status.is_finished() {
         return ControlFlow::Continue(());
     }
     for (name, job) in pass.seen.jobs() {

@@ -228,7 +228,7 @@ pub(super) fn specify(spec: &mut PartialPodSpec, job: &Job) {
 
 /// Whether the API server shows the end of this Pod.
 pub(super) fn has_ended(pod: &PodObject) -> bool {
-    matches!(pod.wire.status.phase.as_str(), "Succeeded" | "Failed")
+    pod.wire.has_ended()
 }
 
 pub(super) fn is_going(pod: &PodObject) -> bool {
