@@ -11,6 +11,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jobset_protocol::epoch::{EpochVerdict, GroupEpochs};
+
 use crate::backoff::exponential;
 use crate::barrier::Barrier;
 
@@ -266,8 +268,11 @@ impl Agent {
 
     /// The two rules of the seeds for each state of the JobSet: a deprecated epoch ends, and a synced epoch lifts the barrier.
     fn apply_epochs(&mut self, epoch: i32) -> Vec<Output> {
-        if epoch > self.deprecated {
-            return if epoch == self.synced && self.worker == WorkerState::Waiting { self.lift() } else { Vec::new() };
+        let group = GroupEpochs { synced: self.synced, deprecated: self.deprecated };
+        match group.verdict(epoch) {
+            EpochVerdict::Run if self.worker == WorkerState::Waiting => return self.lift(),
+            EpochVerdict::Run | EpochVerdict::Wait => return Vec::new(),
+            EpochVerdict::Restart => {}
         }
         match (&self.mode, self.worker) {
             (Mode::Sidecar { saves: true }, WorkerState::Running) => {

@@ -5,8 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Key of the epoch in the file. A supervisor sets the environment variable of the same name for its worker.
-pub(crate) const KEY: &str = "JOBSET_EPOCH";
+use jobset_protocol::agent::EPOCH;
 
 /// The file, if the configuration names one.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ impl EpochFile {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, epoch: i32) -> io::Result<()> {
-        self.replace(&format!("{KEY}='{epoch}'\n"))
+        self.replace(&format!("{EPOCH}='{epoch}'\n"))
     }
 
     /// Replaces the content atomically: a reader finds the old text or the new one.

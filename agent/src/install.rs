@@ -5,8 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Name of the binary in the folder.
-const NAME: &str = "jobset-agent";
+use jobset_protocol::agent::NAME;
 
 /// Copies the running binary into the folder. Returns the path of the copy.
 ///

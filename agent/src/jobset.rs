@@ -1,12 +1,10 @@
 //! The fields of a JobSet that the agent reads. Parsing skips all other fields, to save memory: every worker Pod has an agent.
 
+use jobset_protocol::IN_PLACE_RESTART;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::decide::JobSetState;
-
-/// The restart strategy of JobSets that restart in place.
-const IN_PLACE_RESTART: &str = "InPlaceRestart";
 
 /// The fields of a JobSet (`jobset.x-k8s.io/v1alpha2`) that the agent reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -75,6 +73,7 @@ impl From<&JobSetView> for JobSetState {
 
 #[cfg(test)]
 mod tests {
+    use jobset_protocol::labels;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -86,7 +85,7 @@ mod tests {
 
     #[rstest]
     #[case::in_place("InPlaceRestart", json!({"a": "b"}), false)]
-    #[case::switched_off("InPlaceRestart", json!({"jobset.sigs.k8s.io/disable-in-place-restart": ""}), true)]
+    #[case::switched_off("InPlaceRestart", json!({(labels::DISABLE_IN_PLACE_RESTART): ""}), true)]
     #[case::recreate("Recreate", json!({}), true)]
     #[case::blocking_recreate("BlockingRecreate", json!({}), true)]
     fn jobset_bypass_follows_from_strategy_and_annotation(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jobset_protocol::labels;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -11,8 +12,6 @@ use serde_json::json;
 use crate::decide::Input;
 use crate::request_failure::RequestFailure;
 
-/// Annotation of a worker Pod: its epoch in decimal, written by its agent alone (seed 000, change 1).
-const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
 /// Time limit of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -31,7 +30,7 @@ pub async fn report(client: &Client, namespace: &str, pod: &str, epoch: i32) -> 
 }
 
 async fn patch(client: &Client, namespace: &str, pod: &str, epoch: i32) -> Result<(), RequestFailure> {
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {EPOCH: epoch.to_string()}}}));
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {(labels::EPOCH): epoch.to_string()}}}));
     // The answer to a plain patch is the whole Pod. Metadata alone is the shortest answer that the API server offers.
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
         .patch_metadata(pod, &PatchParams::default(), &patch)

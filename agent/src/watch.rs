@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use jobset_protocol::{GROUP, RESOURCE, VERSION};
 use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::{Request, Status};
@@ -160,7 +161,7 @@ async fn watch(
     inputs: &mpsc::Sender<Input>,
     backoff: &mut WatchBackoff,
 ) -> Result<(), RequestFailure> {
-    let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
+    let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{RESOURCE}");
     let (params, version) = cursor.request(jobset, fastrand::u32(WATCH_SECONDS..2 * WATCH_SECONDS));
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
     let answer = timeout(BEGIN_TIMEOUT, client.request_events::<JobSetView>(request)).await;

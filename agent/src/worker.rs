@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use jobset_protocol::agent::EPOCH;
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{
@@ -15,7 +16,7 @@ use rustix::process::{
 use rustix::termios::tcsetpgrp;
 use tokio::time::Instant;
 
-use crate::{descendants, epoch_file};
+use crate::descendants;
 
 /// Exit code of a shell for a program that is not found.
 const NOT_FOUND: u8 = 127;
@@ -62,8 +63,8 @@ impl Worker {
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
         match epoch {
-            Some(epoch) => command.env(epoch_file::KEY, epoch.to_string()),
-            None => command.env_remove(epoch_file::KEY),
+            Some(epoch) => command.env(EPOCH, epoch.to_string()),
+            None => command.env_remove(EPOCH),
         };
         let child = command.spawn().map_err(|error| {
             tracing::error!(program = %program.display(), %error, "cannot start the worker");

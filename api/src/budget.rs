@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::{JobSet, JobSetStatus, ReplicatedJobStatus, labels};
+use crate::{JobSet, JobSetStatus, ReplicatedJobStatus, labels, names};
 
 /// What shares one `maxRestarts`: value of [`labels::RESTART_BUDGET`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -31,6 +31,17 @@ pub enum Scope<'a> {
         /// Its index there.
         index: i32,
     },
+}
+
+impl Scope<'_> {
+    /// The scope in words, such as `replicatedJob workers`. `jobset` is the name of the JobSet.
+    pub fn describe(self, jobset: &str) -> String {
+        match self {
+            Self::JobSet => "the whole JobSet".to_owned(),
+            Self::ReplicatedJob(name) => format!("replicatedJob {name}"),
+            Self::Job { replicated_job, index } => format!("Job {}", names::job(jobset, replicated_job, index)),
+        }
+    }
 }
 
 impl RestartBudget {

@@ -1,27 +1,28 @@
-//! The status of a JobSet that the Go JobSet's agents restart in place: its dialect, and ours.
+//! Translation of the status of a JobSet whose agents are the Go JobSet's.
 //!
 //! | Go JobSet | here |
 //! |---|---|
 //! | `status.currentInPlaceRestartAttempt`, absent before the first lift | `syncedEpoch` = current + 1, else 0 |
 //! | `status.previousInPlaceRestartAttempt`, absent before the first restart | `deprecatedEpoch` = previous + 1, else 0 |
 //!
-//! Such a status is stored in both dialects: Go's agents read their fields, columns ours. Where both are stored, Go's are
-//! right: the Go manager writes the whole status, and drops what it does not know.
+//! Such a status is stored with both sets of fields. The Go JobSet's agents read their own fields; the printer columns of
+//! the CRD show ours. If the two sets differ, the Go JobSet's fields are right: the Go manager writes the whole status and
+//! drops fields that it does not know.
 //!
-//! The Go JobSet counts recreations in `restarts` and `restartsCountTowardsMax`, and takes every attempt for a restart that
-//! counts, but for `restarts - restartsCountTowardsMax` of them. Here `restartsCountTowardsMax` counts restarts in place,
-//! too, and not every attempt is one: a resume is none. The stored number may be negative.
+//! The Go JobSet counts recreations in `restarts` and `restartsCountTowardsMax`. It treats every attempt as a restart that
+//! counts, except `restarts - restartsCountTowardsMax` of them. Here `restartsCountTowardsMax` also counts in-place
+//! restarts, and some attempts are not restarts: a resume is not. The stored number can be negative.
 
 use crate::JobSetStatus;
 
-/// A stored status as the rules read it.
+/// Translates a stored status into the status that the rules read.
 pub fn decode(status: &mut JobSetStatus) {
     let Some(current) = status.current_in_place_restart_attempt else { return };
     status.synced_epoch = epoch(current);
     let deprecated = status.previous_in_place_restart_attempt.map_or(0, epoch);
     status.deprecated_epoch = deprecated.min(status.synced_epoch);
     let attempt = attempt(status);
-    // No status of this controller's is without the number of ready Jobs.
+    // This controller always writes the number of ready Jobs. A status without it is the Go manager's.
     if status.jobs_ready.is_empty() {
         status.group_restarts = status.group_restarts.max(attempt);
     }
@@ -29,7 +30,8 @@ pub fn decode(status: &mut JobSetStatus) {
     status.restarts_count_towards_max = attempt.saturating_sub(uncounted);
 }
 
-/// A status of the rules as it is stored. `pods_report_attempts` if an agent of the Go JobSet has reported.
+/// Translates a status of the rules into the status to store. `pods_report_attempts` says whether an agent of the Go JobSet
+/// has reported.
 pub fn encode(mut status: JobSetStatus, pods_report_attempts: bool) -> JobSetStatus {
     let speaks = pods_report_attempts || status.current_in_place_restart_attempt.is_some();
     if !speaks || status.synced_epoch == 0 {
@@ -43,14 +45,14 @@ pub fn encode(mut status: JobSetStatus, pods_report_attempts: bool) -> JobSetSta
     status
 }
 
-/// The newest attempt that has begun, or was announced: the Pods of a recreation report it because they are new.
+/// The newest attempt that has begun or was announced. New Pods of a recreation report an announced attempt.
 pub fn attempt(status: &JobSetStatus) -> i32 {
     let synced = status.synced_epoch;
     let announced = if status.free_epoch == synced.saturating_add(1) { synced } else { 0 };
     synced.saturating_sub(1).max(status.deprecated_epoch).max(announced)
 }
 
-/// No agent reports a negative attempt, and no manager writes one.
+/// The epoch of an attempt. A negative attempt is not valid and counts as 0.
 fn epoch(attempt: i32) -> i32 {
     attempt.max(0).saturating_add(1)
 }

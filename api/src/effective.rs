@@ -6,7 +6,10 @@
 use std::borrow::Cow;
 
 use crate::validation::syntax;
-use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, defaults, labels};
+use crate::{
+    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, SuccessPolicy, defaults,
+    labels,
+};
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
 pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
@@ -104,7 +107,17 @@ impl FailurePolicyRule {
 
     /// Whether the rule is for Jobs of the replicatedJob with this name; it is for all where it names none.
     pub fn targets(&self, replicated_job: &str) -> bool {
-        let targets = &self.target_replicated_jobs;
-        targets.is_empty() || targets.iter().any(|target| target == replicated_job)
+        targets(&self.target_replicated_jobs, replicated_job)
     }
+}
+
+impl SuccessPolicy {
+    /// Whether the policy counts Jobs of the replicatedJob with this name. It counts all Jobs if it names no target.
+    pub fn targets(&self, replicated_job: &str) -> bool {
+        targets(&self.target_replicated_jobs, replicated_job)
+    }
+}
+
+fn targets(targets: &[String], replicated_job: &str) -> bool {
+    targets.is_empty() || targets.iter().any(|target| target == replicated_job)
 }

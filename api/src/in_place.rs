@@ -1,18 +1,18 @@
-//! Which clusters can restart Pods in place: their API servers have to know the rules, their kubelets to follow them.
+//! Which clusters can restart Pods in place. The API server must know the restart rules, and the kubelet must follow them.
 
-/// What a kubelet that restarts all containers of a Pod declares in the status of its node (KEP-5532). The scheduler reads
-/// it, too: Pods with such rules go nowhere else.
+/// Feature that a kubelet declares in the status of its node if it can restart all containers of a Pod (KEP-5532). The
+/// scheduler places Pods with such rules only on these nodes.
 pub const FEATURE: &str = "RestartAllContainersOnContainerExits";
 
-/// What it takes, for people.
+/// Text for users: what a cluster needs to restart Pods in place.
 pub const NEEDS: &str = "to restart in place needs Kubernetes 1.36, or 1.35 with the feature gate \
                          RestartAllContainersOnContainerExits";
 
-/// First version that does it by default.
+/// First version of Kubernetes that restarts Pods in place by default.
 const SINCE: (u32, u32) = (1, 36);
 
-/// Whether a kubelet can, by `status.declaredFeatures` and `status.nodeInfo.kubeletVersion` of its node. One that does not
-/// tell is trusted.
+/// Whether a kubelet can restart Pods in place, by `status.declaredFeatures` and `status.nodeInfo.kubeletVersion` of its
+/// node. If both are absent or unreadable, the kubelet counts as able.
 pub fn kubelet_can(declared_features: &[String], version: &str) -> bool {
     if declared_features.is_empty() {
         return !is_old(version);
@@ -20,7 +20,8 @@ pub fn kubelet_can(declared_features: &[String], version: &str) -> bool {
     declared_features.iter().any(|feature| feature == FEATURE)
 }
 
-/// Whether a version, `v1.35.2-gke.100` say, is one that does not by default. One that cannot be read is not.
+/// Whether a version such as `v1.35.2-gke.100` is older than the first version that restarts Pods in place by default. An
+/// unreadable version is not.
 pub fn is_old(version: &str) -> bool {
     minor_version(version).is_some_and(|version| version < SINCE)
 }
@@ -49,7 +50,7 @@ mod tests {
     #[case("v1.", false)]
     #[case("unknown", false)]
     #[case("", false)]
-    fn versions_before_1_36_are_old(#[case] version: &str, #[case] old: bool) {
+    fn version_before_1_36_is_old(#[case] version: &str, #[case] old: bool) {
         assert_eq!(is_old(version), old);
         assert_eq!(kubelet_can(&[], version), !old);
     }
@@ -58,7 +59,7 @@ mod tests {
     #[case(&[FEATURE], true)]
     #[case(&["Another", FEATURE], true)]
     #[case(&["Another"], false)]
-    fn what_a_kubelet_declares_counts_more_than_its_version(#[case] declared: &[&str], #[case] can: bool) {
+    fn declared_features_count_more_than_the_version(#[case] declared: &[&str], #[case] can: bool) {
         let declared: Vec<String> = declared.iter().map(|&feature| feature.to_owned()).collect();
         assert_eq!(kubelet_can(&declared, "v1.35.2"), can);
         assert_eq!(kubelet_can(&declared, "v1.36.0"), can);

@@ -6,7 +6,7 @@
 //! - the [`conditions`] of a JobSet and how one is set,
 //! - the [`RestartBudget`] that its restarts spend,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
-//! - where the [`agent`] is in a Pod, and what it is told there,
+//! - where the [`agent`] is in a Pod, and the names of its environment,
 //! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
 //! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and what an update that leaves them
 //!   out gets back ([`restore`]),
@@ -28,10 +28,8 @@ pub mod in_place;
 pub mod injection;
 mod job_template;
 mod jobset;
-pub mod labels;
 pub mod message_pattern;
 pub mod names;
-pub mod partial;
 mod policy;
 pub mod restart_rules;
 pub mod restore;
@@ -44,14 +42,10 @@ pub mod schema;
 pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
+pub use jobset_protocol::{GROUP, LEASE, VERSION, epoch, labels};
 pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,
 };
 pub use status::{JobSetStatus, ReplicatedJobStatus};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};
-
-/// API group of JobSet.
-pub const GROUP: &str = "jobset.x-k8s.io";
-/// API version of JobSet that this project serves.
-pub const VERSION: &str = "v1alpha2";

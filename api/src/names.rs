@@ -1,4 +1,4 @@
-//! Names of child objects, as the Go JobSet gives them to those that it has.
+//! Names of child objects. Objects that the Go JobSet also creates have the same names there.
 
 use sha1::{Digest, Sha1};
 
@@ -7,7 +7,7 @@ pub fn job(jobset: &str, replicated_job: &str, job_index: i32) -> String {
     format!("{jobset}-{replicated_job}-{job_index}")
 }
 
-/// Host name of a Pod of an Indexed Job, set by the Job controller: `<job>-<completion index>`.
+/// Host name of a Pod of an Indexed Job. The Job controller sets it: `<job>-<completion index>`.
 pub fn pod_hostname(job: &str, completion_index: i32) -> String {
     format!("{job}-{completion_index}")
 }
@@ -27,7 +27,7 @@ pub fn namespaced_job(namespace: &str, job: &str) -> String {
     format!("{namespace}_{job}")
 }
 
-/// Name of the claim that is made of a template of a volumeClaimPolicy: `<template>-<jobset>`.
+/// Name of the PersistentVolumeClaim of a template of a volumeClaimPolicy: `<template>-<jobset>`.
 pub fn claim(template: &str, jobset: &str) -> String {
     format!("{template}-{jobset}")
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_go_jobset() {
+    fn names_are_as_in_the_go_jobset() {
         assert_eq!(job("train", "workers", 3), "train-workers-3");
         assert_eq!(pod_hostname("train-workers-3", 7), "train-workers-3-7");
         assert_eq!(namespaced_job("ml", "train-workers-3"), "ml_train-workers-3");
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_is_a_label_value_of_its_own_whatever_its_sign() {
+    fn priority_label_values_of_different_priorities_differ() {
         let values = [i32::MIN, -1, 0, 1, i32::MAX].map(priority);
         assert_eq!(values, ["n2147483648", "n1", "0", "1", "2147483647"]);
     }
 
     #[test]
-    fn job_key_is_the_sha1_of_the_namespaced_name() {
+    fn job_key_is_sha1_of_namespace_and_name() {
         // printf 'default/train-workers-0' | sha1sum
         assert_eq!(job_key("default", "train-workers-0"), "bfcf5ebea76efcf5a9add9af4c26c7d637c630a1");
     }

@@ -1,8 +1,11 @@
 //! The observed state of a JobSet. The controller alone writes it, the agents read `deprecatedEpoch` and `syncedEpoch`.
 
+use jobset_protocol::epoch::GroupEpochs;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::conditions;
 
 /// What the controller has observed and decided. It is also its write-ahead log: a restart is first counted here, and
 /// carried out only by a pass that reads the count back.
@@ -113,6 +116,16 @@ impl JobSetStatus {
     /// Counters of the replicatedJob of this name.
     pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         self.replicated_jobs_status.iter().find(|status| status.name == name)
+    }
+
+    /// Whether the JobSet has completed or failed.
+    pub fn is_finished(&self) -> bool {
+        !self.terminal_state.is_empty() || conditions::terminal(&self.conditions).is_some()
+    }
+
+    /// The epochs that the agents follow.
+    pub fn epochs(&self) -> GroupEpochs {
+        GroupEpochs { synced: self.synced_epoch, deprecated: self.deprecated_epoch }
     }
 
     /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: how often it was recreated

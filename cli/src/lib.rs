@@ -1,7 +1,7 @@
 //! `kubectl jobset`: the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission.
 //!
 //! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
-//! - [`cluster`] sends all requests; [`wire`] has the parts of Jobs and Pods that reports read,
+//! - [`cluster`] sends all requests, and reads partial objects (`jobset_objects`),
 //! - [`status`], [`restarts`], [`explain`] and [`validate`] are pure functions from objects to a report,
 //! - [`output`] renders a report,
 //! - [`completion`] completes command lines in shells.
@@ -22,4 +22,3 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod validate;
-pub mod wire;

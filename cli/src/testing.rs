@@ -1,12 +1,12 @@
 //! Objects for tests, as the API server would send them.
 
 use jobset_api::JobSet;
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::output::{Report, View};
-use crate::wire::{JobWire, PodWire};
 
 /// The current time of reports.
 pub(crate) fn now() -> Timestamp {
@@ -51,7 +51,7 @@ pub(crate) fn condition(type_: &str, is_true: bool, reason: &str, message: &str)
            "lastTransitionTime": "2026-11-22T09:58:00Z"})
 }
 
-pub(crate) fn job(group: &str, index: i32, pods: i32, ready: i32) -> JobWire {
+pub(crate) fn job(group: &str, index: i32, pods: i32, ready: i32) -> PartialJob {
     serde_json::from_value(json!({
         "metadata": {"name": format!("train-{group}-{index}"), "namespace": "ml", "creationTimestamp": "2026-11-22T07:00:01Z",
                      "labels": {"jobset.sigs.k8s.io/replicatedjob-name": group, "jobset.sigs.k8s.io/job-index": index.to_string(),
@@ -63,7 +63,7 @@ pub(crate) fn job(group: &str, index: i32, pods: i32, ready: i32) -> JobWire {
 }
 
 /// A Pod of the Job. It reports the epoch; the patch is merged into it.
-pub(crate) fn pod(job: &str, index: usize, epoch: Option<&str>, status: &Value, patch: &Value) -> PodWire {
+pub(crate) fn pod(job: &str, index: usize, epoch: Option<&str>, status: &Value, patch: &Value) -> PartialPod {
     let mut annotations = json!({"batch.kubernetes.io/job-completion-index": index.to_string()});
     if let Some(epoch) = epoch {
         annotations["jobset.sigs.k8s.io/epoch"] = json!(epoch);

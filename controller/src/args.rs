@@ -5,10 +5,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser};
+use jobset_api::LEASE;
 use jobset_api::gates::Gates;
 use jobset_configuration::Program;
-use k8s_openapi::jiff::SignedDuration;
+use jobset_program::duration::positive_duration;
+use jobset_program::log::LogFormat;
+use jobset_program::{Arguments, arguments};
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
 ///
@@ -35,7 +38,7 @@ pub struct Args {
 
     /// Delete Pods without waiting for their kubelet once their node has carried the unreachable taint for so long. Never
     /// without it.
-    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     pub force_delete_unreachable_after: Option<Duration>,
 
     /// ClusterRole of the agents that admission injects; their ServiceAccounts are bound to it.
@@ -75,8 +78,8 @@ impl Args {
     /// # Errors
     /// If the configuration file cannot be used.
     pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
-        let translated = jobset_configuration::command_line(Program::Controller)?;
-        Ok(Self { ignored: translated.ignored, ..Self::parse_from(translated.arguments) })
+        let Arguments { own, ignored } = arguments::<Self>(Program::Controller)?;
+        Ok(Self { ignored, ..own })
     }
 }
 
@@ -89,7 +92,7 @@ pub struct ElectionArgs {
     pub leader_elect: bool,
 
     /// Name of the Lease. The default is the one of the Go JobSet: of both together, one leads.
-    #[arg(long, default_value = "6d4f6a47.jobset.x-k8s.io", value_name = "NAME")]
+    #[arg(long, default_value = LEASE, value_name = "NAME")]
     pub leader_elect_resource_name: String,
 
     /// Namespace of the Lease. Without it, the controller's own.
@@ -97,17 +100,17 @@ pub struct ElectionArgs {
     pub leader_elect_resource_namespace: Option<String>,
 
     /// For how long the others wait for a leader that does not renew the Lease; whole seconds.
-    #[arg(long, alias = "leader-election-lease-duration", default_value = "15s", value_parser = duration,
+    #[arg(long, alias = "leader-election-lease-duration", default_value = "15s", value_parser = positive_duration,
           value_name = "DURATION")]
     pub leader_elect_lease_duration: Duration,
 
     /// For how long the leader tries to renew the Lease before it ends itself. Shorter than the lease duration.
-    #[arg(long, alias = "leader-election-renew-deadline", default_value = "10s", value_parser = duration,
+    #[arg(long, alias = "leader-election-renew-deadline", default_value = "10s", value_parser = positive_duration,
           value_name = "DURATION")]
     pub leader_elect_renew_deadline: Duration,
 
     /// Time between two attempts to renew or to acquire the Lease. Shorter than the renew deadline.
-    #[arg(long, alias = "leader-election-retry-period", default_value = "2s", value_parser = duration,
+    #[arg(long, alias = "leader-election-retry-period", default_value = "2s", value_parser = positive_duration,
           value_name = "DURATION")]
     pub leader_elect_retry_period: Duration,
 }
@@ -124,49 +127,11 @@ pub struct ClientArgs {
     pub kube_api_burst: NonZeroU32,
 }
 
-/// Form of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One line of text an event.
-    #[default]
-    Text,
-    /// One JSON object an event.
-    Json,
-}
-
-/// A duration as Go writes it: `15s`, `500ms`, `1m30s`, `1.5h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration: write it as in 500ms, 15s or 1m30s");
-    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
-    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
-    if duration.is_zero() { Err("a duration of nothing makes no sense here".to_owned()) } else { Ok(duration) }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
     use super::*;
-
-    #[rstest]
-    #[case("15s", 15_000)]
-    #[case("500ms", 500)]
-    #[case("1m30s", 90_000)]
-    #[case("1.5h", 5_400_000)]
-    #[case("2m", 120_000)]
-    fn durations_are_read_as_go_writes_them(#[case] text: &str, #[case] milliseconds: u64) {
-        assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
-    }
-
-    #[rstest]
-    #[case("15")]
-    #[case("")]
-    #[case("-1s")]
-    #[case("soon")]
-    #[case("0s")]
-    fn what_is_no_duration_is_refused(#[case] text: &str) {
-        duration(text).unwrap_err();
-    }
 
     #[rstest]
     #[case(&[], true)]

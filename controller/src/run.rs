@@ -3,27 +3,25 @@
 use anyhow::Context as _;
 use kube::Config;
 use prometheus::Registry;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing::info;
 
-use crate::args::{Args, LogFormat};
+use crate::args::Args;
 use crate::plan::Settings;
 use crate::shell::client::{Clients, Limits};
 use crate::shell::lease::{Elector, Terms};
 use crate::shell::{self, Error, Health, Options};
 
-/// What is logged unless `RUST_LOG` says otherwise. What the client and its watches warn of is ordinary weather, and
-/// reported as such here.
+/// Default filter of the log. The client and its watches warn about transient errors, which the controller logs itself.
 const LOGGED: &str = "info,kube_client::client=error,kube_client::client::tls=warn,kube_runtime::watcher=error";
 
-/// Runs the controller until SIGTERM or SIGINT: no more passes are begun, those under way end, and the Lease is released.
+/// Runs the controller until SIGTERM or SIGINT. Then it starts no more reconciliations, waits for those that run, and
+/// releases the Lease.
 ///
 /// # Errors
 /// If it cannot start: no API server is configured, or a port is taken. If it loses the Lease.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    log(args.log_format)?;
+    jobset_program::log::init(args.log_format, LOGGED, None)?;
     let config = Config::infer().await.context("no API server is configured: set KUBECONFIG")?;
     let terms = terms(&args, &config)?;
     let registry = Registry::new();
@@ -39,10 +37,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         "jobset-controller starts"
     );
 
-    if !args.ignored.is_empty() {
-        warn!(ignored = args.ignored.join(", "), "flags and fields of the Go JobSet that have no meaning here");
-    }
-    let stop = stop_on_signals()?;
+    jobset_program::warn_about_ignored(&args.ignored);
+    let stop = jobset_program::stop_on_signals()?;
     let drained = CancellationToken::new();
     let health = Health::default();
     let settings = Settings {
@@ -92,32 +88,4 @@ fn terms(args: &Args, config: &Config) -> Result<Terms, Error> {
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{:016x}", host.trim(), fastrand::u64(..))
-}
-
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        stopped.cancel();
-    });
-    Ok(stop)
-}
-
-fn log(format: LogFormat) -> anyhow::Result<()> {
-    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
-        Ok(filter) => filter.parse().with_context(|| format!("{} is not a filter", EnvFilter::DEFAULT_ENV))?,
-        Err(_) => EnvFilter::new(LOGGED),
-    };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => subscriber.init(),
-        LogFormat::Json => subscriber.json().init(),
-    }
-    Ok(())
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
-use jiff::SignedDuration;
 use jobset_api::gates::Gates;
 use jobset_configuration::Program;
+use jobset_program::duration::{duration, positive_duration};
+use jobset_program::log::LogFormat;
+use jobset_program::{Arguments, arguments};
 
 use crate::limits::Limits;
 use crate::pod::lookup::LONGEST_WAIT;
@@ -53,8 +55,8 @@ impl Args {
     /// # Errors
     /// If the configuration file cannot be used.
     pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
-        let translated = jobset_configuration::command_line(Program::Webhook)?;
-        Ok(Self { ignored: translated.ignored, ..Self::parse_from(translated.arguments) })
+        let Arguments { own, ignored } = arguments::<Self>(Program::Webhook)?;
+        Ok(Self { ignored, ..own })
     }
 }
 
@@ -185,31 +187,12 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 }
 
-/// Format of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let signed: SignedDuration = text.parse().map_err(|_| "must be a duration such as 5s or 1m30s".to_owned())?;
-    Duration::try_from(signed).map_err(|_| "must not be negative".to_owned())
-}
-
 fn leader_wait(text: &str) -> Result<Duration, String> {
     let wait = duration(text)?;
     if wait > LONGEST_WAIT {
         return Err(format!("must be at most {LONGEST_WAIT:?}: the API server waits 5s for the whole answer"));
     }
     Ok(wait)
-}
-
-/// A duration that is not zero: one that nothing can be done within.
-pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|it| if it.is_zero() { Err("must not be zero".to_owned()) } else { Ok(it) })
 }
 
 #[cfg(test)]

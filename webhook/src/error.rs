@@ -34,7 +34,4 @@ pub enum Error {
     /// The API server's client could not be made.
     #[error("cannot make a client of the API server")]
     Client(#[source] kube::Error),
-    /// Signals could not be received.
-    #[error("cannot receive signals")]
-    Signals(#[source] std::io::Error),
 }

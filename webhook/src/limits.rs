@@ -11,11 +11,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
+use jobset_program::duration::positive_duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use crate::args::positive_duration;
 use crate::memory::{Memory, Shortage, TakenAway};
 
 /// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.

@@ -11,7 +11,6 @@ use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings, Source};
 use kube::{Client, Config};
 use prometheus::Registry;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -144,13 +143,11 @@ impl Service {
     }
 }
 
-/// Runs the service as the arguments say, until SIGTERM or SIGINT.
+/// Runs the service as the arguments say, until `stop`.
 ///
 /// # Errors
 /// When it cannot start.
-pub async fn run(args: &Args) -> Result<(), Error> {
-    let stop = CancellationToken::new();
-    stop_on_signal(stop.clone())?;
+pub async fn run(args: &Args, stop: CancellationToken) -> Result<(), Error> {
     let service = Service::bind(args).await?;
     let config = Config::infer().await.map_err(|source| Error::InferConfig(Box::new(source)))?;
     let client = Client::try_from(config).map_err(Error::Client)?;
@@ -189,17 +186,4 @@ fn settings(args: &CertificateArgs) -> Result<Settings, Error> {
 
 async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, flag, source })
-}
-
-fn stop_on_signal(stop: CancellationToken) -> Result<(), Error> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        stop.cancel();
-    });
-    Ok(())
 }

@@ -5,32 +5,18 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use jobset_protocol::agent::{
+    BARRIER_PATH, BARRIER_PORT, DEFAULT_BARRIER_PATH, DEFAULT_BARRIER_PORT, DEFAULT_EXIT_CODE, EPOCH_FILE, EXIT_CODE,
+    FATAL_EXIT_CODES, GO_BARRIER_PATH, GO_BARRIER_PATH_VARIABLE, GO_BARRIER_PORT, GO_DEFAULT_BARRIER_PORT,
+    GO_DEFAULT_EXIT_CODE, GO_EXIT_CODE, GO_WORKER_COMMAND, JOBSET_NAME, JOBSET_UID, LOG, NAMESPACE, POD_NAME,
+    PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, STOP_GRACE_SECONDS,
+};
 use tracing_subscriber::filter::Targets;
 
 use super::values::{ExitCodes, LocalUrl, Seconds, is_object_name};
 use super::{ArgsError, Config, Role};
 use crate::probe::BarrierPath;
 use crate::save::{SaveHook, SaveHookKind};
-
-const NAMESPACE: &str = "NAMESPACE";
-const POD_NAME: &str = "POD_NAME";
-const JOBSET_NAME: &str = "JOBSET_NAME";
-const JOBSET_UID: &str = "JOBSET_UID";
-const EXIT_CODE: &str = "RESTART_POD_IN_PLACE_EXIT_CODE";
-const BARRIER_PORT: &str = "BARRIER_PORT";
-const BARRIER_PATH: &str = "BARRIER_PATH";
-const EPOCH_FILE: &str = "EPOCH_FILE";
-const PRE_RESTART_URL: &str = "PRE_RESTART_URL";
-const PRE_RESTART_FILE: &str = "PRE_RESTART_FILE";
-const PRE_RESTART_SECONDS: &str = "PRE_RESTART_SECONDS";
-const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
-const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
-const LOG: &str = "JOBSET_AGENT_LOG";
-
-const GO_EXIT_CODE: &str = "IN_PLACE_RESTART_EXIT_CODE";
-const GO_BARRIER_PORT: &str = "STARTUP_PROBE_PORT";
-const GO_BARRIER_PATH: &str = "STARTUP_PROBE_PATH";
-const GO_WORKER_COMMAND: &str = "WORKER_COMMAND";
 
 const SHELL: &str = "SHELL";
 const PATH_VARIABLE: &str = "PATH";
@@ -41,17 +27,21 @@ const SECONDS: &str = "a number of seconds from 0 to 86400, such as 2 or 0.5";
 
 /// The values of variables that are not set.
 struct Defaults {
-    ports: &'static [&'static str],
+    ports: &'static [u16],
     paths: &'static [&'static str],
-    exit_code: &'static str,
+    exit_code: u8,
 }
 
-const OWN: Defaults = Defaults { ports: &["8080"], paths: &["/barrier-is-lifted"], exit_code: "81" };
+const OWN: Defaults =
+    Defaults { ports: &[DEFAULT_BARRIER_PORT], paths: &[DEFAULT_BARRIER_PATH], exit_code: DEFAULT_EXIT_CODE };
 /// Defaults of an agent that may replace the agent of the Go JobSet, whose manifests do not set `NAMESPACE`. The manifest may
 /// probe either agent, so this one listens on the ports and paths of both. The exit code may be any: the last restart rule that
 /// the controller gives an agent restarts the Pod for every code but 0.
-const EITHER: Defaults =
-    Defaults { ports: &["8081", "8080"], paths: &["/barrier-is-down", "/barrier-is-lifted"], exit_code: "1" };
+const EITHER: Defaults = Defaults {
+    ports: &[GO_DEFAULT_BARRIER_PORT, DEFAULT_BARRIER_PORT],
+    paths: &[GO_BARRIER_PATH, DEFAULT_BARRIER_PATH],
+    exit_code: GO_DEFAULT_EXIT_CODE,
+};
 
 /// The environment. An empty variable counts as absent, because a `fieldRef` to a missing annotation gives an empty value.
 struct Env<F>(F);
@@ -86,12 +76,12 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
     fn or_defaults<T: FromStr>(
         &self,
         names: &[&'static str],
-        defaults: &[&str],
+        defaults: &[impl ToString],
         required: &'static str,
     ) -> Result<Vec<T>, ArgsError> {
         match self.first(names, required)? {
             Some(value) => Ok(vec![value]),
-            None => defaults.iter().map(|default| read(names[0], (*default).to_owned(), required)).collect(),
+            None => defaults.iter().map(|default| read(names[0], default.to_string(), required)).collect(),
         }
     }
 
@@ -137,7 +127,7 @@ impl Config {
             Err(ArgsError::Invalid { variable, value, required: "the name of a Kubernetes object" })
         };
         let namespace = env.text(NAMESPACE);
-        let names = [GO_EXIT_CODE, GO_BARRIER_PORT, GO_BARRIER_PATH, GO_WORKER_COMMAND];
+        let names = [GO_EXIT_CODE, GO_BARRIER_PORT, GO_BARRIER_PATH_VARIABLE, GO_WORKER_COMMAND];
         let may_be_of_go = namespace.is_none() || names.iter().any(|name| env.raw(name).is_some());
         let defaults = if may_be_of_go { EITHER } else { OWN };
 
@@ -157,7 +147,7 @@ impl Config {
             None => Role::Sidecar {
                 restart_exit_code: env.or_default(
                     &[EXIT_CODE, GO_EXIT_CODE],
-                    defaults.exit_code,
+                    &defaults.exit_code.to_string(),
                     "a number from 1 to 255",
                 )?,
                 epoch_file: env.raw(EPOCH_FILE).map(PathBuf::from),
@@ -168,7 +158,7 @@ impl Config {
         let ports = if matches!(role, Role::Sidecar { .. }) { defaults.ports } else { &[] };
         let barrier_ports: Vec<NonZeroU16> = env.or_defaults(&[BARRIER_PORT, GO_BARRIER_PORT], ports, PORT)?;
         let barrier_paths: Vec<BarrierPath> =
-            env.or_defaults(&[BARRIER_PATH, GO_BARRIER_PATH], defaults.paths, PATH)?;
+            env.or_defaults(&[BARRIER_PATH, GO_BARRIER_PATH_VARIABLE], defaults.paths, PATH)?;
         let log: Targets =
             env.or_default(&[LOG], "jobset_agent=info", "a level, or target=level,..., such as jobset_agent=debug")?;
         Ok(Self { namespace, pod, jobset, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, role, log })

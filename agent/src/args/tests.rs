@@ -1,7 +1,5 @@
-use proptest::prelude::*;
 use rstest::rstest;
 
-use super::values::ExitCodes;
 use super::*;
 use crate::save::SaveHookKind;
 
@@ -192,27 +190,6 @@ fn supervisor_value_invalid_is_rejected_with_variable_and_value(
     #[case] accepted: bool,
 ) {
     assert_read(command(&["supervise", "train"], &[(variable, value)]).map(drop), variable, value, accepted);
-}
-
-/// Lists of exit codes: valid ones, almost valid ones, and any sequence of their characters.
-fn any_list() -> impl Strategy<Value = String> {
-    let code = || prop_oneof![20 => 1..=255_u16, 1 => Just(0), 1 => 256..=300_u16];
-    let code = || (" ?", code(), " ?").prop_map(|(before, code, after)| format!("{before}{code}{after}"));
-    let range = (code(), code()).prop_map(|(first, last)| format!("{first}-{last}"));
-    let part = prop_oneof![3 => code(), 3 => range, 1 => "[0-9 -]{0,5}"];
-    let list = proptest::collection::vec(part, 0..4).prop_map(|parts| parts.join(","));
-    prop_oneof![list, "[0-9, -]{0,10}"]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// The agent and admission accept the same lists of fatal exit codes and read the same codes from them.
-    #[test]
-    fn exit_codes_match_admission(text in any_list()) {
-        let read = text.parse().ok().map(|ExitCodes(codes)| codes);
-        prop_assert_eq!(read, jobset_api::agent::exit_codes(&text));
-    }
 }
 
 fn assert_read(read: Result<(), ArgsError>, variable: &str, value: &str, accepted: bool) {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::Uri;
+use jobset_protocol::agent::exit_codes;
 
 /// Whether the value is a valid name of a namespace, Pod or JobSet. Such a name is safe in the path of a request.
 pub(super) fn is_object_name(value: &str) -> bool {
@@ -12,25 +13,15 @@ pub(super) fn is_object_name(value: &str) -> bool {
     value.len() <= 253 && value.bytes().all(inner) && !value.starts_with(['.', '-']) && !value.ends_with(['.', '-'])
 }
 
-/// Exit codes from 1 to 255 and ranges of them, separated by commas. Admission accepts the same lists, with `exit_codes` of
-/// jobset-api.
+/// Exit codes from 1 to 255 and ranges of them, separated by commas ([`exit_codes`]). Admission reads them with the same
+/// function.
 pub(super) struct ExitCodes(pub BTreeSet<u8>);
 
 impl FromStr for ExitCodes {
     type Err = ();
 
     fn from_str(value: &str) -> Result<Self, ()> {
-        let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0).ok_or(());
-        let mut codes = BTreeSet::new();
-        for part in value.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (code(first)?, code(last)?);
-            if first > last {
-                return Err(());
-            }
-            codes.extend(first..=last);
-        }
-        Ok(Self(codes))
+        exit_codes(value).map(Self).ok_or(())
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::field::{Errors, Path, shown};
 use super::{resize, restart_budget, suspended, unchanged};
 use crate::gates::Gates;
-use crate::{JobSet, conditions};
+use crate::{JobSet, JobSetStatus};
 
 const MANAGED_BY: &str = "as the JobSet was created: two controllers would work on one JobSet";
 const AS_CREATED: &str = "as the JobSet was created: create another JobSet instead";
@@ -32,7 +32,7 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
     }
     // The Go JobSet, too, allows it in the update that suspends: Kueue takes back its changes as it evicts.
     let is_suspended = old.spec.is_suspended() || new.spec.is_suspended();
-    let finished = is_finished(old);
+    let finished = old.status.as_ref().is_some_and(JobSetStatus::is_finished);
     for (index, (before, after)) in before.iter().zip(after).enumerate() {
         if before == after {
             continue;
@@ -49,13 +49,6 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
         }
         unchanged::check(&moved, after, &path, AS_CREATED, errors);
     }
-}
-
-fn is_finished(jobset: &JobSet) -> bool {
-    jobset
-        .status
-        .as_ref()
-        .is_some_and(|it| !it.terminal_state.is_empty() || conditions::terminal(&it.conditions).is_some())
 }
 
 #[cfg(test)]

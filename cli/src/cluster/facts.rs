@@ -1,6 +1,6 @@
 //! Reads the [`Facts`] of an explanation. A resource that the user may not read is left unknown.
 
-use jobset_api::GROUP;
+use jobset_api::{GROUP, LEASE};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
@@ -10,7 +10,7 @@ use kube::{Api, api::ListParams};
 use super::connect::Cluster;
 use super::pages::all;
 use crate::error::Error;
-use crate::explain::{ControllerLease, Facts, LEASE, Readable};
+use crate::explain::{ControllerLease, Facts, Readable};
 
 /// The default namespace of the controller.
 const CONTROLLER_NAMESPACE: &str = "jobset-system";

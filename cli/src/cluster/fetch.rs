@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jobset_api::{JobSet, dialect, labels};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PartialObjectMeta};
@@ -12,7 +13,6 @@ use super::connect::Cluster;
 use super::pages::all;
 use crate::error::Error;
 use crate::restarts::RestartEvent;
-use crate::wire::{JobWire, PodWire};
 
 /// Kind of a JobSet in an Event's reference.
 const KIND: &str = "JobSet";
@@ -71,7 +71,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn jobs(&self, jobset: &str) -> Result<Vec<JobWire>, Error> {
+    pub async fn jobs(&self, jobset: &str) -> Result<Vec<PartialJob>, Error> {
         all(&self.api(), &children(jobset), &format!("list the Jobs of JobSet {}/{jobset}", self.namespace)).await
     }
 
@@ -79,7 +79,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn pods(&self, jobset: &str) -> Result<Vec<PodWire>, Error> {
+    pub async fn pods(&self, jobset: &str) -> Result<Vec<PartialPod>, Error> {
         all(&self.api(), &children(jobset), &format!("list the Pods of JobSet {}/{jobset}", self.namespace)).await
     }
 

@@ -23,7 +23,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     if barrier.lifted {
         return Vec::new();
     }
-    let alive = || facts.pods.iter().filter(|pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"));
+    let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
         let pods = alive().filter(|pod| PodBarrier::of(epoch(pod), epochs) == wanted);
         pods.map(kube::ResourceExt::name_any).collect::<Vec<_>>()

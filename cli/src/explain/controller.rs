@@ -1,12 +1,10 @@
 //! No controller runs: none holds the Lease.
 
+use jobset_api::LEASE;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{ControllerLease, Facts, Finding, Readable};
 use crate::output::age;
-
-/// Name of the controller's Lease. The Go JobSet uses the same name.
-pub(crate) const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 
 /// A Lease is held until its age exceeds its duration by this factor. The margin is for clocks that differ.
 const EXPIRY_FACTOR: i32 = 2;

@@ -3,17 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::labels;
+use jobset_objects::PartialJob;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
-use crate::wire::JobWire;
 
 /// Start of the Job controller's messages.
 const PREFIX: &str = "Error creating: ";
-/// Label of a Pod: the Job that owns it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// The most names of Jobs in a finding.
 const SHOWN: usize = 3;
 
@@ -30,13 +29,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     messages.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
 }
 
-fn lacks_pods(job: &JobWire, facts: &Facts) -> bool {
-    let is_over = job.condition("Complete").is_some() || job.condition("Failed").is_some();
-    if is_over || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
+fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
+    if job.is_finished() || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
         return false;
     }
     let name = job.name_any();
-    let pods = facts.pods.iter().filter(|pod| pod.labels().get(JOB_NAME) == Some(&name));
+    let pods = facts.pods.iter().filter(|pod| pod.labels().get(labels::JOB_NAME) == Some(&name));
     let there = pods.filter(|pod| pod.status.phase != "Failed" && pod.metadata.deletion_timestamp.is_none()).count();
     i32::try_from(there).is_ok_and(|there| there < job.pods())
 }

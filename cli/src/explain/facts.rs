@@ -1,13 +1,13 @@
 //! The facts of the cluster that rules look at.
 
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, conditions};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::status::Epochs;
-use crate::wire::{JobWire, PodWire};
 
 /// A fact that the user may not be allowed to read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,9 +38,9 @@ pub struct Facts {
     /// The JobSet.
     pub jobset: JobSet,
     /// Its Jobs.
-    pub jobs: Vec<JobWire>,
+    pub jobs: Vec<PartialJob>,
     /// Its Pods.
-    pub pods: Vec<PodWire>,
+    pub pods: Vec<PartialPod>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
     /// The controller's Leases, in any namespace.

@@ -21,7 +21,6 @@ mod tests;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub(crate) use controller::LEASE;
 pub use facts::{ControllerLease, Facts, Readable};
 
 use crate::status::{self, JobSetState};

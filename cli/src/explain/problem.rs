@@ -1,11 +1,11 @@
 //! The problem that keeps one Pod from being ready.
 
 use jobset_api::labels;
+use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
 use crate::status::{Epochs, PodBarrier, ended, epoch};
-use crate::wire::{ContainerStatus, PodWire, Terminated};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
@@ -38,8 +38,8 @@ pub(super) enum PodProblem {
 }
 
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
-pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<PodProblem> {
-    if pod.is_ready() || matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
+pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem> {
+    if pod.is_ready() || pod.has_ended() {
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {
@@ -61,7 +61,7 @@ pub(super) fn of(pod: &PodWire, epochs: Option<Epochs>) -> Option<PodProblem> {
     }
 }
 
-fn unscheduled(pod: &PodWire) -> PodProblem {
+fn unscheduled(pod: &PartialPod) -> PodProblem {
     let Some(condition) = pod.condition("PodScheduled").filter(|condition| condition.status == "False") else {
         return PodProblem::Unscheduled;
     };
@@ -70,18 +70,15 @@ fn unscheduled(pod: &PodWire) -> PodProblem {
     let leads = annotation(labels::EXCLUSIVE_TOPOLOGY).is_some() && annotation(labels::COMPLETION_INDEX) == Some("0");
     match condition.reason.as_str() {
         "SchedulingGated" => PodProblem::Gated(message),
-        _ if leads => PodProblem::Leader(pod.labels().get(JOB_NAME).cloned().unwrap_or_default(), message),
+        _ if leads => PodProblem::Leader(pod.labels().get(labels::JOB_NAME).cloned().unwrap_or_default(), message),
         _ => PodProblem::Unschedulable(message),
     }
 }
 
-/// Label of a Pod: the Job that owns it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-
-fn container(pod: &PodWire, status: &ContainerStatus) -> Option<PodProblem> {
+fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodProblem> {
     let name = status.name.clone();
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
-    let failed = |end: &Terminated| {
+    let failed = |end: &ContainerTerminated| {
         let words = one_line(&end.message);
         let words = if words.is_empty() {
             "no termination message".to_owned()
@@ -107,7 +104,7 @@ fn container(pod: &PodWire, status: &ContainerStatus) -> Option<PodProblem> {
     }
 }
 
-fn waits_for(pod: &PodWire) -> String {
+fn waits_for(pod: &PartialPod) -> String {
     let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     let started: Vec<String> = containers
         .filter(|status| !status.ready && status.state.terminated.is_none())

@@ -1,6 +1,7 @@
 //! The barrier of a JobSet with in-place restart. It follows from epochs alone: those that the Pods report, and the synced and
 //! deprecated epoch of the JobSet's status.
 
+use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use serde::Serialize;
 
 /// The epochs of a JobSet.
@@ -16,12 +17,16 @@ pub struct Epochs {
 impl Epochs {
     /// The epoch that Pods report when they wait at the barrier.
     pub fn next(self) -> i32 {
-        self.synced.saturating_add(1)
+        self.group().next().unwrap_or(i32::MAX)
     }
 
     /// Whether no worker may run: before the first start and during a restart.
     pub fn is_closed(self) -> bool {
-        self.synced == 0 || self.deprecated >= self.synced
+        self.group().is_closed()
+    }
+
+    fn group(self) -> GroupEpochs {
+        GroupEpochs { synced: self.synced, deprecated: self.deprecated }
     }
 }
 
@@ -70,7 +75,7 @@ impl PodBarrier {
         match text.parse::<i32>() {
             Ok(epoch) if epoch < 1 || epoch > epochs.next() => Self::Invalid,
             Ok(epoch) if epoch == epochs.next() => Self::Waiting,
-            Ok(epoch) if epoch <= epochs.deprecated => Self::Restarting,
+            Ok(epoch) if epochs.group().verdict(epoch) == EpochVerdict::Restart => Self::Restarting,
             Ok(_) => Self::Lifted,
             Err(_) => Self::Invalid,
         }

@@ -1,12 +1,12 @@
 //! A Pod in the tree.
 
 use jobset_api::labels;
+use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::barrier::{Epochs, PodBarrier};
-use crate::wire::{ContainerStatus, PodWire, Terminated};
 
 /// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
 const RESET: &str = "RestartingAllContainers";
@@ -46,19 +46,19 @@ pub struct PodNode {
 }
 
 /// The epoch that a Pod reports, as written.
-pub fn epoch(pod: &PodWire) -> Option<&str> {
+pub fn epoch(pod: &PartialPod) -> Option<&str> {
     pod.annotations().get(labels::EPOCH).map(String::as_str)
 }
 
 impl PodNode {
     /// The node for a Pod. `epochs` is given for in-place restart.
-    pub fn of(pod: &PodWire, epochs: Option<Epochs>) -> Self {
-        let ended = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
+    pub fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Self {
+        let ended = pod.has_ended();
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let sidecars: Vec<&str> = sidecars.map(|container| container.name.as_str()).collect();
         let init = &pod.status.init_container_statuses;
         let beside = init.iter().filter(|status| sidecars.contains(&status.name.as_str()));
-        let counted: Vec<&ContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
+        let counted: Vec<&PartialContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
         let ready = counted.iter().filter(|status| status.ready).count();
         let all = init.iter().chain(&pod.status.container_statuses);
         Self {
@@ -79,7 +79,7 @@ impl PodNode {
 }
 
 /// How the container that ended last has ended. Ends by a restart in place are left out.
-fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Option<String> {
+fn last_exit<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) -> Option<String> {
     let ends = containers.flat_map(|status| {
         let ends = [&status.state.terminated, &status.last_state.terminated];
         ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
@@ -90,13 +90,13 @@ fn last_exit<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> Optio
 }
 
 /// How a container ended, such as `exit code 1 (Error)`.
-pub(crate) fn ended(end: &Terminated) -> String {
-    let Terminated { exit_code, reason, .. } = end;
+pub(crate) fn ended(end: &ContainerTerminated) -> String {
+    let ContainerTerminated { exit_code, reason, .. } = end;
     if reason.is_empty() { format!("exit code {exit_code}") } else { format!("exit code {exit_code} ({reason})") }
 }
 
 /// The column STATUS of `kubectl get pods`.
-fn state(pod: &PodWire, sidecars: &[&str]) -> String {
+fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating".to_owned();
     }
@@ -111,7 +111,7 @@ fn state(pod: &PodWire, sidecars: &[&str]) -> String {
         }
         match (&status.state.waiting, &status.state.terminated) {
             (_, Some(end)) if end.exit_code == 0 => {}
-            (_, Some(_)) if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") && is_sidecar => {}
+            (_, Some(_)) if pod.has_ended() && is_sidecar => {}
             (_, Some(end)) => return format!("Init:{}", or(&end.reason, "Error")),
             (Some(waiting), _) if !matches!(waiting.reason.as_str(), "" | "PodInitializing") => {
                 return format!("Init:{}", waiting.reason);

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels, names};
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -10,10 +11,6 @@ use serde::Serialize;
 use super::barrier::{Barrier, Epochs, PodBarrier};
 use super::pod::PodNode;
 use super::state::{self, JobSetState};
-use crate::wire::{JobWire, PodWire};
-
-/// Label of a Pod: the Job that owns it.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// A JobSet with its replicatedJobs, Jobs and Pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,14 +69,7 @@ impl RestartCount {
     pub fn of(jobset: &JobSet) -> Self {
         let (status, budget) = (jobset.status.as_ref(), RestartBudget::of(jobset));
         let (scope, counted) = status.map_or((Scope::JobSet, 0), |status| budget.most_spent(status));
-        let whose = match scope {
-            Scope::JobSet => "the whole JobSet".to_owned(),
-            Scope::ReplicatedJob(name) => format!("replicatedJob {name}"),
-            Scope::Job { replicated_job, index } => {
-                let name = jobset.metadata.name.as_deref().unwrap_or_default();
-                format!("Job {}", names::job(name, replicated_job, index))
-            }
-        };
+        let whose = scope.describe(jobset.metadata.name.as_deref().unwrap_or_default());
         Self {
             // The Go controller writes only `restarts`, which counts recreations.
             total: status.map_or(0, |status| status.group_restarts.max(status.restarts)),
@@ -142,7 +132,7 @@ pub struct JobNode {
 }
 
 /// The tree of a JobSet.
-pub fn report(jobset: &JobSet, jobs: &[JobWire], pods: &[PodWire]) -> JobSetTree {
+pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
@@ -199,7 +189,7 @@ fn slots(groups: &[ReplicatedJobNode]) -> impl Iterator<Item = PodBarrier> {
 }
 
 /// The Pods of this JobSet by the Job that owns them. Pods of an earlier JobSet of the same name are left out.
-fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
+fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
     let uid = jobset.uid();
     let mut nodes: HashMap<String, Vec<PodNode>> = HashMap::new();
     for pod in pods {
@@ -207,7 +197,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> Has
         if labels.get(labels::JOBSET_UID).is_some_and(|label| Some(label) != uid.as_ref()) {
             continue;
         }
-        let job = labels.get(JOB_NAME).cloned().unwrap_or_default();
+        let job = labels.get(labels::JOB_NAME).cloned().unwrap_or_default();
         nodes.entry(job).or_default().push(PodNode::of(pod, epochs));
     }
     for pods in nodes.values_mut() {
@@ -219,7 +209,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PodWire], epochs: Option<Epochs>) -> Has
 fn group(
     group: &ReplicatedJob,
     status: &JobSetStatus,
-    jobs: &[JobWire],
+    jobs: &[PartialJob],
     pods: &mut HashMap<String, Vec<PodNode>>,
 ) -> ReplicatedJobNode {
     let counts = status.replicated_job(&group.name).cloned().unwrap_or_default();
@@ -238,7 +228,7 @@ fn group(
     }
 }
 
-fn job(job: &JobWire, pods: Vec<PodNode>) -> JobNode {
+fn job(job: &PartialJob, pods: Vec<PodNode>) -> JobNode {
     let number = |label: &str| job.labels().get(label).and_then(|value| value.parse().ok());
     let (wanted, ready) = (job.pods(), job.status.ready.unwrap_or(0));
     let succeeded = job.status.succeeded.unwrap_or(0);

@@ -1,12 +1,12 @@
 //! Text of trees and lists.
 
+use jobset_objects::PartialPod;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::args::OutputFormat;
 use crate::output::{View, rendered};
 use crate::testing::{condition, group, held, job, jobset, merge, plain, pod, ready, running, unschedulable, view};
-use crate::wire::PodWire;
 
 fn status(synced: i32, deprecated: i32, restarts: i32) -> Value {
     json!({"syncedEpoch": synced, "deprecatedEpoch": deprecated, "groupRestarts": restarts,
@@ -14,7 +14,7 @@ fn status(synced: i32, deprecated: i32, restarts: i32) -> Value {
 }
 
 /// All Pods of `train`, each with this status.
-fn pods(epoch: Option<&str>, status: &Value) -> Vec<PodWire> {
+fn pods(epoch: Option<&str>, status: &Value) -> Vec<PartialPod> {
     let jobs = [("train-driver-0", 1), ("train-workers-0", 2), ("train-workers-1", 2)];
     let of = |(job, count): (&str, usize)| {
         (0..count).map(|index| pod(job, index, epoch, status, &Value::Null)).collect::<Vec<_>>()
@@ -22,7 +22,7 @@ fn pods(epoch: Option<&str>, status: &Value) -> Vec<PodWire> {
     jobs.into_iter().flat_map(of).collect()
 }
 
-fn jobs(ready: i32) -> Vec<crate::wire::JobWire> {
+fn jobs(ready: i32) -> Vec<jobset_objects::PartialJob> {
     vec![job("workers", 1, 2, ready * 2), job("driver", 0, 1, ready), job("workers", 0, 2, ready * 2)]
 }
 
@@ -75,7 +75,7 @@ fn tree_closed_barrier_shows_epochs() {
 fn large() -> JobSetTree {
     let patch = json!({"spec": {"replicatedJobs": [group("workers", 2, 500)]}});
     let names = ["train-workers-0", "train-workers-1"];
-    let mut pods: Vec<PodWire> = names
+    let mut pods: Vec<PartialPod> = names
         .iter()
         .flat_map(|job| (0..500).map(move |index| pod(job, index, Some("2"), &running(), &Value::Null)))
         .collect();

@@ -5,8 +5,9 @@ use jobset_api::{JobSet, RestartStrategy, names};
 use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Plan, Settings, plan};
-use jobset_controller::store::pods::{PodView, PodWire};
+use jobset_controller::store::pods::PodView;
 use jobset_controller::store::{Change, JobView, Key, PriorityClasses, ServiceView, Store, WatchEvent};
+use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -88,7 +89,7 @@ impl World {
 
 /// A Pod from the wire, reduced to what the store keeps.
 pub(crate) fn view(pod: &str) -> PodView {
-    PodView::of(&serde_json::from_str::<PodWire>(pod).expect("a Pod of the schema"))
+    PodView::of(&serde_json::from_str::<PartialPod>(pod).expect("a Pod of the schema"))
 }
 
 fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{RestartBudget, Scope, conditions, names};
+use jobset_api::{RestartBudget, Scope, conditions};
 
 use super::Action;
 use super::reconciliation::Reconciliation;
@@ -12,8 +12,7 @@ use super::restart::Cause;
 ///
 /// The rule breaks before any rule changes the status, because the stored status shows how the restarts were counted.
 pub(super) fn annotate(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    let is_finished = conditions::terminal(&reconciliation.status.conditions).is_some();
-    if is_finished || RestartBudget::annotated(reconciliation.observed.jobset).is_some() {
+    if reconciliation.status.is_finished() || RestartBudget::annotated(reconciliation.observed.jobset).is_some() {
         return ControlFlow::Continue(());
     }
     reconciliation.actions.push(Action::AnnotateRestartBudget(reconciliation.budget));
@@ -27,17 +26,14 @@ pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>,
     if spent < max_restarts {
         return ControlFlow::Continue(());
     }
-    let owner = match (reconciliation.budget, scope) {
-        (RestartBudget::Shared, _) => " of the JobSet, its replicatedJobs and its Jobs together".to_owned(),
-        (RestartBudget::Separate, Scope::JobSet) => " of the whole JobSet".to_owned(),
-        (RestartBudget::Separate, Scope::ReplicatedJob(name)) => format!(" of replicatedJob {name}"),
-        (RestartBudget::Separate, Scope::Job { replicated_job, index }) => {
-            let jobset = reconciliation.observed.jobset.metadata.name.as_deref().unwrap_or_default();
-            format!(" of Job {}", names::job(jobset, replicated_job, index))
+    let owner = match reconciliation.budget {
+        RestartBudget::Shared => "the JobSet, its replicatedJobs and its Jobs together".to_owned(),
+        RestartBudget::Separate => {
+            scope.describe(reconciliation.observed.jobset.metadata.name.as_deref().unwrap_or_default())
         }
     };
     let message = format!(
-        "reached the maximum number of restarts{owner}: {spent} of maxRestarts {max_restarts} are spent: {}",
+        "reached the maximum number of restarts of {owner}: {spent} of maxRestarts {max_restarts} are spent: {}",
         cause.message
     );
     reconciliation.fail(conditions::REACHED_MAX_RESTARTS, message)

@@ -257,7 +257,7 @@ fn matches(rule: &FailurePolicyRule, patterns: &[Option<Regex>], job: &FailedJob
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
     // A pattern that does not compile never matches.
     let message = patterns.is_empty() || patterns.iter().flatten().any(|pattern| pattern.is_match(job.message));
-    any(&rule.target_replicated_jobs, job.replicated_job) && any(&rule.on_job_failure_reasons, job.reason) && message
+    rule.targets(job.replicated_job) && any(&rule.on_job_failure_reasons, job.reason) && message
 }
 
 fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Cause {

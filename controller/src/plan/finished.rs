@@ -2,12 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::conditions;
-
 use super::reconciliation::Reconciliation;
 
 pub(super) fn delete_active_jobs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if conditions::terminal(&reconciliation.status.conditions).is_none() {
+    if !reconciliation.status.is_finished() {
         return ControlFlow::Continue(());
     }
     for (name, job) in reconciliation.observed.jobs() {

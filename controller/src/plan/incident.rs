@@ -131,12 +131,11 @@ fn ignoring_rule(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob) -> 
     let rules = &reconciliation.observed.jobset.spec.failure_policy.as_ref()?.rules;
     let (index, rule) = rules.iter().enumerate().find(|(_, rule)| {
         let any_failure = rule.on_job_failure_reasons.is_empty() && rule.on_job_failure_message_patterns.is_empty();
-        let targets = &rule.target_replicated_jobs;
-        any_failure && (targets.is_empty() || targets.contains(&group.name))
+        any_failure && rule.targets(&group.name)
     })?;
     let ignores = matches!(
         rule.action,
         FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts | FailurePolicyAction::RestartJobAndIgnoreMaxRestarts
     );
-    ignores.then(|| rule.name.clone().unwrap_or_else(|| format!("failurePolicyRule{index}")))
+    ignores.then(|| rule.condition_name(index).into_owned())
 }

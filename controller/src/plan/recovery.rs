@@ -22,7 +22,7 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
 /// Whether all workers run after a restart. With in-place restart, the readiness of Jobs is not enough: the Job controller
 /// writes it and the agents report epochs, at different times, so it may still be the readiness before the restart.
 fn all_run_again(reconciliation: &Reconciliation<'_>) -> bool {
-    let lifted = reconciliation.status.synced_epoch > reconciliation.status.deprecated_epoch;
+    let lifted = !reconciliation.status.epochs().is_closed();
     !reconciliation.in_place() || lifted && members::slots(reconciliation).all_run()
 }
 

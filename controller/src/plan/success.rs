@@ -17,8 +17,7 @@ pub(super) fn complete_if_met(reconciliation: &mut Reconciliation<'_>) -> Contro
     let spec = &reconciliation.observed.jobset.spec;
     let all = SuccessPolicy { operator: Operator::All, target_replicated_jobs: Vec::new() };
     let policy = spec.success_policy.as_ref().unwrap_or(&all);
-    let targeted =
-        |name: &String| policy.target_replicated_jobs.is_empty() || policy.target_replicated_jobs.contains(name);
+    let targeted = |name: &str| policy.targets(name);
 
     let expected = spec.replicated_jobs.iter().filter(|group| targeted(&group.name));
     let expected: i64 = expected.map(|group| i64::from(group.replicas())).sum();

@@ -4,25 +4,26 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
+use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::{JobSet, labels};
+use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
-use super::weather::{Patience, Weather};
-use crate::store::pods::{PodView, PodWire};
-use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, ServiceView, WatchEvent, version,
-};
+use super::retry_log::RetryLog;
+use crate::store::pods::PodView;
+use crate::store::{Change, ClaimView, JobView, Key, NamespaceWire, RoleBindingView, ServiceView, WatchEvent, version};
 
 /// The stream of everything seen. It does not end: what fails is watched again, with backoff.
 ///
@@ -36,7 +37,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
             WatchEvent::Job(change(event, |object| child(&object, JobView::of)))
         }),
-        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PodWire>| {
+        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PartialPod>| {
             WatchEvent::Pod(change(event, |object| child(&object, PodView::of)))
         }),
         watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
@@ -53,7 +54,7 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
         watch(api(client, namespace), children, "RoleBinding", |event: Event<RoleBinding>| {
             WatchEvent::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
         }),
-        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<NodeWire>| {
+        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<PartialNode>| {
             WatchEvent::Node(change(event, cluster_wide))
         }),
         watch(Api::all(client.clone()), watcher::Config::default(), "Namespace", |event: Event<NamespaceWire>| {
@@ -115,19 +116,30 @@ where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
     K::DynamicType: Default,
 {
-    let mut weather = Weather::default();
+    let mut retry_log = RetryLog::default();
     watcher(api, config)
-        .backoff(Patience::default())
+        .backoff(watch_backoff())
         .filter_map(move |event| {
             match &event {
-                Ok(_) => weather.clears(kind),
+                Ok(_) => retry_log.succeeded(kind),
                 // The watch was away for too long, and lists anew.
                 Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind, "listing again"),
-                Err(error) => weather.turns(kind, error),
+                Err(error) => retry_log.failed(kind, error),
             }
             std::future::ready(event.ok().map(reduce))
         })
         .boxed()
+}
+
+/// Doubles from 100..200 ms to 2.5..5 s. The longest delay is short, so that a group that restarts does not wait for long
+/// once the API server is back.
+fn watch_backoff() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(Duration::from_millis(2500))
+        .with_jitter()
+        .without_max_times()
+        .into()
 }
 
 fn change<K: ResourceExt, V>(event: Event<K>, put: impl Fn(K) -> Change<V>) -> Change<V> {
@@ -169,5 +181,22 @@ fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
             warn!(jobset = %key, error = invalid.error, "JobSet is not of the schema, left alone");
             Change::Gone(key, 0)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::utils::Backoff as _;
+
+    use super::*;
+
+    #[test]
+    fn watch_backoff_grows_to_seconds_and_restarts_after_a_success() {
+        let mut backoff = watch_backoff();
+        let waits: Vec<Duration> = backoff.by_ref().take(40).collect();
+        assert!(waits[0] <= Duration::from_millis(200) && waits[0] >= Duration::from_millis(100), "{waits:?}");
+        assert!(waits[39] <= Duration::from_secs(5) && waits[39] >= Duration::from_millis(2500), "{waits:?}");
+        backoff.reset();
+        assert!(backoff.next().unwrap() <= Duration::from_millis(200));
     }
 }

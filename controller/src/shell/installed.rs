@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::error::Error;
-use super::weather::Weather;
+use super::retry_log::RetryLog;
 
 /// What is read, in the log.
 const WHAT: &str = "schema of JobSets";
@@ -67,11 +67,11 @@ struct SchemaKind {
 pub(super) async fn check(client: &Client) -> Result<(), Error> {
     let deadline = Instant::now() + PUBLISHED;
     let mut told = false;
-    let mut weather = Weather::default();
+    let mut retry_log = RetryLog::default();
     loop {
         let live = fields(client).await;
         if live.is_ok() {
-            weather.clears(WHAT);
+            retry_log.succeeded(WHAT);
         }
         match live {
             Ok(Some(live)) => {
@@ -91,7 +91,7 @@ pub(super) async fn check(client: &Client) -> Result<(), Error> {
                 );
             }
             Ok(None) => {}
-            Err(error) => weather.turns(WHAT, &error),
+            Err(error) => retry_log.failed(WHAT, &error),
         }
         sleep(PERIOD).await;
     }

@@ -12,8 +12,8 @@ mod notes;
 mod postponed;
 mod queue;
 mod reconcile;
+mod retry_log;
 mod serve;
-mod weather;
 
 pub use error::Error;
 pub use reconcile::{Options, run};

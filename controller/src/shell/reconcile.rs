@@ -29,8 +29,8 @@ use super::metrics::{Ledger, ObjectMetrics, PassResult, Passes};
 use super::notes::{Notes, Stored};
 use super::postponed::Postponed;
 use super::queue::{LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED, Queue};
+use super::retry_log::RetryLog;
 use super::serve::Health;
-use super::weather::Weather;
 use crate::observe::Observed;
 use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
 use crate::store::{Change, Key, Store, Versions, WatchEvent, dialect};
@@ -156,7 +156,7 @@ struct Reconciler {
     ledger: Ledger,
     objects: Option<ObjectMetrics>,
     passes: Passes,
-    weather: Weather,
+    retry_log: RetryLog,
     applier: Applier,
     settings: Settings,
 }
@@ -173,7 +173,7 @@ impl Reconciler {
             ledger: Ledger::register(registry)?,
             objects: per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
             passes: Passes::register(registry)?,
-            weather: Weather::default(),
+            retry_log: RetryLog::default(),
             applier: Applier::new(client),
             settings,
         })
@@ -347,12 +347,12 @@ impl Reconciler {
         match &worst.error {
             // This program is about to end, and says so.
             Some((_, error)) if error.is_not_leading() => return,
-            Some((RequestFailure::Weather, error)) => self.weather.turns("passes", error),
+            Some((RequestFailure::Weather, error)) => self.retry_log.failed("passes", error),
             Some((_, error)) => {
-                self.weather.clears("passes");
+                self.retry_log.succeeded("passes");
                 debug!(jobset = %key, error = error as &dyn std::error::Error, "not everything was carried out");
             }
-            None => self.weather.clears("passes"),
+            None => self.retry_log.succeeded("passes"),
         }
         if stored.is_none() {
             if !worst.status_refused {

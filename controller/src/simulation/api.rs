@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jobset_agent::decide::JobSetState;
 use jobset_api::{JobSet, JobSetStatus, RestartBudget, RestartStrategy, labels};
+use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::SignedDuration;
@@ -12,7 +13,7 @@ use kube::ResourceExt;
 
 use super::scenario::{NAMESPACE, UID, key};
 use super::watches::{KINDS, WatchedKind, Watches};
-use crate::store::pods::{PodView, PodWire};
+use crate::store::pods::PodView;
 use crate::store::{Change, JobView, Key, ServiceView, WatchEvent};
 
 /// How long a Pod that is asked to go may take, in seconds.
@@ -31,7 +32,7 @@ pub(super) struct JobObject {
 /// A Pod.
 #[derive(Debug)]
 pub(super) struct PodObject {
-    pub wire: PodWire,
+    pub wire: PartialPod,
     pub job: String,
     pub index: i32,
     /// Whether the Job controller has counted its end, and taken its finalizer off.
@@ -178,7 +179,7 @@ impl ApiServer {
             controller: Some(true),
             ..OwnerReference::default()
         };
-        let mut wire = PodWire {
+        let mut wire = PartialPod {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(NAMESPACE.to_owned()),
@@ -188,7 +189,7 @@ impl ApiServer {
                 creation_timestamp: Some(now.clone()),
                 ..ObjectMeta::default()
             },
-            ..PodWire::default()
+            ..PartialPod::default()
         };
         super::machine::specify(&mut wire.spec, job);
         wire.spec.node_name = Some(node.to_owned());
@@ -197,7 +198,7 @@ impl ApiServer {
         name
     }
 
-    pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PodWire)) {
+    pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PartialPod)) {
         let version = self.next_version();
         let Some(pod) = self.pods.get_mut(name) else { return };
         change(&mut pod.wire);
@@ -281,7 +282,7 @@ fn shown_job(job: &Job) -> WatchEvent {
     WatchEvent::Job(Change::Put { object: Key::of(job), owner: Some(key().clone()), view: JobView::of(job) })
 }
 
-fn shown_pod(pod: &PodWire) -> WatchEvent {
+fn shown_pod(pod: &PartialPod) -> WatchEvent {
     WatchEvent::Pod(Change::Put { object: Key::of(pod), owner: Some(key().clone()), view: PodView::of(pod) })
 }
 

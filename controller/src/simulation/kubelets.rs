@@ -177,7 +177,7 @@ impl SimulatedCluster {
     }
 }
 
-fn brief(status: &crate::store::pods::wire::Status) -> String {
+fn brief(status: &jobset_objects::PartialPodStatus) -> String {
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses);
     let each: Vec<String> = containers
         .map(|it| match (&it.state.running, &it.state.terminated) {

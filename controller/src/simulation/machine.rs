@@ -1,11 +1,14 @@
 //! What truly runs of a Pod on its node, and the status that its kubelet would write of it.
 
+use jobset_objects::{
+    ContainerRunning, ContainerState, ContainerTerminated, PartialCondition, PartialContainer, PartialContainerStatus,
+    PartialPodSpec, PartialPodStatus,
+};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agents::AgentProcess;
 use super::api::PodObject;
-use crate::store::pods::wire::{Condition, Container, ContainerStatus, Running, Spec, State, Status, Terminated};
 
 pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
@@ -128,8 +131,8 @@ impl SimulatedMachine {
     }
 
     /// The status as the kubelet sees it. The condition of a disruption is the control plane's, and stays.
-    pub(super) fn status(&self, stored: &Status) -> Status {
-        let mut conditions: Vec<Condition> =
+    pub(super) fn status(&self, stored: &PartialPodStatus) -> PartialPodStatus {
+        let mut conditions: Vec<PartialCondition> =
             stored.conditions.iter().filter(|it| it.type_ == DISRUPTION_TARGET).cloned().collect();
         if self.has_agent && self.agent_restarts > 0 {
             let status = if self.resetting { "True" } else { "False" };
@@ -141,7 +144,7 @@ impl SimulatedMachine {
             (None, SimulatedWorker::NotYet) if !self.supervised || self.agent.is_none() => "Pending",
             (None, _) => "Running",
         };
-        Status {
+        PartialPodStatus {
             phase: phase.to_owned(),
             conditions,
             init_container_statuses: (self.has_agent && !self.supervised)
@@ -149,54 +152,61 @@ impl SimulatedMachine {
                 .into_iter()
                 .collect(),
             container_statuses: vec![self.worker_status()],
+            ..PartialPodStatus::default()
         }
     }
 
-    fn agent_status(&self) -> ContainerStatus {
-        let running = self.agent.as_ref().map(|agent| Running { started_at: Some(agent.started.clone()) });
+    fn agent_status(&self) -> PartialContainerStatus {
+        let running = self.agent.as_ref().map(|agent| ContainerRunning { started_at: Some(agent.started.clone()) });
         let container = self.agent.as_ref().map_or(0, |agent| agent.container);
-        ContainerStatus {
+        PartialContainerStatus {
             name: "agent".to_owned(),
             container_id: format!("agent-{container}"),
             restart_count: self.agent_restarts,
-            state: State { running, terminated: None },
+            state: ContainerState { running, ..ContainerState::default() },
+            ..PartialContainerStatus::default()
         }
     }
 
-    fn worker_status(&self) -> ContainerStatus {
+    fn worker_status(&self) -> PartialContainerStatus {
         let supervisor = self.agent.as_ref().filter(|_| self.supervised);
         let (container, state) = match (&self.worker, supervisor) {
             // Whatever its worker does, the container runs.
             (_, Some(agent)) => {
-                let running = Running { started_at: Some(agent.started.clone()) };
-                (agent.container, State { running: Some(running), terminated: None })
+                let running = ContainerRunning { started_at: Some(agent.started.clone()) };
+                (agent.container, ContainerState { running: Some(running), ..ContainerState::default() })
             }
-            (SimulatedWorker::NotYet, _) => (0, State::default()),
-            (SimulatedWorker::Runs { container, since, .. }, _) => {
-                (*container, State { running: Some(Running { started_at: Some(since.clone()) }), terminated: None })
-            }
+            (SimulatedWorker::NotYet, _) => (0, ContainerState::default()),
+            (SimulatedWorker::Runs { container, since, .. }, _) => (
+                *container,
+                ContainerState {
+                    running: Some(ContainerRunning { started_at: Some(since.clone()) }),
+                    ..ContainerState::default()
+                },
+            ),
             (SimulatedWorker::Ended { code, container, at }, _) => {
                 let reason = if *code == 0 { "Completed" } else { "Error" };
-                let end = Terminated {
+                let end = ContainerTerminated {
                     exit_code: *code,
                     reason: reason.to_owned(),
                     message: String::new(),
                     finished_at: Some(at.clone()),
                 };
-                (*container, State { running: None, terminated: Some(end) })
+                (*container, ContainerState { terminated: Some(end), ..ContainerState::default() })
             }
         };
-        ContainerStatus {
+        PartialContainerStatus {
             name: "worker".to_owned(),
             container_id: format!("worker-{container}"),
             restart_count: self.worker_restarts,
             state,
+            ..PartialContainerStatus::default()
         }
     }
 }
 
-pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Condition {
-    Condition {
+pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) -> PartialCondition {
+    PartialCondition {
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
@@ -205,9 +215,9 @@ pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) 
 }
 
 /// The specification of a Job's Pods.
-pub(super) fn specify(spec: &mut Spec, job: &Job) {
+pub(super) fn specify(spec: &mut PartialPodSpec, job: &Job) {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    let container = |it: &k8s_openapi::api::core::v1::Container| Container {
+    let container = |it: &k8s_openapi::api::core::v1::Container| PartialContainer {
         name: it.name.clone(),
         restart_policy: it.restart_policy.clone(),
         restart_policy_rules: it.restart_policy_rules.clone().unwrap_or_default(),
@@ -218,7 +228,7 @@ pub(super) fn specify(spec: &mut Spec, job: &Job) {
 
 /// Whether the API server shows the end of this Pod.
 pub(super) fn has_ended(pod: &PodObject) -> bool {
-    matches!(pod.wire.status.phase.as_str(), "Succeeded" | "Failed")
+    pod.wire.has_ended()
 }
 
 pub(super) fn is_going(pod: &PodObject) -> bool {

@@ -30,7 +30,7 @@ pub use claim::ClaimView;
 pub(crate) use job::controller;
 pub use job::{ControllerRef, Finished, JobView};
 pub use namespaces::{NamespaceWire, Terminating};
-pub use nodes::{NodeView, NodeWire, Nodes};
+pub use nodes::{NodeView, Nodes};
 pub use priority::PriorityClasses;
 pub use ranges::Ranges;
 pub use role_binding::RoleBindingView;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jobset_api::partial::metadata;
+use jobset_objects::metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;

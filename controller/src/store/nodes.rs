@@ -4,52 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jobset_api::in_place::kubelet_can;
-use jobset_api::partial::metadata;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use jobset_objects::PartialNode;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
-use serde::Deserialize;
+use kube::ResourceExt;
 
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-
-/// The part of a Node that is read from the wire. Its status lists images by the hundred.
-#[derive(Clone, Debug, Default, Deserialize, Resource)]
-#[resource(inherit = "k8s_openapi::api::core::v1::Node")]
-pub struct NodeWire {
-    #[serde(default, deserialize_with = "metadata")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    taints: Vec<Taint>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Taint {
-    key: String,
-    time_added: Option<Time>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    node_info: NodeInfo,
-    declared_features: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeInfo {
-    kubelet_version: String,
-}
 
 /// A node, reduced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +43,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// A node was seen. Returns whether a rule could decide differently because of it.
-    pub fn apply(&mut self, node: &NodeWire) -> bool {
+    pub fn apply(&mut self, node: &PartialNode) -> bool {
         let name: Arc<str> = node.name_any().into();
         let view = self.reduce(node);
         if let Some(listed) = &mut self.listed {
@@ -147,7 +107,7 @@ impl Nodes {
         !self.by_name.is_empty() && self.outdated.len() == self.by_name.len()
     }
 
-    fn reduce(&mut self, node: &NodeWire) -> NodeView {
+    fn reduce(&mut self, node: &PartialNode) -> NodeView {
         // The node carries the taint twice: that without a time keeps Pods from being scheduled there.
         let taints = node.spec.taints.iter();
         let since = taints.filter(|it| it.key == UNREACHABLE).filter_map(|it| it.time_added.as_ref()).min();
@@ -178,7 +138,7 @@ mod tests {
     use jobset_api::in_place::FEATURE;
     use serde_json::{Value, json};
 
-    fn node(name: &str, part: &Value) -> NodeWire {
+    fn node(name: &str, part: &Value) -> PartialNode {
         let mut node = json!({"metadata": {"name": name, "labels": {"rack": "r1"}}});
         json_patch::merge(&mut node, part);
         serde_json::from_value(node).unwrap()

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jobset_api::JobSet;
+use jobset_objects::PartialNode;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use super::pods::{Extent, ObservedEpochs, PodView};
 use super::verdict::SpecVerdict;
 use super::{
-    Children, ClaimView, JobView, Key, NamespaceWire, NodeWire, PriorityClasses, RoleBindingView, ServiceView, Store,
+    Children, ClaimView, JobView, Key, NamespaceWire, PriorityClasses, RoleBindingView, ServiceView, Store,
     Terminating, Versioned, dialect,
 };
 
@@ -23,7 +24,7 @@ pub enum WatchEvent {
     Service(Change<ServiceView>),
     Claim(Change<ClaimView>),
     RoleBinding(Change<RoleBindingView>),
-    Node(Change<Box<NodeWire>>),
+    Node(Change<Box<PartialNode>>),
     Namespace(Change<Box<NamespaceWire>>),
     PriorityClass(Change<Box<PriorityClass>>),
 }
@@ -225,7 +226,7 @@ impl Store {
         self.jobsets.all().map(|(key, _)| key.clone())
     }
 
-    fn see_node(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
+    fn see_node(&mut self, change: Change<Box<PartialNode>>) -> Vec<Key> {
         let outdated = self.nodes.all_outdated();
         let mut marked = self.see_node_of_pods(change);
         // What is said of a cluster in which no node can restart in place concerns also those that have no Pod yet.
@@ -235,7 +236,7 @@ impl Store {
         marked
     }
 
-    fn see_node_of_pods(&mut self, change: Change<Box<NodeWire>>) -> Vec<Key> {
+    fn see_node_of_pods(&mut self, change: Change<Box<PartialNode>>) -> Vec<Key> {
         let changed: Vec<Arc<str>> = match change {
             Change::Put { object, view, .. } => {
                 let changed = self.nodes.apply(&view);

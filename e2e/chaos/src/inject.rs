@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use jobset_api::LEASE;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,8 +31,6 @@ const AGAIN: usize = 5;
 const STATUS: Duration = Duration::from_secs(3);
 /// Name of the controller's program and of its Deployment.
 const CONTROLLER: &str = "jobset-controller";
-/// Name of its Lease.
-const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 
 /// What a fault of a group needs.
 pub(super) struct Target<'a> {

@@ -6,10 +6,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use jobset_objects::{PartialPod, owner_job};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
-
-use super::wire::{LeaderPod, owner_job};
 
 /// Longest message of the scheduler that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 400;
@@ -96,7 +95,7 @@ enum State {
 
 impl Leaders {
     /// Leaders that were listed, all there are.
-    pub fn of_list(pods: &[LeaderPod]) -> Self {
+    pub fn of_list(pods: &[PartialPod]) -> Self {
         let mut known = HashMap::new();
         for pod in pods {
             put(&mut known, pod);
@@ -105,7 +104,7 @@ impl Leaders {
     }
 
     /// Takes in what the watch tells.
-    pub fn see(&mut self, event: &Event<LeaderPod>) {
+    pub fn see(&mut self, event: &Event<PartialPod>) {
         match event {
             Event::Init => self.listed = Some(HashMap::new()),
             Event::InitApply(pod) => put(self.listed.get_or_insert_default(), pod),
@@ -171,11 +170,11 @@ fn placed(pod: &str, node: &str) -> Placed {
     Placed { pod: pod.to_owned(), node: node.to_owned() }
 }
 
-fn key(pod: &LeaderPod) -> Option<JobKey> {
+fn key(pod: &PartialPod) -> Option<JobKey> {
     Some(JobKey::new(&pod.namespace()?, &owner_job(pod)?.uid))
 }
 
-fn put(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &LeaderPod) {
+fn put(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &PartialPod) {
     remove(known, pod);
     if let Some(key) = key(pod) {
         // Nearly always there is one.
@@ -184,7 +183,7 @@ fn put(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &LeaderPod) {
     }
 }
 
-fn remove(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &LeaderPod) {
+fn remove(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &PartialPod) {
     let name = pod.name_any();
     // A Pod that was given up by its Job no longer says where it is filed.
     let Some(key) = key(pod) else {
@@ -203,8 +202,8 @@ fn remove(known: &mut HashMap<JobKey, Vec<Leader>>, pod: &LeaderPod) {
 }
 
 impl State {
-    fn of(pod: &LeaderPod) -> Self {
-        let node = pod.spec.node_name.as_str();
+    fn of(pod: &PartialPod) -> Self {
+        let node = pod.spec.node_name.as_deref().unwrap_or_default();
         match pod.status.phase.as_str() {
             _ if pod.metadata.deletion_timestamp.is_some() => Self::Terminating,
             "Failed" => Self::Failed,
@@ -216,8 +215,8 @@ impl State {
 }
 
 /// What the scheduler says of a Pod that has no node.
-fn unscheduled(pod: &LeaderPod) -> &str {
-    let unscheduled = pod.status.conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status != "True");
+fn unscheduled(pod: &PartialPod) -> &str {
+    let unscheduled = pod.condition("PodScheduled").filter(|condition| !condition.is_true());
     let message = unscheduled.map(|it| it.message.as_str()).unwrap_or_default();
     &message[..message.floor_char_boundary(MESSAGE_LIMIT)]
 }
@@ -244,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, job_uid: &str, state: &str) -> LeaderPod {
+    fn pod(name: &str, job_uid: &str, state: &str) -> PartialPod {
         let (node, phase) = match state {
             "pending" => ("", "Pending"),
             "failed" => ("n9", "Failed"),

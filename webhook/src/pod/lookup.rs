@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use jobset_api::labels;
+use jobset_objects::PartialPod;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -30,7 +31,6 @@ use super::domains::Domains;
 use super::leaders::{Leaders, NotPlaced, Placed};
 use super::placement::Follower;
 use super::refusal::{Obstacle, ReadError, Refusal, Unread};
-use super::wire::LeaderPod;
 
 /// Longest wait for a leader to be placed. With three reads, before it, after it and of the leader's node, it stays below 5 s.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
@@ -163,15 +163,12 @@ impl Lookup {
 
     /// Asks the API server for the leaders of one Job.
     async fn list(&self, follower: &Follower) -> Result<Result<Placed, NotPlaced>, ReadError> {
-        let pods: Api<LeaderPod> = Api::namespaced(self.0.client.clone(), follower.job.namespace());
-        let of_job = ListParams::default().labels(&leaders_of(&format!(",{JOB_NAME}={}", follower.job_name)));
+        let pods: Api<PartialPod> = Api::namespaced(self.0.client.clone(), follower.job.namespace());
+        let of_job = ListParams::default().labels(&leaders_of(&format!(",{}={}", labels::JOB_NAME, follower.job_name)));
         let listed = read(pods.list(&of_job)).await?;
         Ok(Leaders::of_list(&listed.items).leader(&follower.job))
     }
 }
-
-/// Kubernetes' own label of the Pods of a Job.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// Label selector of leaders.
 fn leaders_of(more: &str) -> String {

@@ -18,7 +18,6 @@ pub mod leaders;
 pub mod lookup;
 pub mod placement;
 pub mod refusal;
-mod wire;
 
 use lookup::Lookup;
 use placement::Role;

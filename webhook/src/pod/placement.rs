@@ -4,12 +4,12 @@
 
 use jobset_api::validation::{Errors, Path};
 use jobset_api::{labels, names};
+use jobset_objects::owner_job;
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt as _;
 
 use super::leaders::JobKey;
-use super::wire::owner_job;
 
 const INDEX_MISSING: &str = "must be set with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of index \
                              0 leads the others to its domain. The Job's completionMode must be Indexed";

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::{Candidate, Leadership, LeaseDecision, Record, Terms};
 use crate::shell::error::{Error, code};
-use crate::shell::weather::Weather;
+use crate::shell::retry_log::RetryLog;
 
 /// This replica has stopped to be the leader without wanting it. Nothing that it does now may be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub struct Elector {
     lease: Option<Lease>,
     leadership: watch::Sender<Leadership>,
     gauge: IntGauge,
-    weather: Weather,
+    retry_log: RetryLog,
 }
 
 /// How an attempt to get or to keep the Lease ended.
@@ -60,7 +60,7 @@ impl Elector {
             lease: None,
             leadership: watch::Sender::default(),
             gauge,
-            weather: Weather::default(),
+            retry_log: RetryLog::default(),
             terms,
         })
     }
@@ -104,15 +104,15 @@ impl Elector {
             match timeout_at(sent + self.request_timeout(), self.attempt()).await {
                 Ok(Ok(Standing::Leading)) => return self.lead_until(sent),
                 Ok(Ok(Standing::Following(holder))) => {
-                    self.weather.clears("Lease");
+                    self.retry_log.succeeded("Lease");
                     if known.as_ref() != Some(&holder) {
                         info!(lease = self.terms.name, holder, "standing by");
                         known = Some(holder);
                     }
                 }
                 Ok(Ok(Standing::Contended)) => {}
-                Ok(Err(error)) => self.weather.turns("Lease", &error),
-                Err(late) => self.weather.turns("Lease", &late),
+                Ok(Err(error)) => self.retry_log.failed("Lease", &error),
+                Err(late) => self.retry_log.failed("Lease", &late),
             }
             // Never longer than a period, so that a Lease that was released is taken within one; not all at once.
             sleep(self.terms.retry_period.mul_f64(0.7 + 0.3 * fastrand::f64())).await;
@@ -133,15 +133,15 @@ impl Elector {
                 Ok(Ok(Standing::Leading)) => deadline = self.lead_until(sent),
                 Ok(Ok(Standing::Following(holder))) => return Lost::Taken(holder),
                 Ok(Ok(Standing::Contended)) => {}
-                Ok(Err(error)) => self.weather.turns("Lease", &error),
-                Err(late) => self.weather.turns("Lease", &late),
+                Ok(Err(error)) => self.retry_log.failed("Lease", &error),
+                Err(late) => self.retry_log.failed("Lease", &late),
             }
         }
     }
 
     /// The Lease was written; the time counts from before the request, as that of the others counts from after it.
     fn lead_until(&mut self, sent: Instant) -> Instant {
-        self.weather.clears("Lease");
+        self.retry_log.succeeded("Lease");
         let deadline = sent + self.terms.renew_deadline;
         self.leadership.send_replace(Leadership::Leading { until: Some(deadline.into_std()) });
         deadline

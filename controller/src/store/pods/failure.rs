@@ -1,9 +1,8 @@
 //! Why a Pod failed, as far as its status tells.
 
 use jobset_api::JobTemplateSpec;
+use jobset_objects::{PartialContainerStatus, PartialPod};
 use k8s_openapi::jiff::Timestamp;
-
-use super::wire::{ContainerStatus, PodWire};
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -47,10 +46,10 @@ struct PolicyInput {
 
 impl PodFailure {
     /// Reads the failure of a Pod.
-    pub(super) fn of(pod: &PodWire) -> Self {
+    pub(super) fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let all = pod.status.init_container_statuses.iter().chain(workers);
-        let ended = |status: &ContainerStatus| {
+        let ended = |status: &PartialContainerStatus| {
             let end = status.state.terminated.as_ref()?;
             (end.reason != RESTARTING_ALL_CONTAINERS).then(|| (status.name.clone(), end.exit_code))
         };
@@ -95,7 +94,7 @@ impl PodFailure {
     }
 }
 
-fn exit(status: &ContainerStatus) -> Option<Exit> {
+fn exit(status: &PartialContainerStatus) -> Option<Exit> {
     let end = status.state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
     let cut = end.message.floor_char_boundary(LONGEST_MESSAGE);
     Some(Exit {

@@ -10,7 +10,6 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod view;
-pub(crate) mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +23,6 @@ pub use job_pods::JobPods;
 pub(crate) use job_pods::Kept;
 pub use slot::FailedWorker;
 pub use view::{Domain, Epoch, PodPhase, PodView};
-pub use wire::PodWire;
 
 /// The Pods of one JobSet, by the UID of their Job.
 #[derive(Debug, Default)]

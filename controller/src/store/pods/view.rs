@@ -4,11 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jobset_api::labels;
+use jobset_api::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, restarts_pod};
+use jobset_objects::{PartialContainer, PartialContainerStatus, PartialPod};
+use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::failure::PodFailure;
-use super::wire::{Container, ContainerStatus, PodWire};
 use crate::store::job::{controller, number};
 use crate::store::{dialect, version};
 
@@ -100,10 +102,10 @@ pub struct Domain {
 
 impl PodView {
     /// Reduces a Pod.
-    pub fn of(pod: &PodWire) -> Self {
+    pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
-        let agent = |status: &&ContainerStatus| {
-            pod.spec.init_containers.iter().any(|container| container.name == status.name && container.is_agent())
+        let agent = |status: &&PartialContainerStatus| {
+            pod.spec.init_containers.iter().any(|container| container.name == status.name && is_agent(container))
         };
         let agents = || pod.status.init_container_statuses.iter().filter(agent);
         let phase = match pod.status.phase.as_str() {
@@ -129,7 +131,7 @@ impl PodView {
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),
-            sidecar: pod.spec.init_containers.iter().any(Container::is_agent),
+            sidecar: pod.spec.init_containers.iter().any(is_agent),
             agents: identity(agents()),
             agent_started: agents().filter_map(started).max(),
             restarts: pod.status.init_container_statuses.iter().chain(workers).map(|it| it.restart_count).sum(),
@@ -176,17 +178,28 @@ impl Epoch {
     }
 }
 
-fn restarting(pod: &PodWire) -> bool {
+/// Whether the container is a sidecar whose exit can restart the whole Pod: the agent (KEP-467).
+fn is_agent(container: &PartialContainer) -> bool {
+    container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
+}
+
+/// Whether this exit code of the container restarts the whole Pod. The first rule that matches decides.
+fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
+    let matches = |rule: &&ContainerRestartRule| ExitCodes::of(rule).is_some_and(|codes| codes.contains(exit_code));
+    container.restart_policy_rules.iter().find(matches).is_some_and(|rule| rule.action == RESTART_ALL_CONTAINERS)
+}
+
+fn restarting(pod: &PartialPod) -> bool {
     let condition = pod.status.conditions.iter().any(|it| it.type_ == ALL_CONTAINERS_RESTARTING && it.status == "True");
-    let restarts_pod = |status: &ContainerStatus| {
+    let restarts_pod = |status: &PartialContainerStatus| {
         let Some(end) = &status.state.terminated else { return false };
         let container = pod.spec.containers.iter().find(|container| container.name == status.name);
-        container.is_some_and(|container| container.restarts_pod_on(end.exit_code))
+        container.is_some_and(|container| restarts_pod_on(container, end.exit_code))
     };
     condition || pod.status.container_statuses.iter().any(restarts_pod)
 }
 
-fn domain(pod: &PodWire) -> Option<Domain> {
+fn domain(pod: &PartialPod) -> Option<Domain> {
     let key = pod.annotations().get(labels::EXCLUSIVE_TOPOLOGY)?;
     if pod.annotations().contains_key(labels::NODE_SELECTOR_STRATEGY) {
         return None;
@@ -196,13 +209,13 @@ fn domain(pod: &PodWire) -> Option<Domain> {
 }
 
 /// When the deletion was asked for. The timestamp of the API is that of the end of the grace.
-fn deletion_requested(pod: &PodWire) -> Option<Timestamp> {
+fn deletion_requested(pod: &PartialPod) -> Option<Timestamp> {
     let end = pod.metadata.deletion_timestamp.as_ref()?.0;
     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
     Some(end.checked_sub(k8s_openapi::jiff::SignedDuration::from_secs(grace)).unwrap_or(end))
 }
 
-fn identity<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> u64 {
+fn identity<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut any = false;
     for container in containers.filter(|container| container.state.running.is_some()) {
@@ -212,11 +225,11 @@ fn identity<'a>(containers: impl Iterator<Item = &'a ContainerStatus>) -> u64 {
     if any { hasher.finish().max(1) } else { 0 }
 }
 
-fn started(container: &ContainerStatus) -> Option<Timestamp> {
+fn started(container: &PartialContainerStatus) -> Option<Timestamp> {
     container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
-fn all_ended(workers: &[ContainerStatus]) -> Option<Timestamp> {
+fn all_ended(workers: &[PartialContainerStatus]) -> Option<Timestamp> {
     let ends = workers.iter().map(|it| it.state.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0));
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }

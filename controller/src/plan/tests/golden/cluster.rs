@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -16,9 +17,9 @@ use super::merge::merge;
 use super::{ObjectPatches, Step, defaults};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
-use crate::store::pods::{PodView, PodWire};
+use crate::store::pods::PodView;
 use crate::store::{
-    Change, ClaimView, JobView, Key, NamespaceWire, NodeWire, RoleBindingView, ServiceView, Store, WatchEvent, dialect,
+    Change, ClaimView, JobView, Key, NamespaceWire, RoleBindingView, ServiceView, Store, WatchEvent, dialect,
 };
 
 /// Default time between two steps.
@@ -187,7 +188,7 @@ fn put(kind: ObjectKind, object: Key, value: &Value) -> WatchEvent {
             WatchEvent::Namespace(Change::Put { object, owner: None, view: Box::new(typed::<NamespaceWire>(value)) })
         }
         ObjectKind::Node => {
-            WatchEvent::Node(Change::Put { object, owner: None, view: Box::new(typed::<NodeWire>(value)) })
+            WatchEvent::Node(Change::Put { object, owner: None, view: Box::new(typed::<PartialNode>(value)) })
         }
         ObjectKind::Service => WatchEvent::Service(Change::Put { object, owner, view: ServiceView::of(&typed(value)) }),
         ObjectKind::Claim => WatchEvent::Claim(Change::Put { object, owner, view: ClaimView::of(&typed(value)) }),
@@ -195,7 +196,9 @@ fn put(kind: ObjectKind, object: Key, value: &Value) -> WatchEvent {
             WatchEvent::RoleBinding(Change::Put { object, owner, view: RoleBindingView::of(&typed(value)) })
         }
         ObjectKind::Job => WatchEvent::Job(Change::Put { object, owner, view: JobView::of(&typed::<Job>(value)) }),
-        ObjectKind::Pod => WatchEvent::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PodWire>(value)) }),
+        ObjectKind::Pod => {
+            WatchEvent::Pod(Change::Put { object, owner, view: PodView::of(&typed::<PartialPod>(value)) })
+        }
     }
 }
 

@@ -1,11 +1,12 @@
-//! Metadata of objects that are read in part, for those who keep or show thousands of them.
+//! Metadata of partial objects.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
-/// Metadata without the bookkeeping of field managers, which is half of a Pod.
+/// Metadata without `managedFields`, which are half of a Pod.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -21,10 +22,11 @@ struct Metadata {
     deletion_grace_period_seconds: Option<i64>,
 }
 
-/// Reads metadata, and skips what no rule reads and no report shows: for `#[serde(deserialize_with)]`.
+/// Reads `metadata` and skips `managedFields` and the other fields that no program reads. For
+/// `#[serde(deserialize_with)]`.
 ///
 /// # Errors
-/// If it is no metadata.
+/// If a field that is read has another type.
 pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let read = Metadata::deserialize(deserializer)?;
     Ok(ObjectMeta {
@@ -40,4 +42,10 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
         deletion_grace_period_seconds: read.deletion_grace_period_seconds,
         ..ObjectMeta::default()
     })
+}
+
+/// The Job that controls the object, if a Job does.
+pub fn owner_job<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    let controls = |owner: &&OwnerReference| owner.controller == Some(true) && owner.kind == "Job";
+    object.owner_references().iter().find(controls)
 }

@@ -1,10 +1,10 @@
-//! Labels and annotations, byte for byte as the Go JobSet writes them, and the epoch that the seeds add.
+//! Labels and annotations, byte for byte as the Go JobSet writes them, and those that this project adds.
 //!
-//! Manifests, dashboards and queueing systems select by these keys: a changed byte is a broken cluster.
+//! Manifests, dashboards and queueing systems select by these keys. A changed byte breaks them.
 
-/// Name of the JobSet; label and annotation of every Job and Pod, label of the headless Service.
+/// Name of the JobSet: label and annotation of every Job and Pod, label of the headless Service.
 pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
-/// UID of the JobSet; label and annotation of every Job and Pod.
+/// UID of the JobSet: label and annotation of every Job and Pod.
 pub const JOBSET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
 /// Name of the replicatedJob that a Job or Pod belongs to.
 pub const REPLICATED_JOB_NAME: &str = "jobset.sigs.k8s.io/replicatedjob-name";
@@ -16,12 +16,12 @@ pub const GLOBAL_REPLICAS: &str = "jobset.sigs.k8s.io/global-replicas";
 pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 /// Index of the Job in the whole JobSet, in the order of the replicatedJobs.
 pub const JOB_GLOBAL_INDEX: &str = "jobset.sigs.k8s.io/job-global-index";
-/// SHA-1 of `<namespace>/<job name>`, in hexadecimal: a Job's name in the length of a label value.
+/// SHA-1 of `<namespace>/<job name>` in hexadecimal: identifies a Job within the length of a label value.
 pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
-/// `status.restarts` at the time the Job was created. A Job with a lower value is of a previous attempt.
+/// `status.restarts` at the time the Job was created. A Job with a lower value belongs to a previous attempt.
 pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
-/// How often the Job was recreated without the rest of the set: alone, or with its replicatedJob
-/// ([`crate::JobSetStatus::job_attempt`]). Absent means 0. A Job with a lower value is of a previous attempt.
+/// Number of times that the Job was recreated without the rest of the JobSet: alone, or with its replicatedJob
+/// (`JobSetStatus::job_attempt` of jobset-api). Absent means 0. A Job with a lower value belongs to a previous attempt.
 pub const JOB_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/job-restart-attempt";
 /// Name of the group of replicatedJobs that a Job or Pod belongs to.
 pub const GROUP_NAME: &str = "jobset.sigs.k8s.io/group-name";
@@ -31,17 +31,16 @@ pub const GROUP_REPLICAS: &str = "jobset.sigs.k8s.io/group-replicas";
 pub const JOB_GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-group-index";
 /// Stable network name of the coordinator Pod: `<jobset>-<replicatedJob>-<job>-<pod>.<subdomain>`.
 pub const COORDINATOR: &str = "jobset.sigs.k8s.io/coordinator";
-/// Annotation of a Job: what its Pod template has from that of the JobSet, as JSON, of the parts that may change while it is
-/// suspended. Absent where that is nothing. A resumption takes back no more than this.
+/// Annotation of a Job: the part of its Pod template that comes from the JobSet and that may change while the Job is
+/// suspended, as JSON. Absent if there is no such part. A resume reverts only what this annotation lists.
 pub const OWNED_BY_POD_TEMPLATE: &str = "jobset.sigs.k8s.io/owned-by-pod-template";
-/// Priority of the Pod, a number (`n10` for -10); label of every Pod that is not placed by node selector. Placed
-/// exclusively, Pods exclude each other within a priority.
+/// Priority of the Pod as a number (`n10` for -10). Label of every exclusively placed Pod that is not placed by node
+/// selector. Such Pods exclude each other within one priority.
 pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 
-/// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Written by that Pod's agent, nobody else
-/// (seed 000, change 1).
+/// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Only the Pod's agent writes it (seed 000, change 1).
 pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
-/// Annotation of a worker Pod: what the agent of the Go JobSet writes instead of [`EPOCH`], which is one more.
+/// Annotation of a worker Pod: the Go JobSet's agent writes it instead of [`EPOCH`]. Its value is the epoch less one.
 pub const IN_PLACE_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/in-place-restart-attempt";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
 pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
@@ -50,32 +49,35 @@ pub const DISABLE_IN_PLACE_RESTART: &str = "jobset.sigs.k8s.io/disable-in-place-
 /// `Supervisor` of the worker.
 pub const INJECT_AGENT: &str = "jobset.sigs.k8s.io/inject-agent";
 
-/// Annotation of a JobSet: what `maxRestarts` limits, a word of [`crate::RestartBudget`]. Immutable; admission writes it on
-/// CREATE, the controller on a JobSet that is older.
+/// Annotation of a JobSet: which restarts `maxRestarts` limits, a value of `RestartBudget` of jobset-api. Immutable.
+/// Admission writes it on CREATE; the controller writes it on a JobSet that was created without admission.
 pub const RESTART_BUDGET: &str = "jobset.sigs.k8s.io/restart-budget";
 
-/// Annotation of an Event of the controller on a JobSet: `status.groupRestarts` as it was written with what the Event
-/// tells. Events of one restart have the same number, whatever becomes of the others.
+/// Annotation of an Event of the controller about a JobSet: `status.groupRestarts` in the status that was written together
+/// with the Event. Events of one restart have the same number.
 pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";
-/// The same: `status.restartsCountTowardsMax`.
+/// Annotation of an Event of the controller about a JobSet: `status.restartsCountTowardsMax` in that status.
 pub const EVENT_RESTARTS_COUNT_TOWARDS_MAX: &str = "jobset.sigs.k8s.io/restarts-count-towards-max";
-/// The same: `status.syncedEpoch`.
+/// Annotation of an Event of the controller about a JobSet: `status.syncedEpoch` in that status.
 pub const EVENT_SYNCED_EPOCH: &str = "jobset.sigs.k8s.io/synced-epoch";
-/// Annotation of the Event by which a restart begins: when the first worker failed (RFC 3339). Absent where nobody saw it.
+/// Annotation of the Event with which a restart begins: when the first worker failed (RFC 3339). Absent if the controller
+/// did not observe that failure.
 pub const EVENT_FAILED_AT: &str = "jobset.sigs.k8s.io/failed-at";
 
-/// Annotation of a JobSet or a Job template: place each Job alone in one topology domain; the value is the node label
-/// that names the domain.
+/// Annotation of a JobSet or a Job template: place each Job alone in one topology domain. The value is the node label that
+/// names the domain.
 pub const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
-/// Annotation: place exclusively by node selector; the nodes were labelled beforehand.
+/// Annotation: place exclusively by node selector. The nodes carry [`NAMESPACED_JOB`] beforehand.
 pub const NODE_SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
 /// Node label of the node selector strategy: `<namespace>_<job name>`.
 pub const NAMESPACED_JOB: &str = "alpha.jobset.sigs.k8s.io/namespaced-job";
 /// Node taint of the node selector strategy.
 pub const NO_SCHEDULE_TAINT: &str = "alpha.jobset.sigs.k8s.io/no-schedule";
 
-/// Value of `spec.managedBy` for which this controller is responsible (as it is when the field is absent).
+/// Value of `spec.managedBy` for which this controller is responsible. It is also responsible if the field is absent.
 pub const CONTROLLER_NAME: &str = "jobset.sigs.k8s.io/jobset-controller";
 
-/// Kubernetes' own annotation (and label) of a Pod of an Indexed Job: its completion index.
+/// Kubernetes' own annotation and label of a Pod of an Indexed Job: its completion index.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Kubernetes' own label of a Pod: the name of its Job.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";

@@ -1,64 +1,68 @@
-//! The part of a Job that is read.
+//! Partial Jobs.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 
-use jobset_api::partial::metadata;
+use crate::condition::{self, PartialCondition};
+use crate::metadata;
 
-use super::condition::{self, Condition};
-
-/// A Job as reports read it.
+/// The fields of a Job that the programs read.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Job)]
-pub struct JobWire {
-    /// Name, labels, times.
+pub struct PartialJob {
+    /// Metadata without `managedFields`.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
-    /// How many Pods it is to have.
+    /// Specification.
     #[serde(default)]
-    pub spec: JobSpec,
-    /// How many it has.
+    pub spec: PartialJobSpec,
+    /// Status. The Job controller writes it.
     #[serde(default)]
-    pub status: JobStatus,
+    pub status: PartialJobStatus,
 }
 
-/// How many Pods a Job is to have.
+/// Fields of `spec` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct JobSpec {
-    /// Pods at once.
+pub struct PartialJobSpec {
+    /// Number of Pods that run at the same time. Absent means 1.
     pub parallelism: Option<i32>,
-    /// Pods that have to succeed.
+    /// Number of Pods that have to succeed.
     pub completions: Option<i32>,
-    /// Whether it is to have none for now.
+    /// Whether the Job is suspended.
     pub suspend: Option<bool>,
 }
 
-/// How many Pods a Job has, in which state.
+/// Fields of `status` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct JobStatus {
-    /// Pods that are ready.
+pub struct PartialJobStatus {
+    /// Number of ready Pods.
     pub ready: Option<i32>,
-    /// Pods that have succeeded.
+    /// Number of Pods that have succeeded.
     pub succeeded: Option<i32>,
-    /// Pods that have failed.
+    /// Number of Pods that have failed.
     pub failed: Option<i32>,
     /// Complete, Failed and others.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PartialCondition>,
 }
 
-impl JobWire {
-    /// Pods that it runs at once.
+impl PartialJob {
+    /// Number of Pods that run at the same time.
     pub fn pods(&self) -> i32 {
         let parallelism = self.spec.parallelism.unwrap_or(1);
         self.spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
     }
 
+    /// Whether the Job has completed or failed.
+    pub fn is_finished(&self) -> bool {
+        self.condition("Complete").is_some() || self.condition("Failed").is_some()
+    }
+
     /// The condition of this type, if it is true.
-    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+    pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_).filter(|condition| condition.is_true())
     }
 }

@@ -1,0 +1,59 @@
+//! Partial Nodes. The status of a Node lists hundreds of images, which the parser skips.
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::Deserialize;
+
+use crate::metadata;
+
+/// The fields of a Node that the programs read.
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = Node)]
+pub struct PartialNode {
+    /// Metadata without `managedFields`.
+    #[serde(default, deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(default)]
+    pub spec: PartialNodeSpec,
+    /// Status. The kubelet writes it.
+    #[serde(default)]
+    pub status: PartialNodeStatus,
+}
+
+/// Fields of `spec` of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PartialNodeSpec {
+    /// Taints of the Node.
+    pub taints: Vec<NodeTaint>,
+}
+
+/// A taint of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeTaint {
+    /// Key of the taint.
+    pub key: String,
+    /// When the taint was added. The control plane sets it for the effect `NoExecute`.
+    pub time_added: Option<Time>,
+}
+
+/// Fields of `status` of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartialNodeStatus {
+    /// Versions of the Node's software.
+    pub node_info: NodeSystemInfo,
+    /// Features that the kubelet declares (KEP-5328).
+    pub declared_features: Vec<String>,
+}
+
+/// Versions of a Node's software.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSystemInfo {
+    /// Version of the kubelet, such as `v1.36.0`.
+    pub kubelet_version: String,
+}

@@ -1,0 +1,43 @@
+//! The start of a server program, for controller and webhook.
+//!
+//! - [`arguments`] reads the command line, with the flags and the configuration file of the Go JobSet's manager,
+//! - [`log`] sets up the log,
+//! - [`run`] runs the program in a runtime and makes an exit code of its result,
+//! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
+//! - [`duration`] reads a duration flag.
+
+pub mod duration;
+pub mod log;
+mod run;
+
+use clap::Parser;
+use jobset_configuration::Program;
+use tracing::warn;
+
+pub use run::{run, stop_on_signals};
+
+/// The arguments of a program.
+#[derive(Clone, Debug)]
+pub struct Arguments<A> {
+    /// The program's own arguments.
+    pub own: A,
+    /// Flags and fields of the Go JobSet's manager that were given and that the program does not have.
+    pub ignored: Vec<String>,
+}
+
+/// Reads the command line after [`jobset_configuration`] has translated it. Ends the process with a help text or a usage
+/// error, as [`Parser::parse`] does.
+///
+/// # Errors
+/// If the configuration file cannot be used.
+pub fn arguments<A: Parser>(program: Program) -> Result<Arguments<A>, jobset_configuration::Error> {
+    let translated = jobset_configuration::command_line(program)?;
+    Ok(Arguments { own: A::parse_from(translated.arguments), ignored: translated.ignored })
+}
+
+/// Logs a warning that names the ignored flags and fields, if there are any.
+pub fn warn_about_ignored(ignored: &[String]) {
+    if !ignored.is_empty() {
+        warn!(ignored = ignored.join(", "), "flags and fields of the Go JobSet that have no meaning here");
+    }
+}

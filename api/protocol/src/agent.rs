@@ -1,0 +1,96 @@
+//! The agent in a worker Pod: the names and values that manifests, admission and the agent itself share.
+
+use std::collections::BTreeSet;
+
+/// Name of the agent's binary, and of the injected container.
+pub const NAME: &str = "jobset-agent";
+/// First argument of the agent as a supervisor. The worker's command follows after `--`.
+pub const SUPERVISE: &str = "supervise";
+/// First argument with which the agent copies its own binary into the folder that follows.
+pub const INSTALL: &str = "install";
+/// Exit code with which a sidecar has its Pod restarted in place, unless [`EXIT_CODE`] is set.
+pub const DEFAULT_EXIT_CODE: u8 = 81;
+/// Port of the barrier, unless [`BARRIER_PORT`] is set.
+pub const DEFAULT_BARRIER_PORT: u16 = 8080;
+/// Path of the barrier, unless [`BARRIER_PATH`] is set.
+pub const DEFAULT_BARRIER_PATH: &str = "/barrier-is-lifted";
+
+/// Path of the barrier of the Go JobSet's agent. A sidecar with this path is the Go JobSet's.
+pub const GO_BARRIER_PATH: &str = "/barrier-is-down";
+/// Port of the barrier of the Go JobSet's agent, unless [`GO_BARRIER_PORT`] is set.
+pub const GO_DEFAULT_BARRIER_PORT: u16 = 8081;
+/// Exit code of the Go JobSet's agent, unless [`GO_EXIT_CODE`] is set.
+pub const GO_DEFAULT_EXIT_CODE: u8 = 1;
+
+/// Environment of the agent: namespace of its Pod.
+pub const NAMESPACE: &str = "NAMESPACE";
+/// Environment of the agent: name of its Pod.
+pub const POD_NAME: &str = "POD_NAME";
+/// Environment of the agent: name of its JobSet.
+pub const JOBSET_NAME: &str = "JOBSET_NAME";
+/// Environment of the agent: UID of its JobSet.
+pub const JOBSET_UID: &str = "JOBSET_UID";
+/// Environment of the agent as a sidecar: the exit code that has its Pod restarted in place, 1 to 255 (KEP-467).
+pub const EXIT_CODE: &str = "RESTART_POD_IN_PLACE_EXIT_CODE";
+/// The Go JobSet's name of [`EXIT_CODE`].
+pub const GO_EXIT_CODE: &str = "IN_PLACE_RESTART_EXIT_CODE";
+/// Environment of the agent: port of the barrier, 1 to 65535.
+pub const BARRIER_PORT: &str = "BARRIER_PORT";
+/// Environment of the agent: path of the barrier.
+pub const BARRIER_PATH: &str = "BARRIER_PATH";
+/// The Go JobSet's name of [`BARRIER_PORT`].
+pub const GO_BARRIER_PORT: &str = "STARTUP_PROBE_PORT";
+/// The Go JobSet's name of [`BARRIER_PATH`].
+pub const GO_BARRIER_PATH_VARIABLE: &str = "STARTUP_PROBE_PATH";
+/// Environment of the Go JobSet's agent as a supervisor: the worker as a shell command.
+pub const GO_WORKER_COMMAND: &str = "WORKER_COMMAND";
+/// Environment of the agent as a sidecar: the file to which it writes the epoch before it lifts the barrier.
+pub const EPOCH_FILE: &str = "EPOCH_FILE";
+/// Environment of the agent as a sidecar: URL that it POSTs to, so that the worker saves its state before a restart.
+pub const PRE_RESTART_URL: &str = "PRE_RESTART_URL";
+/// Environment of the agent as a sidecar: file that it creates for the same purpose. The worker removes it.
+pub const PRE_RESTART_FILE: &str = "PRE_RESTART_FILE";
+/// Environment of the agent as a sidecar: how long the worker may take to save its state, in seconds.
+pub const PRE_RESTART_SECONDS: &str = "PRE_RESTART_SECONDS";
+/// Environment of the agent as a supervisor: exit codes of the worker that end the container, such as `2,3,64-78`.
+pub const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
+/// Environment of the agent as a supervisor: time from SIGTERM to SIGKILL of the worker, in seconds.
+pub const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
+/// Environment of the agent: what it logs, a level or `target=level,...`.
+pub const LOG: &str = "JOBSET_AGENT_LOG";
+/// Environment of the worker: its epoch. Also the key of the epoch in the file that [`EPOCH_FILE`] names.
+pub const EPOCH: &str = "JOBSET_EPOCH";
+
+/// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
+/// 0 is no failure. Returns `None` if the text is not such a list.
+pub fn exit_codes(text: &str) -> Option<BTreeSet<u8>> {
+    let code = |text: &str| text.trim().parse::<u8>().ok().filter(|code| *code > 0);
+    let mut codes = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (code(first)?, code(last)?);
+        if first > last {
+            return None;
+        }
+        codes.extend(first..=last);
+    }
+    Some(codes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_list_is_read_with_ranges_and_spaces() {
+        assert_eq!(exit_codes("3, 64-66,2"), Some(BTreeSet::from([2, 3, 64, 65, 66])));
+        assert_eq!(exit_codes("255"), Some(BTreeSet::from([255])));
+    }
+
+    #[test]
+    fn exit_codes_invalid_list_is_rejected() {
+        for text in ["", "0", "256", "1,,2", "9-2", "-1", "1-", "0-3", "x"] {
+            assert_eq!(exit_codes(text), None, "{text:?}");
+        }
+    }
+}
