@@ -3,7 +3,7 @@
 //! A default goes only into a part of the object that was sent, since a patch cannot add a field to a parent that is not
 //! there: a replicatedJob without a Job specification or a Pod specification gets none there.
 
-use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED, default_rule_name};
 use crate::{
     JobSetSpec, JobTemplateSpec, Operator, RestartStrategy, RetentionPolicy, StartupPolicy, StartupPolicyOrder,
     SuccessPolicy, VolumeRetentionPolicy,
@@ -62,14 +62,9 @@ fn policies(spec: &mut JobSetSpec) {
     let rules = spec.failure_policy.iter_mut().flat_map(|policy| &mut policy.rules);
     for (index, rule) in rules.enumerate() {
         if rule.name.as_deref().unwrap_or_default().is_empty() {
-            rule.name = Some(rule_name(index));
+            rule.name = Some(default_rule_name(index));
         }
     }
-}
-
-/// Name of the rule of the failure policy at this place, where it has none.
-pub fn rule_name(index: usize) -> String {
-    format!("failurePolicyRule{index}")
 }
 
 fn network(spec: &mut JobSetSpec) {

@@ -5,13 +5,18 @@
 
 use std::borrow::Cow;
 
-use crate::validation::syntax;
-use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, defaults, labels};
+use crate::syntax;
+use crate::{FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, labels};
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
 pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
 /// `podReplacementPolicy` under which a Pod is replaced only after it has fully failed (KEP-467).
 pub const REPLACE_FAILED: &str = "Failed";
+
+/// Name that a rule of the failure policy has by default. `index` is its place in the list of rules.
+pub(crate) fn default_rule_name(index: usize) -> String {
+    format!("failurePolicyRule{index}")
+}
 
 impl JobSetSpec {
     /// How the JobSet is restarted; Recreate where nothing is said.
@@ -98,7 +103,7 @@ impl FailurePolicyRule {
     pub fn condition_name(&self, index: usize) -> Cow<'_, str> {
         match self.name.as_deref().filter(|name| syntax::is_rule_name(name)) {
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(defaults::rule_name(index)),
+            None => Cow::Owned(default_rule_name(index)),
         }
     }
 

@@ -30,22 +30,22 @@ pub struct JobSetSpec {
 
     /// network holds the networking options of the set. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub network: Option<Network>,
 
     /// successPolicy says when the set has succeeded; without it, when all its Jobs have completed. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub success_policy: Option<SuccessPolicy>,
 
     /// failurePolicy says what a failure leads to; without it, any failed Job fails the set. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub failure_policy: Option<FailurePolicy>,
 
     /// startupPolicy says in which order the replicatedJobs start. Deprecated: use dependsOn. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub startup_policy: Option<StartupPolicy>,
 
     /// suspend stops all Pods of the set while it is true.
@@ -71,7 +71,7 @@ pub struct JobSetSpec {
     /// volumeClaimPolicies are the persistent volume claims that the set creates and its Pods share. Each must be
     /// mounted, by name, in at least one container. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = crate::schema::immutable)]
+    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = crate::schema::markers::immutable)]
     pub volume_claim_policies: Vec<VolumeClaimPolicy>,
 }
 
@@ -88,7 +88,7 @@ pub struct ReplicatedJob {
     pub group_name: Option<String>,
 
     /// template of the Jobs.
-    #[schemars(schema_with = "crate::schema::job_template")]
+    #[schemars(schema_with = "crate::schema::markers::job_template")]
     pub template: JobTemplate,
 
     /// replicas is the number of Jobs, named `<jobSet.name>-<name>-<job index>`.
@@ -99,7 +99,7 @@ pub struct ReplicatedJob {
     /// dependsOn lists earlier replicatedJobs that must have reached a status before this one is created. Mutually
     /// exclusive with startupPolicy InOrder. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = crate::schema::immutable)]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = crate::schema::markers::immutable)]
     pub depends_on: Vec<DependsOn>,
 }
 

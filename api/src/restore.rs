@@ -9,15 +9,11 @@
 
 mod agents;
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value};
 
+use self::agents::Stored;
 use crate::injection::wrapping;
 use crate::{JobSet, JobSetSpec, JobTemplateSpec, defaults, entries};
-
-/// The Jobs that are stored, by the name of their replicatedJob.
-type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
 
 /// The specification of `sent` with what admission had filled in restored from `old`; `None` where nothing is missing.
 pub fn restore(old: &JobSet, sent: &JobSet) -> Option<JobSetSpec> {

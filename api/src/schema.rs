@@ -6,61 +6,18 @@
 //! which lists merge by key: without these markers two appliers of one JobSet, a user and a queueing system say, would
 //! overwrite each other's containers and variables.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{GROUP, JobSetSpec, JobSetStatus, VERSION};
 
 mod fields;
+pub(crate) mod markers;
 mod openapi;
 
 pub use fields::Fields;
+use markers::KUBERNETES_SCHEMA;
 pub use openapi::{OpenApi, UnknownSchema};
-
-/// Keyword that stands in a generated schema where a schema of Kubernetes belongs. Its value is that schema's name.
-const KUBERNETES_SCHEMA: &str = "x-kubernetes-schema";
-
-/// Schema of `replicatedJobs[].template`.
-pub(crate) fn job_template(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "x-kubernetes-schema": "io.k8s.api.batch.v1.JobTemplateSpec" })
-}
-
-/// Schema of `status.conditions`.
-pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "items": { "x-kubernetes-schema": "io.k8s.apimachinery.pkg.apis.meta.v1.Condition" },
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-    })
-}
-
-/// Schema of `volumeClaimPolicies[].templates`.
-pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 50,
-        "items": { "x-kubernetes-schema": "io.k8s.api.core.v1.PersistentVolumeClaim" },
-        "x-kubernetes-list-type": "atomic",
-    })
-}
-
-/// Marks a field that cannot change once it is set.
-pub(crate) fn immutable(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        json!([{"rule": "self == oldSelf", "message": "field is immutable"}]),
-    );
-}
-
-/// Marks a number that can only grow. A controller that does not know the field may remove it: that of the Go JobSet
-/// writes the status as a whole, and has to be able to take a JobSet over.
-pub(crate) fn growing(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        json!([{"rule": "self >= oldSelf", "message": "must not fall"}]),
-    );
-}
 
 /// The CustomResourceDefinition, with the schemas of Kubernetes taken from `openapi`.
 ///

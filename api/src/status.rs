@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct JobSetStatus {
     /// conditions of the JobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::schema::markers::conditions")]
     pub conditions: Vec<Condition>,
 
     /// restarts is the number of times that all Jobs were recreated. The label `jobset.sigs.k8s.io/restart-attempt` of
@@ -46,13 +46,13 @@ pub struct JobSetStatus {
     /// deprecatedEpoch is the most recent deprecated epoch: a Pod whose epoch is not larger restarts in place
     /// (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), transform = crate::schema::growing)]
+    #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub deprecated_epoch: i32,
 
     /// syncedEpoch is the most recent synced epoch: a Pod at this epoch lifts its barrier, and its workers run
     /// (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), transform = crate::schema::growing)]
+    #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub synced_epoch: i32,
 
     /// freeEpoch is the epoch to which the controller itself makes the group advance (resume, recreation, resize). The

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct VolumeClaimPolicy {
     /// templates of the claims, named `<template name>-<jobset name>`. Their namespace must not be set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::claim_templates")]
+    #[schemars(schema_with = "crate::schema::markers::claim_templates")]
     pub templates: Vec<PersistentVolumeClaim>,
 
     /// retentionPolicy says what happens to the claims. Without it they are deleted with the JobSet.

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::environment::variable;
 use crate::agent;
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 /// Name of the port.
 const NAME: &str = "barrier";

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of a volume that is no emptyDir: the agent shares one of this name with the \
                           worker. Give the volume another name";
@@ -11,6 +11,9 @@ const NAME_TAKEN: &str = "must not be the name of a volume that is no emptyDir: 
 pub(super) const VOLUME: &str = "jobset-agent";
 /// Where it is mounted.
 pub(super) const PATH: &str = "/var/run/jobset-agent";
+
+/// Name of the init container that copies the agent's binary into the volume.
+pub(super) const INSTALLER: &str = "jobset-agent-install";
 
 /// Mounts the folder, unless it is.
 pub(super) fn mount(container: &mut Container, read_only: bool) {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::supervisor::INSTALLER;
+use super::folder::INSTALLER;
 use crate::agent::NAME;
-use crate::validation::nanos;
+use crate::quantity::nanos;
 
 type Amounts = BTreeMap<String, Quantity>;
 

@@ -4,10 +4,11 @@
 use k8s_openapi::api::core::v1::Probe;
 
 use super::barrier::{Barrier, Own};
-use super::{Outcome, Target, environment, epoch, init_container, resources, restricted, token};
+use super::target::{Outcome, Target, init_container, restricted};
+use super::{environment, epoch, resources, token};
 use crate::agent::{Agent, NAME, is_told};
+use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
-use crate::validation::Errors;
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let is_another = |agent: Agent<'_>| match agent {

@@ -4,13 +4,13 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::barrier::{Barrier, Own};
-use super::{Outcome, Target, environment, folder, init_container, resources, restricted, token};
+use super::folder::INSTALLER;
+use super::target::{Outcome, Target, init_container, restricted};
+use super::{environment, folder, resources, token};
 use crate::agent::{Agent, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, RESTART, final_codes};
-use crate::validation::{Errors, Path};
 
-/// Name of the init container that copies the binary.
-pub(super) const INSTALLER: &str = "jobset-agent-install";
 /// The binary in the shared folder.
 const PROGRAM: &str = "/var/run/jobset-agent/jobset-agent";
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     PodSpec, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of a volume that is not projected: the agent finds its token in one of \
                           this name. Give the volume another name";

@@ -1,9 +1,13 @@
 //! Which agent an update would have been given when its JobSet was created: that of the Pods that are stored.
 
+use std::collections::HashMap;
+
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, PodSpec};
 
-use super::Stored;
-use crate::{JobSetSpec, agent, injection};
+use crate::{JobSetSpec, JobTemplateSpec, agent, injection};
+
+/// The Jobs that are stored, by the name of their replicatedJob.
+pub(super) type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
 
 const SIDECAR: &str = "Sidecar";
 const SUPERVISOR: &str = "Supervisor";

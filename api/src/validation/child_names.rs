@@ -1,8 +1,8 @@
 //! Names of Jobs and Pods, which are made of those of the JobSet and the replicatedJob.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{JobTemplateSpec, ReplicatedJob};
 
 /// Refuses names with which Kubernetes would refuse a Job or the Service. Reckons with the highest indexes, and with the

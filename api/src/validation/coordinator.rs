@@ -1,8 +1,8 @@
 //! The Pod that the others meet at.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{Coordinator, ReplicatedJob};
 
 const EXISTS: &str = "must name an entry of spec.replicatedJobs";

@@ -1,7 +1,7 @@
 //! The order in which replicatedJobs start.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 use crate::{JobSetSpec, StartupPolicyOrder};
 
 const EXISTS: &str = "must name an earlier entry of spec.replicatedJobs";

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{ReplicatedJob, labels};
 
 const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \

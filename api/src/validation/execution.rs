@@ -29,13 +29,14 @@
 //! | form of `managedBy` | another controller's |
 //! | rules that are only for creation | carried out |
 
-use super::field::Errors;
+use super::rule::{Rule, apply};
 use super::subject::Subject;
 use super::{
-    Rule, apply, child_names, coordinator, depends_on, exclusive_placement, in_place, message_patterns, network,
-    replicated_jobs, targets, volume_claims,
+    child_names, coordinator, depends_on, exclusive_placement, in_place, message_patterns, network, replicated_jobs,
+    targets, volume_claims,
 };
 use crate::JobSet;
+use crate::field::Errors;
 use crate::gates::Gates;
 
 /// The rules without which nothing can be carried out.

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
-use crate::defaults;
+use crate::effective::default_rule_name;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
 const UNIQUE: &str = "must be unique: conditions and events tell rules apart by their names";
 
@@ -25,7 +25,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         let path = path.child("name");
         let name = match rule.name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(defaults::rule_name(index)),
+            None => Cow::Owned(default_rule_name(index)),
         };
         if !syntax::is_rule_name(&name) {
             let required = format_args!("{}, at most 128 characters", syntax::CONDITION_REASON);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{FailurePolicyRule, ReplicatedJob};
 
 /// Reasons of a Job's condition Failed in Kubernetes 1.36.

@@ -3,10 +3,10 @@
 //! group would wait for ever for a Pod that has no agent or is never created.
 
 use super::depends_on::is_in_order;
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::agent::Agent;
 use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::field::{Errors, Path};
 use crate::{JobTemplateSpec, RestartStrategy, StartupPolicyOrder};
 
 const GATE: &str = "must not be InPlaceRestart while the feature gate InPlaceRestart is off: start controller and webhook \

@@ -1,7 +1,7 @@
 //! The annotation that has admission add the agent.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 use crate::injection::Shape;
 use crate::labels::INJECT_AGENT;
 

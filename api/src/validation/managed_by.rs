@@ -1,8 +1,8 @@
 //! Who is responsible for the JobSet.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
 /// Most characters of the field.
 const LENGTH: usize = 63;

@@ -1,7 +1,7 @@
 //! Patterns that the messages of failed Jobs are to match.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 use crate::message_pattern::{MOST, PROGRAM, compile_within};
 
 /// What those of a new JobSet may become together, in bytes. To compile takes some ten milliseconds for each MiB, and the

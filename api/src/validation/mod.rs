@@ -17,22 +17,19 @@ mod exclusive_placement;
 mod execution;
 mod failure_policy;
 mod failure_reasons;
-mod field;
 mod in_place;
 mod inject_agent;
-mod known;
 mod managed_by;
 mod message_patterns;
 mod network;
-mod quantity;
 mod replicated_jobs;
 mod resize;
 mod restart_budget;
 mod restart_rules;
+mod rule;
 mod single_jobs;
 mod subject;
 mod suspended;
-pub(crate) mod syntax;
 mod targets;
 #[cfg(test)]
 mod testing;
@@ -43,14 +40,12 @@ mod volume_mounts;
 mod warnings;
 
 use crate::JobSet;
+pub use crate::field::{Error, Errors, Path, Reason};
 use crate::gates::Gates;
 pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
-pub use field::{Error, Errors, Path, Reason};
-pub(crate) use quantity::nanos;
+use rule::{Rule, apply};
 use subject::Subject;
 pub use warnings::warnings;
-
-type Rule = fn(&Subject<'_>, &Path<'_>, &mut Errors);
 
 /// The rules, in the order in which their errors are reported. Each gets the path of `spec`.
 const RULES: [Rule; 20] = [
@@ -91,13 +86,6 @@ fn check_new(jobset: &JobSet, gates: Gates, errors: &mut Errors) {
     apply(&RULES, &Subject::new(jobset, gates), errors);
 }
 
-fn apply(rules: &[Rule], subject: &Subject<'_>, errors: &mut Errors) {
-    let spec = Path::root("spec");
-    for rule in rules {
-        rule(subject, &spec, errors);
-    }
-}
-
 /// All that is wrong with a change of a JobSet.
 ///
 /// What was wrong before may stay so: rules are added over time, and an object that was admitted without them can still
@@ -109,9 +97,9 @@ pub fn validate_update(old: &JobSet, new: &JobSet, gates: Gates) -> Errors {
         return errors;
     }
     if !validate_create(new, gates).is_empty() {
-        let mut known = Errors::known();
-        check_new(old, gates, &mut known);
-        let mut broken = known.new_ones();
+        let mut previous = Errors::recorder();
+        check_new(old, gates, &mut previous);
+        let mut broken = previous.into_filter();
         check_new(new, gates, &mut broken);
         errors.append(broken);
     }

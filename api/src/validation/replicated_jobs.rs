@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
 const UNIQUE: &str = "must be unique: Jobs are named after their replicatedJob";
 const NOT_NEGATIVE: &str = "must not be negative";

@@ -4,7 +4,7 @@
 //! A Job is elastic when it is Indexed and its completions equal its parallelism, before the change and after it: every
 //! worker has an index, and indexes come and go at the end. Kubernetes itself allows no more.
 
-use super::field::{Errors, Path};
+use crate::field::{Errors, Path};
 use crate::{JobTemplateSpec, ReplicatedJob};
 
 const FINISHED: &str = "the JobSet has finished. Create another";

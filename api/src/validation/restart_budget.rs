@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::field::{Errors, Path, shown};
 use super::subject::Subject;
 use super::unchanged;
+use crate::field::{Errors, Path, shown};
 use crate::labels::RESTART_BUDGET;
 use crate::{JobSet, RestartBudget};
 

@@ -5,8 +5,8 @@ use std::ptr;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
 
-use super::field::{Errors, Path};
 use super::subject::{Subject, for_each_container};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{
     ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE, compile, compile_agent, is_agent_sidecar,
 };

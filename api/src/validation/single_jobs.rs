@@ -1,9 +1,9 @@
 //! Rules that restart single Jobs.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::FailurePolicyAction::{RecreateJob, RestartJob, RestartJobAndIgnoreMaxRestarts};
 use crate::FailurePolicyRule;
+use crate::field::{Errors, Path};
 
 /// Most Jobs of a replicatedJob that are restarted one by one: the status counts the restarts of each.
 const LIMIT: i32 = 1024;

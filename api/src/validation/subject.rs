@@ -6,9 +6,9 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::field::Path;
-use super::syntax;
+use crate::field::Path;
 use crate::gates::Gates;
+use crate::syntax;
 use crate::{JobSet, JobSetSpec, ReplicatedJob};
 
 /// A JobSet with what more than one rule asks about it.

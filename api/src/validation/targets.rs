@@ -1,7 +1,7 @@
 //! Replicated Jobs that the success policy and the rules of the failure policy name.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 
 const EXISTS: &str = "must name an entry of spec.replicatedJobs";
 

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value};
 
-use super::field::{Errors, Path, shown};
-use super::quantity::nanos;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path, shown};
+use crate::quantity::nanos;
 
 /// Fields that Go writes as an empty object where there was none, or leaves out where they are empty.
 const EMPTY_OBJECTS: [&str; 2] = ["metadata", "resources"];

@@ -7,8 +7,8 @@
 
 use serde_json::Value;
 
-use super::field::{Errors, Path, shown};
 use super::{resize, restart_budget, suspended, unchanged};
+use crate::field::{Errors, Path, shown};
 use crate::gates::Gates;
 use crate::{JobSet, conditions};
 

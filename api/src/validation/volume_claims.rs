@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use super::field::{Errors, Path};
 use super::subject::{JobSetName, Subject};
-use super::syntax;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
 /// Most policies, and most templates of one policy.
 const LIMIT: usize = 50;

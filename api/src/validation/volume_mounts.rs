@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::{Subject, for_each_container};
+use crate::field::{Errors, Path};
 
 const EXISTS: &str = "must be the name of one of the Pod's volumes, or of a claim of spec.volumeClaimPolicies";
 

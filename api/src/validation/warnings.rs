@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
-use super::field::Path;
 use super::subject::Subject;
 use crate::agent::Agent;
+use crate::field::Path;
 use crate::gates::Gates;
 use crate::restart_rules::{ALWAYS, ExitCodes, NEVER, RESTART, TERMINATE, restarts_pod};
 use crate::{JobSet, RestartStrategy, labels};

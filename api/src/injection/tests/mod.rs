@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Settings, inject};
 use crate::JobSetSpec;
-use crate::validation::Errors;
+use crate::field::Errors;
 
 pub(crate) fn settings() -> Settings {
     Settings { agent_image: Some("registry.example/jobset-agent:1".to_owned()) }

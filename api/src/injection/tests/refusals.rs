@@ -4,8 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{injected, pod, with_pod};
+use crate::field::Errors;
 use crate::injection::{Settings, inject};
-use crate::validation::Errors;
 
 const POD: &str = "spec.replicatedJobs[0].template.spec.template.spec";
 

@@ -5,10 +5,10 @@ mod environment;
 mod sidecar;
 mod supervisor;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::RestartStrategy;
 use crate::agent::Agent;
+use crate::field::{Errors, Path};
 
 const ONE: &str = "must contain one agent alone: each would write the epoch of the same Pod";
 

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::environment::{Declared, declared};
 use crate::agent;
+use crate::field::{Errors, Path};
 use crate::restart_rules::{ExitCodes, restarts_pod};
-use crate::validation::field::{Errors, Path};
 
 const NUMBER: &str = "must be an exit code from 1 to 255";
 const LIVENESS: &str = "must not be set: the kubelet would restart the agent alone, and a worker would run on in an epoch \

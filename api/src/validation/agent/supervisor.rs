@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::environment::{Declared, declared};
 use crate::agent::{FATAL_EXIT_CODES, exit_codes};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, final_codes};
-use crate::validation::field::{Errors, Path};
 
 const LIVENESS: &str = "must not be set with the agent as supervisor: the kubelet would kill the agent while its worker \
                         waits at the barrier. Leave it out, or use the agent as a sidecar";

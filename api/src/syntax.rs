@@ -1,7 +1,7 @@
 //! The grammars of Kubernetes that names, paths and reasons follow, and how an error describes each.
 
 /// Most characters of a DNS label, of the name of a Job or Pod, and of a label's value.
-pub(super) const LABEL_LENGTH: usize = 63;
+pub(crate) const LABEL_LENGTH: usize = 63;
 /// Most characters of a DNS name.
 const SUBDOMAIN_LENGTH: usize = 253;
 
@@ -9,32 +9,32 @@ const SUBDOMAIN_LENGTH: usize = 253;
 const RULE_NAME_LENGTH: usize = 128;
 
 /// Describes [`is_dns1123_label`].
-pub(super) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
+pub(crate) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
                                          letter or digit, and have at most 63 characters";
 /// Describes [`is_dns1035_label`].
-pub(super) const DNS_1035_LABEL: &str = "must consist of lower-case letters, digits and '-', begin with a letter, end \
+pub(crate) const DNS_1035_LABEL: &str = "must consist of lower-case letters, digits and '-', begin with a letter, end \
                                          with a letter or digit, and have at most 63 characters";
 /// Describes [`is_condition_reason`].
-pub(super) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
+pub(crate) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
                                            and end with a letter, digit or '_'";
 
 /// A label of a DNS name (RFC 1123), such as the name of a volume.
-pub(super) fn is_dns1123_label(text: &str) -> bool {
+pub(crate) fn is_dns1123_label(text: &str) -> bool {
     text.len() <= LABEL_LENGTH && is_dns_text(text)
 }
 
 /// A label of a DNS name that begins with a letter (RFC 1035), such as the name of a Service.
-pub(super) fn is_dns1035_label(text: &str) -> bool {
+pub(crate) fn is_dns1035_label(text: &str) -> bool {
     is_dns1123_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
 /// A DNS name (RFC 1123).
-pub(super) fn is_dns1123_subdomain(text: &str) -> bool {
+pub(crate) fn is_dns1123_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_LENGTH && text.split('.').all(is_dns_text)
 }
 
 /// Reason of a condition, and name of a rule of the failure policy; of any length.
-pub(super) fn is_condition_reason(text: &str) -> bool {
+pub(crate) fn is_condition_reason(text: &str) -> bool {
     let letter = |first: char| first.is_ascii_alphabetic();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
     let last = |last: char| last.is_ascii_alphanumeric() || last == '_';
@@ -47,12 +47,12 @@ pub(crate) fn is_rule_name(text: &str) -> bool {
 }
 
 /// Path of a URL (RFC 3986).
-pub(super) fn is_http_path(text: &str) -> bool {
+pub(crate) fn is_http_path(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
 }
 
 /// Key of a label: a name, and maybe a DNS name and a slash before it.
-pub(super) fn is_label_key(text: &str) -> bool {
+pub(crate) fn is_label_key(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_alphanumeric();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
