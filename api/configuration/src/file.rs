@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::Program::{self, Controller, Webhook};
 use super::flags::{address, interface, whole};
+use super::program::Program::{self, Controller, Webhook};
 
 /// Flags of a program, by name, with their values.
 type Flags = Vec<(&'static str, String)>;

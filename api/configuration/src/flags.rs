@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Program, Translated};
+use super::program::{Program, Translated};
 
 /// What becomes of a flag of the Go manager.
 #[derive(Clone, Copy)]

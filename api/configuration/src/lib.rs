@@ -6,6 +6,7 @@
 
 mod file;
 mod flags;
+mod program;
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,26 +14,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+pub use program::{Program, Translated};
+
 /// Flag that names the configuration file (`config.jobset.x-k8s.io/v1alpha1`, kind Configuration).
 const CONFIG: &str = "config";
-
-/// Which program the arguments are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// `jobset-controller`
-    Controller,
-    /// `jobset-webhook`
-    Webhook,
-}
-
-/// Arguments that the program understands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Translated {
-    /// The arguments, the program's name first.
-    pub arguments: Vec<String>,
-    /// Flags and fields of the Go JobSet that have no meaning here.
-    pub ignored: Vec<String>,
-}
 
 /// The configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
