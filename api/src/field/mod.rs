@@ -1,5 +1,5 @@
-//! Field errors, as `field.Error` of `k8s.io/apimachinery` has them: the path of a field, what is wrong with its value, and
-//! the list of all errors about one object.
+//! Field errors, as `field.Error` of `k8s.io/apimachinery` has them: the path of a field, what is wrong with its value,
+//! and the list of all errors about one object.
 //!
 //! A rule gets the [`Path`] of a field and the list of [`Errors`]:
 //!

@@ -1,4 +1,5 @@
-//! The path of a field of an object. It is a chain of borrowed steps, so that a check of a correct object allocates nothing.
+//! The path of a field of an object. It is a chain of borrowed steps, so that a check of a correct object allocates
+//! nothing.
 
 use std::fmt;
 

@@ -46,7 +46,7 @@ impl PreviousErrors {
             }
             Self::Skipped(digests, compared) => {
                 *compared += 1;
-                // Beyond the limit the recorder has no digests, so a new error cannot be told from a previous one.
+                // Beyond the limit the recorder has no digests, so the filter cannot know whether an error is new.
                 *compared <= COMPARED && !digests.contains(&digest(error))
             }
         }
