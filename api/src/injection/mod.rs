@@ -1,9 +1,9 @@
-//! Puts the agent into the Pods of a JobSet that asks for it by annotation ([`labels::INJECT_AGENT`]) and restarts in
-//! place: all that KEP-467 makes its users write by hand, in place, readable in a manifest.
+//! Injects the agent into the Pods of a JobSet that restarts in place and has the annotation [`labels::INJECT_AGENT`].
+//! Without it, users must write everything by hand that KEP-467 requires.
 //!
-//! What is set stays as it is: a container of the agent's name is completed field by field, a Pod that has its agent
-//! under another name is left alone. Injecting twice changes nothing. Pure: the webhook does it to what it admits, a
-//! check of a file to what it reads.
+//! A field that is set does not change. If a container has the agent's name, only its absent fields are set. A Pod that
+//! has an agent of another name does not change. The injection is idempotent and does no I/O: the webhook applies it to
+//! admitted objects, and `kubectl jobset validate` to files.
 
 mod barrier;
 mod environment;
@@ -30,16 +30,18 @@ use target::{Outcome, Target};
 
 const NO_IMAGE: &str = "no image of the agent is known: start the webhook with --agent-image, or give its init container \
                         an image in the manifest";
-const NOT_LINUX: &str = "must be linux for an agent to be injected: there is none for others";
-/// How the agent is injected, the same for all JobSets.
+const NOT_LINUX: &str = "must be linux: there is no agent for other operating systems";
+
+/// Settings of the injection. They are the same for all JobSets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Image of the agent. Without one, only containers that have an image are completed.
+    /// Image of the agent. Without it, only a container that already has an image becomes the agent.
     pub agent_image: Option<String>,
 }
 
-/// Injects the agent into the Pod template of every replicatedJob, as the annotation's value says; what stands against it
-/// comes out, and those Pods are left as they were. A value that is no [`Shape`] injects nothing.
+/// Injects the agent into the Pod template of every replicatedJob, in the shape that the annotation names. Returns the
+/// errors that prevent an injection; Pods with errors do not change. If the annotation names no [`Shape`], nothing
+/// changes.
 pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> Errors {
     let mut errors = Errors::default();
     let Some(shape) = Shape::of(annotation).filter(|_| spec.restart_strategy() == RestartStrategy::InPlaceRestart)
@@ -64,7 +66,7 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
             path: &path,
         };
         let before = count(&errors);
-        possible(target.pod, &path, &mut errors);
+        check(target.pod, &path, &mut errors);
         let outcome = match shape {
             Shape::Sidecar => sidecar::inject(&mut target, &mut errors),
             Shape::Supervisor => supervisor::inject(&mut target, &mut errors),
@@ -80,11 +82,11 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
     errors
 }
 
-/// Annotation of a Pod: the container that `kubectl` acts on unless told otherwise.
+/// Annotation of a Pod: the default container of `kubectl`.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Refuses Pods that no agent fits into.
-fn possible(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+/// Rejects Pods into which no agent can be injected.
+fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     if let Some(os) = pod.os.as_ref().filter(|os| os.name != "linux") {
         errors.invalid(&path.child("os.name"), &os.name, NOT_LINUX);
     }

@@ -7,31 +7,31 @@ use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of the agent's init container: give the container another name";
 
-/// User of the agent where the Pod names none: nobody in particular, and not root.
+/// User of the agent if the Pod names none: an unprivileged user.
 const USER: i64 = 65532;
 
-/// A Pod template that is to get its agent.
+/// A Pod template that gets the agent.
 pub(super) struct Target<'a> {
     pub(super) pod: &'a mut PodSpec,
-    /// Container that `kubectl` acts on unless told otherwise.
+    /// Default container of `kubectl`.
     pub(super) default_container: Option<&'a str>,
     pub(super) rules: Rules,
     pub(super) image: Option<&'a str>,
     pub(super) path: &'a Path<'a>,
 }
 
-/// What became of a Pod, apart from what was refused.
+/// Result of an injection, apart from errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It has its agent.
+    /// The Pod has its agent, unless there are errors.
     Done,
-    /// It brings an agent of its own.
+    /// The Pod has an agent of its own and does not change.
     LeftAlone,
-    /// There is no image for the agent.
+    /// No image of the agent is known.
     NoImage,
 }
 
-/// The init container of this name: the one that the Pod has, or a new one at the first place. Refused where another
+/// The init container with this name. If the Pod has none, a new one is inserted at index 0. It is an error if a main
 /// container has the name.
 pub(super) fn init_container<'a>(
     pod: &'a mut PodSpec,
@@ -50,7 +50,8 @@ pub(super) fn init_container<'a>(
     init.iter_mut().find(|container| container.name == name)
 }
 
-/// What the Pod Security Standard `restricted` asks for. The user is that of the Pod, if it names one that is not root.
+/// A security context of the Pod Security Standard `restricted`. The user is that of the Pod, unless that is absent or
+/// root.
 pub(super) fn restricted(pod: &PodSpec) -> SecurityContext {
     let user = pod.security_context.as_ref().and_then(|context| context.run_as_user);
     SecurityContext {
