@@ -1,6 +1,6 @@
 //! The programs that read the Go manager's flags and configuration file, and their translated arguments.
 
-/// Which program the arguments are for.
+/// The program to which the arguments belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// `jobset-controller`
@@ -9,11 +9,11 @@ pub enum Program {
     Webhook,
 }
 
-/// Arguments that the program understands.
+/// The result of a translation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translated {
-    /// The arguments, the program's name first.
+    /// Arguments for the program. The first one is the name of the program.
     pub arguments: Vec<String>,
-    /// Flags and fields of the Go JobSet that have no meaning here.
+    /// Flags and fields of the Go JobSet that are ignored.
     pub ignored: Vec<String>,
 }
