@@ -1,7 +1,7 @@
 //! The `process_*` metrics that every Prometheus client library has.
 //!
-//! The collector of the `prometheus` crate is not used: it counts CPU time in whole seconds, and it brings an older procfs
-//! and with it a second rustix.
+//! The collector of the `prometheus` crate is not used: it counts CPU time in whole seconds, and it brings an older
+//! procfs and with it a second rustix.
 
 use std::fs;
 
