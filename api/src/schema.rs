@@ -1,9 +1,9 @@
 //! The CustomResourceDefinition of JobSet.
 //!
-//! Two sources are joined: our own fields come from the Rust types of this crate (their docstrings become the
-//! descriptions that `kubectl explain` shows), and whatever Kubernetes defines (the Job template, conditions, claims)
-//! comes from the OpenAPI v3 documents that Kubernetes publishes. Those, unlike a schema derived from Rust types, know
-//! which lists merge by key: without these markers two appliers of one JobSet, a user and a queueing system say, would
+//! It has two sources. The fields of JobSet come from the Rust types of this crate, and their docstrings become the
+//! descriptions that `kubectl explain` shows. What Kubernetes defines (Job template, conditions, claims) comes from the
+//! OpenAPI v3 documents that Kubernetes publishes. These documents say which lists merge by key; a schema derived from
+//! Rust types does not. Without these markers, two appliers of one JobSet, such as a user and a queueing system,
 //! overwrite each other's containers and variables.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -19,10 +19,10 @@ pub use fields::Fields;
 use markers::KUBERNETES_SCHEMA;
 pub use openapi::{OpenApi, UnknownSchema};
 
-/// The CustomResourceDefinition, with the schemas of Kubernetes taken from `openapi`.
+/// The CustomResourceDefinition. The schemas of Kubernetes types come from `openapi`.
 ///
 /// # Errors
-/// [`UnknownSchema`] if `openapi` lacks one: the documents are of another version of Kubernetes, or not all were given.
+/// [`UnknownSchema`] if `openapi` lacks a schema: a document is missing or is of another version of Kubernetes.
 pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     let mut spec = own::<JobSetSpec>(openapi)?;
     spec["x-kubernetes-validations"] = json!([{
@@ -104,7 +104,7 @@ fn printer_columns() -> Value {
     ])
 }
 
-/// The structural schema of one of our own types.
+/// The structural schema of a type of this crate.
 fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
@@ -122,7 +122,7 @@ fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     Ok(schema)
 }
 
-/// Puts Kubernetes' schemas in their places, and takes out what only the generator needed.
+/// Inserts the schemas of Kubernetes types, and removes keywords that only the generator needs.
 fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
     match schema {
         Value::Object(object) => {
@@ -134,7 +134,7 @@ fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
                 }
                 return Ok(());
             }
-            // The Go types marshal no nulls, and a field that is null would be stored as such.
+            // Go types marshal no nulls. If a field were nullable, the API server would store the null.
             if object.get("nullable").is_some_and(Value::is_boolean) {
                 object.remove("nullable");
             }

@@ -1,7 +1,8 @@
 //! The back-off between certificates that one replica issues because of the time.
 //!
-//! If the clocks of two replicas are far apart, each replica finds the certificate of the other expired or not yet valid.
-//! No replica can know which clock is right. So each replica waits after it has issued a certificate, and the wait doubles.
+//! If the clocks of two replicas are far apart, each replica finds the certificate of the other expired or not yet
+//! valid. No replica can know which clock is right. So each replica waits after it has issued a certificate, and the
+//! wait doubles.
 
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ impl IssueBackoff {
         Self { builder, delays: builder.build(), last: None }
     }
 
-    /// Whether the replica may issue a certificate for this cause now. Only causes that depend on a clock wait. A missing or
-    /// damaged certificate is replaced at once.
+    /// Whether the replica may issue a certificate for this cause now. Only causes that depend on a clock wait. A
+    /// missing or damaged certificate is replaced at once.
     pub fn allows(&self, cause: &Cause, now: Instant) -> bool {
         let depends_on_clock = matches!(cause, Cause::Expired | Cause::NotYetValid | Cause::Due);
         !depends_on_clock || self.last.is_none_or(|(at, delay)| now.duration_since(at) >= delay)

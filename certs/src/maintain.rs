@@ -42,7 +42,8 @@ pub struct Settings {
     /// How long a new certificate waits, once the live configurations trust it, before it replaces a good one: API
     /// servers see a changed configuration with a delay of their own.
     pub settle: Duration,
-    /// How long, for the same reason, the live configurations have to trust the certificate before the service is ready.
+    /// How long, for the same reason, the live configurations have to trust the certificate before the service is
+    /// ready.
     pub propagation: Duration,
 }
 
@@ -85,9 +86,9 @@ impl Readiness {
     }
 }
 
-/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, says when
-/// the service is ready, and measures all that. Never returns; drop the future to stop. A failure is logged, shown in the readiness and
-/// tried again.
+/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, says
+/// when the service is ready, and measures all that. Never returns; drop the future to stop. A failure is logged, shown
+/// in the readiness and tried again.
 pub async fn maintain(
     client: Client,
     settings: Settings,

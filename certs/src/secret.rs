@@ -1,5 +1,5 @@
-//! The Secret that all replicas share. Written by compare-and-swap on its resourceVersion: of several replicas that find
-//! it wanting, one writes, and the others read again and adopt what they find.
+//! The Secret that all replicas share. Written by compare-and-swap on its resourceVersion: of several replicas that
+//! find it wanting, one writes, and the others read again and adopt what they find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! What the types of the API add to their generated schemas.
+//! What the types of this crate add to their generated schemas.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-/// Keyword that stands in a generated schema where a schema of Kubernetes belongs. Its value is that schema's name.
+/// Keyword of a generated schema that stands for a schema of Kubernetes. Its value is the name of that schema.
 pub(super) const KUBERNETES_SCHEMA: &str = "x-kubernetes-schema";
 
 /// Schema of `replicatedJobs[].template`.
@@ -31,7 +31,7 @@ pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Marks a field that cannot change once it is set.
+/// Marks a field that is immutable once it is set.
 pub(crate) fn immutable(schema: &mut Schema) {
     schema.insert(
         "x-kubernetes-validations".to_owned(),
@@ -39,8 +39,8 @@ pub(crate) fn immutable(schema: &mut Schema) {
     );
 }
 
-/// Marks a number that can only grow. A controller that does not know the field may remove it: that of the Go JobSet
-/// writes the status as a whole, and has to be able to take a JobSet over.
+/// Marks a number that must not decrease. It may be removed: the controller of the Go JobSet does not know the field,
+/// writes the status as a whole, and must be able to take over a JobSet.
 pub(crate) fn growing(schema: &mut Schema) {
     schema.insert(
         "x-kubernetes-validations".to_owned(),
