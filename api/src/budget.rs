@@ -1,23 +1,23 @@
-//! What `maxRestarts` limits: all restarts of a JobSet together, or those of each of its parts.
+//! What `maxRestarts` limits: all restarts of a JobSet together, or the restarts of each of its parts.
 //!
-//! A JobSet keeps its budget for life, in an annotation: a status that another controller writes from its own types loses
-//! fields that it does not know.
+//! The budget of a JobSet never changes. An annotation stores it, not the status: another controller writes the status
+//! from its own types and drops fields that it does not know.
 
 use serde::Serialize;
 
 use crate::{JobSet, JobSetStatus, ReplicatedJobStatus, labels, names};
 
-/// What shares one `maxRestarts`: value of [`labels::RESTART_BUDGET`].
+/// Which restarts share one `maxRestarts`. The names are the values of [`labels::RESTART_BUDGET`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub enum RestartBudget {
-    /// All counted restarts, of the JobSet, of its replicatedJobs and of its Jobs, spend one budget (the Go JobSet's).
+    /// All counted restarts of the JobSet, its replicatedJobs and its Jobs share one budget, as in the Go JobSet.
     #[default]
     Shared,
-    /// The JobSet, each replicatedJob and each Job have a budget of `maxRestarts` each.
+    /// The JobSet, each replicatedJob and each Job have their own budget of `maxRestarts`.
     Separate,
 }
 
-/// What restarts, and spends a budget.
+/// What restarts and uses a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// The whole JobSet.
@@ -45,10 +45,10 @@ impl Scope<'_> {
 }
 
 impl RestartBudget {
-    /// All values.
+    /// All budgets.
     pub const ALL: [Self; 2] = [Self::Shared, Self::Separate];
 
-    /// The value of the annotation.
+    /// The name, as in the annotation.
     pub fn word(self) -> &'static str {
         match self {
             Self::Shared => "Shared",
@@ -56,24 +56,25 @@ impl RestartBudget {
         }
     }
 
-    /// The budget with this word.
+    /// The budget with this name. `None` if the name is unknown.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|budget| budget.word() == word)
     }
 
-    /// The budget that the annotation of the JobSet names. `None` where it is absent or unknown.
+    /// The budget that the annotation of the JobSet names. `None` if the annotation is absent or its value is unknown.
     pub fn annotated(jobset: &JobSet) -> Option<Self> {
         Self::named(jobset.metadata.annotations.as_ref()?.get(labels::RESTART_BUDGET)?)
     }
 
-    /// The budget of the JobSet. One without the annotation keeps what it has been counted by until now: releases of this
-    /// controller before the annotation counted separately and wrote `status.jobsReady`; the Go JobSet does not write it.
+    /// The budget of the JobSet. Without the annotation, it is the budget by which restarts were counted until now.
+    /// Releases of this controller before the annotation counted separately and wrote `status.jobsReady`, which the Go
+    /// JobSet does not write.
     pub fn of(jobset: &JobSet) -> Self {
         let is_ours = || jobset.status.as_ref().is_some_and(|status| !status.jobs_ready.is_empty());
         Self::annotated(jobset).unwrap_or_else(|| if is_ours() { Self::Separate } else { Self::Shared })
     }
 
-    /// How much is spent of the budget that a restart of `scope` spends.
+    /// Number of restarts that have used the budget of `scope`.
     pub fn spent(self, status: &JobSetStatus, scope: Scope<'_>) -> i32 {
         match (self, scope) {
             (Self::Shared, _) => {
@@ -96,7 +97,7 @@ impl RestartBudget {
         }
     }
 
-    /// The budget of which most is spent, and how much. Of several alike, that of the larger scope.
+    /// The scope whose budget has the most used restarts, and their number. If several are equal, the largest scope.
     pub fn most_spent(self, status: &JobSetStatus) -> (Scope<'_>, i32) {
         let whole = (Scope::JobSet, self.spent(status, Scope::JobSet));
         if self == Self::Shared {

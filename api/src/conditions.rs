@@ -1,4 +1,4 @@
-//! Conditions of a JobSet: their types, reasons, and how one is set.
+//! Conditions of a JobSet: types, reasons, and how to set one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -12,39 +12,40 @@ pub const SUSPENDED: &str = "Suspended";
 pub const STARTUP_POLICY_IN_PROGRESS: &str = "StartupPolicyInProgress";
 /// The startup policy InOrder has been carried out.
 pub const STARTUP_POLICY_COMPLETED: &str = "StartupPolicyCompleted";
-/// The whole group restarts, in place or by recreation. False once all of its Jobs are ready again.
+/// The whole group restarts, in place or by recreation. False when all of its Jobs are ready again.
 pub const RESTARTING: &str = "RestartingJobSet";
-/// A worker that waits at the barrier keeps failing before it gets there: the group cannot start (`protocol.md`).
+/// A Pod keeps failing before it reaches the barrier, so the group cannot start (`protocol.md`).
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
-/// The JobSet wants to restart in place, and cannot: for its own specification, the API server or a node.
+/// The JobSet has restartStrategy InPlaceRestart and cannot restart in place. The cause is its specification, the API
+/// server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
-/// The JobSet cannot be carried out. It is left alone.
+/// The specification is invalid. The controller does nothing for the JobSet.
 pub const INVALID: &str = "Invalid";
-/// The API server refuses something that the JobSet needs, or the name of a child is taken. It is tried again for ever.
+/// The API server refuses a child object, or another object has its name. The controller retries without limit.
 pub const CHILD_REFUSED: &str = "ChildRefused";
 
-/// Reason of [`IN_PLACE_UNSUPPORTED`]: by its specification, the workers would wait for each other for ever.
+/// Reason of [`IN_PLACE_UNSUPPORTED`]: with its specification, the workers would wait for each other forever.
 pub const CANNOT_RESTART_IN_PLACE: &str = "CannotRestartInPlace";
 /// Reason of [`COMPLETED`].
 pub const ALL_JOBS_COMPLETED: &str = "AllJobsCompleted";
 /// Reason of [`FAILED`]: a Job failed and there is no failure policy.
 pub const FAILED_JOBS: &str = "FailedJobs";
-/// Reason of [`FAILED`]: one more counted restart than maxRestarts.
+/// Reason of [`FAILED`]: the counted restarts exceed maxRestarts.
 pub const REACHED_MAX_RESTARTS: &str = "ReachedMaxRestarts";
 /// Reason of [`FAILED`]: in place, one Pod failed more often than maxRestarts before its worker could start. Set by
 /// this project alone; the Go JobSet has no such reason.
 pub const WORKER_NOT_STARTED: &str = "WorkerNotStarted";
 /// Reason of [`FAILED`]: a rule with action FailJobSet matched.
 pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
-/// Reason of [`FAILED`]: every Job has finished, some were left failed, and the success policy is not met.
+/// Reason of [`FAILED`]: every Job has finished, at least one of them failed, and the success policy is not met.
 pub const JOBS_LEFT_FAILED: &str = "JobsLeftFailed";
 /// Reason of [`RESTARTING`] being true: a Job failed, and no rule of the failure policy matched.
 pub const DEFAULT_FAILURE_POLICY: &str = "DefaultFailurePolicy";
-/// Reason of [`RESTARTING`] being true: the start of it; the name of the rule follows.
+/// Prefix of the reason of [`RESTARTING`] being true. The name of the rule follows.
 pub const FAILURE_POLICY_RULE: &str = "FailurePolicy_";
 /// Reason of [`RESTARTING`] being true: workers restart in place.
 pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
-/// Reason of [`RESTARTING`] being true: a restart in place would need a worker that has succeeded.
+/// Reason of [`RESTARTING`] being true: the group cannot restart in place, because a worker has succeeded.
 pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
 /// Reason of [`RESTARTING`] being false: all Jobs are ready or have succeeded.
 pub const JOBS_READY: &str = "JobsReady";
@@ -63,7 +64,7 @@ pub const SUSPENDED_JOBS: &str = "SuspendedJobs";
 /// Reason of [`SUSPENDED`] being false.
 pub const RESUMED_JOBS: &str = "ResumeJobs";
 
-/// Whether the condition is there and true.
+/// Whether the condition exists and its status is True.
 pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
     conditions.iter().any(|condition| condition.type_ == condition_type && condition.status == "True")
 }
@@ -78,7 +79,7 @@ pub fn is_by_max_restarts(reason: &str) -> bool {
     matches!(reason, REACHED_MAX_RESTARTS | WORKER_NOT_STARTED)
 }
 
-/// Sets a condition. The transition time moves only when its status changes. Returns whether anything changed.
+/// Sets a condition. The transition time changes only with the status. Returns whether anything changed.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_only_with_the_status() {
+    fn set_with_same_status_keeps_transition_time() {
         let mut conditions = Vec::new();
         assert!(set(&mut conditions, SUSPENDED, true, SUSPENDED_JOBS, "a", &at(1)));
         assert!(!set(&mut conditions, SUSPENDED, true, SUSPENDED_JOBS, "a", &at(2)));

@@ -1,15 +1,15 @@
-//! Fills in what a new JobSet leaves open. What is set stays as it is.
+//! Defaults of a new JobSet. A field that is set does not change.
 //!
-//! A default goes only into a part of the object that was sent, since a patch cannot add a field to a parent that is not
-//! there: a replicatedJob without a Job specification or a Pod specification gets none there.
+//! A default is added only to a part of the object that exists, because a patch cannot add a field to an absent parent.
+//! For example, a replicatedJob without a Job specification gets no default there.
 
-use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED, default_rule_name};
 use crate::{
     JobSetSpec, JobTemplateSpec, Operator, RestartStrategy, RetentionPolicy, StartupPolicy, StartupPolicyOrder,
     SuccessPolicy, VolumeRetentionPolicy,
 };
 
-/// The specification with its defaults. Applying them again changes nothing.
+/// The specification with defaults. The function is idempotent.
 pub fn apply(spec: &JobSetSpec) -> JobSetSpec {
     let mut spec = spec.clone();
     let strategy = spec.restart_strategy();
@@ -22,8 +22,8 @@ pub fn apply(spec: &JobSetSpec) -> JobSetSpec {
     spec
 }
 
-/// Takes out what no default goes into or depends on: containers and volumes, most of a large JobSet. [`apply`] fills in
-/// the same fields of what is left.
+/// Removes containers and volumes, the largest part of a JobSet. No default changes them or depends on them, so
+/// [`apply`] sets the same fields of the result.
 pub fn outline(spec: &mut JobSetSpec) {
     for pod in spec.replicated_jobs.iter_mut().filter_map(|job| job.template.spec.template.spec.as_mut()) {
         pod.containers.clear();
@@ -42,11 +42,12 @@ fn job(job: &mut JobTemplateSpec, strategy: RestartStrategy) {
         // KEP-467, "Implementation - Webhook validation".
         job.backoff_limit.get_or_insert(MAX_BACKOFF_LIMIT);
         job.pod_replacement_policy.get_or_insert_with(|| REPLACE_FAILED.to_owned());
-        // Both or none is left out; Kubernetes would default parallelism alone, to 1.
+        // Either both are set or none. If only completions were set, Kubernetes would set parallelism to 1.
         let workers = job.parallelism.or(job.completions);
         (job.parallelism, job.completions) = (workers, job.completions.or(workers));
     }
-    // Kubernetes refuses a podFailurePolicy with OnFailure. In place, restart rules decide, container by container.
+    // Kubernetes refuses a podFailurePolicy with OnFailure. With InPlaceRestart, the restart rules of each container
+    // decide.
     let never = in_place || job.pod_failure_policy.is_some();
     if let Some(pod) = &mut job.template.spec
         && pod.restart_policy.as_deref().unwrap_or_default().is_empty()
@@ -62,14 +63,9 @@ fn policies(spec: &mut JobSetSpec) {
     let rules = spec.failure_policy.iter_mut().flat_map(|policy| &mut policy.rules);
     for (index, rule) in rules.enumerate() {
         if rule.name.as_deref().unwrap_or_default().is_empty() {
-            rule.name = Some(rule_name(index));
+            rule.name = Some(default_rule_name(index));
         }
     }
-}
-
-/// Name of the rule of the failure policy at this place, where it has none.
-pub fn rule_name(index: usize) -> String {
-    format!("failurePolicyRule{index}")
 }
 
 fn network(spec: &mut JobSetSpec) {
@@ -95,7 +91,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// A specification with one replicatedJob.
+    /// A specification with one replicatedJob that has this Job specification.
     fn with_job(job: &Value, failure_policy: &Value) -> JobSetSpec {
         spec(json!({
             "failurePolicy": failure_policy,
@@ -112,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_jobset_gets_the_defaults_of_the_go_jobset() {
+    fn defaults_of_plain_jobset_match_go_jobset() {
         let spec = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &Value::Null));
         assert_eq!(
             serde_json::to_value(&spec).unwrap(),
@@ -129,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_restart_gets_the_values_that_it_requires() {
+    fn defaults_with_in_place_restart_set_required_values() {
         let pod = json!({ "template": { "spec": { "containers": [] } } });
         let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
         assert_eq!(job(&spec).backoff_limit, Some(i32::MAX));
@@ -142,7 +138,10 @@ mod tests {
     #[case::parallelism(json!({ "parallelism": 4 }), (Some(4), Some(4)))]
     #[case::completions(json!({ "completions": 4 }), (Some(4), Some(4)))]
     #[case::both(json!({ "parallelism": 2, "completions": 4 }), (Some(2), Some(4)))]
-    fn in_place_all_workers_run_at_once(#[case] numbers: Value, #[case] expected: (Option<i32>, Option<i32>)) {
+    fn defaults_with_in_place_restart_set_parallelism_and_completions_together(
+        #[case] numbers: Value,
+        #[case] expected: (Option<i32>, Option<i32>),
+    ) {
         let mut sent = json!({ "template": { "spec": { "containers": [] } } });
         sent.as_object_mut().unwrap().extend(numbers.as_object().unwrap().clone());
         let spec = apply(&with_job(&sent, &json!({ "restartStrategy": "InPlaceRestart" })));
@@ -156,7 +155,7 @@ mod tests {
     #[case::recreate(json!({ "restartStrategy": "Recreate" }))]
     #[case::blocking_recreate(json!({ "restartStrategy": "BlockingRecreate" }))]
     #[case::not_said(json!({}))]
-    fn other_strategies_leave_the_job_to_kubernetes(#[case] policy: Value) {
+    fn defaults_with_other_strategies_leave_job_to_kubernetes(#[case] policy: Value) {
         let spec = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &policy));
         assert_eq!((job(&spec).backoff_limit, job(&spec).pod_replacement_policy.as_deref()), (None, None));
         assert_eq!(restart_policy(&spec), Some("OnFailure"));
@@ -165,20 +164,20 @@ mod tests {
     #[rstest]
     #[case::restart_policy("Always", "Always")]
     #[case::empty("", "Never")]
-    fn a_restart_policy_that_is_set_stays(#[case] sent: &str, #[case] stored: &str) {
+    fn restart_policy_when_set_is_kept(#[case] sent: &str, #[case] stored: &str) {
         let pod = json!({ "template": { "spec": { "containers": [], "restartPolicy": sent } } });
         let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
         assert_eq!(restart_policy(&spec), Some(stored));
     }
 
     #[test]
-    fn a_pod_failure_policy_needs_restart_policy_never() {
+    fn restart_policy_with_pod_failure_policy_defaults_to_never() {
         let pod = json!({ "podFailurePolicy": { "rules": [] }, "template": { "spec": { "containers": [] } } });
         assert_eq!(restart_policy(&apply(&with_job(&pod, &Value::Null))), Some("Never"));
     }
 
     #[test]
-    fn wrong_values_stay_for_validation_to_name_them() {
+    fn invalid_values_are_kept_for_validation() {
         let pod =
             json!({ "backoffLimit": 3, "podReplacementPolicy": "TerminatingOrFailed", "completionMode": "NonIndexed" });
         let spec = apply(&with_job(&pod, &json!({ "restartStrategy": "InPlaceRestart" })));
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_policy_rules_are_named_by_their_place() {
+    fn failure_policy_rule_without_name_is_named_by_index() {
         let rules = json!({ "rules": [{ "action": "FailJobSet" }, { "action": "FailJobSet", "name": "mine" }, { "action": "FailJobSet", "name": "" }] });
         let spec = apply(&with_job(&json!({}), &rules));
         let names: Vec<_> = spec.failure_policy.iter().flat_map(|it| &it.rules).map(|it| it.name.as_deref()).collect();
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn set_policies_and_network_stay() {
+    fn policies_and_network_when_set_are_kept() {
         let sent = json!({
             "successPolicy": { "operator": "Any", "targetReplicatedJobs": ["a"] },
             "startupPolicy": { "startupPolicyOrder": "InOrder" },
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_deleted_with_the_jobset_unless_said_otherwise() {
+    fn claim_policy_without_retention_defaults_to_delete() {
         let spec = apply(&spec(json!({ "volumeClaimPolicies": [{}] })));
         let retention = spec.volume_claim_policies[0].retention_policy.as_ref().unwrap();
         assert_eq!(retention.when_deleted, Some(RetentionPolicy::Delete));
@@ -217,14 +216,14 @@ mod tests {
     #[case::no_job_specification(json!({}))]
     #[case::no_pod_template(json!({ "parallelism": 2 }))]
     #[case::no_pod_specification(json!({ "parallelism": 2, "template": {} }))]
-    fn nothing_is_put_into_a_part_that_was_not_sent(#[case] sent: Value) {
+    fn defaults_of_absent_part_are_not_added(#[case] sent: Value) {
         let spec = apply(&with_job(&sent, &json!({ "restartStrategy": "InPlaceRestart" })));
         assert_eq!(job(&spec).template.spec, None);
         assert_eq!(job(&spec).completion_mode.is_some(), sent != json!({}));
     }
 
     #[test]
-    fn defaulting_twice_changes_nothing() {
+    fn defaults_applied_twice_change_nothing() {
         let policy = json!({ "restartStrategy": "InPlaceRestart", "rules": [{ "action": "FailJobSet" }] });
         let once = apply(&with_job(&json!({ "template": { "spec": { "containers": [] } } }), &policy));
         assert_eq!(apply(&once), once);

@@ -1,14 +1,13 @@
-//! Values of fields that may be absent.
+//! Effective values of optional fields.
 //!
-//! Admission fills most of them in, but a JobSet may have been stored without it. The controller and the webhook both
-//! read them here, so that what is admitted is what is built.
+//! Admission sets most of them, but a JobSet may be stored without admission. Controller and webhook read the values
+//! here, so that both use the same ones.
 
 use std::borrow::Cow;
 
-use crate::validation::syntax;
+use crate::syntax;
 use crate::{
-    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, SuccessPolicy, defaults,
-    labels,
+    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, SuccessPolicy, labels,
 };
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
@@ -16,29 +15,34 @@ pub const MAX_BACKOFF_LIMIT: i32 = i32::MAX;
 /// `podReplacementPolicy` under which a Pod is replaced only after it has fully failed (KEP-467).
 pub const REPLACE_FAILED: &str = "Failed";
 
+/// Name that a rule of the failure policy has by default. `index` is its place in the list of rules.
+pub(crate) fn default_rule_name(index: usize) -> String {
+    format!("failurePolicyRule{index}")
+}
+
 impl JobSetSpec {
-    /// How the JobSet is restarted; Recreate where nothing is said.
+    /// The restart strategy. Default Recreate.
     pub fn restart_strategy(&self) -> RestartStrategy {
         self.failure_policy.as_ref().and_then(|policy| policy.restart_strategy).unwrap_or_default()
     }
 
-    /// Number of counted restarts that the JobSet survives; 0 where nothing is said.
+    /// Maximum number of counted restarts. Default 0.
     pub fn max_restarts(&self) -> i32 {
         self.failure_policy.as_ref().and_then(|policy| policy.max_restarts).unwrap_or(0)
     }
 
-    /// Whether all Pods shall be stopped.
+    /// Whether the JobSet is suspended. Default false.
     pub fn is_suspended(&self) -> bool {
         self.suspend.unwrap_or(false)
     }
 
-    /// Whether Pods get stable DNS names.
+    /// Whether Pods get stable DNS names. Default true.
     pub fn dns_hostnames_enabled(&self) -> bool {
         self.network.as_ref().and_then(|network| network.enable_dns_hostnames).unwrap_or(true)
     }
 
-    /// Whether Pods get those names before they are ready. Workers that wait at the barrier are not ready and must
-    /// find each other all the same.
+    /// Whether Pods get DNS names before they are ready. Default true: workers that wait at the barrier are not ready,
+    /// and must still find each other.
     pub fn publish_not_ready_addresses(&self) -> bool {
         self.network.as_ref().and_then(|network| network.publish_not_ready_addresses).unwrap_or(true)
     }
@@ -48,7 +52,7 @@ impl JobSetSpec {
         self.replicated_jobs.iter().map(|group| i64::from(group.replicas())).sum()
     }
 
-    /// Number of worker Pods that run at once, over all replicatedJobs (KEP-467, `countExpectedChildPods`).
+    /// Number of worker Pods that run at the same time, over all replicatedJobs (KEP-467, `countExpectedChildPods`).
     pub fn expected_pods(&self) -> i64 {
         self.replicated_jobs
             .iter()
@@ -76,19 +80,19 @@ impl JobSet {
 }
 
 impl ReplicatedJob {
-    /// Number of Jobs.
+    /// Number of Jobs. Default 1.
     pub fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
     }
 
-    /// Name of the group that the replicatedJob belongs to.
+    /// Name of the group of the replicatedJob. Default `default`.
     pub fn group_name(&self) -> &str {
         self.group_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
     }
 }
 
 impl JobTemplateSpec {
-    /// Number of Pods that a Job runs at once: `parallelism`, and never more than `completions`.
+    /// Number of Pods that a Job runs at the same time: `parallelism`, but at most `completions`.
     pub fn pods(&self) -> i32 {
         let parallelism = self.parallelism.unwrap_or(1);
         self.completions.map_or(parallelism, |completions| parallelism.min(completions))
@@ -96,16 +100,16 @@ impl JobTemplateSpec {
 }
 
 impl FailurePolicyRule {
-    /// Name of the rule with this index, as part of a condition's reason. One that the API server would refuse there is
-    /// replaced by the name that admission gives.
+    /// Name of the rule with this index, for the reason of a condition. The default name replaces a name that the API
+    /// server would refuse there.
     pub fn condition_name(&self, index: usize) -> Cow<'_, str> {
         match self.name.as_deref().filter(|name| syntax::is_rule_name(name)) {
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(defaults::rule_name(index)),
+            None => Cow::Owned(default_rule_name(index)),
         }
     }
 
-    /// Whether the rule is for Jobs of the replicatedJob with this name; it is for all where it names none.
+    /// Whether the rule applies to Jobs of this replicatedJob. A rule without targets applies to all Jobs.
     pub fn targets(&self, replicated_job: &str) -> bool {
         targets(&self.target_replicated_jobs, replicated_job)
     }

@@ -1,31 +1,32 @@
-//! How entries of a list are told apart, in objects as JSON: by name, volume mounts by their path, ports by their number.
-//! What has nothing of it is told apart by its place.
+//! Identity of list entries in JSON objects. A name identifies an entry; a path identifies a volume mount, and a number
+//! a port. Any other entry is identified by its index.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-/// Fields that tell the entries of Kubernetes' lists apart.
+/// Fields that identify the entries of Kubernetes' lists.
 const KEYS: [&str; 3] = ["name", "mountPath", "containerPort"];
 
-/// Whether the entry has something to be told apart by, besides its place.
+/// Whether a field identifies the entry.
 pub fn has_key(entry: &Value) -> bool {
     keys(entry).iter().any(Option::is_some)
 }
 
-/// Whether two entries stand for the same thing, whatever else is in them.
+/// Whether two entries have the same identity. Their other fields may differ.
 pub fn same(one: &Value, other: &Value) -> bool {
     one.is_object() && other.is_object() && keys(one) == keys(other)
 }
 
-/// Where in `after` each entry of `before` is, if `after` has them all, in their order, and maybe others between them.
+/// The index in `after` of each entry of `before`. `None` unless `after` has all of them in the same order. Other
+/// entries may be between them.
 pub fn places(before: &[Value], after: &[Value]) -> Option<Vec<usize>> {
     let mut rest = after.iter().enumerate();
     before.iter().map(|entry| rest.find(|(_, other)| same(entry, other)).map(|(place, _)| place)).collect()
 }
 
-/// Where in `list` the entry is that stands for each one of `of`. Of several with the same name, the first stands for the
-/// first, the second for the second.
+/// The index in `list` of the counterpart of each entry of `of`. If several entries have the same identity, the first
+/// is the counterpart of the first, and the second of the second.
 pub fn counterparts(of: &[Value], list: &[Value]) -> Vec<Option<usize>> {
     let mut places: HashMap<_, VecDeque<usize>> = HashMap::new();
     for (place, entry) in list.iter().enumerate().filter(|(_, entry)| entry.is_object()) {
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_is_found_between_what_was_added() {
+    fn places_with_added_entries_finds_previous_ones_in_order() {
         let before = list(&json!([{ "name": "a" }, { "name": "b", "image": "1" }]));
         let after = list(&json!([{ "name": "x" }, { "name": "a" }, { "name": "b", "image": "2" }, { "name": "y" }]));
         assert_eq!(places(&before, &after), Some(vec![1, 2]));
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_one_name_are_told_apart_by_their_place() {
+    fn counterparts_of_duplicate_names_pair_in_order() {
         let one = list(&json!([{ "name": "a" }, { "name": "b" }, { "name": "a" }]));
         let other = list(&json!([{ "name": "x" }, { "name": "a" }, { "name": "a" }]));
         assert_eq!(counterparts(&one, &other), [Some(1), None, Some(2)]);
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_no_counterparts() {
+    fn counterparts_of_strings_are_none() {
         let (one, other) = (list(&json!(["a"])), list(&json!(["a", "b"])));
         assert_eq!(places(&one, &other), None);
         assert_eq!(counterparts(&one, &other), [None]);

@@ -1,6 +1,6 @@
-//! Reasons of Events that the Go JobSet gives, too: others watch for them.
+//! Event reasons of the Go JobSet. Other programs watch for them.
 
-/// A Job could not be created: the API server refuses it, or its name is taken.
+/// A Job could not be created: the API server refuses it, or another object has its name.
 pub const JOB_CREATION_FAILED: &str = "JobCreationFailed";
 /// The headless Service could not be created.
 pub const HEADLESS_SERVICE_CREATION_FAILED: &str = "HeadlessServiceCreationFailed";

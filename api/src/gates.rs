@@ -1,29 +1,29 @@
-//! Feature gates: what can be switched on and off without another build.
+//! Feature gates: features that a flag switches on and off.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Which features are on. Controller and webhook read the same flag, `--feature-gates`, with the Go JobSet's names.
 ///
-/// A gate that is off refuses what is new. What was admitted while it was on is still carried out.
-// Each gate is a switch of its own.
+/// While a gate is off, admission rejects new uses of the feature. A JobSet that was admitted before still runs.
+// Each gate is independent of the others.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// `InPlaceRestart`: restart strategy InPlaceRestart (KEP-467). Off: no JobSet may ask for it, and those that did are
-    /// restarted by recreation.
+    /// `InPlaceRestart`: restart strategy InPlaceRestart (KEP-467). Off: admission rejects the strategy, and a JobSet
+    /// that already has it restarts by recreation.
     pub in_place_restart: bool,
-    /// `RestartJob`: the actions of the failure policy that recreate a single Job (KEP-262). Off: no JobSet may ask for
-    /// them.
+    /// `RestartJob`: actions of the failure policy that recreate a single Job (KEP-262). Off: admission rejects these
+    /// actions.
     pub restart_job: bool,
-    /// `ElasticJobSet`: resizing while the JobSet runs (KEP-463). Off: admission refuses another size, and the controller
-    /// leaves Jobs as large as they are.
+    /// `ElasticJobSet`: resizing while the JobSet runs (KEP-463). Off: admission rejects another size, and the
+    /// controller does not resize Jobs.
     pub elastic_job_set: bool,
-    /// `TLSOptions`: the section `tls` of the Go JobSet's configuration file. Off: the section is not read.
+    /// `TLSOptions`: the section `tls` of the Go JobSet's configuration file. Off: the section is ignored.
     pub tls_options: bool,
 }
 
-/// Every gate, by its name.
+/// Names of all gates, in the order of the fields of [`Gates`].
 const NAMES: [&str; 4] = ["InPlaceRestart", "RestartJob", "ElasticJobSet", "TLSOptions"];
 /// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them.
 const ALPHA: &[&str] = &["InPlaceRestart", "RestartJob", "ElasticJobSet"];
@@ -37,11 +37,11 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// The gates with other values for those that are named. A gate that is named by itself wins over `AllAlpha` and
-    /// `AllBeta`, as in Kubernetes.
+    /// The gates with these values set. The value of a single gate overrides `AllAlpha` and `AllBeta`, as in
+    /// Kubernetes.
     ///
     /// # Errors
-    /// If a name is no gate.
+    /// [`InvalidGates::Unknown`] if a name is unknown.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, bool)>) -> Result<Self, InvalidGates> {
         let values: Vec<_> = values.into_iter().collect();
         for (name, value) in &values {
@@ -73,7 +73,7 @@ impl Gates {
     }
 }
 
-/// The flag's value is not a list of known gates.
+/// The value of the flag is not a list of known gates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum InvalidGates {
@@ -83,7 +83,7 @@ pub enum InvalidGates {
     Unknown(String),
 }
 
-/// `InPlaceRestart=false`, several separated by commas; gates that are not named keep their default.
+/// Parses `Gate=true` and `Gate=false`, separated by commas. All other gates keep their default.
 impl FromStr for Gates {
     type Err = InvalidGates;
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_are_read_as_kubernetes_writes_them() {
+    fn gates_from_text_match_kubernetes_syntax() {
         let off = Gates { in_place_restart: false, ..Gates::default() };
         assert_eq!("".parse(), Ok(Gates::default()));
         assert_eq!("InPlaceRestart=false".parse(), Ok(off));
@@ -133,7 +133,7 @@ mod tests {
         "RestartJob=true,AllAlpha=false",
         Gates { in_place_restart: false, elastic_job_set: false, ..Gates::default() }
     )]
-    fn every_gate_is_switched_by_its_name(#[case] text: &str, #[case] expected: Gates) {
+    fn gate_name_switches_its_gate(#[case] text: &str, #[case] expected: Gates) {
         assert_eq!(text.parse(), Ok(expected));
         assert_eq!(expected.to_string().parse(), Ok(expected));
     }

@@ -1,7 +1,7 @@
-//! The template of a replicatedJob's Jobs: `batch/v1` JobTemplateSpec plus the one word that KEP-262 adds to it.
+//! The template of the Jobs of a replicatedJob: `batch/v1` JobTemplateSpec plus one field of KEP-262.
 //!
-//! `podFailurePolicy.rules[].setConditionReason` does not exist in Kubernetes. The seeds' manifests use it, so the type
-//! keeps it, and [`JobTemplateSpec::to_job_spec`] leaves it out.
+//! `podFailurePolicy.rules[].setConditionReason` does not exist in Kubernetes. The manifests of the seeds use it, so
+//! the type has it, and [`JobTemplateSpec::to_job_spec`] omits it.
 
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -20,7 +20,7 @@ pub struct JobTemplate {
     pub spec: JobTemplateSpec,
 }
 
-/// `batch/v1` JobSpec, field by field, with a [`PodFailurePolicy`] of our own. Every field means what it means there.
+/// `batch/v1` JobSpec, with the [`PodFailurePolicy`] of this crate. All other fields have the same meaning as there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
@@ -59,7 +59,7 @@ pub struct JobTemplateSpec {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-/// What failed Pods lead to, in order of the rules.
+/// How failed Pods affect the Job. The rules are evaluated in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodFailurePolicy {
     /// The rules.
@@ -67,7 +67,7 @@ pub struct PodFailurePolicy {
     pub rules: Vec<PodFailurePolicyRule>,
 }
 
-/// One rule: that of `batch/v1`, and the reason that KEP-262 lets it give to the Job's failure.
+/// One rule: that of `batch/v1`, plus the failure reason of KEP-262.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodFailurePolicyRule {
@@ -80,16 +80,16 @@ pub struct PodFailurePolicyRule {
     /// Requirement on the Pod's conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_pod_conditions: Option<Vec<batch::PodFailurePolicyOnPodConditionsPattern>>,
-    /// Reason of the Job's failure when this rule caused it; rules of the JobSet's failure policy match it.
+    /// Reason of the Job's failure if this rule caused it. Rules of the JobSet's failure policy match it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_condition_reason: Option<String>,
 }
 
 impl JobTemplateSpec {
-    /// The specification as Kubernetes knows it: without `setConditionReason`.
+    /// The specification for Kubernetes, without `setConditionReason`.
     ///
-    /// The literal names every field of `batch/v1` JobSpec, so that one added by a newer Kubernetes does not compile
-    /// instead of being lost.
+    /// The literal names every field of `batch/v1` JobSpec. If a newer Kubernetes adds a field, the code does not
+    /// compile until the field is added here.
     pub fn to_job_spec(&self) -> batch::JobSpec {
         batch::JobSpec {
             active_deadline_seconds: self.active_deadline_seconds,
@@ -113,7 +113,7 @@ impl JobTemplateSpec {
 }
 
 impl PodFailurePolicy {
-    /// The reason that the rule with this index gives to the Job's failure (KEP-262).
+    /// The failure reason that the rule with this index sets (KEP-262).
     pub fn reason(&self, rule: usize) -> Option<&str> {
         self.rules.get(rule)?.set_condition_reason.as_deref().filter(|reason| !reason.is_empty())
     }
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn set_condition_reason_survives_a_round_trip_and_is_left_out_of_the_job() {
+    fn set_condition_reason_is_kept_in_template_and_omitted_from_job() {
         let written = json!({
             "metadata": {"labels": {"a": "b"}},
             "spec": {

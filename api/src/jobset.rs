@@ -9,7 +9,7 @@ use crate::policy::{FailurePolicy, StartupPolicy, SuccessPolicy};
 use crate::status::JobSetStatus;
 use crate::volume::VolumeClaimPolicy;
 
-/// What the user wants: groups of Jobs that start, fail, restart and succeed together.
+/// The desired state: groups of Jobs that start, fail, restart and succeed together.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "jobset.x-k8s.io",
@@ -23,83 +23,86 @@ use crate::volume::VolumeClaimPolicy;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetSpec {
-    /// replicatedJobs are the groups of Jobs that form the set.
+    /// replicatedJobs are the groups of Jobs that form the JobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub replicated_jobs: Vec<ReplicatedJob>,
 
-    /// network holds the networking options of the set. Immutable.
+    /// network contains the networking options of the JobSet. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub network: Option<Network>,
 
-    /// successPolicy says when the set has succeeded; without it, when all its Jobs have completed. Immutable.
+    /// successPolicy specifies when the JobSet succeeds. Default: when all Jobs have completed. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub success_policy: Option<SuccessPolicy>,
 
-    /// failurePolicy says what a failure leads to; without it, any failed Job fails the set. Immutable.
+    /// failurePolicy specifies how the JobSet reacts to failures. Without it, any failed Job fails the JobSet.
+    /// Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub failure_policy: Option<FailurePolicy>,
 
-    /// startupPolicy says in which order the replicatedJobs start. Deprecated: use dependsOn. Immutable.
+    /// startupPolicy specifies the order in which the replicatedJobs start. Deprecated: use dependsOn. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::immutable)]
+    #[schemars(transform = crate::schema::markers::immutable)]
     pub startup_policy: Option<StartupPolicy>,
 
-    /// suspend stops all Pods of the set while it is true.
+    /// suspend stops all Pods of the JobSet while it is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
 
-    /// coordinator names one Pod of the set. Its stable network name is put on every Job and Pod as label and
+    /// coordinator names one Pod of the JobSet. Every Job and Pod gets the stable network name of this Pod as label and
     /// annotation `jobset.sigs.k8s.io/coordinator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<Coordinator>,
 
-    /// managedBy names the controller that is responsible for this JobSet: `jobset.sigs.k8s.io/jobset-controller`, or
-    /// nothing, for the JobSet controller itself; any other domain-prefixed path (at most 63 characters) for another,
-    /// such as a multi-cluster dispatcher. Immutable.
+    /// managedBy names the controller that is responsible for this JobSet. Absent, or
+    /// `jobset.sigs.k8s.io/jobset-controller`: the JobSet controller. Any other domain-prefixed path of at most 63
+    /// characters: another controller, such as a multi-cluster dispatcher. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
 
-    /// ttlSecondsAfterFinished deletes the JobSet so many seconds after it completed or failed. Absent: never.
+    /// ttlSecondsAfterFinished is the number of seconds after which a completed or failed JobSet is deleted. Absent:
+    /// never.
     #[serde(default, rename = "ttlSecondsAfterFinished", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
 
-    /// volumeClaimPolicies are the persistent volume claims that the set creates and its Pods share. Each must be
-    /// mounted, by name, in at least one container. Immutable.
+    /// volumeClaimPolicies are the persistent volume claims that the JobSet creates and its Pods share. At least one
+    /// container must mount each claim by name. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = crate::schema::immutable)]
+    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = crate::schema::markers::immutable)]
     pub volume_claim_policies: Vec<VolumeClaimPolicy>,
 }
 
-/// A number of Jobs made from one template.
+/// Jobs that are created from one template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJob {
-    /// name of the group; part of the names of its Jobs.
+    /// name of the replicatedJob. It is part of the names of its Jobs.
     pub name: String,
 
-    /// groupName puts several replicatedJobs into one group, within which their Jobs are numbered.
+    /// groupName is the name of the group of the replicatedJob. The Jobs of all replicatedJobs of a group are numbered
+    /// together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "default"))]
     pub group_name: Option<String>,
 
     /// template of the Jobs.
-    #[schemars(schema_with = "crate::schema::job_template")]
+    #[schemars(schema_with = "crate::schema::markers::job_template")]
     pub template: JobTemplate,
 
-    /// replicas is the number of Jobs, named `<jobSet.name>-<name>-<job index>`.
+    /// replicas is the number of Jobs. A Job is named `<jobSet.name>-<name>-<job index>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("default" = 1))]
     pub replicas: Option<i32>,
 
-    /// dependsOn lists earlier replicatedJobs that must have reached a status before this one is created. Mutually
-    /// exclusive with startupPolicy InOrder. Immutable.
+    /// dependsOn lists earlier replicatedJobs that must reach a status before this one is created. Mutually exclusive
+    /// with startupPolicy InOrder. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = crate::schema::immutable)]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = crate::schema::markers::immutable)]
     pub depends_on: Vec<DependsOn>,
 }
 
@@ -109,11 +112,11 @@ pub struct ReplicatedJob {
 pub struct DependsOn {
     /// name of the earlier replicatedJob.
     pub name: String,
-    /// status that it must have reached.
+    /// status that the earlier replicatedJob must reach.
     pub status: DependsOnStatus,
 }
 
-/// Status of a replicatedJob on which another may wait.
+/// Status of a replicatedJob for which another one can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DependsOnStatus {
     /// Every Job is ready, succeeded or failed.
@@ -126,30 +129,30 @@ pub enum DependsOnStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// enableDNSHostnames gives every Pod the name
-    /// `<jobSet.name>-<replicatedJob.name>-<job index>-<pod index>.<subdomain>` through a headless Service. Default true.
+    /// enableDNSHostnames gives every Pod the DNS name
+    /// `<jobSet.name>-<replicatedJob.name>-<job index>-<pod index>.<subdomain>` by a headless Service. Default true.
     #[serde(default, rename = "enableDNSHostnames", skip_serializing_if = "Option::is_none")]
     pub enable_dns_hostnames: Option<bool>,
 
-    /// subdomain is the name of that Service. Default: the name of the JobSet.
+    /// subdomain is the name of the headless Service. Default: the name of the JobSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subdomain: Option<String>,
 
-    /// publishNotReadyAddresses gives Pods their DNS name before they are ready. Default true.
+    /// publishNotReadyAddresses gives Pods their DNS names before they are ready. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish_not_ready_addresses: Option<bool>,
 }
 
-/// The Pod that the others meet at.
+/// The Pod by which the Pods of the JobSet find each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Coordinator {
-    /// replicatedJob that holds the coordinator Pod.
+    /// replicatedJob is the name of the replicatedJob of the coordinator Pod.
     pub replicated_job: String,
-    /// jobIndex of its Job in that replicatedJob.
+    /// jobIndex is the index of the coordinator's Job in that replicatedJob.
     #[serde(default)]
     pub job_index: i32,
-    /// podIndex is its completion index in that Job.
+    /// podIndex is the completion index of the coordinator in that Job.
     #[serde(default)]
     pub pod_index: i32,
 }

@@ -1,17 +1,17 @@
-//! The JobSet API: what two deployables must agree on.
+//! The JobSet API: types, names and rules that two or more programs of this project share.
 //!
 //! - the types of `jobset.x-k8s.io/v1alpha2` ([`JobSet`], [`JobSetSpec`], [`JobSetStatus`]),
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
-//! - the [`conditions`] of a JobSet and how one is set,
-//! - the [`RestartBudget`] that its restarts spend,
+//! - the [`conditions`] of a JobSet and how to set one,
+//! - the [`RestartBudget`] that limits its restarts,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
-//! - where the [`agent`] is in a Pod, and the names of its environment,
-//! - the [`restart_rules`] of a container, in the seeds' words and in those of Kubernetes,
-//! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and what an update that leaves them
-//!   out gets back ([`restore`]),
-//! - the [`validation`] of every JobSet,
-//! - the [`message_pattern`]s of failed Jobs.
+//! - the [`agent`] in a Pod and its environment variables,
+//! - the [`restart_rules`] of a container, in the names of the seeds and of Kubernetes,
+//! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and how an update that omits them
+//!   gets them back ([`restore`]),
+//! - the [`validation`] of a JobSet,
+//! - the [`message_pattern`]s that match the messages of failed Jobs.
 //!
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
@@ -23,6 +23,7 @@ pub mod dialect;
 pub mod effective;
 pub mod entries;
 pub mod event;
+mod field;
 pub mod gates;
 pub mod in_place;
 pub mod injection;
@@ -31,9 +32,11 @@ mod jobset;
 pub mod message_pattern;
 pub mod names;
 mod policy;
+mod quantity;
 pub mod restart_rules;
 pub mod restore;
 mod status;
+mod syntax;
 pub mod validation;
 mod volume;
 

@@ -3,41 +3,42 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a failure leads to (KEP-262, KEP-467).
+/// How the JobSet reacts to failures (KEP-262, KEP-467).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
-    /// maxRestarts limits the restarts that are counted. One more fails the JobSet. The restarts of the JobSet, of its
-    /// replicatedJobs and of its Jobs count together. With the annotation `jobset.sigs.k8s.io/restart-budget: Separate`
-    /// on the JobSet, given when it is created, the JobSet, each replicatedJob and each Job may restart as often.
+    /// maxRestarts limits the counted restarts. One more restart fails the JobSet. The restarts of the JobSet, of its
+    /// replicatedJobs and of its Jobs share the limit. If the JobSet is created with the annotation
+    /// `jobset.sigs.k8s.io/restart-budget: Separate`, the limit applies to the JobSet, each replicatedJob and each Job
+    /// separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
 
-    /// restartStrategy says how the JobSet is restarted. Default Recreate.
+    /// restartStrategy specifies how the JobSet restarts. Default Recreate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Recreate"))]
     pub restart_strategy: Option<RestartStrategy>,
 
-    /// rules are evaluated in order when a Job has failed; the first that matches is carried out. Where none matches,
-    /// the action is RestartJobSet.
+    /// rules are evaluated in order when a Job has failed. The first matching rule determines the action. If no rule
+    /// matches, the action is RestartJobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FailurePolicyRule>,
 }
 
-/// How a JobSet is restarted (KEP-467).
+/// How a JobSet restarts (KEP-467).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RestartStrategy {
-    /// Recreate all Jobs, each as soon as its previous iteration and its Pods are gone.
+    /// Recreate all Jobs. Each Job is created when its predecessor and the Pods of its predecessor are gone.
     #[default]
     Recreate,
-    /// Recreate all Jobs once all Jobs and Pods of the previous iteration are gone.
+    /// Recreate all Jobs when all previous Jobs and their Pods are gone.
     BlockingRecreate,
-    /// Restart healthy Pods in place and let the Job controller recreate failed ones. When a Job has failed, Recreate.
+    /// Restart healthy Pods in place. The Job controller recreates failed Pods. If a Job has failed, act as Recreate.
     InPlaceRestart,
 }
 
-/// One rule of the failure policy. All its requirements must hold; an empty list is no requirement.
+/// One rule of the failure policy. All requirements must match. An empty list is no requirement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicyRule {
@@ -45,54 +46,54 @@ pub struct FailurePolicyRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// action to carry out when the rule matches.
+    /// action is taken if the rule matches.
     pub action: FailurePolicyAction,
 
-    /// onJobFailureReasons: the Job failed for one of these reasons, as in the reason of its Failed condition, or as
-    /// given by `setConditionReason` in the Job's podFailurePolicy.
+    /// onJobFailureReasons requires that the Job failed for one of these reasons. The reason is that of the Job's
+    /// Failed condition, or that of `setConditionReason` in the Job's podFailurePolicy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_job_failure_reasons: Vec<String>,
 
-    /// onJobFailureMessagePatterns: the message of the Job's Failed condition matches one of these regular
+    /// onJobFailureMessagePatterns requires that the message of the Job's Failed condition matches one of these regular
     /// expressions (RE2 syntax).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_job_failure_message_patterns: Vec<String>,
 
-    /// targetReplicatedJobs: the Job belongs to one of these replicatedJobs.
+    /// targetReplicatedJobs requires that the Job belongs to one of these replicatedJobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub target_replicated_jobs: Vec<String>,
 }
 
-/// What a rule of the failure policy does.
+/// Action of a rule of the failure policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum FailurePolicyAction {
-    /// Fail the JobSet at once.
+    /// Fail the JobSet immediately.
     FailJobSet,
-    /// Restart the JobSet; counted, and failed instead when maxRestarts is spent.
+    /// Restart the JobSet. The restart counts towards maxRestarts. If the limit is reached, the JobSet fails instead.
     RestartJobSet,
-    /// Restart the JobSet without counting it.
+    /// Restart the JobSet. The restart does not count towards maxRestarts.
     RestartJobSetAndIgnoreMaxRestarts,
-    /// Recreate the failed Job alone; counted.
+    /// Recreate only the failed Job. The restart counts towards maxRestarts.
     RestartJob,
-    /// Recreate the failed Job alone without counting it.
+    /// Recreate only the failed Job. The restart does not count towards maxRestarts.
     RestartJobAndIgnoreMaxRestarts,
-    /// The name of RestartJob in KEP-262.
+    /// The same as RestartJob, by its name in KEP-262.
     RecreateJob,
-    /// Recreate the Jobs of the failed Job's replicatedJob; counted.
+    /// Recreate all Jobs of the failed Job's replicatedJob. The restart counts towards maxRestarts.
     RestartReplicatedJob,
-    /// Leave the Job failed and let the others run on.
+    /// Do not restart the failed Job. The other Jobs continue to run.
     FailJob,
 }
 
-/// When a JobSet has succeeded.
+/// When a JobSet succeeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuccessPolicy {
-    /// operator: whether all or any of the Jobs must have completed.
+    /// operator specifies whether all Jobs or any Job must complete.
     pub operator: Operator,
 
-    /// targetReplicatedJobs that the operator looks at. Empty: all of them.
+    /// targetReplicatedJobs are the replicatedJobs that the operator considers. Empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub target_replicated_jobs: Vec<String>,
@@ -107,19 +108,19 @@ pub enum Operator {
     Any,
 }
 
-/// In which order replicatedJobs start.
+/// The order in which replicatedJobs start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartupPolicy {
-    /// startupPolicyOrder is that order.
+    /// startupPolicyOrder is the order in which replicatedJobs start.
     pub startup_policy_order: StartupPolicyOrder,
 }
 
 /// Order of replicatedJobs at startup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StartupPolicyOrder {
-    /// All at once.
+    /// All at the same time.
     AnyOrder,
-    /// As listed; each when the Jobs of the one before are ready.
+    /// In the order of the list. Each replicatedJob starts when the Jobs of the previous one are ready.
     InOrder,
 }

@@ -1,25 +1,25 @@
-//! Container restart rules: from the seeds' words to those of Kubernetes 1.36.
+//! Container restart rules: translates the names of the seeds into those of Kubernetes 1.36.
 //!
-//! The seeds were written before the kubelet's feature (KEP-5532) had its final shape:
+//! The seeds were written before the kubelet's feature (KEP-5532) was final:
 //!
 //! | seeds | Kubernetes |
 //! |---|---|
 //! | `RestartPod` | `RestartAllContainers` |
 //! | `NoIn` | `NotIn` |
-//! | `Terminate` | does not exist: its codes are taken out of every later rule, because the first rule that matches decides |
+//! | `Terminate` | does not exist. Its codes are removed from every later rule, because the first matching rule decides |
 //!
-//! `Terminate` means "restart nothing", which is what a container of policy `Never` does when no rule matches. A sidecar
-//! has the policy `Always`: there an exit that no rule matches restarts the sidecar alone, and an agent that comes back
-//! alone reports a new epoch while its worker runs on in the old one. The agent's rules therefore end in one that
-//! restarts the whole Pod on every exit but 0.
+//! `Terminate` means "restart nothing". A container with policy `Never` does that when no rule matches. A sidecar has
+//! the policy `Always`: an exit that no rule matches restarts the sidecar alone. If the agent restarts alone, it
+//! reports a new epoch while its worker still runs in the old one. Therefore the last rule of the agent restarts the
+//! whole Pod on every failure.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec};
 
-/// Policy of a container that no exit restarts, but where a rule says so.
+/// Policy of a container that restarts only if a rule says so.
 pub const NEVER: &str = "Never";
-/// Policy of a container that every exit restarts.
+/// Policy of a container that restarts after every exit.
 pub const ALWAYS: &str = "Always";
 /// Action that restarts the container alone.
 pub const RESTART: &str = "Restart";
@@ -30,17 +30,18 @@ pub const RESTART_POD: &str = "RestartPod";
 /// The seeds' action that restarts nothing.
 pub const TERMINATE: &str = "Terminate";
 
-/// A set of exit codes, as an operator with values describes it.
+/// A set of exit codes, given by an operator and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExitCodes {
     /// These codes.
     In(BTreeSet<i32>),
-    /// Every code but these.
+    /// Every code except these.
     NotIn(BTreeSet<i32>),
 }
 
 impl ExitCodes {
-    /// The codes that a rule matches; every code where it has no requirement. `None` for an unknown operator.
+    /// The codes that a rule matches. A rule without a requirement matches every code. `None` if the operator is
+    /// unknown.
     pub fn of(rule: &ContainerRestartRule) -> Option<Self> {
         let Some(requirement) = &rule.exit_codes else { return Some(Self::NotIn(BTreeSet::new())) };
         let values = requirement.values.iter().flatten().copied().collect();
@@ -51,7 +52,7 @@ impl ExitCodes {
         }
     }
 
-    /// Every code but 0.
+    /// Every code except 0.
     pub fn failures() -> Self {
         Self::NotIn(BTreeSet::from([0]))
     }
@@ -64,7 +65,7 @@ impl ExitCodes {
         }
     }
 
-    /// The codes of this set that are not in the other.
+    /// The codes of this set that are not in the other one.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         match (self, other) {
@@ -89,26 +90,26 @@ impl ExitCodes {
     }
 }
 
-/// The rule that carries out the action on these exit codes.
+/// A rule with this action for these exit codes.
 pub fn rule(action: &str, codes: ExitCodes) -> ContainerRestartRule {
     ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) }
 }
 
-/// Whether the rule restarts the whole Pod, in the seeds' words or in those of Kubernetes.
+/// Whether the rule restarts the whole Pod: `RestartAllContainers` or the seeds' `RestartPod`.
 pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
     rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
 }
 
-/// Whether an init container is an agent sidecar: one that always restarts and has a rule that restarts the whole Pod
+/// Whether an init container is an agent sidecar: it has restartPolicy Always and a rule that restarts the whole Pod
 /// (KEP-467, "Implementation - Webhook validation").
 pub fn is_agent_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some(ALWAYS)
         && container.restart_policy_rules.iter().flatten().any(restarts_pod)
 }
 
-/// The rules in the words of Kubernetes, with `Terminate` compiled away.
+/// The rules in the names of Kubernetes, without `Terminate`.
 ///
-/// A rule whose operator Kubernetes does not know is passed on as it is, so that the API server names it.
+/// A rule with an unknown operator is copied unchanged, so that the API server rejects it by name.
 pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
     let mut terminated: Vec<ExitCodes> = Vec::new();
     let mut compiled = Vec::with_capacity(rules.len());
@@ -130,13 +131,13 @@ pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
     compiled
 }
 
-/// The failures, 1 to 255, after which the kubelet lets a container rest that never restarts but where these rules say so.
+/// The exit codes, 1 to 255, after which the kubelet does not restart a container with policy `Never` and these rules.
 pub fn final_codes(rules: &[ContainerRestartRule]) -> Vec<u8> {
     let compiled: Vec<_> = compile(rules).iter().filter_map(ExitCodes::of).collect();
     (1..=u8::MAX).filter(|code| !compiled.iter().any(|codes| codes.contains(i32::from(*code)))).collect()
 }
 
-/// The same for an agent sidecar, whose rules end in one that restarts the whole Pod on every failure.
+/// As [`compile`], for an agent sidecar. The last rule restarts the whole Pod on every failure.
 pub fn compile_agent(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
     let every_failure = rule(RESTART_ALL_CONTAINERS, ExitCodes::failures());
     let mut compiled = compile(rules);
@@ -178,31 +179,31 @@ mod tests {
         }
     }
 
-    /// What happens on an exit code: the action of the first rule that matches.
+    /// The action on an exit code: that of the first rule that matches.
     fn decide(rules: &[ContainerRestartRule], code: i32) -> Option<&str> {
         rules.iter().find(|rule| ExitCodes::of(rule).unwrap().contains(code)).map(|rule| rule.action.as_str())
     }
 
     #[test]
-    fn the_seeds_worker_rules_restart_on_everything_but_zero_and_the_terminated_codes() {
+    fn compile_seed_worker_rules_restarts_except_zero_and_terminated_codes() {
         let rules = [rule("Terminate", "In", &[2, 3]), rule("RestartPod", "NotIn", &[0, 2, 3])];
         assert_eq!(compile(&rules), [rule("RestartAllContainers", "NotIn", &[0, 2, 3])]);
     }
 
     #[test]
-    fn terminate_before_a_wider_rule_takes_its_codes_out_of_it() {
+    fn compile_terminate_before_wider_rule_removes_its_codes() {
         let rules = [rule("Terminate", "In", &[2]), rule("RestartPod", "NotIn", &[0])];
         assert_eq!(compile(&rules), [rule("RestartAllContainers", "NotIn", &[0, 2])]);
     }
 
     #[test]
-    fn a_rule_that_can_no_longer_match_is_dropped() {
+    fn compile_rule_without_codes_left_is_dropped() {
         let rules = [rule("Terminate", "NoIn", &[81]), rule("RestartPod", "In", &[7])];
         assert_eq!(compile(&rules), []);
     }
 
     #[test]
-    fn compiled_rules_decide_as_the_seeds_rules_do_for_every_code() {
+    fn compile_of_any_rules_decides_as_seed_rules_for_every_code() {
         let operators = ["In", "NotIn", "NoIn"];
         let sets: [&[i32]; 4] = [&[0], &[1, 2], &[2, 3], &[0, 1, 2, 3]];
         let actions = ["Terminate", "RestartPod", "Restart"];
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_restarts_the_whole_pod_on_every_exit_but_zero() {
+    fn compile_pod_agent_restarts_pod_on_every_failure() {
         let agent = Container {
             restart_policy: Some("Always".to_owned()),
             restart_policy_rules: Some(vec![rule("RestartPod", "In", &[81]), rule("Terminate", "NoIn", &[81])]),

@@ -1,25 +1,21 @@
-//! What an update leaves out although admission had filled it in, taken from the object as it is stored.
+//! Restores what admission added at creation and an update omits.
 //!
-//! Whoever applies or writes a manifest again as it was first written leaves out the defaults and the agent that
-//! admission added to it. JSON merge patches replace lists as a whole, so that this happens to containers and rules. It is
-//! no wish to change them, and the checks of what must stay would refuse it.
+//! A user who applies the original manifest again omits the defaults and the agent that admission added. A JSON merge
+//! patch replaces whole lists, so this affects containers and rules. The user does not want to change them, and
+//! validation would reject the change of immutable fields.
 //!
-//! What counts is what is stored, not what admission would add today: a default that changed, or another image of the
-//! agent, is no reason to touch what exists, and what is not stored is not added.
+//! The values come from the stored object, not from today's defaults: a changed default or another agent image does not
+//! change an existing JobSet. What is not stored is not added.
 
 mod agents;
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value};
 
+use self::agents::Stored;
 use crate::injection::wrapping;
 use crate::{JobSet, JobSetSpec, JobTemplateSpec, defaults, entries};
 
-/// The Jobs that are stored, by the name of their replicatedJob.
-type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
-
-/// The specification of `sent` with what admission had filled in restored from `old`; `None` where nothing is missing.
+/// The specification of `sent`, with values that admission added restored from `old`. `None` if nothing is missing.
 pub fn restore(old: &JobSet, sent: &JobSet) -> Option<JobSetSpec> {
     if sent.spec == old.spec {
         return None;
@@ -36,11 +32,11 @@ pub fn restore(old: &JobSet, sent: &JobSet) -> Option<JobSetSpec> {
     serde_json::from_value(restored).ok().filter(|restored| *restored != sent.spec)
 }
 
-/// What was sent, with both numbers of workers where one of them was left out: a manifest that left it out when the JobSet
-/// was created, and got it by default, resizes both with the other.
+/// The sent specification, with `parallelism` and `completions` made equal if only one of them is sent. A manifest that
+/// omitted one of them at creation got it by default, so the other one resizes both.
 ///
-/// Where both are there and only one is new, it stays so, for validation to ask for both: a server-side apply of the one
-/// brings the stored other along, which looks the same as a number that somebody wrote and forgot.
+/// If both are sent and only one has changed, validation requires to change both. A server-side apply of one field
+/// sends the stored value of the other one, and it looks the same as a value that a user forgot to change.
 fn resized(sent: &JobSetSpec, full: &JobSetSpec, stored: &Stored<'_>) -> JobSetSpec {
     let mut resized = sent.clone();
     for (job, full) in resized.replicated_jobs.iter_mut().zip(&full.replicated_jobs) {
@@ -53,7 +49,7 @@ fn resized(sent: &JobSetSpec, full: &JobSetSpec, stored: &Stored<'_>) -> JobSetS
     resized
 }
 
-/// What was sent, with what is in `full` and not in it taken from `old`.
+/// The sent value. What is only in `full` is added with its value in `old`.
 fn complete(sent: Option<Value>, full: &Value, old: &Value) -> Option<Value> {
     if sent.as_ref() == Some(full) {
         return sent;
@@ -63,7 +59,7 @@ fn complete(sent: Option<Value>, full: &Value, old: &Value) -> Option<Value> {
             Some(Value::Object(object(sent, full, old)))
         }
         (Some(Value::Array(sent)), Value::Array(full), Value::Array(old)) => Some(Value::Array(list(sent, full, old))),
-        // Of what was left out as a whole, that which admission adds.
+        // The whole value is omitted: only what admission adds comes back.
         (None, Value::Object(full), Value::Object(old)) => {
             Some(object(Map::new(), full, old)).filter(|it| !it.is_empty() || old.is_empty()).map(Value::Object)
         }
@@ -94,14 +90,14 @@ fn list(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
     }
     let Some(places) = entries::places(&sent, full) else {
         return if sent.len() == full.len() && full.len() == old.len() && full.iter().all(Value::is_object) {
-            // Entries that get their name from admission.
+            // Admission names these entries, such as the rules of the failure policy.
             sent.into_iter()
                 .zip(full)
                 .zip(old)
                 .filter_map(|((sent, full), old)| complete(Some(sent), full, old))
                 .collect()
         } else {
-            words(sent, full, old)
+            command(sent, full, old)
         };
     };
     let stored = entries::counterparts(full, old);
@@ -114,7 +110,7 @@ fn list(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
         }
     });
     let kept: Vec<Value> = kept.collect();
-    // What admission added comes back as it is stored, and where it is stored.
+    // Entries that admission added come back with their stored value, at their stored index.
     let added = stored.into_iter().zip(is_added).filter_map(|(stored, is_added)| stored.filter(|_| is_added));
     let mut added: Vec<usize> = added.collect();
     added.sort_unstable();
@@ -128,8 +124,8 @@ fn list(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
     restored
 }
 
-/// The supervisor before a worker's command.
-fn words(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
+/// Adds the stored supervisor in front of the worker's command.
+fn command(sent: Vec<Value>, full: &[Value], old: &[Value]) -> Vec<Value> {
     let texts =
         |list: &[Value]| -> Option<Vec<String>> { list.iter().map(|word| word.as_str().map(str::to_owned)).collect() };
     let wrapping_of = |list: &[Value]| Some(wrapping(&texts(list)?)?.0.len());
@@ -153,7 +149,7 @@ mod tests {
         serde_json::from_value(object.clone()).unwrap()
     }
 
-    /// What admission makes of a JobSet that is created.
+    /// The JobSet after admission of its creation.
     fn admitted(sent: &JobSet, settings: &injection::Settings) -> JobSet {
         let mut spec = defaults::apply(&sent.spec);
         if let Some(value) = sent.metadata.annotations.as_ref().and_then(|it| it.get(labels::INJECT_AGENT)) {
@@ -162,7 +158,7 @@ mod tests {
         JobSet { spec, ..sent.clone() }
     }
 
-    /// What is stored after an update.
+    /// The specification after admission of an update.
     fn updated(old: &JobSet, sent: &JobSet) -> Value {
         serde_json::to_value(restore(old, sent).unwrap_or_else(|| sent.spec.clone())).unwrap()
     }
@@ -187,7 +183,7 @@ mod tests {
         })
     }
 
-    /// Stored, and how it was sent.
+    /// The stored JobSet, and the manifest that was sent.
     fn stored(shape: &str) -> (Value, Value) {
         let sent = manifest(shape, &plain());
         (serde_json::to_value(admitted(&read(&sent), &settings())).unwrap(), sent)
@@ -221,20 +217,20 @@ mod tests {
     #[case::no_resources(&format!("{INIT}/0/resources"), Value::Null)]
     #[case::no_default(&format!("{JOB}/backoffLimit"), Value::Null)]
     #[case::no_epoch(&format!("{WORKER}/env"), Value::Null)]
-    fn what_is_stored_is_restored_whatever_it_would_be_today(#[case] pointer: &str, #[case] value: Value) {
+    fn restore_omitted_value_takes_stored_value(#[case] pointer: &str, #[case] value: Value) {
         let (stored, sent) = stored("Sidecar");
         let old = with(&stored, pointer, value);
         assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
     }
 
     #[test]
-    fn a_supervisor_of_another_place_is_put_before_the_command_again() {
+    fn restore_supervisor_keeps_stored_path_of_program() {
         let (stored, sent) = stored("Supervisor");
         let command = |words: &[&str]| json!(words);
         let elsewhere = command(&["/agent/jobset-agent", "supervise", "--", "run", "all"]);
         let old = with(&stored, &format!("{WORKER}/command"), elsewhere);
         assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
-        // What the user changes stays changed, for validation to name it.
+        // A change by the user is kept, so that validation reports it.
         let sent = with(&sent, &format!("{WORKER}/command"), command(&["run", "none"]));
         let expected = command(&["/agent/jobset-agent", "supervise", "--", "run", "none"]);
         let expected = with(&old, &format!("{WORKER}/command"), expected);
@@ -249,7 +245,7 @@ mod tests {
     #[case::the_image_of_the_agent(INIT, json!([{ "name": "jobset-agent", "image": "mine" }, { "name": "setup", "image": "setup:1" }]))]
     #[case::an_init_container_less(INIT, Value::Null)]
     #[case::a_selector("/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector", json!({ "a": "b" }))]
-    fn what_is_sent_is_kept(#[case] pointer: &str, #[case] value: Value) {
+    fn restore_keeps_sent_values(#[case] pointer: &str, #[case] value: Value) {
         let (old, sent) = stored("Sidecar");
         let sent = with(&sent, pointer, value.clone());
         let updated = json!({ "spec": updated(&read(&old), &read(&sent)) });
@@ -257,16 +253,16 @@ mod tests {
         if pointer == INIT && value.is_null() {
             let names: Vec<_> =
                 updated.pointer(INIT).unwrap().as_array().unwrap().iter().map(|it| &it["name"]).collect();
-            assert_eq!(names, ["jobset-agent"], "what the user took away is not the injection's to restore");
+            assert_eq!(names, ["jobset-agent"], "an init container that the user removed is not restored");
         }
     }
 
     #[rstest]
     #[case::to_none(Value::Null, Value::Null)]
     #[case::to_the_other(json!("Supervisor"), json!("Supervisor"))]
-    #[case::to_nonsense(json!("?"), Value::Null)]
+    #[case::to_unknown_shape(json!("?"), Value::Null)]
     #[case::back(json!("Supervisor"), json!("Sidecar"))]
-    fn the_annotation_may_have_changed(#[case] stored_now: Value, #[case] sent_now: Value) {
+    fn restore_with_changed_annotation_takes_stored_agent(#[case] stored_now: Value, #[case] sent_now: Value) {
         let (old, sent) = stored("Sidecar");
         let annotated = |object: &Value, value: Value| {
             let value = if value.is_null() { json!({}) } else { json!({ (labels::INJECT_AGENT): value }) };
@@ -282,11 +278,7 @@ mod tests {
     #[case::as_it_is(json!([2, null]), json!([2, 2]), json!([2, 2]))]
     #[case::one_of_two(json!([3, 2]), json!([2, 2]), json!([3, 2]))]
     #[case::not_elastic(json!([3, null]), json!([2, 4]), json!([3, 4]))]
-    fn workers_that_were_sized_by_one_number_are_resized_by_it(
-        #[case] numbers: Value,
-        #[case] before: Value,
-        #[case] after: Value,
-    ) {
+    fn restore_resize_by_one_number_sets_both(#[case] numbers: Value, #[case] before: Value, #[case] after: Value) {
         let sized = |object: &Value, numbers: &Value| {
             let object = with(object, &format!("{JOB}/parallelism"), numbers[0].clone());
             with(&object, &format!("{JOB}/completions"), numbers[1].clone())
@@ -299,16 +291,16 @@ mod tests {
     #[rstest]
     #[case::of_the_agent(&format!("{INIT}/0"))]
     #[case::of_the_worker(WORKER)]
-    fn what_older_types_do_not_know_is_restored(#[case] container: &str) {
+    fn restore_fields_unknown_to_old_clients(#[case] container: &str) {
         let (old, _) = stored("Sidecar");
         let sent = with(&old, &format!("{WORKER}/env/0/valueFrom"), json!({}));
         let sent = with(&sent, &format!("{container}/restartPolicyRules"), Value::Null);
         assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
     }
 
-    /// Each looked up among all of them, it would take minutes.
+    /// A quadratic lookup of the entries would take minutes.
     #[test]
-    fn long_lists_are_restored() {
+    fn restore_long_lists_finishes() {
         let env: Vec<_> = (0..20_000).map(|number| json!({ "name": format!("V{number}"), "value": "" })).collect();
         let sent = read(&with(&manifest("Sidecar", &plain()), &format!("{WORKER}/env"), json!(env)));
         let old = admitted(&sent, &settings());
@@ -326,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_has_none_of_it_gets_none() {
+    fn restore_without_stored_values_adds_nothing() {
         let (_, sent) = stored("Sidecar");
         let labelled = with(&sent, "/metadata/labels", json!({ "a": "b" }));
         assert_eq!(restore(&read(&sent), &read(&labelled)), None);
@@ -335,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_touched_where_nothing_is_missing() {
+    fn restore_without_missing_values_is_none() {
         let (old, _) = stored("Supervisor");
         assert_eq!(restore(&read(&old), &read(&old)), None);
         assert_eq!(restore(&read(&old), &read(&with(&old, "/spec/suspend", json!(true)))), None);
     }
 
     #[test]
-    fn of_a_policy_that_is_left_out_only_the_default_comes_back() {
+    fn restore_omitted_policy_takes_only_defaults() {
         let (stored, sent) = stored("Sidecar");
         let old = with(&stored, "/spec/network/subdomain", json!("mine"));
         let updated = updated(&read(&old), &read(&sent));
@@ -353,18 +345,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn a_manifest_that_is_written_again_changes_nothing(pod in pods::pod(), shape in "Sidecar|Supervisor|None") {
+        fn restore_original_manifest_changes_nothing(pod in pods::pod(), shape in "Sidecar|Supervisor|None") {
             let sent = read(&manifest(&shape, &pod));
             let old = admitted(&sent, &settings());
             let restored = restore(&old, &sent).unwrap_or_else(|| sent.spec.clone());
             prop_assert_eq!(&restored, &old.spec);
-            // Nor with a part of it.
+            // The same with the defaults sent and the agent omitted.
             let defaulted = JobSet { spec: defaults::apply(&sent.spec), ..sent.clone() };
             prop_assert_eq!(restore(&old, &defaulted).unwrap_or(defaulted.spec), old.spec);
         }
 
         #[test]
-        fn another_image_of_the_agent_is_no_reason_to_touch_anything(pod in pods::pod(), shape in "Sidecar|Supervisor") {
+        fn restore_with_new_agent_image_keeps_stored_image(pod in pods::pod(), shape in "Sidecar|Supervisor") {
             let sent = read(&manifest(&shape, &pod));
             let old = admitted(&sent, &injection::Settings { agent_image: Some("jobset-agent:0".to_owned()) });
             prop_assert_eq!(restore(&old, &sent).unwrap_or_else(|| sent.spec.clone()), old.spec);

@@ -1,71 +1,28 @@
 //! The CustomResourceDefinition of JobSet.
 //!
-//! Two sources are joined: our own fields come from the Rust types of this crate (their docstrings become the
-//! descriptions that `kubectl explain` shows), and whatever Kubernetes defines (the Job template, conditions, claims)
-//! comes from the OpenAPI v3 documents that Kubernetes publishes. Those, unlike a schema derived from Rust types, know
-//! which lists merge by key: without these markers two appliers of one JobSet, a user and a queueing system say, would
+//! It has two sources. The fields of JobSet come from the Rust types of this crate, and their docstrings become the
+//! descriptions that `kubectl explain` shows. What Kubernetes defines (Job template, conditions, claims) comes from the
+//! OpenAPI v3 documents that Kubernetes publishes. These documents say which lists merge by key; a schema derived from
+//! Rust types does not. Without these markers, two appliers of one JobSet, such as a user and a queueing system,
 //! overwrite each other's containers and variables.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{GROUP, JobSetSpec, JobSetStatus, VERSION};
 
 mod fields;
+pub(crate) mod markers;
 mod openapi;
 
 pub use fields::Fields;
+use markers::KUBERNETES_SCHEMA;
 pub use openapi::{OpenApi, UnknownSchema};
 
-/// Keyword that stands in a generated schema where a schema of Kubernetes belongs. Its value is that schema's name.
-const KUBERNETES_SCHEMA: &str = "x-kubernetes-schema";
-
-/// Schema of `replicatedJobs[].template`.
-pub(crate) fn job_template(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "x-kubernetes-schema": "io.k8s.api.batch.v1.JobTemplateSpec" })
-}
-
-/// Schema of `status.conditions`.
-pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "items": { "x-kubernetes-schema": "io.k8s.apimachinery.pkg.apis.meta.v1.Condition" },
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-    })
-}
-
-/// Schema of `volumeClaimPolicies[].templates`.
-pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 50,
-        "items": { "x-kubernetes-schema": "io.k8s.api.core.v1.PersistentVolumeClaim" },
-        "x-kubernetes-list-type": "atomic",
-    })
-}
-
-/// Marks a field that cannot change once it is set.
-pub(crate) fn immutable(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        json!([{"rule": "self == oldSelf", "message": "field is immutable"}]),
-    );
-}
-
-/// Marks a number that can only grow. A controller that does not know the field may remove it: that of the Go JobSet
-/// writes the status as a whole, and has to be able to take a JobSet over.
-pub(crate) fn growing(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        json!([{"rule": "self >= oldSelf", "message": "must not fall"}]),
-    );
-}
-
-/// The CustomResourceDefinition, with the schemas of Kubernetes taken from `openapi`.
+/// The CustomResourceDefinition. The schemas of Kubernetes types come from `openapi`.
 ///
 /// # Errors
-/// [`UnknownSchema`] if `openapi` lacks one: the documents are of another version of Kubernetes, or not all were given.
+/// [`UnknownSchema`] if `openapi` lacks a schema: a document is missing or is of another version of Kubernetes.
 pub fn custom_resource_definition(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     let mut spec = own::<JobSetSpec>(openapi)?;
     spec["x-kubernetes-validations"] = json!([{
@@ -147,7 +104,7 @@ fn printer_columns() -> Value {
     ])
 }
 
-/// The structural schema of one of our own types.
+/// The structural schema of a type of this crate.
 fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
@@ -165,7 +122,7 @@ fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     Ok(schema)
 }
 
-/// Puts Kubernetes' schemas in their places, and takes out what only the generator needed.
+/// Inserts the schemas of Kubernetes types, and removes keywords that only the generator needs.
 fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
     match schema {
         Value::Object(object) => {
@@ -177,7 +134,7 @@ fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
                 }
                 return Ok(());
             }
-            // The Go types marshal no nulls, and a field that is null would be stored as such.
+            // Go types marshal no nulls. If a field were nullable, the API server would store the null.
             if object.get("nullable").is_some_and(Value::is_boolean) {
                 object.remove("nullable");
             }

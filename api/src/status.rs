@@ -1,4 +1,4 @@
-//! The observed state of a JobSet. The controller alone writes it, the agents read `deprecatedEpoch` and `syncedEpoch`.
+//! The observed state of a JobSet. Only the controller writes it. The agents read `deprecatedEpoch` and `syncedEpoch`.
 
 use jobset_protocol::epoch::GroupEpochs;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -7,37 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions;
 
-/// What the controller has observed and decided. It is also its write-ahead log: a restart is first counted here, and
-/// carried out only by a pass that reads the count back.
+/// The observed state of the JobSet. It is also the write-ahead log of the controller: the controller first counts a
+/// restart here, and executes it only in a later reconciliation that reads the count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetStatus {
     /// conditions of the JobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::schema::markers::conditions")]
     pub conditions: Vec<Condition>,
 
     /// restarts is the number of times that all Jobs were recreated. The label `jobset.sigs.k8s.io/restart-attempt` of
-    /// a Job of the current attempt has this value.
+    /// the current Jobs has this value.
     #[serde(default)]
     pub restarts: i32,
 
-    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts. Where
-    /// the agents of the Go JobSet restart Pods, it is what the Go JobSet needs: the attempts in place that count are the
-    /// newest attempt less `restarts - restartsCountTowardsMax`.
+    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts. If
+    /// the agents of the Go JobSet restart Pods, it has the value that the Go JobSet needs: the counted in-place
+    /// attempts are the newest attempt minus `restarts - restartsCountTowardsMax`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
 
-    /// groupRestarts is the number of all restarts of the whole group, by recreation or in place, counted towards
-    /// maxRestarts or not.
+    /// groupRestarts is the number of restarts of the whole group, by recreation or in place, including those that do
+    /// not count towards maxRestarts.
     #[serde(default)]
     pub group_restarts: i32,
 
-    /// terminalState is Completed or Failed once the JobSet has finished, else empty.
+    /// terminalState is Completed or Failed when the JobSet has finished, and empty before.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub terminal_state: String,
 
-    /// jobsReady is the number of Jobs that are ready or have succeeded, and after a slash the number of all, as in 3/4.
+    /// jobsReady is the number of Jobs that are ready or have succeeded, a slash, and the number of all Jobs, such as
+    /// 3/4.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jobs_ready: String,
 
@@ -46,42 +47,43 @@ pub struct JobSetStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
 
-    /// deprecatedEpoch is the most recent deprecated epoch: a Pod whose epoch is not larger restarts in place
-    /// (KEP-467).
+    /// deprecatedEpoch is the most recent deprecated epoch. A Pod whose epoch is less than or equal to it restarts in
+    /// place (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), transform = crate::schema::growing)]
+    #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub deprecated_epoch: i32,
 
-    /// syncedEpoch is the most recent synced epoch: a Pod at this epoch lifts its barrier, and its workers run
+    /// syncedEpoch is the most recent synced epoch. A Pod at this epoch lifts its barrier, and its workers run
     /// (KEP-467).
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0), transform = crate::schema::growing)]
+    #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub synced_epoch: i32,
 
-    /// freeEpoch is the epoch to which the controller itself makes the group advance (resume, recreation, resize). The
-    /// advance to it is not counted as a restart.
+    /// freeEpoch is the epoch to which the controller itself advances the group (resume, recreation, resize). Advancing
+    /// to it does not count as a restart.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub free_epoch: i32,
 
-    /// previousInPlaceRestartAttempt is deprecatedEpoch in the words of the Go JobSet, which counts from 0. Its agents
-    /// read it.
+    /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
+    /// agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_in_place_restart_attempt: Option<i32>,
 
-    /// currentInPlaceRestartAttempt is syncedEpoch in the words of the Go JobSet, which counts from 0. Its agents read it.
+    /// currentInPlaceRestartAttempt is syncedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
+    /// agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_in_place_restart_attempt: Option<i32>,
 }
 
-/// The Jobs of one replicatedJob, counted as the Go JobSet counts them. A Job that has finished is in succeeded or failed
-/// alone. Any other may be in ready, active and suspended at once, or in none of them.
+/// Number of Jobs of one replicatedJob by state, as the Go JobSet counts them. A finished Job is only in succeeded or
+/// failed. Any other Job may be in several of ready, active and suspended, or in none of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobStatus {
     /// name of the replicatedJob.
     pub name: String,
-    /// ready is the number of Jobs whose ready and succeeded Pods are at least as many as the Job runs at once.
+    /// ready is the number of Jobs that have at least as many ready or succeeded Pods as they run at the same time.
     #[serde(default)]
     pub ready: i32,
     /// succeeded is the number of completed Jobs.
@@ -93,27 +95,28 @@ pub struct ReplicatedJobStatus {
     /// active is the number of Jobs with at least one Pod that is pending or running.
     #[serde(default)]
     pub active: i32,
-    /// suspended is the number of suspended Jobs. One whose Pods have not gone yet is active, too.
+    /// suspended is the number of suspended Jobs. A suspended Job whose Pods still exist is also active.
     #[serde(default)]
     pub suspended: i32,
-    /// jobRestarts\[i\] is how often the Job with index i was recreated alone.
+    /// jobRestarts\[i\] is the number of times that the Job with index i was recreated alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub job_restarts: Vec<i32>,
-    /// jobRestartsCountTowardsMax\[i\] is how many of those count towards maxRestarts.
+    /// jobRestartsCountTowardsMax\[i\] is the number of these restarts that count towards maxRestarts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub job_restarts_count_towards_max: Vec<i32>,
-    /// restarts is how often the Jobs of this replicatedJob were recreated together (RestartReplicatedJob).
+    /// restarts is the number of times that all Jobs of this replicatedJob were recreated together
+    /// (RestartReplicatedJob).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: i32,
-    /// restartsCountTowardsMax is how many of those count towards maxRestarts.
+    /// restartsCountTowardsMax is the number of these restarts that count towards maxRestarts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
 }
 
 impl JobSetStatus {
-    /// Counters of the replicatedJob of this name.
+    /// The status of the replicatedJob with this name.
     pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         self.replicated_jobs_status.iter().find(|status| status.name == name)
     }
@@ -128,15 +131,15 @@ impl JobSetStatus {
         GroupEpochs { synced: self.synced_epoch, deprecated: self.deprecated_epoch }
     }
 
-    /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: how often it was recreated
-    /// alone, and how often with its replicatedJob. Both only grow, and so does their sum.
+    /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: the number of times that it
+    /// was recreated alone plus the number of times that its replicatedJob was recreated. The sum never decreases.
     pub fn job_attempt(&self, replicated_job: &str, job_index: i32) -> i32 {
         self.replicated_job(replicated_job).map_or(0, |status| status.restarts.saturating_add(status.alone(job_index)))
     }
 }
 
 impl ReplicatedJobStatus {
-    /// How often the Job with this index was recreated alone.
+    /// Number of times that the Job with this index was recreated alone.
     fn alone(&self, job_index: i32) -> i32 {
         let index = usize::try_from(job_index).unwrap_or(usize::MAX);
         self.job_restarts.get(index).copied().unwrap_or(0)

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeClaimPolicy {
-    /// templates of the claims, named `<template name>-<jobset name>`. Their namespace must not be set.
+    /// templates of the claims. A claim is named `<template name>-<jobset name>`. The namespace must not be set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::claim_templates")]
+    #[schemars(schema_with = "crate::schema::markers::claim_templates")]
     pub templates: Vec<PersistentVolumeClaim>,
 
-    /// retentionPolicy says what happens to the claims. Without it they are deleted with the JobSet.
+    /// retentionPolicy specifies when the claims are kept. Default: the claims are deleted with the JobSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_policy: Option<VolumeRetentionPolicy>,
 }
@@ -22,7 +22,7 @@ pub struct VolumeClaimPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRetentionPolicy {
-    /// whenDeleted says what happens to the claims when the JobSet is deleted. Default Delete.
+    /// whenDeleted specifies what happens to the claims when the JobSet is deleted. Default Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Delete"))]
     pub when_deleted: Option<RetentionPolicy>,
@@ -31,9 +31,9 @@ pub struct VolumeRetentionPolicy {
 /// Whether a claim outlives its JobSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RetentionPolicy {
-    /// Deleted with the JobSet.
+    /// Delete the claim with the JobSet.
     #[default]
     Delete,
-    /// Kept.
+    /// Keep the claim.
     Retain,
 }

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use crate::material::PrivateKeyPem;
+use crate::private_key::PrivateKeyPem;
 use crate::{Error, Names};
 
 /// Certificates are valid from this long ago, so that a reader whose clock runs behind accepts them.

@@ -16,6 +16,7 @@
 //! [`policy`] and [`bundle::merge`] decide, and are pure; [`secret`], [`bundle::publish`] and
 //! [`maintain()`] act.
 
+pub mod backoff;
 pub mod bundle;
 mod error;
 mod in_service;
@@ -25,8 +26,8 @@ pub mod material;
 mod metrics;
 mod mounted;
 pub mod names;
-pub mod pace;
 pub mod policy;
+pub mod private_key;
 pub mod resolver;
 pub mod secret;
 mod x509;

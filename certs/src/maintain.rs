@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::stream::{SelectAll, StreamExt as _};
 use futures::{Stream, stream::BoxStream};
 use jiff::Timestamp;
@@ -16,10 +17,10 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use crate::backoff::IssueBackoff;
 use crate::bundle::{self, Configuration};
 use crate::in_service::{Candidate, InService, Live};
 use crate::mounted::{self, Files};
-use crate::pace::Pace;
 use crate::secret::{SecretStore, Wanted};
 use crate::{Error, Metrics, Names, Resolver};
 
@@ -41,7 +42,8 @@ pub struct Settings {
     /// How long a new certificate waits, once the live configurations trust it, before it replaces a good one: API
     /// servers see a changed configuration with a delay of their own.
     pub settle: Duration,
-    /// How long, for the same reason, the live configurations have to trust the certificate before the service is ready.
+    /// How long, for the same reason, the live configurations have to trust the certificate before the service is
+    /// ready.
     pub propagation: Duration,
 }
 
@@ -84,9 +86,9 @@ impl Readiness {
     }
 }
 
-/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, says when
-/// the service is ready, and measures all that. Never returns; drop the future to stop. A failure is logged, shown in the readiness and
-/// tried again.
+/// Keeps the caBundles up to date and the Secret filled, where they are this service's, supplies the resolver, says
+/// when the service is ready, and measures all that. Never returns; drop the future to stop. A failure is logged, shown
+/// in the readiness and tried again.
 pub async fn maintain(
     client: Client,
     settings: Settings,
@@ -99,7 +101,8 @@ pub async fn maintain(
         Source::Secret { namespace, name, wanted } => {
             changes.push(signal(watch_object(Api::<Secret>::namespaced(client.clone(), namespace), name)));
             let store = SecretStore::new(client.clone(), namespace, name);
-            Origin::Secret(Box::new(store), wanted.clone(), Pace::new(settings.settle, &wanted.lifetimes))
+            let backoff = IssueBackoff::new(settings.settle, &wanted.lifetimes);
+            Origin::Secret(Box::new(store), wanted.clone(), Box::new(backoff))
         }
         Source::Directory(path) => {
             let (sender, files) = watch::channel(mounted::read(path.clone()).await);
@@ -109,17 +112,21 @@ pub async fn maintain(
     };
     let in_service = InService::new(resolver, settings.names.clone(), settings.settle, settings.propagation);
     let mut maintainer = Maintainer { client, settings, origin, in_service, metrics };
-    let mut backoff = FIRST_BACKOFF;
+    let backoff = ExponentialBuilder::new()
+        .with_min_delay(FIRST_BACKOFF)
+        .with_max_delay(maintainer.settings.interval)
+        .without_max_times();
+    let mut delays = backoff.build();
     loop {
         let now = Timestamp::now();
         let Pass { readiness: state, mut wait, failure } = maintainer.pass(now).await;
         if let Some(error) = failure {
             warn!(error, "cannot maintain the serving certificate, will try again");
             // Jitter, so that replicas which failed together do not try again together.
-            wait = wait.min(backoff.mul_f64(0.5 + fastrand::f64()));
-            backoff = (backoff * 2).min(maintainer.settings.interval);
+            let delay = delays.next().unwrap_or(maintainer.settings.interval);
+            wait = wait.min(delay.mul_f64(0.5 + fastrand::f64()));
         } else {
-            backoff = FIRST_BACKOFF;
+            delays = backoff.build();
         }
         readiness.send_if_modified(|current| {
             let differs = *current != state;
@@ -150,7 +157,7 @@ struct Maintainer {
 
 /// Where the certificate comes from, opened.
 enum Origin {
-    Secret(Box<SecretStore>, Wanted, Pace),
+    Secret(Box<SecretStore>, Wanted, Box<IssueBackoff>),
     Directory(PathBuf, watch::Receiver<Files>),
 }
 
@@ -168,8 +175,8 @@ impl Maintainer {
     /// from being judged.
     async fn pass(&mut self, now: Timestamp) -> Pass {
         let (candidate, live, due, remark, failure) = match &mut self.origin {
-            Origin::Secret(store, wanted, pace) => {
-                let (kept, failure) = match store.ensure(wanted, &self.in_service.authorities(), pace, now).await {
+            Origin::Secret(store, wanted, backoff) => {
+                let (kept, failure) = match store.ensure(wanted, &self.in_service.authorities(), backoff, now).await {
                     Ok(kept) => (Some(kept), None),
                     Err(error) => (None, Some(error)),
                 };

@@ -12,6 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::issue::{self, Issued, Lifetimes};
+use crate::private_key::PrivateKeyPem;
 use crate::x509::{self, Validity};
 use crate::{Error, Names};
 
@@ -24,27 +25,6 @@ pub const CA_KEY: &str = "ca.key";
 pub const CERTIFICATE: &str = "tls.crt";
 /// Key of the Secret: the private key of the serving certificate.
 pub const KEY: &str = "tls.key";
-
-/// A private key in PEM, which neither `Debug` nor `Display` shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PrivateKeyPem(String);
-
-impl PrivateKeyPem {
-    pub(crate) fn new(pem: String) -> Self {
-        Self(pem)
-    }
-
-    /// The key itself, to be stored or parsed and not to be shown.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for PrivateKeyPem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrivateKeyPem(redacted)")
-    }
-}
 
 /// What is wrong with an entry of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

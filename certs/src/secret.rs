@@ -1,5 +1,5 @@
-//! The Secret that all replicas share. Written by compare-and-swap on its resourceVersion: of several replicas that find
-//! it wanting, one writes, and the others read again and adopt what they find.
+//! The Secret that all replicas share. Written by compare-and-swap on its resourceVersion: of several replicas that
+//! find it wanting, one writes, and the others read again and adopt what they find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,8 +13,9 @@ use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
+use crate::backoff::IssueBackoff;
 use crate::material::{self, Authority, Material, Serving};
-use crate::pace::Pace;
+
 use crate::policy::{Cause, Decision, decide};
 use crate::{Error, Lifetimes, Names, issue, x509};
 
@@ -69,7 +70,7 @@ impl SecretStore {
     }
 
     /// Reads the Secret, and issues what is missing, broken or due. `known` are authorities that this replica is
-    /// serving under: they stay trusted even where the Secret has forgotten them. `pace` is this replica's own.
+    /// serving under: they stay trusted even where the Secret has forgotten them. `backoff` is this replica's own.
     ///
     /// # Errors
     /// When the API server refuses to read or write, others win each time, or the clocks of replicas disagree.
@@ -77,7 +78,7 @@ impl SecretStore {
         &self,
         wanted: &Wanted,
         known: &[CertificateDer<'static>],
-        pace: &mut Pace,
+        backoff: &mut IssueBackoff,
         now: Timestamp,
     ) -> Result<Kept, Error> {
         for _ in 0..ATTEMPTS {
@@ -86,7 +87,7 @@ impl SecretStore {
             let material = Material::read(&data);
             let decision = decide(&material, &wanted.names, &wanted.lifetimes, now);
             if let Decision::Reissue(cause) | Decision::RotateCa(cause) = &decision
-                && !pace.allows(cause, Instant::now())
+                && !backoff.allows(cause, Instant::now())
             {
                 return Err(Error::ClocksDisagree { secret: self.id(), cause: cause.clone() });
             }
@@ -96,7 +97,7 @@ impl SecretStore {
                 Decision::RotateCa(cause) => (rotate(&material, known, wanted, now)?, cause),
             };
             if self.write(found, issued.clone()).await? {
-                pace.issued(Instant::now());
+                backoff.issued(Instant::now());
                 info!(secret = %self.id(), %cause, "issued certificates");
                 let material = Material::read(&issued);
                 return match decide(&material, &wanted.names, &wanted.lifetimes, now) {

@@ -4,23 +4,23 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::Program::{self, Controller, Webhook};
 use super::flags::{address, interface, whole};
+use super::program::Program::{self, Controller, Webhook};
 
-/// Flags of a program, by name, with their values.
+/// Flags of a program: names and values.
 type Flags = Vec<(&'static str, String)>;
 
-/// A field that one of the programs reads, or both.
+/// A field that at least one of the programs reads.
 struct Field {
-    /// Path in the file.
+    /// Path of the field in the file.
     path: &'static str,
-    /// Programs that read it.
+    /// Programs that read the field.
     readers: &'static [Program],
-    /// The flags that the value becomes; otherwise what the value should have been.
+    /// Translates the value into flags. The error says which type the value must have.
     read: fn(&Value) -> Result<Flags, &'static str>,
 }
 
-/// A value of another type than the field has.
+/// The value of a field has the wrong type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
     pub field: String,
@@ -28,18 +28,18 @@ pub(super) struct Mismatch {
     pub expected: &'static str,
 }
 
-/// What a file says.
+/// Content of a configuration file for one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
-    /// What it says to this program.
+    /// Flags of the program.
     pub flags: Flags,
     /// Fields that neither program reads.
     pub ignored: Vec<String>,
 }
 
-/// Where the Go manager serves admission.
+/// Default port of the Go manager for admission.
 const PORT: u16 = 9443;
-/// Where the Go manager looks for a certificate that others issue.
+/// Default directory of the Go manager for a mounted certificate.
 const CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
 const FIELDS: [Field; 17] = [
@@ -93,7 +93,7 @@ const FIELDS: [Field; 17] = [
     Field { path: "tls.minVersion", readers: &[Webhook], read: |it| text("tls-min-version", it) },
 ];
 
-/// The flags that the file stands for. `gates` are those of the command line, which win over those of the file.
+/// Translates the file into flags. `gates` are the feature gates of the command line, which override those of the file.
 pub(super) fn flags(program: Program, file: &Value, gates: Option<&str>) -> Result<Read, Mismatch> {
     let mut read = Read::default();
     for field in FIELDS.iter().filter(|field| field.readers.contains(&program)) {
@@ -103,7 +103,7 @@ pub(super) fn flags(program: Program, file: &Value, gates: Option<&str>) -> Resu
             value: value.to_string(),
             expected,
         })?;
-        // What Go takes for none, or for off, has no flag.
+        // A value that is valid in Go and means "off" or "none" has no flag.
         if flags.is_empty() && (value.is_number() || value.as_str().is_some_and(|text| !text.is_empty())) {
             read.ignored.push(field.path.to_owned());
         }
@@ -146,7 +146,7 @@ fn ignored(path: &str, value: &Value) -> Vec<String> {
     }
 }
 
-/// Certificates are the service's own, unless the file says that others issue them.
+/// Adds the flags for a mounted certificate if the file disables internal certificates.
 fn certificates(file: &Value, flags: &mut Flags) {
     if at(file, "internalCertManagement.enable") == Some(&Value::Bool(false)) {
         let directory = at(file, "webhook.certDir").and_then(Value::as_str).filter(|it| !it.is_empty());
@@ -159,7 +159,7 @@ fn flag(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
     value.as_bool().map(|value| vec![(name, value.to_string())]).ok_or("true or false")
 }
 
-/// An empty text is what Go takes for none.
+/// A text field. Go treats an empty text as absent.
 fn text(name: &'static str, value: &Value) -> Result<Flags, &'static str> {
     let value = value.as_str().ok_or("a text")?;
     Ok(if value.is_empty() { Vec::new() } else { vec![(name, value.to_owned())] })

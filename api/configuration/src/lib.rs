@@ -1,11 +1,12 @@
-//! The command line and the configuration file of the Go JobSet's manager, as flags of the controller and of the admission
-//! service. Whoever swaps the manager keeps the file and the arguments of the Deployment.
+//! Translates the command line and the configuration file of the Go JobSet's manager into flags of the controller and
+//! of the admission service. A user who replaces the manager keeps the file and the arguments of the Deployment.
 //!
-//! [`translate`] is pure but for reading the file. A flag on the command line wins over the file. What neither program has
-//! is ignored, and named so that the program can warn of it once.
+//! [`translate`] does no I/O except reading the file. A flag on the command line overrides the file. Flags and fields
+//! that neither program has are ignored and listed, so that the program can log a warning.
 
 mod file;
 mod flags;
+mod program;
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,26 +14,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// Flag that names the configuration file (`config.jobset.x-k8s.io/v1alpha1`, kind Configuration).
+pub use program::{Program, Translated};
+
+/// Flag for the path of the configuration file (`config.jobset.x-k8s.io/v1alpha1`, kind Configuration).
 const CONFIG: &str = "config";
-
-/// Which program the arguments are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// `jobset-controller`
-    Controller,
-    /// `jobset-webhook`
-    Webhook,
-}
-
-/// Arguments that the program understands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Translated {
-    /// The arguments, the program's name first.
-    pub arguments: Vec<String>,
-    /// Flags and fields of the Go JobSet that have no meaning here.
-    pub ignored: Vec<String>,
-}
 
 /// The configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,18 +33,18 @@ pub enum Error {
     Value { file: PathBuf, field: String, value: String, expected: &'static str },
 }
 
-/// Translates the arguments that this program was started with.
+/// Translates the arguments of the running program.
 ///
 /// # Errors
-/// As [`translate`].
+/// As for [`translate`].
 pub fn command_line(program: Program) -> Result<Translated, Error> {
     translate(program, std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 
-/// Translates the arguments of a program, the program's name first.
+/// Translates the arguments of a program. The first argument is the name of the program.
 ///
 /// # Errors
-/// If the configuration file cannot be read, is not YAML, or a field has a value of another type.
+/// [`Error`] if the configuration file cannot be read, is not YAML, or has a value of the wrong type.
 pub fn translate(program: Program, arguments: Vec<String>) -> Result<Translated, Error> {
     let mut translated = flags::translate(program, arguments);
     let Some(path) = flags::value(&translated.arguments, CONFIG).map(PathBuf::from) else { return Ok(translated) };

@@ -12,7 +12,7 @@ fn translated(program: Program, arguments: &[&str]) -> Translated {
     translated
 }
 
-/// Translates with this file as `--config`, whose own argument is left out of the result.
+/// Translates with this file as `--config`. The result omits the argument `--config`.
 fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Translated, Error> {
     let path = std::env::temp_dir().join(format!("jobset-configuration-{:?}", std::thread::current().id()));
     fs::write(&path, text).unwrap();
@@ -40,13 +40,13 @@ fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Transla
     &["--health-listen=0.0.0.0:8081"],
     &[],
 )]
-#[case::what_nobody_has(
+#[case::flags_of_neither_program(
     Controller,
     &["--metrics-bind-address=:8443", "--zap-log-level", "2", "--zap-devel", "--namespace=ml"],
     &["--namespace=ml"],
     &["--metrics-bind-address", "--zap-log-level", "--zap-devel"],
 )]
-#[case::what_go_takes_and_means_nothing_here(
+#[case::values_without_meaning(
     Controller,
     &["--health-probe-bind-address=0", "--kube-api-qps=-1", "--leader-elect=maybe"],
     &[],
@@ -59,7 +59,7 @@ fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Transla
     &[],
 )]
 #[case::own_flags_stay(Controller, &["--force-delete-unreachable-after", "5m", "-h"], &["--force-delete-unreachable-after", "5m", "-h"], &[])]
-fn go_flags_become_flags_of_ours(
+fn go_flags_are_translated(
     #[case] program: Program,
     #[case] given: &[&str],
     #[case] expected: &[&str],
@@ -97,7 +97,7 @@ tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}
     "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false", "--listen=0.0.0.0:9444",
     "--service-name=a", "--secret-name=b", "--tls-min-version=VersionTLS13",
 ])]
-fn file_becomes_flags_of_the_program_that_reads_them(#[case] program: Program, #[case] expected: &[&str]) {
+fn file_fields_become_flags_of_their_program(#[case] program: Program, #[case] expected: &[&str]) {
     let found = with_file(program, FILE, &[]).unwrap();
     assert_eq!(found.arguments, expected);
     let ignored =
@@ -106,7 +106,7 @@ fn file_becomes_flags_of_the_program_that_reads_them(#[case] program: Program, #
 }
 
 #[test]
-fn values_without_a_meaning_here_are_named() {
+fn file_values_without_meaning_are_ignored_and_listed() {
     let file = "{health: {healthProbeBindAddress: '0'}, clientConnection: {qps: -1}}";
     let found = with_file(Controller, file, &[]).unwrap();
     assert_eq!(found.arguments, [""; 0]);
@@ -114,7 +114,7 @@ fn values_without_a_meaning_here_are_named() {
 }
 
 #[test]
-fn flag_wins_over_the_file() {
+fn flag_overrides_file() {
     let found = with_file(Controller, "clientConnection: {qps: 50, burst: 100}", &["--kube-api-qps=7"]).unwrap();
     assert_eq!(found.arguments, ["--kube-api-qps=7", "--kube-api-burst=100"]);
 }
@@ -130,7 +130,7 @@ fn flag_wins_over_the_file() {
 #[case::host_name("webhook: {host: localhost, port: 9444}", &["--listen=127.0.0.1:9444"])]
 #[case::too_old("tls: {minVersion: VersionTLS10}", &[])]
 #[case::empty("", &[])]
-fn webhook_serves_as_the_file_says(#[case] file: &str, #[case] expected: &[&str]) {
+fn file_section_webhook_becomes_listen_address(#[case] file: &str, #[case] expected: &[&str]) {
     assert_eq!(with_file(Webhook, file, &[]).unwrap().arguments, expected);
 }
 
@@ -142,7 +142,7 @@ fn webhook_serves_as_the_file_says(#[case] file: &str, #[case] expected: &[&str]
 #[case("[a]", "is not a map of fields")]
 #[case("webhook: {port: many}", "is not a section with a host, a port number and a certDir")]
 #[case("internalCertManagement: {enable: 'no'}", r#"internalCertManagement.enable: "no" is not true or false"#)]
-fn file_that_cannot_be_used_is_named_with_the_field(#[case] file: &str, #[case] expected: &str) {
+fn file_with_invalid_value_gives_error_with_field(#[case] file: &str, #[case] expected: &str) {
     let errors =
         [Controller, Webhook].map(|program| with_file(program, file, &[]).err().map(|error| error.to_string()));
     let error = errors.into_iter().flatten().next().unwrap_or_default();
@@ -150,7 +150,7 @@ fn file_that_cannot_be_used_is_named_with_the_field(#[case] file: &str, #[case] 
 }
 
 #[test]
-fn file_that_is_not_there_is_named() {
+fn file_that_is_missing_gives_error_with_path() {
     let arguments = ["program", "--config", "/nowhere/file.yaml"].map(ToOwned::to_owned).to_vec();
     let error = translate(Controller, arguments).unwrap_err().to_string();
     assert_eq!(error, "cannot read the configuration file /nowhere/file.yaml");

@@ -1,4 +1,4 @@
-//! A metric whose series are made for each scrape, from what there is then: there are none to be forgotten.
+//! A metric whose series are computed at each scrape. No series can outlive its object.
 
 use prometheus::core::Desc;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
@@ -14,17 +14,17 @@ pub struct Family {
 }
 
 impl Family {
-    /// A gauge with these labels, and no series yet.
+    /// A gauge with these labels and without series.
     pub fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self { kind: MetricType::GAUGE, name, help, labels, series: Vec::new() }
     }
 
-    /// A counter with these labels, and no series yet.
+    /// A counter with these labels and without series.
     pub fn counter(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self { kind: MetricType::COUNTER, ..Self::gauge(name, help, labels) }
     }
 
-    /// Adds a series, with the values of its labels in their order.
+    /// Adds a series. `values` are the values of the labels, in the order of the labels.
     pub fn add(&mut self, values: &[&str], value: f64) {
         let pair = |(name, value): (&&str, &&str)| {
             let mut pair = LabelPair::default();
@@ -45,10 +45,10 @@ impl Family {
         self.series.push(series);
     }
 
-    /// What a registry wants to know of it beforehand.
+    /// The description for a registry.
     ///
     /// # Errors
-    /// If Prometheus does not allow the name, or that of a label.
+    /// If the name of the metric or of a label is invalid.
     pub fn desc(&self) -> prometheus::Result<Desc> {
         let labels = self.labels.iter().map(|&label| label.to_owned()).collect();
         Desc::new(self.name.to_owned(), self.help.to_owned(), labels, std::collections::HashMap::new())

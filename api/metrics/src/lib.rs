@@ -1,7 +1,7 @@
-//! What `/metrics` of the controller and of the admission service have in common: the exposition, the build and the
-//! process. What they measure is theirs to register.
+//! The metrics endpoint of the controller and of the admission service: exposition, build information and process
+//! metrics. The programs register all other metrics.
 //!
-//! A crate of its own, so that what shares `jobset-api` alone with them, such as the agent's tests, carries none of it.
+//! It is a separate crate, so that programs that only need `jobset-api` do not compile its dependencies.
 
 mod family;
 mod process;
@@ -16,13 +16,13 @@ use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
 pub use family::Family;
 pub use series::remove_series;
 
-/// Path of the metrics.
+/// Path of the metrics endpoint.
 pub const PATH: &str = "/metrics";
 
-/// What is served of the registry. The metrics of the process are added, and `jobset_build_info` with this version.
+/// The routes of the metrics endpoint. Registers the process metrics, and `jobset_build_info` with this version.
 ///
 /// # Errors
-/// If these are registered already.
+/// If these metrics are already registered.
 pub fn routes(registry: Registry, version: &str) -> prometheus::Result<Router> {
     let options = Opts::new("jobset_build_info", "1, with the version of this program as a label.");
     let build = IntGauge::with_opts(options.const_label("version", version))?;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_serves_the_build_and_the_process_as_prometheus_text() {
+    async fn metrics_endpoint_serves_build_and_process_as_prometheus_text() {
         let routes = routes(Registry::new(), "1.2.3").unwrap();
         let answer = routes.oneshot(Request::get(PATH).body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4");

@@ -1,16 +1,16 @@
-//! The end of series whose object is gone.
+//! Removes the series of deleted objects.
 
 use std::collections::HashMap;
 
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 
-/// Removes all series that have this value of a label. It looks at every series: not for what happens often.
+/// Removes all series with this value of a label. It reads every series of the metric, so do not call it often.
 pub fn remove_series<T: MetricVecBuilder>(metric: &MetricVec<T>, label: &str, value: &str) {
     for family in metric.collect() {
         for series in family.get_metric() {
             let labels: HashMap<&str, &str> = series.get_label().iter().map(|it| (it.name(), it.value())).collect();
             if labels.get(label) == Some(&value) {
-                // Somebody else may have been faster.
+                // Another thread may have removed the series already.
                 let _ = metric.remove(&labels);
             }
         }
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_series_with_that_value_of_that_label_go() {
+    fn remove_series_removes_only_series_with_label_value() {
         let counter = IntCounterVec::new(Opts::new("a", "b"), &["namespace", "reason"]).unwrap();
         for labels in [["x", "x"], ["x", "y"], ["y", "x"]] {
             counter.with_label_values(&labels).inc();

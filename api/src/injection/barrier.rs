@@ -1,5 +1,5 @@
-//! Where the agent is asked whether the barrier is lifted: a port that nothing else in the Pod uses, the same in
-//! environment, probe and declared ports.
+//! Port and path at which the agent answers whether the barrier is lifted. No other container of the Pod uses the port.
+//! The environment, the probe and the declared ports have the same value.
 
 use std::collections::HashSet;
 
@@ -8,23 +8,23 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::environment::variable;
 use crate::agent;
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 /// Name of the port.
 const NAME: &str = "barrier";
 
 const NO_NUMBER: &str =
     "must be a number from 1 to 65535 here, not taken from elsewhere: it is also the port of the probe";
-const TAKEN: &str = "must be a port that no other container of the Pod declares: choose another, or leave it out, and a \
-                     free one is taken";
+const TAKEN: &str = "must be a port that no other container of the Pod declares: choose another one, or omit it, so \
+                     that a free port is used";
 
-/// Which ports of its container are the agent's own.
+/// Which ports of the agent's container belong to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
-    /// All of them: the container is the agent's.
+pub(super) enum AgentPorts {
+    /// All ports. The container runs only the agent.
     All,
-    /// The one that it is told: the container is the worker's.
-    Told,
+    /// Only the port of its environment variable. The container also runs the worker.
+    Configured,
 }
 
 /// Port and path of the barrier.
@@ -35,14 +35,20 @@ pub(super) struct Barrier {
 }
 
 impl Barrier {
-    /// The barrier of the agent in the container of this name. A port that the user has set is taken, or refused if it is
-    /// not free; otherwise it is the first free one from the default on.
-    pub(super) fn choose(pod: &PodSpec, name: &str, own: Own, path: &Path<'_>, errors: &mut Errors) -> Option<Self> {
+    /// The barrier of the agent in the container with this name. A port that the user has set is used, or rejected if
+    /// it is not free. Otherwise the port is the first free one, starting at the default.
+    pub(super) fn choose(
+        pod: &PodSpec,
+        name: &str,
+        ports: AgentPorts,
+        path: &Path<'_>,
+        errors: &mut Errors,
+    ) -> Option<Self> {
         let init = pod.init_containers.iter().flatten().enumerate().map(|(index, it)| ("initContainers", index, it));
         let main = pod.containers.iter().enumerate().map(|(index, it)| ("containers", index, it));
         let found = init.chain(main).find(|(_, _, container)| container.name == name);
         let agent = found.map(|(_, _, container)| container);
-        let taken = taken(pod, agent, own);
+        let taken = taken(pod, agent, ports);
         let barrier_path = agent.and_then(|it| variable(it, agent::BARRIER_PATH)?.1.value.clone());
         let barrier_path = barrier_path.unwrap_or_else(|| agent::DEFAULT_BARRIER_PATH.to_owned());
         let given = found.and_then(|(list, index, it)| Some((list, index, variable(it, agent::BARRIER_PORT)?)));
@@ -62,7 +68,7 @@ impl Barrier {
         None
     }
 
-    /// Declares the port, so that with the host's network the scheduler keeps two agents apart.
+    /// Declares the port. If the Pod uses the host network, the scheduler then places two agents on different nodes.
     pub(super) fn declare(&self, container: &mut Container) {
         let ports = container.ports.get_or_insert_default();
         if ports.iter().all(|port| port.container_port != self.port || !is_tcp(port)) {
@@ -70,14 +76,14 @@ impl Barrier {
             ports.push(ContainerPort {
                 container_port: self.port,
                 name: (!named).then(|| NAME.to_owned()),
-                // Part of the key of this list, which has to be there.
+                // The protocol is a map key of this list, so it is required.
                 protocol: Some("TCP".to_owned()),
                 ..ContainerPort::default()
             });
         }
     }
 
-    /// A probe that succeeds once the barrier is lifted.
+    /// A probe that succeeds when the barrier is lifted.
     pub(super) fn probe(&self) -> Probe {
         let get = HTTPGetAction {
             path: Some(self.path.clone()),
@@ -88,12 +94,12 @@ impl Barrier {
     }
 }
 
-/// The TCP ports that the containers of the Pod declare, but for the agent's own.
-fn taken(pod: &PodSpec, agent: Option<&Container>, own: Own) -> HashSet<i32> {
-    let told = agent.and_then(|it| variable(it, agent::BARRIER_PORT)?.1.value.as_deref()?.parse::<i32>().ok());
+/// The TCP ports that the containers of the Pod declare, except those of the agent.
+fn taken(pod: &PodSpec, agent: Option<&Container>, ports: AgentPorts) -> HashSet<i32> {
+    let configured = agent.and_then(|it| variable(it, agent::BARRIER_PORT)?.1.value.as_deref()?.parse::<i32>().ok());
     let is_own = |container: &Container, port: &ContainerPort| {
         let agents = agent.is_some_and(|agent| agent.name == container.name);
-        agents && (own == Own::All || told == Some(port.container_port))
+        agents && (ports == AgentPorts::All || configured == Some(port.container_port))
     };
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
     let ports = containers.flat_map(|it| it.ports.iter().flatten().map(move |port| (it, port)));

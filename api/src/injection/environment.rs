@@ -1,16 +1,16 @@
-//! What the agent is told by its environment. A variable that is there stays as it is.
+//! Environment variables of the agent. A variable that is set does not change.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use crate::{agent, labels};
 
-/// The variable of this name.
+/// The variable with this name, and its index.
 pub(super) fn variable<'a>(container: &'a Container, name: &str) -> Option<(usize, &'a EnvVar)> {
     container.env.iter().flatten().enumerate().find(|(_, variable)| variable.name == name)
 }
 
-/// Tells the agent who it is, and how it ends and is asked.
-pub(super) fn tell_agent(container: &mut Container, barrier_port: i32) {
+/// Adds the variables of the agent: its Pod, its JobSet, its exit code and its port.
+pub(super) fn add_agent_variables(container: &mut Container, barrier_port: i32) {
     add(container, from_field(agent::NAMESPACE, "metadata.namespace".to_owned()));
     add(container, from_field(agent::POD_NAME, "metadata.name".to_owned()));
     add(container, from_annotation(agent::JOBSET_NAME, labels::JOBSET_NAME));
@@ -21,6 +21,7 @@ pub(super) fn tell_agent(container: &mut Container, barrier_port: i32) {
     add(container, with_value(agent::BARRIER_PORT, barrier_port.to_string()));
 }
 
+/// Adds a variable, unless one with this name is set.
 pub(super) fn add(container: &mut Container, new: EnvVar) {
     if variable(container, &new.name).is_none() {
         container.env.get_or_insert_default().push(new);

@@ -1,7 +1,7 @@
-//! How a worker beside a sidecar learns its epoch: the agent writes it to a file of a shared volume before it lifts the
-//! barrier, and the kubelet makes a variable of it as it starts the worker (`fileKeyRef`, KEP-3721; on by default since
-//! Kubernetes 1.35). The Pod's annotation would not do: a kubelet may start the worker by the Pod as it was before the
-//! report, with the epoch before.
+//! How a worker next to a sidecar gets its epoch. The agent writes the epoch to a file in a shared volume before it
+//! lifts the barrier. The kubelet sets a variable from the file when it starts the worker (`fileKeyRef`, KEP-3721, on
+//! by default since Kubernetes 1.35). A variable from the Pod's annotation is not reliable: the kubelet may start the
+//! worker with an outdated Pod, which has the previous epoch.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector, PodSpec};
 
@@ -10,20 +10,20 @@ use crate::agent;
 
 /// Name of the file.
 const FILE: &str = "epoch";
-/// The file as the agent sees it.
+/// Path of the file in the agent's container.
 const PATH: &str = "/var/run/jobset-agent/epoch";
 
-/// Has the agent write the file.
+/// Configures the agent to write the file.
 pub(super) fn write(agent: &mut Container) {
     environment::add(agent, environment::with_value(agent::EPOCH_FILE, PATH.to_owned()));
     folder::mount(agent, false);
 }
 
-/// Has the workers read it, unless the agent was told of another file.
+/// Configures the workers to read the file, unless the agent writes another file.
 pub(super) fn read(pod: &mut PodSpec, agent: &str) {
     let mut init = pod.init_containers.iter().flatten();
-    let told = init.find(|it| it.name == agent).and_then(|it| environment::variable(it, agent::EPOCH_FILE));
-    if told.is_none_or(|(_, variable)| variable.value.as_deref() != Some(PATH)) {
+    let path = init.find(|it| it.name == agent).and_then(|it| environment::variable(it, agent::EPOCH_FILE));
+    if path.is_none_or(|(_, variable)| variable.value.as_deref() != Some(PATH)) {
         return;
     }
     folder::add_volume(pod);
@@ -32,7 +32,7 @@ pub(super) fn read(pod: &mut PodSpec, agent: &str) {
             volume_name: folder::VOLUME.to_owned(),
             path: FILE.to_owned(),
             key: agent::EPOCH.to_owned(),
-            // An agent that lets its worker run whatever the epoch writes none.
+            // An agent that ignores epochs, such as with the annotation that disables in-place restart, writes no file.
             optional: Some(true),
         };
         let source = EnvVarSource { file_key_ref: Some(file), ..EnvVarSource::default() };

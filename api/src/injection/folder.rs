@@ -1,18 +1,21 @@
-//! The folder that the containers of a Pod share with the agent: for its binary, or for what it has to say.
+//! The volume that the containers of a Pod share with the agent, for its binary or for the epoch file.
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of a volume that is no emptyDir: the agent shares one of this name with the \
                           worker. Give the volume another name";
 
 /// Name of the volume.
 pub(super) const VOLUME: &str = "jobset-agent";
-/// Where it is mounted.
+/// Mount path of the volume.
 pub(super) const PATH: &str = "/var/run/jobset-agent";
 
-/// Mounts the folder, unless it is.
+/// Name of the init container that copies the agent's binary into the volume.
+pub(super) const INSTALLER: &str = "jobset-agent-install";
+
+/// Mounts the volume, unless the container already mounts it.
 pub(super) fn mount(container: &mut Container, read_only: bool) {
     let mounts = container.volume_mounts.get_or_insert_default();
     if mounts.iter().all(|mount| mount.name != VOLUME) {
@@ -25,7 +28,7 @@ pub(super) fn mount(container: &mut Container, read_only: bool) {
     }
 }
 
-/// Refuses a volume of that name which containers cannot share so.
+/// Rejects a volume with this name that is not an emptyDir.
 pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumes");
     for (index, volume) in pod.volumes.iter().flatten().enumerate() {
@@ -35,7 +38,7 @@ pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Adds the volume, which lives as long as the Pod.
+/// Adds the volume to the Pod.
 pub(super) fn add_volume(pod: &mut PodSpec) {
     let volumes = pod.volumes.get_or_insert_default();
     if volumes.iter().all(|volume| volume.name != VOLUME) {

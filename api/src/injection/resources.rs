@@ -1,19 +1,19 @@
-//! The resources of the agent's containers: little, and nothing that changes what the Pod is to the kubelet.
+//! The resources of the agent's containers. They are small and do not change the QoS class of the Pod.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::supervisor::INSTALLER;
+use super::folder::INSTALLER;
 use crate::agent::NAME;
-use crate::validation::nanos;
+use crate::quantity::nanos;
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// What the agent asks for: some megabytes and next to no processor. In a Pod of the class Guaranteed it is limited to
-/// what it asks for, since one container without limits would take that class, and with it exclusive processors, from the
-/// workers. A Pod that has resources as a whole gets nothing added to them.
+/// The resources of the agent. In a Pod of the QoS class Guaranteed, limits equal requests: one container without
+/// limits would change the class, and the workers would lose their exclusive CPUs. A Pod with Pod-level resources gets
+/// none.
 pub(super) fn of_agent(pod: &PodSpec) -> Option<ResourceRequirements> {
     if pod.resources.is_some() {
         return None;
@@ -30,12 +30,13 @@ pub(super) fn of_agent(pod: &PodSpec) -> Option<ResourceRequirements> {
     Some(ResourceRequirements { requests, limits, ..ResourceRequirements::default() })
 }
 
-/// Whether each container is limited to what it requests, which is what it is limited to where it requests nothing.
+/// Whether the Pod has the QoS class Guaranteed: the limits of each container equal its requests. Absent requests equal
+/// the limits.
 fn is_guaranteed(pod: &PodSpec) -> bool {
     let is_limited = |resources: &ResourceRequirements| {
         ["cpu", "memory"].iter().all(|name| {
             let of = |amounts: &Option<Amounts>| amounts.as_ref()?.get(*name).map(|amount| nanos(&amount.0));
-            // A limit of nothing is none to the kubelet.
+            // The kubelet ignores a limit of 0.
             let limit = of(&resources.limits).flatten().filter(|limit| *limit > 0);
             limit.is_some() && of(&resources.requests).is_none_or(|request| request == limit)
         })
@@ -61,7 +62,7 @@ mod tests {
     #[case::a_limit_of_nothing(json!({ "limits": { "cpu": "0", "memory": "1Gi" } }), false)]
     #[case::no_quantity(json!({ "limits": { "cpu": "?", "memory": "1Gi" }, "requests": { "cpu": "?" } }), false)]
     #[case::nothing(json!({}), false)]
-    fn amounts_make_a_pod_guaranteed_however_they_are_written(#[case] resources: Value, #[case] expected: bool) {
+    fn is_guaranteed_compares_quantities_not_texts(#[case] resources: Value, #[case] expected: bool) {
         let pod = json!({ "containers": [{ "name": "worker", "resources": resources }] });
         assert_eq!(is_guaranteed(&serde_json::from_value(pod).unwrap()), expected);
     }

@@ -1,5 +1,5 @@
-//! The restart rules that a container gets where it has none: every exit but 0 restarts, and but the codes for which the
-//! Job is to fail.
+//! The restart rules that a container gets if it has none. Every failure restarts it, except exit codes for which the
+//! podFailurePolicy fails the Job.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,26 @@ use k8s_openapi::api::core::v1::Container;
 use crate::PodFailurePolicy;
 use crate::restart_rules::{ExitCodes, rule};
 
-/// What a rule of a podFailurePolicy says of exit codes.
+/// The decision of one rule of a podFailurePolicy on exit codes.
 #[derive(Clone, Debug)]
-struct Decision {
-    /// Container that it is about; all if none.
+struct ExitCodeDecision {
+    /// Name of the container. `None` means all containers.
     container: Option<String>,
     codes: ExitCodes,
-    /// Whether it fails the Job or the index.
+    /// Whether the rule fails the Job or the index.
     fatal: bool,
 }
 
-/// The exit codes that a Job's podFailurePolicy decides on, in the order of its rules.
+/// The decisions of a podFailurePolicy on exit codes, in the order of its rules.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules(Vec<Decision>);
+pub(super) struct Rules(Vec<ExitCodeDecision>);
 
-/// Most rules of a podFailurePolicy in Kubernetes. It refuses more; nothing is reckoned for them.
+/// Maximum number of rules of a podFailurePolicy in Kubernetes. Further rules are ignored: the API server refuses the
+/// Job.
 const LIMIT: usize = 20;
 
 impl Rules {
-    /// Rules that leave this policy its say: a container that is restarted never fails its Pod.
+    /// The decisions of this policy. Restart rules must respect them: a container that restarts does not fail its Pod.
     pub(super) fn beside(policy: Option<&PodFailurePolicy>) -> Self {
         let rules = policy.into_iter().flat_map(|policy| &policy.rules).take(LIMIT);
         Self(
@@ -40,14 +41,14 @@ impl Rules {
                         _ => return None,
                     };
                     let fatal = matches!(it.action.as_str(), "FailJob" | "FailIndex");
-                    Some(Decision { container: requirement.container_name.clone(), codes, fatal })
+                    Some(ExitCodeDecision { container: requirement.container_name.clone(), codes, fatal })
                 })
                 .collect(),
         )
     }
 
-    /// Lets a container of a Pod that never restarts be restarted by this action. One that has rules keeps them; so does
-    /// one that has another policy.
+    /// Sets restart rules with this action on a container. A container that has rules, or another restartPolicy than
+    /// Never, does not change.
     pub(super) fn give(&self, container: &mut Container, action: &str) {
         let has_rules = container.restart_policy_rules.iter().flatten().next().is_some();
         if has_rules || container.restart_policy.as_deref().is_some_and(|policy| policy != "Never") {
@@ -60,7 +61,7 @@ impl Rules {
         }
     }
 
-    /// The exit codes that are failures and not fatal. The first rule that matches a code decides on it.
+    /// The failure exit codes that are not fatal. The first matching rule decides on a code.
     fn survivable(&self, container: &str) -> ExitCodes {
         let mut harmless: Vec<&ExitCodes> = Vec::new();
         let mut left = ExitCodes::failures();

@@ -1,24 +1,25 @@
-//! The agent as a sidecar: the first init container, which holds back the workers by its startup probe and restarts the
-//! whole Pod by its exit code (KEP-467).
+//! Injects the agent as a sidecar: the first init container. Its startup probe delays the workers, and its exit code
+//! restarts the whole Pod (KEP-467).
 
 use k8s_openapi::api::core::v1::Probe;
 
-use super::barrier::{Barrier, Own};
-use super::{Outcome, Target, environment, epoch, init_container, resources, restricted, token};
+use super::barrier::{AgentPorts, Barrier};
+use super::target::{Outcome, Target, init_container, restricted};
+use super::{environment, epoch, resources, token};
 use crate::agent::{Agent, NAME, is_told};
+use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
-use crate::validation::Errors;
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let is_another = |agent: Agent<'_>| match agent {
-        // One that is not told the JobSet's name may be there for something else.
+        // A sidecar without the variable for the JobSet's name may have another purpose.
         Agent::Sidecar(_, container) => container.name != NAME && is_told(container),
         Agent::Supervisor(..) => true,
     };
     if Agent::all_of(target.pod).into_iter().any(is_another) {
         return Outcome::LeftAlone;
     }
-    let Some(barrier) = Barrier::choose(target.pod, NAME, Own::All, target.path, errors) else {
+    let Some(barrier) = Barrier::choose(target.pod, NAME, AgentPorts::All, target.path, errors) else {
         return Outcome::Done;
     };
     let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
@@ -29,12 +30,12 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     }
     agent.restart_policy.get_or_insert_with(|| "Always".to_owned());
     if agent.restart_policy_rules.iter().flatten().next().is_none() {
-        // Alone, it would report a new epoch while its worker runs on in the old one.
+        // If the agent restarted alone, it would report a new epoch while its worker still runs in the old one.
         agent.restart_policy_rules = Some(vec![rule(RESTART_ALL_CONTAINERS, ExitCodes::failures())]);
     }
-    environment::tell_agent(agent, barrier.port);
+    environment::add_agent_variables(agent, barrier.port);
     barrier.declare(agent);
-    // It waits without limit: the group begins when all of it is there.
+    // The agent waits without limit: the group starts when all of its Pods are at the barrier.
     agent.startup_probe.get_or_insert_with(|| Probe { failure_threshold: Some(i32::MAX), ..barrier.probe() });
     agent.resources = agent.resources.take().or(resources);
     agent.security_context.get_or_insert(security);

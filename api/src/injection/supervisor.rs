@@ -1,17 +1,18 @@
-//! The agent as the supervisor of the worker: an init container brings its binary along, and the worker's command becomes
-//! an argument of it, which it starts with the epoch in its environment (seed 003, "if restartPolicy = OnFailure is used instead").
+//! Injects the agent as the supervisor of the worker. An init container copies the agent's binary into the Pod. The
+//! worker's command becomes the argument of the agent, which starts it with the epoch in its environment (seed 003, "if
+//! restartPolicy = OnFailure is used instead").
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use super::barrier::{Barrier, Own};
-use super::{Outcome, Target, environment, folder, init_container, resources, restricted, token};
+use super::barrier::{AgentPorts, Barrier};
+use super::folder::INSTALLER;
+use super::target::{Outcome, Target, init_container, restricted};
+use super::{environment, folder, resources, token};
 use crate::agent::{Agent, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, RESTART, final_codes};
-use crate::validation::{Errors, Path};
 
-/// Name of the init container that copies the binary.
-pub(super) const INSTALLER: &str = "jobset-agent-install";
-/// The binary in the shared folder.
+/// The agent's binary in the shared volume.
 const PROGRAM: &str = "/var/run/jobset-agent/jobset-agent";
 
 const NO_COMMAND: &str = "must be set to the worker's program, which the supervisor starts: what the image would run is \
@@ -23,7 +24,7 @@ const SHARED_PROCESSES: &str = "must not be true where the agent is the supervis
 const SEVERAL: &str = "must be the one container that is supervised, or the annotation \
                        kubectl.kubernetes.io/default-container of the Pod template must name it";
 
-/// The supervisor that stands before a worker's command, and that command; `None` where there is none.
+/// Splits a command into the supervisor and the worker's command. `None` if the command has no supervisor.
 pub(crate) fn wrapping(command: &[String]) -> Option<(&[String], &[String])> {
     let (wrapping, worker) = command.split_at_checked(3)?;
     (is_program(wrapping.first()?) && wrapping[1] == SUPERVISE && wrapping[2] == "--").then_some((wrapping, worker))
@@ -34,7 +35,7 @@ fn is_program(word: &str) -> bool {
 }
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
-    // One whose program lies elsewhere is in the worker's own image.
+    // A supervisor with another path is part of the worker's own image.
     let is_another = |agent: Agent<'_>| match agent {
         Agent::Sidecar(_, container) => is_told(container),
         Agent::Supervisor(_, container) => !is_installed(container),
@@ -47,7 +48,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let list = target.path.child("containers");
     check(&target.pod.containers[index], &list.index(index), errors);
     let name = target.pod.containers[index].name.clone();
-    let Some(barrier) = Barrier::choose(target.pod, &name, Own::Told, target.path, errors) else {
+    let Some(barrier) = Barrier::choose(target.pod, &name, AgentPorts::Configured, target.path, errors) else {
         return Outcome::Done;
     };
     if !install(target, errors) {
@@ -60,7 +61,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
         worker.command = Some(supervisor.into_iter().chain(command).collect());
     }
     target.rules.give(worker, RESTART);
-    environment::tell_agent(worker, barrier.port);
+    environment::add_agent_variables(worker, barrier.port);
     if worker.restart_policy.as_deref().is_none_or(|policy| policy == NEVER) {
         let fatal = final_codes(worker.restart_policy_rules.as_deref().unwrap_or_default());
         if !fatal.is_empty() {
@@ -99,7 +100,7 @@ fn shared_processes(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which container is supervised.
+/// Index of the container that is supervised.
 fn worker(target: &Target<'_>, errors: &mut Errors) -> Option<usize> {
     let containers = &target.pod.containers;
     if let Some(index) = containers.iter().position(is_installed) {
@@ -127,7 +128,7 @@ fn check(worker: &Container, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Brings the binary into the Pod. Whether there is an image of it.
+/// Adds the init container that copies the binary. Returns false if there is no image of the agent.
 fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
     let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
     let Some(installer) = init_container(target.pod, INSTALLER, target.path, errors) else { return true };
@@ -154,7 +155,7 @@ mod tests {
     #[case(&[3], "3")]
     #[case(&[2, 3], "2,3")]
     #[case(&[2, 3, 4, 9, 254, 255], "2-4,9,254,255")]
-    fn codes_that_follow_each_other_are_written_as_a_range(#[case] codes: &[u8], #[case] text: &str) {
+    fn ranges_of_adjacent_codes_are_joined(#[case] codes: &[u8], #[case] text: &str) {
         assert_eq!(ranges(codes), text);
     }
 }

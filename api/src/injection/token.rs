@@ -1,28 +1,29 @@
-//! The agent's credentials: a projected token that is bound to its Pod, where a client looks for one.
+//! The agent's credentials: a projected token that is bound to the Pod, at the path where clients expect it.
 //!
-//! It is there whether or not the Pod's ServiceAccount has tokens mounted: Kubernetes mounts none into a container that
-//! has something mounted at this path.
+//! The token does not depend on automountServiceAccountToken. Kubernetes does not mount its own token into a container
+//! that has a mount at this path.
 
 use k8s_openapi::api::core::v1::{
     ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, KeyToPath, ObjectFieldSelector,
     PodSpec, ProjectedVolumeSource, ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use crate::validation::{Errors, Path};
+use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of a volume that is not projected: the agent finds its token in one of \
                           this name. Give the volume another name";
 
-/// Name of the volume. One that began with `kube-api-access-` would be taken for Kubernetes' own and mounted by all.
+/// Name of the volume. With the prefix `kube-api-access-`, Kubernetes would take it for its own and mount it
+/// everywhere.
 const VOLUME: &str = "jobset-agent-token";
-/// Where a client in a Pod looks for its credentials.
+/// Path where a client in a Pod expects its credentials.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The API server's own choice for the tokens that it mounts.
+/// Lifetime of the token. The API server uses the same value for the tokens that it mounts.
 const EXPIRATION_SECONDS: i64 = 3607;
-/// ConfigMap with the CA of the API server; Kubernetes puts one into each namespace.
+/// ConfigMap with the CA of the API server. Kubernetes creates it in each namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// Mounts the credentials, unless something is mounted there. Whether the volume is needed.
+/// Mounts the credentials, unless the path has a mount. Returns whether the container needs the volume.
 pub(super) fn mount(container: &mut Container) -> bool {
     let mounts = container.volume_mounts.get_or_insert_default();
     let there = mounts.iter().find(|mount| mount.mount_path.trim_end_matches('/') == FOLDER);
@@ -38,7 +39,7 @@ pub(super) fn mount(container: &mut Container) -> bool {
     true
 }
 
-/// Refuses a volume of that name which holds no credentials.
+/// Rejects a volume with this name that is not projected.
 pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumes");
     for (index, volume) in pod.volumes.iter().flatten().enumerate() {
@@ -48,7 +49,7 @@ pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Adds the volume.
+/// Adds the volume to the Pod.
 pub(super) fn add_volume(pod: &mut PodSpec) {
     let volumes = pod.volumes.get_or_insert_default();
     if volumes.iter().any(|volume| volume.name == VOLUME) {

@@ -1,5 +1,5 @@
-//! The regular expressions of `onJobFailureMessagePatterns`. Admission and controller compile them here, so that what is
-//! admitted can be matched.
+//! The regular expressions of `onJobFailureMessagePatterns`. Admission and controller compile them here, so that the
+//! controller can compile every pattern that admission accepts.
 
 mod re2;
 
@@ -7,51 +7,51 @@ use regex::{Regex, RegexBuilder};
 
 use crate::FailurePolicyRule;
 
-/// Most patterns of all rules of a JobSet together: each is compiled, at admission and whenever a Job fails.
-pub(crate) const MOST: usize = 256;
-/// Longest pattern, in bytes.
+/// Maximum number of patterns in all rules of a JobSet. All are compiled at admission and whenever a Job fails.
+pub(crate) const MAX_PATTERNS: usize = 256;
+/// Maximum length of a pattern, in bytes.
 const LENGTH: usize = 4096;
-/// Largest program that a pattern may become, in bytes: one with a few dozen classes of all the letters of Unicode.
-pub(crate) const PROGRAM: usize = 1 << 20;
+/// Maximum size of a compiled pattern, in bytes. A pattern with a few dozen Unicode letter classes has this size.
+pub(crate) const MAX_SIZE: usize = 1 << 20;
 
-/// A pattern that cannot be matched. The text is one line and says what to change.
+/// The pattern cannot be compiled. The text is one line and says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
     /// Not a regular expression.
     #[error("must be a regular expression (RE2 syntax): {0}")]
     Syntax(String),
-    /// A regular expression that takes too much memory.
+    /// The compiled pattern would take too much memory.
     #[error("must be simpler: compiled, it would take more than {} KiB", .0 >> 10)]
     TooComplex(usize),
-    /// A text that is too long.
+    /// The pattern is too long.
     #[error("must have at most 4096 bytes")]
     TooLong,
 }
 
-/// Compiles a pattern (RE2 syntax). It matches anywhere in a message.
+/// Compiles a pattern (RE2 syntax). The pattern matches anywhere in a message.
 ///
 /// # Errors
-/// When the text is not a regular expression, or is too large for one of a failure message.
+/// [`InvalidPattern`] if the pattern is malformed, too long or too complex.
 pub fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
-    compile_within(pattern, PROGRAM)
+    compile_within(pattern, MAX_SIZE)
 }
 
-/// The patterns of each rule; none in the place of one that does not compile, which matches nothing. Nor do all of them
-/// where there are too many.
+/// The compiled patterns of each rule. A pattern that does not compile is `None` and matches nothing. If there are too
+/// many patterns, all are `None`.
 pub fn compile_all(rules: &[FailurePolicyRule]) -> Vec<Vec<Option<Regex>>> {
     let count: usize = rules.iter().map(|rule| rule.on_job_failure_message_patterns.len()).sum();
-    let compile = |pattern: &String| if count > MOST { None } else { compile(pattern).ok() };
+    let compile = |pattern: &String| if count > MAX_PATTERNS { None } else { compile(pattern).ok() };
     rules.iter().map(|rule| rule.on_job_failure_message_patterns.iter().map(compile).collect()).collect()
 }
 
-/// Compiles a pattern to a program of at most so many bytes.
-pub(crate) fn compile_within(pattern: &str, most: usize) -> Result<Regex, InvalidPattern> {
+/// Compiles a pattern. `max_size` limits the size of the compiled pattern, in bytes.
+pub(crate) fn compile_within(pattern: &str, max_size: usize) -> Result<Regex, InvalidPattern> {
     if pattern.len() > LENGTH {
         return Err(InvalidPattern::TooLong);
     }
-    RegexBuilder::new(&re2::translate(pattern)).size_limit(most).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => InvalidPattern::TooComplex(most),
-        // The text repeats the pattern and points into it, in several lines; the last one says what is wrong.
+    RegexBuilder::new(&re2::translate(pattern)).size_limit(max_size).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => InvalidPattern::TooComplex(max_size),
+        // The text has several lines, which quote the pattern and point into it. The last line says what is wrong.
         error => {
             let text = error.to_string();
             let last = text.lines().next_back().unwrap_or_default();
@@ -114,7 +114,7 @@ mod tests {
     #[case::swapped("(?U)^a*?$", "aa", true)]
     #[case::any_but_newline("^.$", "\n", false)]
     #[case::newline_in_negated_class("^[^a]$", "\n", true)]
-    fn a_pattern_matches_as_re2_does(#[case] pattern: &str, #[case] message: &str, #[case] matches: bool) {
+    fn pattern_of_re2_syntax_matches_as_in_re2(#[case] pattern: &str, #[case] message: &str, #[case] matches: bool) {
         assert_eq!(compile(pattern).unwrap().is_match(message), matches);
     }
 
@@ -131,23 +131,26 @@ mod tests {
     #[case::reversed("[b-a]")]
     #[case::look_behind("(?<=a)b")]
     #[case::too_much("(?P<>a)")]
-    fn what_re2_does_not_know_is_refused(#[case] pattern: &str) {
+    fn pattern_outside_re2_syntax_is_invalid(#[case] pattern: &str) {
         assert!(matches!(compile(pattern), Err(InvalidPattern::Syntax(_))), "{:?}", re2::translate(pattern));
     }
 
     #[test]
-    fn patterns_that_are_too_many_match_nothing() {
+    fn patterns_above_limit_match_nothing() {
         let rule = |patterns: usize| FailurePolicyRule {
             on_job_failure_message_patterns: vec!["a".to_owned(); patterns],
             ..serde_json::from_value(serde_json::json!({ "action": "FailJobSet" })).unwrap()
         };
         let compiled = |rules: &[_]| compile_all(rules).iter().flatten().filter(|it| it.is_some()).count();
-        assert_eq!((compiled(&[rule(MOST - 1), rule(1)]), compiled(&[rule(MOST), rule(1)])), (MOST, 0));
+        assert_eq!(
+            (compiled(&[rule(MAX_PATTERNS - 1), rule(1)]), compiled(&[rule(MAX_PATTERNS), rule(1)])),
+            (MAX_PATTERNS, 0)
+        );
     }
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_translated_without_panic_and_plain_text_matches_itself(text in ".{0,40}") {
+        fn pattern_of_any_text_compiles_without_panic_and_quoted_text_matches_itself(text in ".{0,40}") {
             let _ = compile(&text);
             let quoted = compile(&format!("^\\Q{}\\E$", text.replace('\\', "/"))).unwrap();
             proptest::prop_assert!(quoted.is_match(&text.replace('\\', "/")));
@@ -160,7 +163,7 @@ mod tests {
     #[case::several_lines("(?x)\n a(b", "must be a regular expression (RE2 syntax): unclosed group")]
     #[case::complex(r"(\pL{99}){99}", "must be simpler: compiled")]
     #[case::long(&"a".repeat(4097), "must have at most 4096 bytes")]
-    fn what_cannot_be_matched_is_named_in_one_line(#[case] pattern: &str, #[case] expected: &str) {
+    fn pattern_error_is_one_line(#[case] pattern: &str, #[case] expected: &str) {
         let error = compile(pattern).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
         assert_eq!(error.lines().count(), 1);

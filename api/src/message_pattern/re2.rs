@@ -1,24 +1,24 @@
-//! From RE2's syntax, as Go's `regexp` reads it, to that of the `regex` crate.
+//! Translates RE2 syntax, as Go's `regexp` reads it, into the syntax of the `regex` crate.
 //!
-//! Both have the same semantics: linear time, no look-around, leftmost-first. Where they write something differently, it is
-//! rewritten; the rest is copied. What RE2 does not know either is left for the crate to refuse.
+//! Both have the same semantics: linear time, no look-around, leftmost-first. Only syntax that differs is rewritten,
+//! and the rest is copied. The crate rejects what RE2 does not know either.
 //!
-//! | RE2 | here |
+//! | RE2 | `regex` crate |
 //! |---|---|
-//! | `\Q..\E` | each character by its number |
-//! | `\123`, `\0` | character by its number |
-//! | `\d`, `\s`, `\w`, `\b` and their opposites | of ASCII alone |
+//! | `\Q..\E` | each character by its code |
+//! | `\123`, `\0` | character by its code |
+//! | `\d`, `\s`, `\w`, `\b` and their negations | ASCII only |
 //! | `\p{^Greek}` | `\P{Greek}` |
-//! | escaped punctuation, as `\<` | character by its number |
-//! | `{` that begins no repetition | character by its number |
-//! | `[`, `&`, `~`, `-` inside of a class | character by its number |
-//! | name of a group, which may begin with a digit | left out |
+//! | escaped punctuation, such as `\<` | character by its code |
+//! | `{` that starts no repetition | character by its code |
+//! | `[`, `&`, `~`, `-` in a class | character by its code |
+//! | name of a group, which can start with a digit | omitted |
 
 use std::fmt::Write as _;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The classes of the crate that mean, inside and outside of other classes, what RE2 means by these letters.
+/// Classes with the meaning of these letters in RE2. They are valid inside and outside of other classes.
 const CLASSES: [(char, &str); 6] = [
     ('d', "[0-9]"),
     ('D', "[^0-9]"),
@@ -50,7 +50,7 @@ struct Translation<'a> {
 }
 
 impl Translation<'_> {
-    /// A character that means itself, wherever it is.
+    /// Writes a literal character. The text is valid inside and outside of a class.
     fn literal(&mut self, character: char) {
         if character.is_ascii_alphanumeric() {
             self.text.push(character);
@@ -59,7 +59,7 @@ impl Translation<'_> {
         }
     }
 
-    /// What follows a backslash outside of a class.
+    /// Translates an escape sequence outside of a class. The backslash is already read.
     fn escape(&mut self) {
         match self.rest.peek() {
             Some('Q') => {
@@ -75,7 +75,7 @@ impl Translation<'_> {
         }
     }
 
-    /// What follows a backslash anywhere.
+    /// Translates an escape sequence that is valid inside and outside of a class. The backslash is already read.
     fn escape_of_class(&mut self) {
         let Some(next) = self.rest.peek().copied() else { return self.text.push('\\') };
         if let Some((_, class)) = CLASSES.iter().find(|(letter, _)| *letter == next) {
@@ -100,7 +100,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Everything up to `\E`, or to the end, means itself.
+    /// Translates a quoted text up to `\E` or the end.
     fn quote(&mut self) {
         while let Some(next) = self.rest.next() {
             if next == '\\' && self.rest.peek() == Some(&'E') {
@@ -111,7 +111,8 @@ impl Translation<'_> {
         }
     }
 
-    /// A digit other than 0 that stands alone would refer to a group, which RE2 does not know.
+    /// Translates an octal code. A single digit other than 0 is copied: it is a back-reference, which RE2 does not
+    /// have.
     fn octal(&mut self) {
         let digits: String =
             std::iter::from_fn(|| self.rest.next_if(|next| ('0'..='7').contains(next))).take(3).collect();
@@ -126,7 +127,7 @@ impl Translation<'_> {
         }
     }
 
-    /// A class of Unicode.
+    /// Translates a Unicode class.
     fn property(&mut self) {
         let Some(letter) = self.rest.next() else { return };
         let negated = self.rest.peek() == Some(&'{') && {
@@ -147,7 +148,7 @@ impl Translation<'_> {
         self.copy_to('}');
     }
 
-    /// A class, of which `[` is read.
+    /// Translates a class. The `[` is already read.
     fn class(&mut self) {
         self.text.push('[');
         self.text.extend(self.rest.next_if_eq(&'^'));
@@ -160,7 +161,7 @@ impl Translation<'_> {
                     self.copy_to(']');
                 }
                 '\\' => self.escape_of_class(),
-                // Between two characters it makes a range.
+                // A hyphen between two characters is a range.
                 '-' if !first && self.rest.peek() != Some(&']') => self.text.push('-'),
                 other => self.literal(other),
             }
@@ -173,7 +174,7 @@ impl Translation<'_> {
         rest.strip_prefix(':').is_some_and(|rest| rest.contains(":]"))
     }
 
-    /// A group, of which `(` is read. Nobody asks for its name.
+    /// Translates a group without its name, which no caller reads. The `(` is already read.
     fn group(&mut self) {
         self.text.push('(');
         let rest: String = self.rest.clone().take(3).collect();
@@ -193,7 +194,7 @@ impl Translation<'_> {
         }
     }
 
-    /// A brace that begins a repetition, or means itself.
+    /// Translates a brace: the start of a repetition, or a literal.
     fn brace(&mut self) {
         let inside: String = self.rest.clone().take_while(|next| *next != '}').take(12).collect();
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -212,7 +213,7 @@ impl Translation<'_> {
         self.text.extend(self.rest.next());
     }
 
-    /// Copies up to this character, with it.
+    /// Copies the text up to and including this character.
     fn copy_to(&mut self, end: char) {
         for next in self.rest.by_ref() {
             self.text.push(next);

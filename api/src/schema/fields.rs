@@ -1,4 +1,4 @@
-//! The fields of a JobSet that this build knows, by their paths, and which of them an API server drops.
+//! The fields of a JobSet that this build knows, and which of them the API server drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use crate::{JobSetSpec, JobSetStatus};
 pub struct Fields {
     properties: BTreeMap<String, Fields>,
     items: Option<Box<Fields>>,
-    /// What other names may hold, in a map; `false`, or nothing, for none.
+    /// Schema of other names, as in a map. Absent or `false`: no other names are allowed.
     #[serde(rename = "additionalProperties")]
     additional: Option<Value>,
 }
 
 impl Fields {
-    /// Paths of the fields that this build reads or writes and that a schema of `kind: JobSet` does not have: the API server
-    /// drops them without a word. What Kubernetes defines, the Job template for example, is not looked at.
+    /// Paths of the fields that this build reads or writes and that the installed schema of JobSet lacks. The API
+    /// server drops such fields silently. Types of Kubernetes, such as the Job template, are not compared.
     pub fn missing_in(live: &Self) -> Vec<String> {
         let mut missing = BTreeSet::new();
         for (name, known) in [("spec", of::<JobSetSpec>()), ("status", of::<JobSetStatus>())] {
@@ -74,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn the_crd_of_this_build_has_them_all() {
+    fn missing_fields_of_own_crd_are_none() {
         assert_eq!(missing(crd()), Vec::<String>::new());
     }
 
     #[test]
-    fn a_field_that_is_dropped_is_named_wherever_it_is() {
+    fn missing_field_at_any_depth_is_listed_by_path() {
         let mut schema = crd();
         let mut forget = |pointer: &str, name: &str| {
             let fields = schema.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_without_a_status_lacks_the_status() {
+    fn missing_status_is_listed_as_status() {
         assert_eq!(missing(json!({"properties": {"spec": crd()["properties"]["spec"]}})), ["status"]);
     }
 }

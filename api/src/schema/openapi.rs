@@ -1,4 +1,4 @@
-//! From the OpenAPI v3 documents of Kubernetes to the structural schemas that a CustomResourceDefinition may hold.
+//! Turns schemas of Kubernetes' OpenAPI v3 documents into structural schemas for a CustomResourceDefinition.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const POD_FAILURE_POLICY_RULE: &str = "io.k8s.api.batch.v1.PodFailurePolicyRule";
 
-/// What a CustomResourceDefinition's schema may say, and what of it we carry over. Defaults are not: the Job API applies
-/// its own when the Job is created, and one that is stored in a JobSet could not follow a newer Kubernetes.
+/// Keywords that are copied into the structural schema. Defaults are not copied: the Job API applies its own when a Job
+/// is created, and a default stored in a JobSet would not change with a newer Kubernetes.
 const KEPT: [&str; 8] = [
     "type",
     "format",
@@ -28,21 +28,10 @@ pub struct OpenApi {
     schemas: BTreeMap<String, Value>,
 }
 
-/// A schema is named that none of the documents holds.
-#[derive(Debug)]
+/// No document has a schema with this name.
+#[derive(Debug, thiserror::Error)]
+#[error("no OpenAPI document has the schema {0}: pass the documents of batch/v1 and core/v1 of Kubernetes 1.36")]
 pub struct UnknownSchema(pub String);
-
-impl std::fmt::Display for UnknownSchema {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "no OpenAPI document holds the schema {}: give those of batch/v1 and core/v1 of Kubernetes 1.36",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownSchema {}
 
 impl OpenApi {
     /// Adds the schemas of a document.
@@ -53,16 +42,16 @@ impl OpenApi {
         self.schemas.extend(schemas);
     }
 
-    /// The structural schema of that name, with everything that it refers to written out in place.
+    /// The structural schema with this name. All references in it are resolved.
     ///
     /// # Errors
-    /// [`UnknownSchema`] if it, or one that it refers to, is not there.
+    /// [`UnknownSchema`] if the schema, or one that it refers to, is missing.
     pub fn structural(&self, name: &str) -> Result<Value, UnknownSchema> {
         self.named(name, &[])
     }
 
-    /// `keys`: properties that identify an item of the list that this schema is the item of. They must be required or
-    /// have a default.
+    /// `keys` are the map keys of the list whose item has this schema. The API server requires that each is required or
+    /// has a default.
     fn named(&self, name: &str, keys: &[String]) -> Result<Value, UnknownSchema> {
         match name {
             QUANTITY => Ok(json!({
@@ -136,8 +125,8 @@ impl OpenApi {
     }
 }
 
-/// Metadata of a template. Only what a template can give is kept; a creationTimestamp, which Go programs write as null,
-/// is accepted.
+/// Metadata of a template: only fields that a template can set. `creationTimestamp` is accepted, because Go programs
+/// write it as null.
 fn embedded_metadata() -> Value {
     let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
     json!({

@@ -1,15 +1,16 @@
-//! Names of Jobs and Pods, which are made of those of the JobSet and the replicatedJob.
+//! Names of Jobs and Pods. They consist of the names of the JobSet and the replicatedJob, and of indexes.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{JobTemplateSpec, ReplicatedJob};
 
-/// Refuses names with which Kubernetes would refuse a Job or the Service. Reckons with the highest indexes, and with the
-/// end that the API server adds to `generateName`.
+/// Rejects names with which the API server would refuse a Job or the Service. The lengths include the highest indexes
+/// and the suffix that the API server adds to `generateName`.
 ///
-/// What counts of a Pod is its host name, `<job>-<index>`. Its own name is that with a random end, which the Job
-/// controller cuts to fit, where the Go JobSet refuses it: KEP-467's own story 2 would have Pods named by 64 characters.
+/// For a Pod, the host name `<job>-<index>` counts. The name of the Pod also has a random suffix, and the Job
+/// controller shortens it if needed. The Go JobSet rejects such names, but story 2 of KEP-467 has Pod names of 64
+/// characters.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = Path::root("metadata.name");
     if subject.name.is_empty() {
@@ -24,9 +25,9 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 pub(super) fn check_lengths(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        let end = Longest::of(replicated_job);
+        let end = HighestIndexes::of(replicated_job);
         let length = subject.name.len() + 1 + replicated_job.name.len() + end.len();
-        // A name that is malformed is refused as such.
+        // Another rule rejects a malformed name.
         if length > syntax::LABEL_LENGTH && syntax::is_dns1123_label(&replicated_job.name) {
             let what = if end.pod.is_some() { "Pods' host names" } else { "Jobs' names" };
             let name = format!("{}-{}{end}", subject.name, replicated_job.name);
@@ -39,14 +40,14 @@ pub(super) fn check_lengths(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut
     }
 }
 
-/// The highest indexes of a replicatedJob, whose names are the longest.
-struct Longest {
+/// The highest indexes of a replicatedJob. The names with these indexes are the longest.
+struct HighestIndexes {
     job: i32,
-    /// Of an Indexed Job, whose Pods have host names.
+    /// `None` unless the Job is Indexed, so that its Pods have host names.
     pod: Option<i32>,
 }
 
-impl Longest {
+impl HighestIndexes {
     fn of(replicated_job: &ReplicatedJob) -> Self {
         let highest = |count: i32| count.saturating_sub(1).max(0);
         let indexed = |job: &JobTemplateSpec| job.completion_mode.as_deref() == Some("Indexed");
@@ -60,7 +61,7 @@ impl Longest {
     }
 }
 
-impl std::fmt::Display for Longest {
+impl std::fmt::Display for HighestIndexes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pod {
             Some(pod) => write!(f, "-{}-{pod}", self.job),
@@ -74,7 +75,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, admissions, jobset, refuses};
+    use super::super::testing::{accepts, admission_errors, jobset, rejects};
 
     const NAME: &str = "/metadata/name";
     const GENERATE: &str = "/metadata/generateName";
@@ -88,7 +89,7 @@ mod tests {
     #[case::generated_fits(&[(NAME, Value::Null), (GENERATE, json!("a".repeat(46)))])]
     #[case::generated_with_hyphen(&[(NAME, Value::Null), (GENERATE, json!("train-"))])]
     #[case::pods_without_index(&[(NAME, json!("a".repeat(52))), (MODE, json!("NonIndexed"))])]
-    fn names_that_fit_are_accepted(#[case] changes: &[(&str, Value)]) {
+    fn names_up_to_limit_are_accepted(#[case] changes: &[(&str, Value)]) {
         accepts(changes);
     }
 
@@ -107,23 +108,23 @@ mod tests {
     #[case::dot(&[(NAME, json!("train.er"))], r#"metadata.name: Invalid value: "train.er": must consist of"#)]
     #[case::digit(&[(NAME, Value::Null), (GENERATE, json!("1-"))], r#"metadata.name: Invalid value: "1-xxxxx": must consist"#)]
     #[case::none(&[(NAME, Value::Null)], "metadata.name: Required value: name or generateName must be set")]
-    fn names_that_do_not_fit_are_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
-        refuses(changes, expected);
+    fn names_above_limit_or_malformed_are_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        rejects(changes, expected);
     }
 
     #[test]
-    fn the_service_of_a_jobset_without_jobs_has_a_name_as_well() {
-        refuses(
+    fn malformed_name_without_jobs_is_rejected() {
+        rejects(
             &[(NAME, json!("train.er")), ("/spec/replicatedJobs", json!([]))],
             "metadata.name: Invalid value: \"train.er\"",
         );
     }
 
     #[test]
-    fn jobs_without_indexes_are_named_shorter_but_not_any_longer() {
+    fn job_name_above_limit_without_indexes_is_rejected() {
         let mut object = jobset(&[(NAME, json!("a".repeat(54))), (MODE, json!("NonIndexed"))]);
         object["spec"]["replicatedJobs"].as_array_mut().unwrap().remove(0);
-        let errors = admissions(&object);
+        let errors = admission_errors(&object);
         assert!(errors[0].contains("its Jobs' names would be up to"), "{errors:?}");
         assert!(errors[0].contains("-workers-1\", 64 characters"), "{errors:?}");
     }

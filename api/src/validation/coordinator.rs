@@ -1,13 +1,13 @@
-//! The Pod that the others meet at.
+//! The coordinator Pod.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{Coordinator, ReplicatedJob};
 
 const EXISTS: &str = "must name an entry of spec.replicatedJobs";
 
-/// Refuses a Pod that there will not be, and a network name that does not fit into the label that carries it.
+/// Rejects a Pod that will not exist, and a network name that is too long for its label.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(coordinator) = &subject.spec.coordinator else { return };
     let path = spec.child("coordinator");
@@ -24,11 +24,11 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     check_label(subject, spec, errors);
 }
 
-/// Only Pods of an Indexed Job have a stable name, and they are numbered up to its completions.
+/// Only Pods of an Indexed Job have a stable name. Their indexes are less than its completions.
 fn pod(coordinator: &Coordinator, target: &ReplicatedJob, place: usize, path: &Path<'_>, errors: &mut Errors) {
     let job = &target.template.spec;
     let path = path.child("podIndex");
-    // As Kubernetes defaults them: both, or none.
+    // Kubernetes defaults completions to 1 only if parallelism is absent too.
     let completions = job.completions.or(job.parallelism.is_none().then_some(1));
     match (job.completion_mode.as_deref(), completions) {
         (Some("Indexed"), Some(completions)) if (0..completions).contains(&coordinator.pod_index) => {}
@@ -48,7 +48,7 @@ fn pod(coordinator: &Coordinator, target: &ReplicatedJob, place: usize, path: &P
     }
 }
 
-/// Refuses a network name that does not fit into the label: no Job that carries it could be created.
+/// Rejects a network name that is too long for the label. The API server would refuse every Job with it.
 pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(coordinator) = &subject.spec.coordinator else { return };
     let path = spec.child("coordinator");
@@ -58,7 +58,7 @@ pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
     let Coordinator { replicated_job, job_index, pod_index } = coordinator;
     let pod = subject.name.len() + replicated_job.len() + digits(*job_index) + digits(*pod_index) + 3;
     let length = pod + 1 + subdomain.map_or(subject.name.len(), str::len);
-    // A name that is malformed is refused as such.
+    // Another rule rejects a malformed name.
     let formed = syntax::is_dns1123_label(replicated_job) && subdomain.is_none_or(syntax::is_dns1035_label);
     if length > syntax::LABEL_LENGTH && formed {
         let name = subject.name;
@@ -77,7 +77,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const JOB: &str = "/spec/replicatedJobs/1/template/spec";
 
@@ -92,15 +92,15 @@ mod tests {
     #[rstest]
     #[case::first(vec![at(0, 0)])]
     #[case::last(vec![at(1, 3)])]
-    // `<name>-workers-0-0.<name>`: 13 characters besides the name, twice.
+    // `<name>-workers-0-0.<name>` has 13 characters besides the two names.
     #[case::as_long_as_may_be(vec![("/metadata/name", json!("a".repeat(25))), at(0, 0)])]
     #[case::shortened_by_a_subdomain(vec![("/metadata/name", json!("a".repeat(40))), ("/spec/network", json!({ "subdomain": "net" })), at(0, 0)])]
-    fn a_pod_that_there_will_be_is_accepted(#[case] changes: Vec<(&str, Value)>) {
+    fn coordinator_that_will_exist_is_accepted(#[case] changes: Vec<(&str, Value)>) {
         accepts(&changes);
     }
 
     #[rstest]
-    fn numbers_that_kubernetes_defaults_to_one_pod_are_accepted() {
+    fn coordinator_of_job_with_default_numbers_is_accepted() {
         let (completions, parallelism) = (job("completions", Value::Null), job("parallelism", Value::Null));
         accepts(&[(&completions.0, completions.1), (&parallelism.0, parallelism.1), at(1, 0)]);
     }
@@ -116,26 +116,26 @@ mod tests {
         "spec.coordinator.podIndex: Invalid value: 4: must be an index of the 4 completions of spec.replicatedJobs[1].template.spec"
     )]
     #[case::pod_negative(at(0, -1), "spec.coordinator.podIndex: Invalid value: -1: must be an index")]
-    #[case::nobody(("/spec/coordinator", json!({ "replicatedJob": "nobody" })), r#"spec.coordinator.replicatedJob: Not found: "nobody": must name"#)]
-    fn a_pod_that_there_will_not_be_is_refused(#[case] change: (&str, Value), #[case] expected: &str) {
-        refuses(&[change], expected);
+    #[case::unknown_name(("/spec/coordinator", json!({ "replicatedJob": "nobody" })), r#"spec.coordinator.replicatedJob: Not found: "nobody": must name"#)]
+    fn coordinator_that_will_not_exist_is_rejected(#[case] change: (&str, Value), #[case] expected: &str) {
+        rejects(&[change], expected);
     }
 
     #[rstest]
     #[case::without_index("completionMode", json!("NonIndexed"))]
     #[case::by_default_without_index("completionMode", Value::Null)]
     #[case::without_completions("completions", Value::Null)]
-    fn a_pod_without_an_index_is_refused(#[case] field: &str, #[case] value: Value) {
+    fn coordinator_without_stable_name_is_rejected(#[case] field: &str, #[case] value: Value) {
         let (pointer, value) = job(field, value);
         let expected = "spec.coordinator.podIndex: Invalid value: 0: must be the index of a Pod, and only Indexed Jobs";
-        refuses(&[(&pointer, value), at(0, 0)], expected);
+        rejects(&[(&pointer, value), at(0, 0)], expected);
     }
 
     #[test]
-    fn a_network_name_that_does_not_fit_into_a_label_is_refused() {
+    fn coordinator_with_too_long_network_name_is_rejected() {
         let expected = "spec.coordinator: Invalid value: {\"replicatedJob\":\"workers\",\"jobIndex\":0,\"podIndex\":0}: its \
                         network name would be \"aaaaaaaaaaaaaaaaaaaaaaaaaa-workers-0-0.aaaaaaaaaaaaaaaaaaaaaaaaaa\", 65 \
                         characters of the 63";
-        refuses(&[("/metadata/name", json!("a".repeat(26))), at(0, 0)], expected);
+        rejects(&[("/metadata/name", json!("a".repeat(26))), at(0, 0)], expected);
     }
 }

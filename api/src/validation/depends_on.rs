@@ -1,7 +1,7 @@
 //! The order in which replicatedJobs start.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 use crate::{JobSetSpec, StartupPolicyOrder};
 
 const EXISTS: &str = "must name an earlier entry of spec.replicatedJobs";
@@ -11,8 +11,8 @@ const UNIQUE: &str = "must be unique: one dependency on a replicatedJob is enoug
 const IN_ORDER: &str = "must be AnyOrder when a replicatedJob has dependsOn, which gives the order itself: use dependsOn \
                         alone";
 
-/// Refuses dependencies that could not be met, and two orders at once. Since a dependency comes earlier, there are no
-/// cycles, and the first replicatedJob has none.
+/// Rejects dependencies that cannot be met, and dependsOn together with InOrder. A dependency must be earlier in the
+/// list, so there are no cycles.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     check_order(subject, spec, errors);
     let path = spec.child("replicatedJobs");
@@ -31,7 +31,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// The part of [`check`] without which a replicatedJob would never start.
+/// The part of [`check`] without which a replicatedJob never starts.
 pub(super) fn check_order(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(super) fn check_order(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
     }
 }
 
-/// Whether the startup policy starts the replicatedJobs one after the other.
+/// Whether the startup policy is InOrder.
 pub(super) fn is_in_order(spec: &JobSetSpec) -> bool {
     spec.startup_policy.as_ref().is_some_and(|policy| policy.startup_policy_order == StartupPolicyOrder::InOrder)
 }
@@ -61,7 +61,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const FIRST: &str = "/spec/replicatedJobs/0/dependsOn";
     const SECOND: &str = "/spec/replicatedJobs/1/dependsOn";
@@ -76,7 +76,7 @@ mod tests {
     #[case::in_order(&[(STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
     #[case::any_order_with_dependency(&[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "AnyOrder" }))])]
     #[case::empty(&[(FIRST, on(&[])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
-    fn an_order_is_accepted(#[case] changes: &[(&str, Value)]) {
+    fn startup_order_that_can_be_met_is_accepted(#[case] changes: &[(&str, Value)]) {
         accepts(changes);
     }
 
@@ -89,7 +89,7 @@ mod tests {
         &[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))],
         r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": must be AnyOrder when a replicatedJob has dependsOn"#
     )]
-    fn an_order_that_cannot_be_kept_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
-        refuses(changes, expected);
+    fn startup_order_that_cannot_be_met_is_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        rejects(changes, expected);
     }
 }

@@ -1,10 +1,10 @@
-//! Placement of each Job alone in a topology domain.
+//! Exclusive placement: each Job alone in a topology domain.
 
 use std::collections::BTreeMap;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{ReplicatedJob, labels};
 
 const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \
@@ -13,8 +13,8 @@ const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs
 
 const LABEL: &str = "must be the key of a label of the nodes, such as example.com/rack: Pods are placed by its values";
 
-/// Refuses annotations, of the JobSet or of a Job template, that name no label. A rule of creation: so it is not for Jobs
-/// that run.
+/// Rejects annotations, of the JobSet or of a Job template, that are not the key of a label. The rule applies only to
+/// creation.
 pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let check = |annotations: Option<&BTreeMap<String, String>>, path: &Path<'_>, errors: &mut Errors| {
         let found = annotations.and_then(|annotations| annotations.get(labels::EXCLUSIVE_TOPOLOGY));
@@ -30,8 +30,8 @@ pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
     }
 }
 
-/// Refuses Jobs without a leader where the others follow one: none of their Pods could ever be created. Those that find
-/// their nodes by label follow nobody.
+/// Rejects Jobs without a leader if their Pods follow a leader: no such Pod can be created. Pods that find their nodes
+/// by label follow no leader.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
@@ -49,7 +49,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Whether the Jobs get the annotation, from the JobSet or from their template.
+/// Whether the Jobs get the annotation from the JobSet or from their template.
 fn is_annotated(subject: &Subject<'_>, replicated_job: &ReplicatedJob, key: &str) -> bool {
     let template = replicated_job.template.metadata.as_ref();
     let sources = [subject.jobset.metadata.annotations.as_ref(), template.and_then(|it| it.annotations.as_ref())];
@@ -62,7 +62,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::cannot_run;
-    use super::super::testing::{accepts, admissions, assert_one, jobset, read, refuses};
+    use super::super::testing::{accepts, admission_errors, assert_one, jobset, read, rejects};
     use super::*;
 
     const JOBSET: &str = "/metadata/annotations";
@@ -83,7 +83,7 @@ mod tests {
     #[case::not_exclusive(&[(MODE, json!("NonIndexed"))])]
     #[case::by_label(&[(JOBSET, by_label()), (MODE, json!("NonIndexed"))])]
     #[case::other_template(&[("/spec/replicatedJobs/0/template/metadata", json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))])]
-    fn jobs_with_a_leader_or_without_need_of_one_are_accepted(#[case] changes: &[(&str, Value)]) {
+    fn exclusive_jobs_with_indexes_or_by_label_are_accepted(#[case] changes: &[(&str, Value)]) {
         accepts(changes);
     }
 
@@ -91,22 +91,22 @@ mod tests {
     #[case::all(&[(JOBSET, exclusive()), (MODE, json!("NonIndexed"))], r#"completionMode: Invalid value: "NonIndexed": must be "Indexed""#)]
     #[case::template(&[(TEMPLATE, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
     #[case::by_default(&[(JOBSET, exclusive()), (MODE, Value::Null)], r#"spec.replicatedJobs[1].template.spec.completionMode: Required value: must be "Indexed""#)]
-    fn jobs_without_a_leader_are_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
-        refuses(changes, expected);
+    fn exclusive_jobs_without_indexes_are_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        rejects(changes, expected);
     }
 
     #[rstest]
     #[case::of_the_jobset(JOBSET, "metadata.annotations")]
     #[case::of_a_template(TEMPLATE, "spec.replicatedJobs[1].template.metadata.annotations")]
-    fn what_names_no_label_is_refused_when_it_is_new(#[case] place: &str, #[case] path: &str) {
+    fn exclusive_topology_without_label_key_is_rejected_at_creation_only(#[case] place: &str, #[case] path: &str) {
         for value in ["", "bad key!", "a/b/c"] {
             let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): value });
             let metadata = if place == JOBSET { annotations } else { json!({ "annotations": annotations }) };
             let object = jobset(&[(place, metadata)]);
-            assert_eq!(cannot_run(&read(&object)).to_string(), "", "nothing to leave a stored JobSet alone for");
+            assert_eq!(cannot_run(&read(&object)).to_string(), "", "a stored JobSet can run");
             let expected =
                 format!("{path}[{}]: Invalid value: \"{value}\": must be the key", labels::EXCLUSIVE_TOPOLOGY);
-            assert_one(&admissions(&object), &expected);
+            assert_one(&admission_errors(&object), &expected);
         }
     }
 }

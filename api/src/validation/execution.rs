@@ -1,44 +1,45 @@
-//! What of a stored JobSet cannot be carried out.
+//! Which stored JobSets the controller cannot run.
 //!
-//! Admission refuses more than that: it is strict with what is new or changed. A stored JobSet may have been admitted by
-//! another webhook, by an older one or by none, and may run already; the controller carries out all that it can. One
-//! criterion decides: a rule is here if, with what breaks it, Kubernetes takes no Job of the JobSet, or its controller
-//! would wait for ever. What Kubernetes alone finds wrong is left to Kubernetes: the condition ChildRefused says it.
+//! Admission rejects more: it is strict with new and changed objects. A stored JobSet may have been admitted by another
+//! webhook, by an older one or by none, and may already run. The controller runs everything that it can. A rule is in
+//! this file if a violation makes the API server refuse the Jobs, or the controller wait forever. Errors that only the
+//! API server finds are left to it, and the condition ChildRefused reports them.
 //!
-//! | rule | stored, it is |
+//! | rule | a stored violation is |
 //! |---|---|
-//! | names of replicatedJobs: DNS labels, unique; numbers: not negative, countable | not carried out |
-//! | names of Jobs, or host names of Pods, of more than 63 characters | not carried out |
-//! | `network.subdomain` that no Pod can have, with DNS host names | not carried out |
-//! | network name of the coordinator that does not fit into its label | not carried out |
-//! | name of a volumeClaimPolicy's template that no volume can have | not carried out |
-//! | `dependsOn` of itself, of a later replicatedJob or of none | not carried out |
-//! | success policy none of whose targets exists | not carried out |
-//! | exclusive placement by affinity of Jobs without indexes | not carried out |
-//! | in place: `startupPolicy: InOrder`, `dependsOn`, Jobs without indexes, `completions` other than `parallelism`, Pods without an agent | restarted by recreation |
-//! | message patterns that do not compile, or too many | matching nothing |
-//! | in place: `backoffLimit`, `podReplacementPolicy`, `restartPolicy` | carried out as it says |
-//! | form of the JobSet's name and of `groupName` | carried out, or refused by Kubernetes |
-//! | coordinator: its replicatedJob, Job and Pod | carried out: label and annotation name what may not exist |
-//! | claims: their number, namespace, length, volumes of the same name, no mount | carried out: the Pod's own volume stays |
-//! | `dependsOn` twice, or beside `InOrder` | carried out: both orders are kept |
-//! | other targets of policies; reasons of failures | carried out: what does not exist matches nothing |
-//! | failure policy: negative `maxRestarts` | carried out as 0 |
-//! | names of rules | carried out: one that is no reason of a condition is replaced by the default name |
-//! | more than 1024 Jobs that restart one by one | carried out: those beyond restart with their replicatedJob |
-//! | form of `managedBy` | another controller's |
-//! | rules that are only for creation | carried out |
+//! | names of replicatedJobs: DNS labels, unique; numbers: not negative, at most 2147483647 | not run |
+//! | names of Jobs, or host names of Pods, of more than 63 characters | not run |
+//! | `network.subdomain` that is no DNS label, with DNS host names | not run |
+//! | network name of the coordinator that is too long for its label | not run |
+//! | name of a volumeClaimPolicy's template that is no name of a volume | not run |
+//! | `dependsOn` of itself, of a later or of an unknown replicatedJob | not run |
+//! | success policy of which no target exists | not run |
+//! | exclusive placement by affinity of Jobs without indexes | not run |
+//! | in place: `startupPolicy: InOrder`, `dependsOn`, Jobs without indexes, `completions` other than `parallelism`, Pods without an agent | run: restarts by recreation |
+//! | message patterns that do not compile, or too many | run: they match nothing |
+//! | in place: `backoffLimit`, `podReplacementPolicy`, `restartPolicy` | run with these values |
+//! | syntax of the JobSet's name and of `groupName` | run, or refused by the API server |
+//! | coordinator: its replicatedJob, Job and Pod | run: label and annotation may name a Pod that does not exist |
+//! | claims: their number, namespace, length, volumes of the same name, no mount | run: the Pod's own volume is kept |
+//! | `dependsOn` twice, or with `InOrder` | run: both orders apply |
+//! | other targets of policies; reasons of failures | run: unknown names match nothing |
+//! | failure policy: negative `maxRestarts` | run as 0 |
+//! | names of rules | run: the default name replaces a name that is no condition reason |
+//! | more than 1024 Jobs that restart one by one | run: a Job beyond the limit restarts with its replicatedJob |
+//! | syntax of `managedBy` | left to another controller |
+//! | rules that apply only to creation | run |
 
-use super::field::Errors;
+use super::rule::{Rule, apply};
 use super::subject::Subject;
 use super::{
-    Rule, apply, child_names, coordinator, depends_on, exclusive_placement, in_place, message_patterns, network,
-    replicated_jobs, targets, volume_claims,
+    child_names, coordinator, depends_on, exclusive_placement, in_place, message_patterns, network, replicated_jobs,
+    targets, volume_claims,
 };
 use crate::JobSet;
+use crate::field::Errors;
 use crate::gates::Gates;
 
-/// The rules without which nothing can be carried out.
+/// The rules without which the JobSet cannot run.
 const RULES: [Rule; 8] = [
     replicated_jobs::check_jobs,
     child_names::check_lengths,
@@ -50,28 +51,28 @@ const RULES: [Rule; 8] = [
     exclusive_placement::check,
 ];
 
-/// All for which the JobSet cannot be carried out.
+/// The errors for which the JobSet cannot run. Empty if it can run.
 ///
-/// A feature that is switched off makes nothing invalid that was admitted while it was on.
+/// Feature gates do not count: a JobSet that was admitted while a gate was on still runs.
 pub fn cannot_run(jobset: &JobSet) -> Errors {
-    broken(jobset, &RULES)
+    violations(jobset, &RULES)
 }
 
-/// All for which the workers of a JobSet with restartStrategy InPlaceRestart cannot restart in place: the group would
-/// never get over its barrier.
+/// The errors for which a JobSet with restartStrategy InPlaceRestart cannot restart in place: its barrier would never
+/// lift. Empty if it can.
 pub fn cannot_restart_in_place(jobset: &JobSet) -> Errors {
-    broken(jobset, &[in_place::check_group])
+    violations(jobset, &[in_place::check_group])
 }
 
-/// The message patterns of the failure policy that match nothing.
+/// The errors of message patterns of the failure policy. Such a pattern matches nothing.
 ///
-/// Compiles them, which takes some ten milliseconds for the largest: a caller that asks again and again does well to
-/// remember the answer with `metadata.generation`.
+/// The function compiles the patterns, which takes up to some 10 ms for a pattern. Callers should cache the result by
+/// `metadata.generation`.
 pub fn cannot_match(jobset: &JobSet) -> Errors {
-    broken(jobset, &[message_patterns::check])
+    violations(jobset, &[message_patterns::check])
 }
 
-fn broken(jobset: &JobSet, rules: &[Rule]) -> Errors {
+fn violations(jobset: &JobSet, rules: &[Rule]) -> Errors {
     let mut errors = Errors::default();
     apply(rules, &Subject::new(jobset, Gates::default()), &mut errors);
     errors
@@ -82,7 +83,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{admissions, assert_one, in_place, jobset, read};
+    use super::super::testing::{admission_errors, assert_one, in_place, jobset, read};
     use super::*;
 
     const JOB: &str = "/spec/replicatedJobs/1/template/spec";
@@ -112,13 +113,13 @@ mod tests {
         "templates[0].metadata.name: Invalid value"
     )]
     #[case::itself("/spec/replicatedJobs/1/dependsOn", depends_on("workers"), "cannot wait for itself")]
-    #[case::nobody("/spec/replicatedJobs/1/dependsOn", depends_on("nobody"), "Not found: \"nobody\"")]
+    #[case::unknown_name("/spec/replicatedJobs/1/dependsOn", depends_on("nobody"), "Not found: \"nobody\"")]
     #[case::success(
         "/spec/successPolicy/targetReplicatedJobs",
         json!(["nobody"]),
         "spec.successPolicy.targetReplicatedJobs[0]: Not found"
     )]
-    fn stored_jobset_that_would_wait_for_ever_cannot_run(
+    fn stored_jobset_that_would_wait_forever_cannot_run(
         #[case] pointer: &str,
         #[case] value: Value,
         #[case] expected: &str,
@@ -126,7 +127,7 @@ mod tests {
         let object = jobset(&[(pointer, value)]);
         let errors = all(&cannot_run(&read(&object)));
         assert!(!errors.is_empty() && errors.iter().all(|error| error.contains(expected)), "{errors:?}");
-        assert_ne!(admissions(&object), Vec::<String>::new());
+        assert_ne!(admission_errors(&object), Vec::<String>::new());
     }
 
     #[rstest]
@@ -145,10 +146,10 @@ mod tests {
     #[case::name_of_a_rule("/spec/failurePolicy/rules/0/name", json!("a b"))]
     #[case::max_restarts("/spec/failurePolicy/maxRestarts", json!(-1))]
     #[case::manager("/spec/managedBy", json!("nobody"))]
-    fn stored_jobset_that_admission_refuses_can_run(#[case] pointer: &str, #[case] value: Value) {
+    fn stored_jobset_that_admission_rejects_can_run(#[case] pointer: &str, #[case] value: Value) {
         let object = jobset(&[(pointer, value)]);
         assert_eq!(all(&cannot_run(&read(&object))), Vec::<String>::new());
-        assert_ne!(admissions(&object), Vec::<String>::new());
+        assert_ne!(admission_errors(&object), Vec::<String>::new());
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
         for (field, value) in [("completionMode", json!("NonIndexed")), ("completions", Value::Null)] {
             let object = jobset(&[coordinator.clone(), (&format!("{JOB}/{field}"), value)]);
             assert_eq!(all(&cannot_run(&read(&object))), Vec::<String>::new());
-            assert_one(&admissions(&object), "spec.coordinator.podIndex: Invalid value: 0");
+            assert_one(&admission_errors(&object), "spec.coordinator.podIndex: Invalid value: 0");
         }
     }
 
@@ -165,12 +166,12 @@ mod tests {
     #[case::restart_policy("template/spec/restartPolicy", json!("OnFailure"))]
     #[case::backoff_limit("backoffLimit", json!(6))]
     #[case::replacement("podReplacementPolicy", json!("TerminatingOrFailed"))]
-    fn stored_jobset_in_place_that_admission_refuses_restarts_in_place(#[case] field: &str, #[case] value: Value) {
+    fn stored_in_place_jobset_that_admission_rejects_restarts_in_place(#[case] field: &str, #[case] value: Value) {
         let object = in_place(&[(&format!("{JOB}/{field}"), value)]);
         let stored = read(&object);
         assert_eq!(all(&cannot_run(&stored)), Vec::<String>::new());
         assert_eq!(all(&cannot_restart_in_place(&stored)), Vec::<String>::new());
-        assert_ne!(admissions(&object), Vec::<String>::new());
+        assert_ne!(admission_errors(&object), Vec::<String>::new());
     }
 
     #[rstest]
@@ -179,7 +180,7 @@ mod tests {
     #[case::no_indexes(&format!("{JOB}/completionMode"), json!("NonIndexed"), "completionMode: Invalid value")]
     #[case::more_completions(&format!("{JOB}/completions"), json!(8), "completions: Invalid value: 8")]
     #[case::no_agent(&format!("{JOB}/template/spec/initContainers"), Value::Null, "must contain the agent")]
-    fn stored_jobset_that_cannot_get_over_its_barrier_runs_and_does_not_restart_in_place(
+    fn stored_in_place_jobset_without_liftable_barrier_runs_by_recreation(
         #[case] pointer: &str,
         #[case] value: Value,
         #[case] expected: &str,
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_pattern_that_does_not_compile_matches_nothing_and_the_jobset_can_run() {
+    fn stored_pattern_that_does_not_compile_is_listed_and_jobset_can_run() {
         let stored = read(&jobset(&[("/spec/failurePolicy/rules/0/onJobFailureMessagePatterns", json!(["a", "a("]))]));
         assert_eq!(all(&cannot_run(&stored)), Vec::<String>::new());
         assert_one(&all(&cannot_match(&stored)), "onJobFailureMessagePatterns[1]: Invalid value: \"a(\"");

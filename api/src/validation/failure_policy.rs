@@ -1,17 +1,17 @@
-//! Limit of the failure policy, and names of its rules.
+//! `maxRestarts` of the failure policy, and names of its rules.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
-use crate::defaults;
+use crate::effective::default_rule_name;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
-const UNIQUE: &str = "must be unique: conditions and events tell rules apart by their names";
+const UNIQUE: &str = "must be unique: conditions and events identify rules by their names";
 
-/// Refuses a negative limit, and names of rules that are malformed or not unique. A rule without a name has the one that
-/// admission gives it.
+/// Rejects a negative limit, and names of rules that are malformed or not unique. A rule without a name has its default
+/// name.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(policy) = &subject.spec.failure_policy else { return };
     let path = spec.child("failurePolicy");
@@ -25,7 +25,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         let path = path.child("name");
         let name = match rule.name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(defaults::rule_name(index)),
+            None => Cow::Owned(default_rule_name(index)),
         };
         if !syntax::is_rule_name(&name) {
             let required = format_args!("{}, at most 128 characters", syntax::CONDITION_REASON);
@@ -41,7 +41,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const POLICY: &str = "/spec/failurePolicy";
 
@@ -56,7 +56,7 @@ mod tests {
     #[case::named(rules(&[Some("a"), Some("b_:c,d1")]))]
     #[case::not_named(rules(&[None, Some(""), Some("failurePolicyRule0x")]))]
     #[case::long(rules(&[Some(&"a".repeat(128))]))]
-    fn a_policy_is_accepted(#[case] policy: Value) {
+    fn failure_policy_with_valid_limit_and_names_is_accepted(#[case] policy: Value) {
         accepts(&[(POLICY, policy)]);
     }
 
@@ -70,7 +70,7 @@ mod tests {
         rules(&[Some("failurePolicyRule1"), None]),
         r#"spec.failurePolicy.rules[1].name: Duplicate value: "failurePolicyRule1": must be"#
     )]
-    fn a_bad_limit_or_name_is_refused(#[case] policy: Value, #[case] expected: &str) {
-        refuses(&[(POLICY, policy)], expected);
+    fn failure_policy_with_invalid_limit_or_name_is_rejected(#[case] policy: Value, #[case] expected: &str) {
+        rejects(&[(POLICY, policy)], expected);
     }
 }

@@ -1,37 +1,37 @@
-//! Reasons for which Jobs fail: those of Kubernetes, and those that `setConditionReason` gives (KEP-262).
+//! Failure reasons of Jobs: those of Kubernetes, and those of `setConditionReason` (KEP-262).
 
 use std::collections::BTreeSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 use crate::{FailurePolicyRule, ReplicatedJob};
 
-/// Reasons of a Job's condition Failed in Kubernetes 1.36.
+/// Reasons of the Job condition Failed in Kubernetes 1.36.
 const OF_KUBERNETES: [&str; 5] =
     ["BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"];
 /// Action of a podFailurePolicy that fails the Job.
 const FAIL_JOB: &str = "FailJob";
-/// Most characters of a condition's reason.
+/// Maximum number of characters of a condition reason.
 const LENGTH: usize = 1024;
 
 const ACTION: &str = "may be set with action FailJob alone: no other action fails the Job for this reason";
 const NOT_OF_KUBERNETES: &str = "must not be a reason that Kubernetes itself gives to failed Jobs: choose another name";
 
-/// Refuses reasons that no Job of the rule's targets can fail for, and reasons that cannot be given to a Job.
+/// Rejects reasons that no Job of the rule's targets can have, and values of `setConditionReason` that no Job can have.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("failurePolicy.rules");
     for (index, rule) in subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate() {
-        asked_for(rule, &subject.spec.replicated_jobs, &path.index(index), errors);
+        matched_reasons(rule, &subject.spec.replicated_jobs, &path.index(index), errors);
     }
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        given(replicated_job, &path.index(index), errors);
+        given_reasons(replicated_job, &path.index(index), errors);
     }
 }
 
-/// The reasons of a rule of the failure policy.
-fn asked_for(rule: &FailurePolicyRule, replicated_jobs: &[ReplicatedJob], path: &Path<'_>, errors: &mut Errors) {
+/// Checks the reasons of a rule of the failure policy.
+fn matched_reasons(rule: &FailurePolicyRule, replicated_jobs: &[ReplicatedJob], path: &Path<'_>, errors: &mut Errors) {
     let known = |reason: &String| OF_KUBERNETES.contains(&reason.as_str());
     if rule.on_job_failure_reasons.iter().all(known) {
         return;
@@ -50,13 +50,14 @@ fn asked_for(rule: &FailurePolicyRule, replicated_jobs: &[ReplicatedJob], path: 
     }
 }
 
-/// The reasons that a template gives to its Jobs.
+/// The values of `setConditionReason` in a Job template.
 fn set_reasons(replicated_job: &ReplicatedJob) -> impl Iterator<Item = &str> {
     let rules = replicated_job.template.spec.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
     rules.filter_map(|rule| rule.set_condition_reason.as_deref()).filter(|reason| !reason.is_empty())
 }
 
-fn given(replicated_job: &ReplicatedJob, path: &Path<'_>, errors: &mut Errors) {
+/// Checks the values of `setConditionReason` in a Job template.
+fn given_reasons(replicated_job: &ReplicatedJob, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child("template.spec.podFailurePolicy.rules");
     let rules = replicated_job.template.spec.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
     for (index, rule) in rules.enumerate() {
@@ -79,7 +80,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const REASONS: &str = "/spec/failurePolicy/rules/0/onJobFailureReasons";
     const TARGETS: &str = "/spec/failurePolicy/rules/0/targetReplicatedJobs";
@@ -96,7 +97,7 @@ mod tests {
     #[case::set_by_a_target(&[policy("FailJob", "ExitCode3"), (REASONS, json!(["ExitCode3"])), (TARGETS, json!(["workers"]))])]
     #[case::set_by_one_of_all(&[policy("FailJob", "ExitCode3"), (REASONS, json!(["ExitCode3", "PodFailurePolicy"])), (TARGETS, json!([]))])]
     #[case::not_set(&[policy("Ignore", "")])]
-    fn a_reason_for_which_jobs_fail_is_accepted(#[case] changes: &[(&str, Value)]) {
+    fn failure_reason_that_jobs_can_have_is_accepted(#[case] changes: &[(&str, Value)]) {
         accepts(changes);
     }
 
@@ -120,7 +121,7 @@ mod tests {
     #[case::long(&[policy("FailJob", &"a".repeat(1025))], "podFailurePolicy.rules[0].setConditionReason: Invalid value")]
     #[case::of_kubernetes(&[policy("FailJob", "DeadlineExceeded")], r#"Invalid value: "DeadlineExceeded": must not be a reason that"#)]
     #[case::not_fail_job(&[policy("FailIndex", "ExitCode3")], "setConditionReason: Forbidden: may be set with action FailJob alone")]
-    fn a_reason_for_which_no_job_fails_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
-        refuses(changes, expected);
+    fn failure_reason_that_no_job_can_have_is_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+        rejects(changes, expected);
     }
 }

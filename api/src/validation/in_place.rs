@@ -1,12 +1,12 @@
-//! What `restartStrategy: InPlaceRestart` requires of every replicatedJob (KEP-467, "Implementation - Webhook
-//! validation"). Without one of these, a failed Pod would fail its Job, two Pods would report for one worker, or the
-//! group would wait for ever for a Pod that has no agent or is never created.
+//! Requirements of `restartStrategy: InPlaceRestart` (KEP-467, "Implementation - Webhook validation"). If one of them
+//! is not met, a failed Pod fails its Job, two Pods report for one worker, or the group waits forever for a Pod that
+//! has no agent or is never created.
 
 use super::depends_on::is_in_order;
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::agent::Agent;
 use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
+use crate::field::{Errors, Path};
 use crate::{JobTemplateSpec, RestartStrategy, StartupPolicyOrder};
 
 const GATE: &str = "must not be InPlaceRestart while the feature gate InPlaceRestart is off: start controller and webhook \
@@ -25,7 +25,7 @@ const POD_REPLACEMENT_POLICY: &str = "must be \"Failed\" with restartStrategy In
                                       replaced only after it has fully failed";
 const RESTART_POLICY: &str = "must be \"Never\" with restartStrategy InPlaceRestart, so that no container restarts alone: \
                               restartPolicyRules of the containers say which exit codes restart the Pod";
-const COMPLETION_MODE: &str = "must be \"Indexed\" with restartStrategy InPlaceRestart: a worker is known by its index";
+const COMPLETION_MODE: &str = "must be \"Indexed\" with restartStrategy InPlaceRestart: an index identifies a worker";
 const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRestart: the group starts when all of its \
                            workers are there";
 const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
@@ -33,14 +33,14 @@ const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart:
                      the entrypoint of the worker. The annotation jobset.sigs.k8s.io/inject-agent adds it, where nothing \
                      stands against that";
 
-/// Refuses a JobSet that is to restart in place and could not.
+/// Rejects a JobSet with restartStrategy InPlaceRestart that cannot restart in place.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let strategy = subject.spec.restart_strategy();
     if strategy != RestartStrategy::InPlaceRestart {
         return;
     }
     if !subject.gates.in_place_restart {
-        // What the strategy requires is of no interest to somebody who cannot have it.
+        // The requirements of the strategy do not matter while it is rejected.
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
@@ -59,7 +59,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// The part of [`check`] without which the group never gets over its barrier.
+/// The part of [`check`] without which the barrier of the group never lifts.
 pub(super) fn check_group(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     if subject.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
         return;
@@ -97,8 +97,8 @@ fn backoff_limit(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A slot of the group is a completion index. Without indexes there are no slots, and an index whose Pod is to start only
-/// when another has succeeded would hold the barrier closed for ever.
+/// A slot of the group is a completion index. Without indexes there are no slots. If an index starts only after another
+/// has succeeded, the barrier never lifts.
 fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let mode = job.completion_mode.as_deref();
     exactly(&path.child("completionMode"), mode, "Indexed", COMPLETION_MODE, errors);
@@ -132,7 +132,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{admissions, assert_one, in_place, jobset, read};
+    use super::super::testing::{admission_errors, assert_one, in_place, jobset, read};
     use super::super::validate_create;
     use crate::gates::Gates;
 
@@ -159,8 +159,8 @@ mod tests {
     #[case::actions_on_single_jobs(in_place(&[("/spec/failurePolicy/rules", json!([
         { "action": "RestartJob" }, { "action": "RestartReplicatedJob" }, { "action": "FailJob" },
     ]))]))]
-    fn a_jobset_that_can_restart_in_place_is_accepted(#[case] object: Value) {
-        assert_eq!(admissions(&object), Vec::<String>::new());
+    fn in_place_jobset_with_all_requirements_is_accepted(#[case] object: Value) {
+        assert_eq!(admission_errors(&object), Vec::<String>::new());
     }
 
     #[rstest]
@@ -199,12 +199,12 @@ mod tests {
         r#"Invalid value: ["agent"]: must contain the agent"#
     )]
     #[case::restarts_itself_alone("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("Restart"), r#"Invalid value: ["agent"]: must contain the agent"#)]
-    fn a_broken_requirement_is_named_with_path_found_and_required(
+    fn in_place_jobset_without_requirement_is_rejected_with_path_and_value(
         #[case] field: &str,
         #[case] value: Value,
         #[case] expected: &str,
     ) {
-        let errors = admissions(&with(field, value));
+        let errors = admission_errors(&with(field, value));
         assert_one(&errors, expected);
         assert!(errors[0].starts_with("spec.replicatedJobs[1].template.spec."), "{errors:?}");
     }
@@ -212,18 +212,18 @@ mod tests {
     #[rstest]
     #[case::in_order("/spec/startupPolicy", json!({ "startupPolicyOrder": "InOrder" }), r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": must be AnyOrder with"#)]
     #[case::depends_on("/spec/replicatedJobs/1/dependsOn", json!([{ "name": "driver", "status": "Ready" }]), "spec.replicatedJobs[1].dependsOn: Forbidden: must be empty with")]
-    fn an_order_that_would_hold_the_barrier_closed_is_refused_with_the_way_out(
+    fn in_place_jobset_with_startup_order_is_rejected_with_remedy(
         #[case] pointer: &str,
         #[case] value: Value,
         #[case] expected: &str,
     ) {
-        let errors = admissions(&in_place(&[(pointer, value)]));
+        let errors = admission_errors(&in_place(&[(pointer, value)]));
         assert_one(&errors, expected);
         assert!(errors[0].ends_with("or use restartStrategy Recreate"), "{errors:?}");
     }
 
     #[test]
-    fn while_the_gate_is_off_the_strategy_is_refused_and_the_gate_named() {
+    fn in_place_jobset_with_gate_off_is_rejected_with_name_of_gate() {
         let off = Gates { in_place_restart: false, ..Gates::default() };
         let errors = |object: &Value| validate_create(&read(object), off).to_string();
         let refused = errors(&with("/backoffLimit", json!(6)));
@@ -233,9 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn every_error_of_every_replicated_job_is_reported_at_once() {
+    fn in_place_rejection_lists_every_error() {
         let bare = json!({ "spec": { "backoffLimit": 1, "template": {} } });
-        let errors = admissions(&in_place(&[("/spec/replicatedJobs/1/template", bare)]));
+        let errors = admission_errors(&in_place(&[("/spec/replicatedJobs/1/template", bare)]));
         let fields: Vec<_> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
         assert_eq!(
             fields,
@@ -253,9 +253,9 @@ mod tests {
     #[rstest]
     #[case("Recreate")]
     #[case("BlockingRecreate")]
-    fn other_strategies_require_none_of_it(#[case] strategy: &str) {
+    fn in_place_requirements_with_other_strategies_do_not_apply(#[case] strategy: &str) {
         assert_eq!(
-            admissions(&jobset(&[("/spec/failurePolicy/restartStrategy", json!(strategy))])),
+            admission_errors(&jobset(&[("/spec/failurePolicy/restartStrategy", json!(strategy))])),
             Vec::<String>::new()
         );
     }

@@ -1,14 +1,14 @@
-//! Who is responsible for the JobSet.
+//! The controller that is responsible for the JobSet.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
-/// Most characters of the field.
+/// Maximum number of characters of the field.
 const LENGTH: usize = 63;
 const FORM: &str = "must be a domain and a path of at most 63 characters together, such as \"example.com/dispatcher\"";
 
-/// Refuses what no controller could be named.
+/// Rejects a value that is not a valid name of a controller.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(manager) = subject.spec.managed_by.as_deref() else { return };
     let formed = manager
@@ -24,7 +24,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
     use crate::labels;
 
     #[rstest]
@@ -32,7 +32,7 @@ mod tests {
     #[case::another("kueue.x-k8s.io/multikueue")]
     #[case::path_of_two_parts("example.com/a/b")]
     #[case::as_long_as_may_be(&format!("a/{}", "b".repeat(61)))]
-    fn a_controller_is_accepted(#[case] manager: &str) {
+    fn managed_by_with_domain_and_path_is_accepted(#[case] manager: &str) {
         accepts(&[("/spec/managedBy", json!(manager))]);
     }
 
@@ -44,8 +44,8 @@ mod tests {
     #[case::bad_domain("Example.com/dispatcher")]
     #[case::bad_path("example.com/a b")]
     #[case::too_long(&format!("a/{}", "b".repeat(62)))]
-    fn what_is_no_controller_is_refused(#[case] manager: &str) {
+    fn managed_by_without_domain_or_path_is_rejected(#[case] manager: &str) {
         let expected = format!("spec.managedBy: Invalid value: \"{manager}\": must be a domain and a path");
-        refuses(&[("/spec/managedBy", json!(manager))], &expected);
+        rejects(&[("/spec/managedBy", json!(manager))], &expected);
     }
 }

@@ -1,37 +1,37 @@
-//! Patterns that the messages of failed Jobs are to match.
+//! Patterns for the messages of failed Jobs.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use crate::message_pattern::{MOST, PROGRAM, compile_within};
+use crate::field::{Errors, Path};
+use crate::message_pattern::{MAX_PATTERNS, MAX_SIZE, compile_within};
 
-/// What those of a new JobSet may become together, in bytes. To compile takes some ten milliseconds for each MiB, and the
-/// admission service has to have time for others.
-const PROGRAMS: usize = 4 << 20;
+/// Maximum size of all compiled patterns of a new JobSet, in bytes. To compile 1 MiB takes some 10 ms, and the
+/// admission service must also serve other requests.
+const MAX_TOTAL_SIZE: usize = 4 << 20;
 
-/// Refuses patterns that match nothing: those that do not compile, and all of them where there are too many.
+/// Rejects patterns that match nothing: those that do not compile, or all of them if there are too many.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    check_within(subject, spec, errors, |_| PROGRAM);
+    check_within(subject, spec, errors, |_| MAX_SIZE);
 }
 
-/// The same of a new JobSet, where each of several patterns has its share of what all may become.
+/// As [`check`], for a new JobSet. The limit for each pattern is its share of the limit for all patterns.
 pub(super) fn check_new(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    check_within(subject, spec, errors, |count| (PROGRAMS / count.max(1)).min(PROGRAM));
+    check_within(subject, spec, errors, |count| (MAX_TOTAL_SIZE / count.max(1)).min(MAX_SIZE));
 }
 
-fn check_within(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors, most: impl Fn(usize) -> usize) {
+fn check_within(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors, max_size: impl Fn(usize) -> usize) {
     let rules = || subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
     let path = spec.child("failurePolicy.rules");
     let count: usize = rules().map(|(_, rule)| rule.on_job_failure_message_patterns.len()).sum();
-    if count > MOST {
+    if count > MAX_PATTERNS {
         errors.too_many(&path, count, "must have at most 256 onJobFailureMessagePatterns in all rules together");
         return;
     }
-    let most = most(count);
+    let max_size = max_size(count);
     for (index, rule) in rules() {
         let path = path.index(index);
         let path = path.child("onJobFailureMessagePatterns");
         for (index, pattern) in rule.on_job_failure_message_patterns.iter().enumerate() {
-            if let Err(error) = compile_within(pattern, most) {
+            if let Err(error) = compile_within(pattern, max_size) {
                 errors.invalid(&path.index(index), pattern, error);
             }
         }
@@ -43,27 +43,27 @@ mod tests {
     use serde_json::json;
 
     use super::super::cannot_match;
-    use super::super::testing::{accepts, admissions, jobset, read, refuses};
+    use super::super::testing::{accepts, admission_errors, jobset, read, rejects};
 
     const PATTERNS: &str = "/spec/failurePolicy/rules/0/onJobFailureMessagePatterns";
 
     #[test]
-    fn patterns_that_compile_are_accepted() {
+    fn pattern_that_compiles_is_accepted() {
         accepts(&[(PATTERNS, json!(["exit code 1[0-9]+", "^Pod .* failed$"]))]);
         accepts(&[(PATTERNS, json!(vec!["a"; 256]))]);
     }
 
     #[test]
-    fn a_pattern_that_does_not_compile_is_refused() {
+    fn pattern_that_does_not_compile_is_rejected() {
         let expected =
             "spec.failurePolicy.rules[0].onJobFailureMessagePatterns[1]: Invalid value: \"a(\": must be a regular";
-        refuses(&[(PATTERNS, json!(["a", "a("]))], expected);
+        rejects(&[(PATTERNS, json!(["a", "a("]))], expected);
     }
 
     #[test]
-    fn new_patterns_that_take_long_to_compile_together_are_refused_and_stored_ones_are_not() {
+    fn patterns_of_large_total_size_are_rejected_at_creation_only() {
         let complex = |count: usize| json!(vec![r"(\pL{20})"; count]);
-        let of = |patterns| admissions(&jobset(&[(PATTERNS, patterns)]));
+        let of = |patterns| admission_errors(&jobset(&[(PATTERNS, patterns)]));
         assert_eq!(of(complex(2)), Vec::<String>::new());
         assert_eq!(cannot_match(&read(&jobset(&[(PATTERNS, complex(64))]))).to_string(), "");
         let errors = of(complex(64));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn more_patterns_than_can_be_compiled_at_each_failure_are_refused() {
-        refuses(&[(PATTERNS, json!(vec!["a"; 257]))], "spec.failurePolicy.rules: Too many: 257: must have at most 256");
+    fn patterns_above_limit_are_rejected() {
+        rejects(&[(PATTERNS, json!(vec!["a"; 257]))], "spec.failurePolicy.rules: Too many: 257: must have at most 256");
     }
 }

@@ -1,13 +1,11 @@
-//! Which JobSets are admitted: the rules of admission, the same for the webhook and for a check of a file without any
-//! cluster. And which of those that are stored all the same can be carried out ([`cannot_run`]): the controller's part.
+//! The rules of admission. The webhook applies them to requests, and `kubectl jobset validate` to files without a
+//! cluster. The controller applies a part of them to stored JobSets ([`cannot_run`]).
 //!
-//! The rules look at an object as it is stored, with the [`crate::defaults`] of admission: what is absent means what
-//! Kubernetes takes it for. They neither see other objects nor change anything. What Kubernetes refuses in a Job template
-//! for reasons of its own is left to Kubernetes.
+//! A rule checks an object as it is stored, with the [`crate::defaults`] of admission. An absent field has its default
+//! in Kubernetes. Rules do no I/O and change nothing. Other errors in a Job template are left to the API server.
 //!
-//! To read them is to read `RULES` for what is refused when it is new, `update` for what is changed, and `execution` for
-//! what is not carried out; each file holds one rule and what it accepts and refuses. [`warnings`] are about what is
-//! admitted. `syntax` has the grammars, `field` the words of errors.
+//! `RULES` are the rules for a new JobSet, `update` those for a change, and `execution` those for a stored JobSet. Each
+//! other file has one rule and its tests. [`warnings`] apply to JobSets that are admitted.
 
 mod agent;
 mod child_names;
@@ -17,22 +15,19 @@ mod exclusive_placement;
 mod execution;
 mod failure_policy;
 mod failure_reasons;
-mod field;
 mod in_place;
 mod inject_agent;
-mod known;
 mod managed_by;
 mod message_patterns;
 mod network;
-mod quantity;
 mod replicated_jobs;
 mod resize;
 mod restart_budget;
 mod restart_rules;
+mod rule;
 mod single_jobs;
 mod subject;
 mod suspended;
-pub(crate) mod syntax;
 mod targets;
 #[cfg(test)]
 mod testing;
@@ -43,34 +38,32 @@ mod volume_mounts;
 mod warnings;
 
 use crate::JobSet;
+pub use crate::field::{Error, Errors, Path, Reason};
 use crate::gates::Gates;
 pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
-pub use field::{Error, Errors, Path, Reason};
-pub(crate) use quantity::nanos;
+use rule::{Rule, apply};
 use subject::Subject;
 pub use warnings::warnings;
 
-type Rule = fn(&Subject<'_>, &Path<'_>, &mut Errors);
-
-/// The rules, in the order in which their errors are reported. Each gets the path of `spec`.
+/// The rules for a new JobSet, in the order in which their errors are reported.
 const RULES: [Rule; 20] = [
-    // Names and numbers of what will be created.
+    // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
     network::check,
     coordinator::check,
     volume_claims::check,
-    // Policies that refer to it.
+    // Policies that refer to replicatedJobs.
     managed_by::check,
     depends_on::check,
     targets::check,
     failure_policy::check,
     failure_reasons::check,
     single_jobs::check,
-    // Features that need all of it to fit together.
+    // Features that depend on several fields.
     in_place::check,
     exclusive_placement::check,
-    // What would not be carried out as its author means it.
+    // Values that would not have the effect that the user expects.
     message_patterns::check_new,
     inject_agent::check,
     restart_budget::check,
@@ -80,7 +73,7 @@ const RULES: [Rule; 20] = [
     exclusive_placement::check_label,
 ];
 
-/// All that is wrong with a JobSet that is to be created.
+/// The errors of a JobSet that is created. Empty if admission accepts it.
 pub fn validate_create(jobset: &JobSet, gates: Gates) -> Errors {
     let mut errors = Errors::default();
     check_new(jobset, gates, &mut errors);
@@ -91,29 +84,22 @@ fn check_new(jobset: &JobSet, gates: Gates, errors: &mut Errors) {
     apply(&RULES, &Subject::new(jobset, gates), errors);
 }
 
-fn apply(rules: &[Rule], subject: &Subject<'_>, errors: &mut Errors) {
-    let spec = Path::root("spec");
-    for rule in rules {
-        rule(subject, &spec, errors);
-    }
-}
-
-/// All that is wrong with a change of a JobSet.
+/// The errors of an update of a JobSet. Empty if admission accepts it.
 ///
-/// What was wrong before may stay so: rules are added over time, and an object that was admitted without them can still
-/// be labelled, suspended and resumed. Nothing can become wrong, or wrong in another way.
+/// Errors of the old object are not reported: rules are added over time, and an object that was admitted before must
+/// still accept labels, suspension and resumption. An error that is new or has another text is reported.
 pub fn validate_update(old: &JobSet, new: &JobSet, gates: Gates) -> Errors {
     let mut errors = Errors::default();
-    // Some rules look at annotations.
+    // Some rules read annotations.
     if old.spec == new.spec && old.metadata.annotations == new.metadata.annotations {
         return errors;
     }
     if !validate_create(new, gates).is_empty() {
-        let mut known = Errors::known();
-        check_new(old, gates, &mut known);
-        let mut broken = known.new_ones();
-        check_new(new, gates, &mut broken);
-        errors.append(broken);
+        let mut previous = Errors::recorder();
+        check_new(old, gates, &mut previous);
+        let mut introduced = previous.into_filter();
+        check_new(new, gates, &mut introduced);
+        errors.append(introduced);
     }
     update::check(old, new, gates, &Path::root("spec"), &mut errors);
     errors

@@ -1,10 +1,10 @@
 //! The headless Service.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
-/// Refuses a subdomain that the Service could not be named after.
+/// Rejects a subdomain that is not a valid name of a Service.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let network = subject.spec.network.as_ref();
     let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
@@ -14,7 +14,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Refuses a subdomain that no Pod could have. One that is not used does no harm.
+/// Rejects a subdomain that is not a valid subdomain of a Pod, unless DNS host names are disabled.
 pub(super) fn check_pods(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let network = subject.spec.network.as_ref();
     let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
@@ -29,13 +29,13 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     #[rstest]
     #[case("net")]
     #[case("")]
     #[case(&"a".repeat(63))]
-    fn the_name_of_a_service_is_accepted(#[case] subdomain: &str) {
+    fn subdomain_with_service_name_is_accepted(#[case] subdomain: &str) {
         accepts(&[("/spec/network", json!({ "subdomain": subdomain }))]);
     }
 
@@ -44,8 +44,8 @@ mod tests {
     #[case::digit("1net")]
     #[case::upper_case("Net")]
     #[case::too_long(&"a".repeat(64))]
-    fn another_name_is_refused(#[case] subdomain: &str) {
+    fn subdomain_without_service_name_is_rejected(#[case] subdomain: &str) {
         let expected = format!("spec.network.subdomain: Invalid value: \"{subdomain}\": must consist of lower-case");
-        refuses(&[("/spec/network", json!({ "subdomain": subdomain }))], &expected);
+        rejects(&[("/spec/network", json!({ "subdomain": subdomain }))], &expected);
     }
 }

@@ -1,20 +1,19 @@
-//! Names and numbers of the replicatedJobs.
+//! Names and numbers of replicatedJobs.
 
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
-use super::syntax;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
 const UNIQUE: &str = "must be unique: Jobs are named after their replicatedJob";
 const NOT_NEGATIVE: &str = "must not be negative";
 const JOBS: &str = "the replicas of all replicatedJobs together must not exceed 2147483647";
 
-/// Refuses names that are not part of a DNS name or not unique, and numbers that are negative or cannot be counted.
+/// Rejects names that are not DNS labels or not unique, and numbers that are negative or too large.
 ///
-/// The Go JobSet accepts a name that begins with a digit, and it does no harm: the name of a Job begins with that of the
-/// JobSet.
+/// A name may start with a digit, as in the Go JobSet: the name of a Job starts with that of the JobSet.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     check_jobs(subject, spec, errors);
     let path = spec.child("replicatedJobs");
@@ -71,7 +70,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const FIRST: &str = "/spec/replicatedJobs/0";
 
@@ -81,7 +80,7 @@ mod tests {
     #[case::as_many_as_can_be_counted("/template/spec/parallelism", json!(i32::MAX))]
     #[case::in_a_group("/groupName", json!("trainers"))]
     #[case::in_the_default_group("/groupName", json!(""))]
-    fn a_replicated_job_is_accepted(#[case] field: &str, #[case] value: Value) {
+    fn replicated_job_with_valid_name_and_numbers_is_accepted(#[case] field: &str, #[case] value: Value) {
         accepts(&[(&format!("{FIRST}{field}"), value)]);
     }
 
@@ -94,8 +93,12 @@ mod tests {
     #[case::replicas("/replicas", json!(-1), "replicas: Invalid value: -1: must not be negative")]
     #[case::parallelism("/template/spec/parallelism", json!(-2), "template.spec.parallelism: Invalid value: -2: must not be")]
     #[case::completions("/template/spec/completions", json!(-3), "template.spec.completions: Invalid value: -3: must not be")]
-    fn a_bad_name_or_number_is_refused(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
-        refuses(&[(&format!("{FIRST}{field}"), value)], expected);
+    fn replicated_job_with_invalid_name_or_number_is_rejected(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] expected: &str,
+    ) {
+        rejects(&[(&format!("{FIRST}{field}"), value)], expected);
     }
 
     #[rstest]
@@ -107,7 +110,10 @@ mod tests {
         &[("/spec/replicatedJobs/0/replicas", json!(i32::MAX))],
         "spec.replicatedJobs: Invalid value: 2147483649: the replicas of all replicatedJobs together"
     )]
-    fn what_cannot_be_counted_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
-        refuses(changes, expected);
+    fn replicated_jobs_with_too_many_jobs_or_pods_are_rejected(
+        #[case] changes: &[(&str, Value)],
+        #[case] expected: &str,
+    ) {
+        rejects(changes, expected);
     }
 }

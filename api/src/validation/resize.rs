@@ -1,10 +1,10 @@
 //! The numbers of a replicatedJob that may change while it runs (KEP-463): `replicas`, and the `parallelism` and
 //! `completions` of elastic Jobs.
 //!
-//! A Job is elastic when it is Indexed and its completions equal its parallelism, before the change and after it: every
-//! worker has an index, and indexes come and go at the end. Kubernetes itself allows no more.
+//! A Job is elastic if it is Indexed and its completions equal its parallelism, before and after the change. Then every
+//! worker has an index, and a resize adds or removes the highest indexes. Kubernetes allows no other resize.
 
-use super::field::{Errors, Path};
+use crate::field::{Errors, Path};
 use crate::{JobTemplateSpec, ReplicatedJob};
 
 const FINISHED: &str = "the JobSet has finished. Create another";
@@ -17,48 +17,54 @@ const GATE_OFF: &str = "the feature gate ElasticJobSet is off. Start controller 
 const TOGETHER: &str = "completions must be equal to parallelism for Elastic Indexed Jobs: change both together";
 const NOT_ZERO: &str = "set spec.suspend to stop all Pods, or replicas to 0";
 
-/// Which replicatedJob is resized.
+/// The replicatedJob that is resized.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    /// The feature gate ElasticJobSet is on.
+pub(super) struct ResizeScope {
+    /// Whether the feature gate ElasticJobSet is on.
     pub elastic: bool,
-    /// Its JobSet has finished.
+    /// Whether the JobSet has finished.
     pub finished: bool,
-    /// It is the last of its JobSet.
+    /// Whether it is the last replicatedJob of the JobSet.
     pub last: bool,
 }
 
-/// Takes the numbers of `new` over into `expected`, and refuses those that may not change so.
+/// Copies the numbers of `new` to `expected`, and rejects changes that are not allowed.
 pub(super) fn take_over(
     expected: &mut ReplicatedJob,
     new: &ReplicatedJob,
-    standing: Standing,
+    scope: ResizeScope,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let held = held(standing);
+    let obstacle = obstacle(scope);
     if expected.replicas() != new.replicas()
-        && let Some(reason) = held.or((!standing.last).then_some(NOT_LAST))
+        && let Some(reason) = obstacle.or((!scope.last).then_some(NOT_LAST))
     {
         let required = format_args!("field is immutable: must stay {}: {reason}", expected.replicas());
         errors.invalid(&path.child("replicas"), new.replicas(), required);
     }
     expected.replicas = new.replicas;
     let (before, after) = (&mut expected.template.spec, &new.template.spec);
-    pods(before, after, held, &path.child("template.spec"), errors);
+    pods(before, after, obstacle, &path.child("template.spec"), errors);
     (before.parallelism, before.completions) = (after.parallelism, after.completions);
 }
 
-/// Why nothing of the JobSet can be resized, if so.
-fn held(standing: Standing) -> Option<&'static str> {
-    match standing {
-        Standing { finished: true, .. } => Some(FINISHED),
-        Standing { elastic: false, .. } => Some(GATE_OFF),
-        Standing { .. } => None,
+/// Why the JobSet cannot be resized. `None` if it can.
+fn obstacle(scope: ResizeScope) -> Option<&'static str> {
+    match scope {
+        ResizeScope { finished: true, .. } => Some(FINISHED),
+        ResizeScope { elastic: false, .. } => Some(GATE_OFF),
+        ResizeScope { .. } => None,
     }
 }
 
-fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, held: Option<&str>, path: &Path<'_>, errors: &mut Errors) {
+fn pods(
+    before: &JobTemplateSpec,
+    after: &JobTemplateSpec,
+    obstacle: Option<&str>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let mut changed = Vec::new();
     if before.parallelism != after.parallelism {
         changed.push(("parallelism", before.parallelism, after.parallelism));
@@ -69,7 +75,7 @@ fn pods(before: &JobTemplateSpec, after: &JobTemplateSpec, held: Option<&str>, p
     if changed.is_empty() {
         return;
     }
-    if let Some(reason) = held.or((!is_elastic(before)).then_some(NOT_ELASTIC)) {
+    if let Some(reason) = obstacle.or((!is_elastic(before)).then_some(NOT_ELASTIC)) {
         for (field, before, after) in changed {
             let before = before.map_or_else(|| "absent".to_owned(), |number| number.to_string());
             errors.invalid(&path.child(field), after, format_args!("field is immutable: must stay {before}: {reason}"));
@@ -90,7 +96,7 @@ fn is_elastic(job: &JobTemplateSpec) -> bool {
     job.completion_mode.as_deref() == Some("Indexed") && is_even(job)
 }
 
-/// Whether there is one worker for each index. Kubernetes defaults both numbers, or none.
+/// Whether there is one worker for each index. Kubernetes sets the default of one number only if both are absent.
 fn is_even(job: &JobTemplateSpec) -> bool {
     match (job.parallelism, job.completions) {
         (None, None | Some(1)) => true,
@@ -125,7 +131,7 @@ mod tests {
     #[case::fewer_pods(&[(PARALLELISM, json!(1)), (COMPLETIONS, json!(1))])]
     #[case::all_at_once(&[(REPLICAS, json!(3)), (PARALLELISM, json!(3)), (COMPLETIONS, json!(3))])]
     #[case::one_pod_by_default(&[(PARALLELISM, Value::Null), (COMPLETIONS, json!(1))])]
-    fn a_running_jobset_can_be_resized(#[case] changes: Changes<'_>) {
+    fn resize_of_running_jobset_is_accepted(#[case] changes: Changes<'_>) {
         assert_eq!(errors(&jobset(&[]), changes), Vec::<String>::new());
         assert_eq!(errors(&in_place(&[]), changes), Vec::<String>::new());
     }
@@ -150,7 +156,7 @@ mod tests {
         &[("/status", json!({ "terminalState": "Completed" }))], &[(REPLICAS, json!(3))],
         "spec.replicatedJobs[1].replicas: Invalid value: 3: field is immutable: must stay 2: the JobSet has finished"
     )]
-    fn a_size_that_cannot_be_reached_is_refused(
+    fn resize_of_fixed_size_is_rejected(
         #[case] old: Changes<'_>,
         #[case] changes: Changes<'_>,
         #[case] expected: &str,
@@ -159,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jobs_of_the_last_replicated_job_alone_come_and_go() {
+    fn replicas_of_last_replicated_job_only_can_change() {
         let errors = errors(&jobset(&[]), &[("/spec/replicatedJobs/0/replicas", json!(3))]);
         assert_one(
             &errors,
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pods_is_no_size() {
+    fn resize_to_zero_pods_is_rejected() {
         let errors = errors(&jobset(&[]), &[(PARALLELISM, json!(0)), (COMPLETIONS, json!(0))]);
         assert_eq!(errors.len(), 2);
         assert!(
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn gate_off_refuses_every_size() {
+    fn resize_with_gate_off_is_rejected() {
         let off = Gates { elastic_job_set: false, ..Gates::default() };
         let errors = |changes: Changes<'_>| -> Vec<String> {
             let old = jobset(&[]);
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_a_finished_jobset_stay_as_many_as_they_were() {
+    fn resize_of_finished_jobset_is_rejected() {
         let failed = json!({ "type": "Failed", "status": "True", "reason": "x", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let old = jobset(&[("/status", json!({ "conditions": [failed] }))]);
         let errors = errors(&old, &[(PARALLELISM, json!(8)), (COMPLETIONS, json!(8))]);

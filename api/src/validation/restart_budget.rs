@@ -1,12 +1,12 @@
-//! The annotation that says what `maxRestarts` limits ([`RestartBudget`]).
+//! The annotation for the restart budget ([`RestartBudget`]).
 //!
-//! It stays as it is for the life of the JobSet: counters of one kind of budget mean nothing to the other.
+//! It is immutable: the counters of one budget have no meaning for the other one.
 
 use serde_json::Value;
 
-use super::field::{Errors, Path, shown};
 use super::subject::Subject;
 use super::unchanged;
+use crate::field::{Errors, Path, shown};
 use crate::labels::RESTART_BUDGET;
 use crate::{JobSet, RestartBudget};
 
@@ -14,7 +14,7 @@ fn word(jobset: &JobSet) -> Option<&str> {
     jobset.metadata.annotations.as_ref()?.get(RESTART_BUDGET).map(String::as_str)
 }
 
-/// Refuses a budget that there is not.
+/// Rejects an unknown budget.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
     if let Some(unknown) = word(subject.jobset).filter(|word| RestartBudget::named(word).is_none()) {
         let supported = RestartBudget::ALL.map(|budget| shown(&budget.word())).join(", ");
@@ -22,14 +22,14 @@ pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Refuses another budget than the JobSet has. One that was created without the annotation may get the budget that it is
-/// counted by, as the controller annotates it.
+/// Rejects a change of the budget. A JobSet without the annotation may get the budget by which its restarts are
+/// counted. The controller adds this annotation.
 pub(super) fn check_update(old: &JobSet, new: &JobSet, reason: &str, errors: &mut Errors) {
     let annotations = Path::root("metadata.annotations");
     let path = annotations.key(RESTART_BUDGET);
     let (before, after) = (RestartBudget::annotated(old), RestartBudget::annotated(new));
     if word(new).is_some() && after.is_none() {
-        // `check` refuses it.
+        // `check` rejects it.
         return;
     }
     let [old_word, new_word] = [before, after].map(|budget| budget.map(|budget| Value::from(budget.word())));
@@ -48,7 +48,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{admissions, assert_one, changed, jobset, read};
+    use super::super::testing::{admission_errors, assert_one, changed, jobset, read};
     use super::super::{cannot_run, validate_update};
     use super::*;
     use crate::gates::Gates;
@@ -61,14 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn budget_unknown_is_refused_at_creation_and_run_when_stored() {
+    fn budget_unknown_is_rejected_at_creation_and_runs_when_stored() {
         for word in ["Shared", "Separate"] {
-            assert_eq!(admissions(&annotated(&json!(word))), Vec::<String>::new());
+            assert_eq!(admission_errors(&annotated(&json!(word))), Vec::<String>::new());
         }
         for word in ["shared", "", "PerJob"] {
             let expected =
                 format!("{FIELD}: Unsupported value: \"{word}\": supported values: \"Shared\", \"Separate\"");
-            assert_one(&admissions(&annotated(&json!(word))), &expected);
+            assert_one(&admission_errors(&annotated(&json!(word))), &expected);
             assert!(cannot_run(&read(&annotated(&json!(word)))).is_empty());
         }
     }
@@ -83,8 +83,8 @@ mod tests {
     #[case::added_as_counted(json!(null), json!("Shared"), "")]
     #[case::added_other(json!(null), json!("Separate"), "Invalid value: \"Separate\": must be \"Shared\" or absent, as the JobSet was created")]
     #[case::unknown_removed(json!("x"), json!(null), "")]
-    #[case::unknown_mended(json!("x"), json!("Shared"), "")]
-    #[case::unknown_made_other(json!("x"), json!("Separate"), "Invalid value: \"Separate\": must be \"Shared\" or absent")]
+    #[case::unknown_corrected(json!("x"), json!("Shared"), "")]
+    #[case::unknown_changed_to_other(json!("x"), json!("Separate"), "Invalid value: \"Separate\": must be \"Shared\" or absent")]
     fn budget_update_keeps_what_jobset_is_counted_by(#[case] old: Value, #[case] new: Value, #[case] expected: &str) {
         let errors = |old: &Value, new: &Value| -> Vec<String> {
             let errors = validate_update(&read(old), &read(new), Gates::default());

@@ -1,19 +1,19 @@
-//! `restartPolicyRules` of the containers, in the words of Kubernetes and in those of the seeds ([`crate::restart_rules`]).
-//! The schema of the CRD knows neither; without this rule, a wrong word would be found only when the Jobs are created.
+//! `restartPolicyRules` of the containers, in the names of Kubernetes and of the seeds ([`crate::restart_rules`]). The
+//! schema of the CRD does not check them. Without this rule, a wrong name is found only when the Jobs are created.
 
 use std::ptr;
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
 
-use super::field::{Errors, Path};
 use super::subject::{Subject, for_each_container};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{
     ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE, compile, compile_agent, is_agent_sidecar,
 };
 
-/// Most rules of a container in Kubernetes 1.36.
+/// Maximum number of rules of a container in Kubernetes 1.36.
 const RULES: usize = 20;
-/// Most exit codes of a rule in Kubernetes 1.36.
+/// Maximum number of exit codes of a rule in Kubernetes 1.36.
 const CODES: usize = 255;
 
 const ACTIONS: &str = "\"Restart\", \"RestartAllContainers\" (or \"RestartPod\"), \"Terminate\"";
@@ -25,7 +25,7 @@ const TOO_MANY_OF_AGENT: &str = "must have at most 19 items, since the agent get
 const TOO_MANY_CODES: &str = "must have at most 255 items, as Kubernetes allows";
 const EXIT_CODES: &str = "must say which exit codes the rule is for";
 
-/// Refuses rules that Kubernetes does not know, and a `Terminate` that cannot be compiled away.
+/// Rejects rules that Kubernetes does not know, and a `Terminate` that cannot be compiled.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     subject.for_each_pod(spec, |pod, path| {
         for_each_container(pod, path, |container, path| self::container(container, pod, path, errors));
@@ -42,12 +42,12 @@ fn container(container: &Container, pod: &PodSpec, path: &Path<'_>, errors: &mut
     }
     let list = path.child("restartPolicyRules");
     if rules.len() > RULES {
-        // With so many, the rest would take its time.
+        // To check more rules would take too long.
         errors.too_many(&list, rules.len(), TOO_MANY_RULES);
         return;
     }
     for (index, rule) in rules.iter().enumerate() {
-        words(rule, &list.index(index), errors);
+        names(rule, &list.index(index), errors);
     }
     terminate(container, pod, rules, &list, errors);
     let is_agent = is_agent_sidecar(container) && pod.init_containers.iter().flatten().any(|it| ptr::eq(it, container));
@@ -56,7 +56,7 @@ fn container(container: &Container, pod: &PodSpec, path: &Path<'_>, errors: &mut
     }
 }
 
-fn words(rule: &ContainerRestartRule, path: &Path<'_>, errors: &mut Errors) {
+fn names(rule: &ContainerRestartRule, path: &Path<'_>, errors: &mut Errors) {
     if ![RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE].contains(&rule.action.as_str()) {
         errors.not_supported(&path.child("action"), &rule.action, ACTIONS);
     }
@@ -74,8 +74,8 @@ fn words(rule: &ContainerRestartRule, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Kubernetes has no such action. Its codes are taken out of the rules after it, so that no rule matches them; what
-/// happens then is up to the container's policy.
+/// Kubernetes has no action `Terminate`. Its codes are removed from later rules, so that no rule matches them and the
+/// policy of the container decides.
 fn terminate(
     container: &Container,
     pod: &PodSpec,
@@ -85,7 +85,7 @@ fn terminate(
 ) {
     let Some(index) = rules.iter().position(|rule| rule.action == TERMINATE) else { return };
     let path = list.index(index);
-    // The rules of an agent end in one that restarts the whole Pod: no exit is left to its policy.
+    // The last rule of an agent restarts the whole Pod on every failure, so its policy decides on no failure.
     let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or_default();
     if policy != NEVER && !is_agent_sidecar(container) {
         let required = format_args!(
@@ -111,7 +111,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{admissions, assert_one, in_place, jobset};
+    use super::super::testing::{admission_errors, assert_one, in_place, jobset};
 
     const MAIN: &str = "/spec/replicatedJobs/1/template/spec/template/spec/containers/0";
     const PATH: &str = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].";
@@ -122,7 +122,7 @@ mod tests {
 
     fn with(policy: &Value, rules: &[Value]) -> Vec<String> {
         let main = json!({ "name": "main", "image": "main:1", "restartPolicy": policy, "restartPolicyRules": rules });
-        admissions(&jobset(&[(MAIN, main)]))
+        admission_errors(&jobset(&[(MAIN, main)]))
     }
 
     #[rstest]
@@ -130,7 +130,7 @@ mod tests {
     #[case::of_the_seeds("Never", vec![rule("Terminate", "In", [2, 3]), rule("RestartPod", "NoIn", [0, 2, 3])])]
     #[case::restarted_but_for_some("OnFailure", vec![rule("RestartPod", "In", [9])])]
     #[case::as_many_as_there_may_be("Never", vec![rule("Restart", "In", (1..=255).collect::<Vec<_>>()); 20])]
-    fn rules_that_can_be_carried_out_are_accepted(#[case] policy: &str, #[case] rules: Vec<Value>) {
+    fn restart_rules_that_compile_are_accepted(#[case] policy: &str, #[case] rules: Vec<Value>) {
         assert_eq!(with(&json!(policy), &rules), Vec::<String>::new());
     }
 
@@ -144,36 +144,40 @@ mod tests {
     #[case::terminate_what_is_restarted(json!("Always"), vec![rule("Terminate", "In", [1])], r#"restartPolicyRules[0].action: Invalid value: "Terminate": cannot be carried out with restartPolicy "Always""#)]
     #[case::terminate_what_is_restarted_on_failure(json!("OnFailure"), vec![rule("Restart", "In", [3]), rule("Terminate", "In", [1])], r#"restartPolicyRules[1].action: Invalid value: "Terminate": cannot"#)]
     #[case::terminate_too_much(json!("Never"), vec![rule("Terminate", "In", (1..=200).collect::<Vec<_>>()), rule("RestartPod", "NotIn", (200..=300).collect::<Vec<_>>())], "restartPolicyRules[0].action: Invalid value: \"Terminate\": cannot be carried out: the rules after it would have to leave out more than the 255")]
-    fn others_are_refused(#[case] policy: Value, #[case] rules: Vec<Value>, #[case] expected: &str) {
+    fn restart_rules_that_do_not_compile_are_rejected(
+        #[case] policy: Value,
+        #[case] rules: Vec<Value>,
+        #[case] expected: &str,
+    ) {
         let errors = with(&policy, &rules);
         assert_one(&errors, expected);
         assert!(errors[0].starts_with(PATH), "{errors:?}");
     }
 
     #[test]
-    fn the_policy_of_the_pod_counts_where_a_container_has_none() {
+    fn terminate_without_container_policy_uses_pod_policy() {
         let main = json!({ "name": "main", "image": "main:1", "restartPolicyRules": [rule("Terminate", "In", [1])] });
         let pod = "/spec/replicatedJobs/1/template/spec/template/spec/restartPolicy";
-        let errors = admissions(&jobset(&[(MAIN, main), (pod, json!("OnFailure"))]));
+        let errors = admission_errors(&jobset(&[(MAIN, main), (pod, json!("OnFailure"))]));
         assert_eq!(errors.len(), 2, "{errors:?}");
         assert!(errors[1].contains(r#"with restartPolicy "OnFailure""#), "{errors:?}");
     }
 
     #[test]
-    fn an_agent_gets_one_rule_more() {
+    fn restart_rules_of_agent_leave_room_for_one_more() {
         let pointer = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0/restartPolicyRules";
         let rules = |count: usize| in_place(&[(pointer, json!(vec![rule("RestartPod", "In", [81]); count]))]);
-        assert_eq!(admissions(&rules(19)), Vec::<String>::new());
+        assert_eq!(admission_errors(&rules(19)), Vec::<String>::new());
         assert_one(
-            &admissions(&rules(20)),
+            &admission_errors(&rules(20)),
             "restartPolicyRules: Too many: 20: must have at most 19 items, since the agent",
         );
     }
 
     #[test]
-    fn an_agent_may_terminate_on_other_exit_codes_as_in_the_seeds() {
+    fn terminate_of_agent_on_other_codes_is_accepted() {
         let rules = json!([rule("RestartPod", "In", [81]), rule("Terminate", "NoIn", [81])]);
         let agent = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0/restartPolicyRules";
-        assert_eq!(admissions(&in_place(&[(agent, rules)])), Vec::<String>::new());
+        assert_eq!(admission_errors(&in_place(&[(agent, rules)])), Vec::<String>::new());
     }
 }

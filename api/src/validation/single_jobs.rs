@@ -1,15 +1,15 @@
-//! Rules that restart single Jobs.
+//! Rules of the failure policy that restart single Jobs.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::FailurePolicyAction::{RecreateJob, RestartJob, RestartJobAndIgnoreMaxRestarts};
 use crate::FailurePolicyRule;
+use crate::field::{Errors, Path};
 
-/// Most Jobs of a replicatedJob that are restarted one by one: the status counts the restarts of each.
+/// Maximum number of Jobs of a replicatedJob that restart one by one. The status counts the restarts of each.
 const LIMIT: i32 = 1024;
 
-/// Refuses rules that restart one Job alone while the feature gate is off, and where they may, more Jobs than the status
-/// can count the restarts of.
+/// Rejects rules that restart a single Job while the feature gate is off. While it is on, rejects more Jobs than the
+/// status has counters for.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let rules = subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
     let single: Vec<_> = rules.filter(|(_, rule)| restarts_single_jobs(rule)).collect();
@@ -51,7 +51,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{accepts, assert_one, jobset, read, refuses};
+    use super::super::testing::{accepts, assert_one, jobset, read, rejects};
     use super::super::validate_create;
     use crate::gates::Gates;
 
@@ -64,7 +64,11 @@ mod tests {
     #[case::whole_group(1025, "RestartReplicatedJob", &["workers"])]
     #[case::whole_jobset(1025, "RestartJobSet", &[])]
     #[case::left_failed(1025, "FailJob", &[])]
-    fn jobs_that_can_be_counted_are_accepted(#[case] replicas: i32, #[case] action: &str, #[case] targets: &[&str]) {
+    fn single_job_action_for_counted_jobs_is_accepted(
+        #[case] replicas: i32,
+        #[case] action: &str,
+        #[case] targets: &[&str],
+    ) {
         accepts(&[
             (REPLICAS, json!(replicas)),
             (RULES, json!([{ "action": action, "targetReplicatedJobs": targets }])),
@@ -75,18 +79,18 @@ mod tests {
     #[case::all("RestartJob", &[])]
     #[case::target("RestartJobAndIgnoreMaxRestarts", &["driver", "workers"])]
     #[case::the_name_in_the_kep("RecreateJob", &["workers"])]
-    fn more_jobs_than_the_status_counts_are_refused(#[case] action: &str, #[case] targets: &[&str]) {
+    fn single_job_action_for_too_many_jobs_is_rejected(#[case] action: &str, #[case] targets: &[&str]) {
         let rules = json!([{ "action": "FailJob" }, { "action": action, "targetReplicatedJobs": targets }]);
         let expected = "spec.replicatedJobs[1].replicas: Invalid value: 1025: must not exceed 1024, since \
                         spec.failurePolicy.rules[1] restarts single Jobs";
-        refuses(&[(REPLICAS, json!(1025)), (RULES, rules)], expected);
+        rejects(&[(REPLICAS, json!(1025)), (RULES, rules)], expected);
     }
 
     #[rstest]
     #[case("RestartJob")]
     #[case("RestartJobAndIgnoreMaxRestarts")]
     #[case("RecreateJob")]
-    fn gate_off_refuses_the_action_and_names_the_gate(#[case] action: &str) {
+    fn single_job_action_with_gate_off_is_rejected(#[case] action: &str) {
         let object = jobset(&[(RULES, json!([{ "action": "FailJob" }, { "action": action }]))]);
         let off = Gates { restart_job: false, ..Gates::default() };
         let errors: Vec<_> = validate_create(&read(&object), off).iter().map(ToString::to_string).collect();

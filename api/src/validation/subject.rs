@@ -1,4 +1,4 @@
-//! What the rules look at.
+//! The JobSet as the rules see it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::field::Path;
-use super::syntax;
+use crate::field::Path;
 use crate::gates::Gates;
+use crate::syntax;
 use crate::{JobSet, JobSetSpec, ReplicatedJob};
 
-/// A JobSet with what more than one rule asks about it.
+/// A JobSet with values that more than one rule needs.
 pub(super) struct Subject<'a> {
     /// The JobSet.
     pub(super) jobset: &'a JobSet,
     /// Its specification.
     pub(super) spec: &'a JobSetSpec,
-    /// Features that are on.
+    /// The feature gates.
     pub(super) gates: Gates,
     /// Its name.
     pub(super) name: JobSetName<'a>,
@@ -34,12 +34,12 @@ impl<'a> Subject<'a> {
         Self { jobset, spec: &jobset.spec, gates, name: JobSetName::of(&jobset.metadata), places }
     }
 
-    /// Where in the specification the replicatedJob of this name is; the first, if there are several.
+    /// Index of the replicatedJob with this name. If there are several, the first.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
-    /// The replicatedJob of this name, and where it is.
+    /// The replicatedJob with this name, and its index.
     pub(super) fn replicated_job(&self, name: &str) -> Option<(usize, &'a ReplicatedJob)> {
         let place = self.place(name)?;
         Some((place, self.spec.replicated_jobs.get(place)?))
@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Calls `look` with each container of a Pod, those that initialize it first, and its path.
+/// Calls `look` with each container of a Pod and its path. Init containers are first.
 pub(super) fn for_each_container<'a>(
     pod: &'a PodSpec,
     path: &Path<'_>,
@@ -72,7 +72,7 @@ pub(super) fn for_each_container<'a>(
     }
 }
 
-/// The name of a JobSet, or what is known of one that the API server is still to generate.
+/// The name of a JobSet, or the known part of a name that the API server will generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JobSetName<'a> {
     known: &'a str,
@@ -87,7 +87,7 @@ impl<'a> JobSetName<'a> {
         let filled = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
         match (filled(&metadata.name), filled(&metadata.generate_name)) {
             (Some(name), _) => Self { known: name, random: 0 },
-            // The API server cuts off what would make the name too long for a label.
+            // The API server cuts `generateName` so that the name fits into a label.
             (None, Some(begin)) => {
                 let end = begin.floor_char_boundary(syntax::LABEL_LENGTH - Self::RANDOM);
                 Self { known: &begin[..end], random: Self::RANDOM }
@@ -105,16 +105,16 @@ impl<'a> JobSetName<'a> {
         self.len() == 0
     }
 
-    /// Whether it can be the beginning of a DNS label: the names of Jobs and of the Service begin with it.
+    /// Whether the name can be the start of a DNS label. The names of Jobs and of the Service start with it.
     pub(super) fn begins_a_dns_label(self) -> bool {
-        // Whatever is generated ends with a letter or digit; the length is that of the whole name.
+        // A generated name ends with a letter or digit. A name that is too long is reported by its length.
         let known = if self.random > 0 { self.known.trim_end_matches('-') } else { self.known };
         known.len() > syntax::LABEL_LENGTH || syntax::is_dns1035_label(known)
     }
 }
 
 impl fmt::Display for JobSetName<'_> {
-    /// The name, with `x` for each character that is not known yet.
+    /// The name. An `x` stands for each character that is not known yet.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:x<width$}", self.known, "", width = self.random)
     }
@@ -145,7 +145,7 @@ mod tests {
     #[case::missing("", "", "", false)]
     #[case::dot("train.a", "", "train.a", false)]
     #[case::digit("1train", "", "1train", false)]
-    fn the_name_is_reckoned_with_its_random_end(
+    fn name_with_generated_suffix_has_full_length(
         #[case] given: &str,
         #[case] generate: &str,
         #[case] text: &str,

@@ -1,11 +1,11 @@
-//! The fields of the Pods that may change while a JobSet is suspended, so that a queueing system can say where they run
-//! (KEP-1150): labels, annotations, nodeSelector, tolerations, schedulingGates, and the resources of containers. They are
-//! those that Kubernetes allows to change in a suspended Job.
+//! The fields of Pods that can change while a JobSet is suspended, so that a queueing system can decide where the Pods
+//! run (KEP-1150): labels, annotations, nodeSelector, tolerations, schedulingGates, and the resources of containers.
+//! Kubernetes allows the same changes in a suspended Job.
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Takes these fields of `new` over into `expected`.
+/// Copies these fields of `new` to `expected`.
 pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     let (labels, annotations) = match &new.metadata {
         Some(metadata) => (metadata.labels.clone(), metadata.annotations.clone()),
@@ -27,7 +27,7 @@ pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     );
 }
 
-/// The resources of containers that are still the same ones. Where they are not, they are refused as a whole.
+/// Copies the resources of containers with unchanged names. Another rule rejects changed names.
 fn resources(expected: &mut [Container], new: &[Container]) {
     for (expected, new) in expected.iter_mut().zip(new).filter(|(expected, new)| expected.name == new.name) {
         expected.resources.clone_from(&new.resources);
@@ -66,22 +66,26 @@ mod tests {
         resources(),
         "template.spec.initContainers[0].resources"
     )]
-    fn where_pods_run_may_change_while_suspended_alone(#[case] field: &str, #[case] value: Value, #[case] path: &str) {
+    fn scheduling_fields_can_change_only_while_suspended(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] path: &str,
+    ) {
         let change = (&*format!("{POD}{field}"), value);
         let suspend = |suspended: bool| ("/spec/suspend", json!(suspended));
         let (running, stopped) = (in_place(&[suspend(false)]), in_place(&[suspend(true)]));
-        // Suspended, as it resumes, and as it is suspended.
+        // While suspended, in the update that resumes, and in the update that suspends.
         for (old, suspend) in [(&stopped, suspend(true)), (&stopped, suspend(false)), (&running, suspend(true))] {
             assert_eq!(errors(old, &[change.clone(), suspend]), Vec::<String>::new());
         }
-        let refused = errors(&running, &[change]);
-        assert_one(&refused, "while the JobSet runs: set spec.suspend to true with this change or before it");
+        let rejected = errors(&running, &[change]);
+        assert_one(&rejected, "while the JobSet runs: set spec.suspend to true with this change or before it");
         let path = format!("spec.replicatedJobs[1].template.spec.{path}: Invalid value: ");
-        assert!(refused[0].starts_with(&path), "{refused:?}");
+        assert!(rejected[0].starts_with(&path), "{rejected:?}");
     }
 
     #[test]
-    fn what_was_given_can_be_taken_back() {
+    fn scheduling_fields_can_be_removed_while_suspended() {
         let given = [
             (&*format!("{POD}/metadata"), json!({ "labels": { "a": "b" }, "annotations": { "c": "d" } })),
             (&*format!("{POD}/spec/nodeSelector"), json!({ "flavor": "spot" })),
@@ -100,7 +104,7 @@ mod tests {
     #[case::added("/spec/containers", json!([{ "name": "main", "image": "main:1" }, { "name": "more" }]), 1)]
     #[case::finalizers("/metadata", json!({ "labels": { "a": "b" }, "finalizers": ["example.com/x"] }), 1)]
     #[case::affinity("/spec/affinity", json!({ "nodeAffinity": {} }), 1)]
-    fn what_pods_are_may_not_change_even_then(#[case] field: &str, #[case] value: Value, #[case] count: usize) {
+    fn other_fields_cannot_change_while_suspended(#[case] field: &str, #[case] value: Value, #[case] count: usize) {
         let old = jobset(&[("/spec/suspend", json!(true))]);
         let errors = errors(&old, &[(&format!("{POD}{field}"), value)]);
         assert_eq!(errors.len(), count, "{errors:?}");

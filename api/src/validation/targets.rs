@@ -1,11 +1,11 @@
-//! Replicated Jobs that the success policy and the rules of the failure policy name.
+//! Targets of the success policy and of the rules of the failure policy.
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
+use crate::field::{Errors, Path};
 
 const EXISTS: &str = "must name an entry of spec.replicatedJobs";
 
-/// Refuses targets that do not exist: a policy that waits for them would never be met.
+/// Rejects targets that do not exist: a policy with such a target is never met.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     if let Some(policy) = &subject.spec.success_policy {
         let path = spec.child("successPolicy.targetReplicatedJobs");
@@ -18,7 +18,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Refuses a success policy none of whose targets exists: the JobSet would run and never complete.
+/// Rejects a success policy if none of its targets exists: the JobSet would never complete.
 pub(super) fn check_success(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(policy) = &subject.spec.success_policy else { return };
     if policy.target_replicated_jobs.iter().all(|name| subject.place(name).is_none()) {
@@ -40,7 +40,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const SUCCESS: &str = "/spec/successPolicy/targetReplicatedJobs";
     const RULE: &str = "/spec/failurePolicy/rules/0/targetReplicatedJobs";
@@ -50,14 +50,14 @@ mod tests {
     #[case::one(SUCCESS, json!(["driver"]))]
     #[case::rule_for_all(RULE, json!([]))]
     #[case::rule_for_two(RULE, json!(["workers", "driver"]))]
-    fn targets_that_exist_are_accepted(#[case] pointer: &str, #[case] targets: Value) {
+    fn target_that_exists_is_accepted(#[case] pointer: &str, #[case] targets: Value) {
         accepts(&[(pointer, targets)]);
     }
 
     #[rstest]
     #[case::success(SUCCESS, r#"spec.successPolicy.targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
     #[case::failure(RULE, r#"spec.failurePolicy.rules[0].targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
-    fn a_target_that_does_not_exist_is_refused(#[case] pointer: &str, #[case] expected: &str) {
-        refuses(&[(pointer, json!(["workers", "nobody"]))], expected);
+    fn target_that_does_not_exist_is_rejected(#[case] pointer: &str, #[case] expected: &str) {
+        rejects(&[(pointer, json!(["workers", "nobody"]))], expected);
     }
 }

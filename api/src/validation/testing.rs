@@ -1,4 +1,4 @@
-//! JobSets for the tests of the rules. Each case changes one that is complete, so that a rule that refuses too much fails
+//! JobSets for the tests of the rules. Each case changes a complete JobSet, so that a rule that rejects too much fails
 //! every test.
 
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use super::validate_create;
 use crate::JobSet;
 use crate::gates::Gates;
 
-/// Changes of a JobSet: JSON pointers, and what is to be there. Null removes.
+/// Changes of a JobSet: JSON pointers and new values. Null removes a value.
 pub(super) type Changes<'a> = &'a [(&'a str, Value)];
 
-/// A JobSet of a `driver` and two Jobs of four `workers`, changed.
+/// A JobSet with one Job `driver` and two Jobs of four `workers` each, and these changes.
 pub(super) fn jobset(changes: Changes<'_>) -> Value {
     let job = |pods: i32| {
         json!({ "spec": {
@@ -32,7 +32,7 @@ pub(super) fn jobset(changes: Changes<'_>) -> Value {
     changed(object, changes)
 }
 
-/// The same JobSet with what it needs to restart in place, changed.
+/// The same JobSet with the requirements of InPlaceRestart, and these changes.
 pub(super) fn in_place(changes: Changes<'_>) -> Value {
     let agent = json!({ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
         { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }],
@@ -69,24 +69,24 @@ pub(super) fn read(object: &Value) -> JobSet {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// All for which the object would not be admitted.
-pub(super) fn admissions(object: &Value) -> Vec<String> {
+/// The errors of admission of the object.
+pub(super) fn admission_errors(object: &Value) -> Vec<String> {
     validate_create(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
 }
 
-/// Asserts that nothing is wrong with the JobSet so changed.
+/// Asserts that admission accepts the JobSet with these changes.
 #[track_caller]
 pub(super) fn accepts(changes: Changes<'_>) {
-    assert_eq!(admissions(&jobset(changes)), Vec::<String>::new());
+    assert_eq!(admission_errors(&jobset(changes)), Vec::<String>::new());
 }
 
-/// Asserts that one thing is wrong with the JobSet so changed, and that this is part of its description.
+/// Asserts that admission rejects the JobSet with these changes, with one error that contains this text.
 #[track_caller]
-pub(super) fn refuses(changes: Changes<'_>, expected: &str) {
-    assert_one(&admissions(&jobset(changes)), expected);
+pub(super) fn rejects(changes: Changes<'_>, expected: &str) {
+    assert_one(&admission_errors(&jobset(changes)), expected);
 }
 
-/// Asserts that there is one error, and that this is part of it.
+/// Asserts that there is one error that contains this text.
 #[track_caller]
 pub(super) fn assert_one(errors: &[String], expected: &str) {
     assert!(errors.len() == 1 && errors[0].contains(expected), "expected\n{expected}\nfound\n{}", errors.join("\n"));

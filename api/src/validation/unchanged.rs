@@ -1,25 +1,25 @@
-//! Fields that must stay as they are, compared as Kubernetes compares them.
+//! Immutable fields, compared as Kubernetes compares them.
 //!
-//! A client that is written in Go reads an object into types and writes it back as these types are: what was left out
-//! comes back empty (`resources: {}`), what was empty is left out, `1000m` comes back as `1`. None of it is a change. A
-//! queueing system writes JobSets so, and would otherwise be refused.
+//! A client written in Go reads an object into types and writes it back. An absent value becomes an empty one
+//! (`resources: {}`), an empty value becomes absent, and `1000m` becomes `1`. None of this is a change. Queueing
+//! systems write JobSets in this way, and admission must accept it.
 
 use serde_json::{Map, Value};
 
-use super::field::{Errors, Path, shown};
-use super::quantity::nanos;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path, shown};
+use crate::quantity::nanos;
 
-/// Fields that Go writes as an empty object where there was none, or leaves out where they are empty.
+/// Fields that Go writes as an empty object if they are absent, or omits if they are empty.
 const EMPTY_OBJECTS: [&str; 2] = ["metadata", "resources"];
-/// Fields that are maps of the user's own keys. Empty ones are left out.
+/// Fields that are maps with keys of the user. Go omits empty maps.
 const MAPS: [&str; 8] =
     ["annotations", "labels", "limits", "matchLabels", "nodeSelector", "options", "overhead", "requests"];
-/// Those of them that hold quantities.
+/// The maps whose values are quantities.
 const QUANTITIES: [&str; 3] = ["limits", "overhead", "requests"];
 /// Fields that are quantities themselves.
 const QUANTITY: [&str; 2] = ["divisor", "sizeLimit"];
-/// Numbers and truth values that are left out where they are 0 or false.
+/// Numbers and booleans that Go omits if they are 0 or false.
 const ZEROS: [&str; 13] = [
     "failureThreshold",
     "hostIPC",
@@ -35,14 +35,15 @@ const ZEROS: [&str; 13] = [
     "timeoutSeconds",
     "tty",
 ];
-/// The text that means something else where it is empty than where it is left out.
+/// The string for which empty and absent have different meanings.
 const EMPTY_TEXT: &str = "storageClassName";
-/// Stands for the key of what is an entry of a list.
+/// The key of a list entry.
 const ENTRY: &str = "[]";
 
-/// Refuses each field in which `new` differs from `old`. `reason` says for how long it must not, and what to do.
+/// Rejects each field in which `new` differs from `old`. `reason` says until when the field is immutable, and what to
+/// do.
 pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, reason: &str, errors: &mut Errors) {
-    // Mostly so, and much cheaper to see.
+    // The common case, and much cheaper than the full comparison.
     if old == new {
         return;
     }
@@ -50,7 +51,7 @@ pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, r
     compare(normal(old).as_ref(), normal(new).as_ref(), path, reason, errors);
 }
 
-/// Refuses a value that differs, or those fields and entries of it that do.
+/// Rejects a value that differs, or its fields and entries that differ.
 pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>, reason: &str, errors: &mut Errors) {
     match (old, new) {
         (old, new) if old == new => {}
@@ -75,12 +76,12 @@ pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>,
     }
 }
 
-/// A field, or an entry of a map: fields are letters alone.
+/// The path of a field, or of an entry of a map. Names of fields are alphanumeric.
 fn entry<'a>(path: &'a Path<'a>, key: &'a str) -> Path<'a> {
     if key.bytes().all(|byte| byte.is_ascii_alphanumeric()) { path.child(key) } else { path.key(key) }
 }
 
-/// The value as Go would write it, or none where Go would write nothing.
+/// The value as Go writes it. `None` if Go omits it.
 fn normal(key: &str, value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if MAPS.contains(&key) => {
@@ -92,7 +93,7 @@ fn normal(key: &str, value: Value) -> Option<Value> {
             let map: Map<_, _> = fields.collect();
             (!map.is_empty() || !EMPTY_OBJECTS.contains(&key)).then_some(Value::Object(map))
         }
-        // An entry is there, whatever is in it.
+        // Go keeps an entry of a list even if it is empty.
         Value::Array(list) if !list.is_empty() => {
             Some(list.into_iter().map(|entry| normal(ENTRY, entry).unwrap_or_default()).collect())
         }
@@ -113,7 +114,7 @@ fn entry_of_map(map: &str, value: Value) -> Value {
     }
 }
 
-/// A quantity in one way of writing it. In text, since no JSON number is large enough.
+/// The canonical text of a quantity. It is no JSON number, because these are too small.
 fn amount(text: &str) -> String {
     nanos(text).map_or_else(|| text.to_owned(), |nanos| nanos.to_string())
 }
@@ -167,7 +168,7 @@ mod tests {
         json!({ "periodSeconds": 1 })
     )]
     #[case::default_of_the_schema(REPLICATED_JOB, "groupName", json!(""), Value::Null)]
-    fn what_another_client_writes_in_its_own_way_is_no_change(
+    fn compare_values_with_same_meaning_finds_no_change(
         #[case] parent: &str,
         #[case] field: &str,
         #[case] one: Value,
@@ -197,7 +198,7 @@ mod tests {
     )]
     #[case::port(CONTAINER, "ports", json!([{ "containerPort": 80 }]), json!([{ "containerPort": 81 }]))]
     #[case::grace(POD, "terminationGracePeriodSeconds", json!(0), Value::Null)]
-    fn what_means_something_else_is_a_change(
+    fn compare_values_with_other_meaning_finds_change(
         #[case] parent: &str,
         #[case] field: &str,
         #[case] one: Value,
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_user_is_written_as_a_key() {
+    fn compare_map_entry_has_key_in_path() {
         let labels = |value: &str| json!({ "labels": { "example.com/a": value } });
         let errors = errors(REPLICATED_JOB, "template/metadata", labels("b"), labels("c"));
         let expected = r#"spec.replicatedJobs[1].template.metadata.labels[example.com/a]: Invalid value: "c": field is immutable: must stay "b", as the JobSet was created"#;
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_required() {
+    fn compare_removed_field_is_required() {
         let errors = errors(CONTAINER, "command", json!(["run"]), Value::Null);
         let expected = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].command: Required value: field is immutable: must stay \
                         [\"run\"], as the JobSet was created: create another JobSet instead";

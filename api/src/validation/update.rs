@@ -1,14 +1,14 @@
-//! What of a JobSet may change once it is created. The CRD itself holds the policies still; here are the controller that
-//! is responsible and the replicatedJobs, whose Jobs exist already:
+//! Which changes of a JobSet are allowed. The schema of the CRD makes the policies immutable. The rules here are for
+//! `managedBy`, for the restart budget and for the replicatedJobs. In a replicatedJob can change:
 //!
-//! - while the JobSet is suspended, what decides where its Pods run ([`super::suspended`]),
-//! - until it is finished, how many there are ([`super::resize`]),
+//! - while the JobSet is suspended, the fields that decide where its Pods run ([`super::suspended`]),
+//! - until the JobSet has finished, the numbers of Jobs and Pods ([`super::resize`]),
 //! - nothing else ([`super::unchanged`]).
 
 use serde_json::Value;
 
-use super::field::{Errors, Path, shown};
 use super::{resize, restart_budget, suspended, unchanged};
+use crate::field::{Errors, Path, shown};
 use crate::gates::Gates;
 use crate::{JobSet, JobSetStatus};
 
@@ -16,7 +16,7 @@ const MANAGED_BY: &str = "as the JobSet was created: two controllers would work 
 const AS_CREATED: &str = "as the JobSet was created: create another JobSet instead";
 const WHILE_IT_RUNS: &str = "while the JobSet runs: set spec.suspend to true with this change or before it";
 
-/// Refuses changes that are not carried out.
+/// Rejects changes that the controller does not execute.
 pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, errors: &mut Errors) {
     let [managed_before, managed_after] = [old, new].map(|it| it.spec.managed_by.as_deref().map(Value::from));
     unchanged::compare(managed_before.as_ref(), managed_after.as_ref(), &spec.child("managedBy"), MANAGED_BY, errors);
@@ -30,7 +30,8 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
         errors.invalid(&path, names_after, required);
         return;
     }
-    // The Go JobSet, too, allows it in the update that suspends: Kueue takes back its changes as it evicts.
+    // The update that suspends the JobSet counts as suspended, as in the Go JobSet: Kueue restores these fields with
+    // it.
     let is_suspended = old.spec.is_suspended() || new.spec.is_suspended();
     let finished = old.status.as_ref().is_some_and(JobSetStatus::is_finished);
     for (index, (before, after)) in before.iter().zip(after).enumerate() {
@@ -40,8 +41,8 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
         let path = path.index(index);
         let mut resized = before.clone();
         let last = index + 1 == new.spec.replicated_jobs.len();
-        let standing = resize::Standing { elastic: gates.elastic_job_set, finished, last };
-        resize::take_over(&mut resized, after, standing, &path, errors);
+        let scope = resize::ResizeScope { elastic: gates.elastic_job_set, finished, last };
+        resize::take_over(&mut resized, after, scope, &path, errors);
         let mut moved = resized.clone();
         suspended::take_over(&mut moved.template.spec.template, &after.template.spec.template);
         if !is_suspended {
@@ -73,7 +74,7 @@ mod tests {
     #[case::suspend(&[(SUSPEND, json!(true))])]
     #[case::deadline_of_a_finished_one(&[("/spec/ttlSecondsAfterFinished", json!(60))])]
     #[case::coordinator(&[("/spec/coordinator", json!({ "replicatedJob": "driver" }))])]
-    fn what_is_no_part_of_a_job_may_change(#[case] changes: Changes<'_>) {
+    fn update_outside_job_template_is_accepted(#[case] changes: Changes<'_>) {
         assert_eq!(errors(&jobset(&[]), changes), Vec::<String>::new());
     }
 
@@ -95,14 +96,14 @@ mod tests {
         r#"spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Invalid value: "main:2": field is immutable: must stay "main:1", as the JobSet was created: create another"#
     )]
     #[case::backoff_limit(&[("/spec/replicatedJobs/1/template/spec/backoffLimit", json!(3))], "template.spec.backoffLimit: Invalid value: 3: field is immutable: must stay absent")]
-    fn what_jobs_were_made_of_may_not(#[case] changes: Changes<'_>, #[case] expected: &str) {
+    fn update_of_job_template_is_rejected(#[case] changes: Changes<'_>, #[case] expected: &str) {
         assert_one(&errors(&jobset(&[]), changes), expected);
-        // Suspended or not.
+        // The same while suspended.
         assert_one(&errors(&jobset(&[(SUSPEND, json!(true))]), changes), expected);
     }
 
     #[test]
-    fn every_changed_field_is_named() {
+    fn update_rejection_lists_every_changed_field() {
         let changes = [
             ("/spec/replicatedJobs/0/template/spec/backoffLimit", json!(1)),
             ("/spec/replicatedJobs/1/template/spec/template/spec/containers/0", json!({ "name": "other" })),
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_before_does_not_hinder_a_change_of_something_else() {
+    fn update_of_other_field_ignores_previous_errors() {
         let old = in_place(&[(&format!("{JOB}/backoffLimit"), json!(6)), ("/metadata/name", json!("a.b"))]);
         assert_eq!(errors(&old, &[(SUSPEND, json!(true))]), Vec::<String>::new());
         assert_eq!(errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(3))]), Vec::<String>::new());
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_jobset_of_another_webhook_can_be_suspended_resumed_and_resized() {
+    fn update_suspend_resume_resize_of_invalid_stored_jobset_is_accepted() {
         let stages = json!([{ "name": "driver", "status": "Ready" }]);
         let old = in_place(&[
             (&format!("{JOB}/template/spec/restartPolicy"), json!("OnFailure")),
@@ -148,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn nor_does_it_where_more_is_wrong_than_is_reported() {
+    fn update_with_more_previous_errors_than_reported_ignores_them() {
         let pods = vec![json!({ "name": "main", "volumeMounts": [{ "name": "data", "mountPath": "/a" }] }); 40];
         let containers = format!("{JOB}/template/spec/containers");
         let old = jobset(&[(&containers, json!(pods)), ("/spec/coordinator", json!({ "replicatedJob": "nobody" }))]);
         assert_eq!(errors(&old, &[("/spec/coordinator/replicatedJob", json!("driver"))]), Vec::<String>::new());
         let worse = errors(&old, &[("/spec/replicatedJobs/1/replicas", json!(-3))]);
         assert!(worse.len() == 1 && worse[0].contains("must not be negative"), "{worse:?}");
-        // Whatever comes after those that are reported.
+        // A new error after the last one that fits into the list is reported, too.
         let annotations = json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "" });
         let worse = errors(
             &old,
@@ -172,18 +173,14 @@ mod tests {
         "rack",
         "must be \"Indexed\" with the annotation"
     )]
-    fn an_annotation_that_would_be_refused_cannot_be_added_later(
-        #[case] key: &str,
-        #[case] value: &str,
-        #[case] expected: &str,
-    ) {
+    fn update_adding_invalid_annotation_is_rejected(#[case] key: &str, #[case] value: &str, #[case] expected: &str) {
         let old = jobset(&[(&format!("{JOB}/completionMode"), json!("NonIndexed"))]);
         let errors = errors(&old, &[("/metadata/annotations", json!({ (key): value }))]);
         assert!(errors.iter().any(|error| error.contains(expected)), "{errors:?}");
     }
 
     #[test]
-    fn a_jobset_can_be_suspended_after_the_gate_was_switched_off() {
+    fn update_suspend_with_gate_off_is_accepted() {
         let (old, off) = (in_place(&[]), Gates { in_place_restart: false, ..Gates::default() });
         let new = changed(old.clone(), &[(SUSPEND, json!(true))]);
         assert_eq!(validate_update(&read(&old), &read(&new), off).to_string(), "");

@@ -4,19 +4,19 @@ use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use super::field::{Errors, Path};
 use super::subject::{JobSetName, Subject};
-use super::syntax;
 use crate::ReplicatedJob;
+use crate::field::{Errors, Path};
+use crate::syntax;
 
-/// Most policies, and most templates of one policy.
+/// Maximum number of policies, and of templates of one policy.
 const LIMIT: usize = 50;
 const TOO_MANY: &str = "must have at most 50 items";
 const UNIQUE: &str = "must be unique in all of spec.volumeClaimPolicies: it is the name of a volume";
 const NAMESPACE: &str = "must not be set: claims are created in the namespace of the JobSet";
 const MOUNTED: &str = "must be mounted: add a volumeMount of this name to a container, or remove the template";
 
-/// Refuses claims that no Pod would use, or whose volume is another's.
+/// Rejects claims that no Pod mounts, and claims whose volume name is not unique.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let policies = &subject.spec.volume_claim_policies;
     if policies.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     if policies.len() > LIMIT {
         errors.too_many(&path, policies.len(), TOO_MANY);
     }
-    let in_pods = InPods::of(&subject.spec.replicated_jobs);
+    let pod_volumes = PodVolumes::of(&subject.spec.replicated_jobs);
     let mut names = HashSet::new();
     for (index, policy) in policies.iter().enumerate() {
         let path = path.index(index);
@@ -38,13 +38,13 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
             let path = path.index(index);
             let path = path.child("metadata");
             if let Some(name) = claim(template, subject.name, &path, errors) {
-                used(name, &mut names, &in_pods, &path.child("name"), errors);
+                used(name, &mut names, &pod_volumes, &path.child("name"), errors);
             }
         }
     }
 }
 
-/// Refuses names that no volume can have: no Job that mounts one could be created.
+/// Rejects names that are not valid names of volumes: the API server would refuse the Jobs.
 pub(super) fn check_names(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("volumeClaimPolicies");
     for (index, policy) in subject.spec.volume_claim_policies.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn check_names(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
     }
 }
 
-/// The name of the claim's volume, if it is one. Names of volumes have no dots.
+/// The name of the claim's volume. `None`, with an error, if it is not a valid name of a volume: it must have no dots.
 fn volume_name<'a>(template: &'a PersistentVolumeClaim, path: &Path<'_>, errors: &mut Errors) -> Option<&'a str> {
     let name = template.metadata.name.as_deref().unwrap_or_default();
     if syntax::is_dns1123_label(name) {
@@ -67,7 +67,7 @@ fn volume_name<'a>(template: &'a PersistentVolumeClaim, path: &Path<'_>, errors:
     None
 }
 
-/// The claim by itself. Gives its name, if it is one.
+/// Checks the claim itself. Returns its name if it is valid.
 fn claim<'a>(
     template: &'a PersistentVolumeClaim,
     jobset: JobSetName<'_>,
@@ -90,27 +90,33 @@ fn claim<'a>(
     Some(name)
 }
 
-/// The claim among the volumes of the Pods.
-fn used<'a>(name: &'a str, names: &mut HashSet<&'a str>, in_pods: &InPods<'_>, path: &Path<'_>, errors: &mut Errors) {
+/// Checks the claim against the volumes of the Pods.
+fn used<'a>(
+    name: &'a str,
+    names: &mut HashSet<&'a str>,
+    pod_volumes: &PodVolumes<'_>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     if !names.insert(name) {
         errors.duplicate(path, name, UNIQUE);
-    } else if let Some((job, volume)) = in_pods.volumes.get(name) {
+    } else if let Some((job, volume)) = pod_volumes.volumes.get(name) {
         let volume = format!("spec.replicatedJobs[{job}].template.spec.template.spec.volumes[{volume}]");
         errors.duplicate(path, name, format_args!("must not be the name of {volume}: rename one of them"));
-    } else if !in_pods.mounted.contains(name) {
+    } else if !pod_volumes.mounted.contains(name) {
         errors.invalid(path, name, MOUNTED);
     }
 }
 
-/// What the Pods of the JobSet have of their own.
-struct InPods<'a> {
-    /// Volumes by name, with the places of the replicatedJob and of the volume.
+/// Volumes and mounts of the Pod templates.
+struct PodVolumes<'a> {
+    /// Indexes of the replicatedJob and of the volume, by the name of the volume.
     volumes: HashMap<&'a str, (usize, usize)>,
-    /// Names that containers mount.
+    /// Names of mounted volumes.
     mounted: HashSet<&'a str>,
 }
 
-impl<'a> InPods<'a> {
+impl<'a> PodVolumes<'a> {
     fn of(replicated_jobs: &'a [ReplicatedJob]) -> Self {
         let mut found = Self { volumes: HashMap::new(), mounted: HashSet::new() };
         for (job, replicated_job) in replicated_jobs.iter().enumerate() {
@@ -131,19 +137,19 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, refuses};
+    use super::super::testing::{accepts, rejects};
 
     const POLICIES: &str = "/spec/volumeClaimPolicies";
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
-    /// One policy for each text, with a claim for each word.
+    /// One policy for each text, with a claim for each name in it.
     fn policies(texts: &[&str]) -> (&'static str, Value) {
         let template = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
         let policy = |names: &&str| json!({ "templates": names.split_whitespace().map(template).collect::<Vec<_>>() });
         (POLICIES, texts.iter().map(policy).collect())
     }
 
-    /// A mount for each word.
+    /// A mount for each name in the text.
     fn mounts(names: &str) -> Value {
         names.split_whitespace().map(|name| json!({ "name": name, "mountPath": format!("/{name}") })).collect()
     }
@@ -157,15 +163,15 @@ mod tests {
     #[case::one(&["cache"], "cache")]
     #[case::several(&["cache data", "models"], "models data cache")]
     #[case::none(&[""], "")]
-    // `<claim>-train`
+    // `<claim>-train` has 63 characters.
     #[case::as_long_as_may_be(&[&*"a".repeat(57)], &"a".repeat(57))]
-    fn claims_that_are_mounted_are_accepted(#[case] claims: &[&str], #[case] mounts: &str) {
+    fn claim_that_is_mounted_is_accepted(#[case] claims: &[&str], #[case] mounts: &str) {
         let mounted = mounted(mounts);
         accepts(&[policies(claims), (&mounted.0, mounted.1)]);
     }
 
     #[test]
-    fn a_claim_that_an_init_container_mounts_is_accepted() {
+    fn claim_that_init_container_mounts_is_accepted() {
         let pointer = format!("{POD}/initContainers");
         accepts(&[policies(&["cache"]), (&pointer, json!([{ "name": "fill", "volumeMounts": mounts("cache") }]))]);
     }
@@ -175,19 +181,23 @@ mod tests {
     #[case::twice(&["cache", "cache"], "cache", r#"spec.volumeClaimPolicies[1].templates[0].metadata.name: Duplicate value: "cache": must be unique"#)]
     #[case::dot(&["ca.che"], "ca.che", r#"metadata.name: Invalid value: "ca.che": must consist"#)]
     #[case::too_long(&[&*"a".repeat(58)], &"a".repeat(58), "the claim would be named")]
-    fn a_bad_claim_is_refused(#[case] claims: &[&str], #[case] mounts: &str, #[case] expected: &str) {
+    fn claim_with_invalid_name_or_no_mount_is_rejected(
+        #[case] claims: &[&str],
+        #[case] mounts: &str,
+        #[case] expected: &str,
+    ) {
         let mounted = mounted(mounts);
-        refuses(&[policies(claims), (&mounted.0, mounted.1)], expected);
+        rejects(&[policies(claims), (&mounted.0, mounted.1)], expected);
     }
 
     #[test]
-    fn a_claim_without_a_name_is_refused() {
+    fn claim_without_name_is_rejected() {
         let expected = r#"spec.volumeClaimPolicies[0].templates[0].metadata.name: Invalid value: "": must consist"#;
-        refuses(&[(POLICIES, json!([{ "templates": [{ "spec": {} }] }]))], expected);
+        rejects(&[(POLICIES, json!([{ "templates": [{ "spec": {} }] }]))], expected);
     }
 
     #[test]
-    fn a_claim_with_the_name_of_a_volume_is_refused() {
+    fn claim_with_name_of_volume_is_rejected() {
         let volumes = format!("{POD}/volumes");
         let mounted = mounted("cache");
         let expected = "spec.volumeClaimPolicies[0].templates[0].metadata.name: Duplicate value: \"cache\": must not be the \
@@ -197,24 +207,24 @@ mod tests {
             (&*volumes, json!([{ "name": "a" }, { "name": "cache", "emptyDir": {} }])),
             (&mounted.0, mounted.1),
         ];
-        refuses(&changes, expected);
+        rejects(&changes, expected);
     }
 
     #[test]
-    fn a_claim_of_another_namespace_is_refused() {
+    fn claim_with_namespace_is_rejected() {
         let mounted = mounted("cache");
         let claim = json!([{ "templates": [{ "metadata": { "name": "cache", "namespace": "other" } }] }]);
         let expected =
             r#"spec.volumeClaimPolicies[0].templates[0].metadata.namespace: Invalid value: "other": must not be set"#;
-        refuses(&[(POLICIES, claim), (&mounted.0, mounted.1)], expected);
+        rejects(&[(POLICIES, claim), (&mounted.0, mounted.1)], expected);
     }
 
     #[test]
-    fn more_policies_or_templates_than_fifty_are_refused() {
-        refuses(&[policies(&[""; 51])], "spec.volumeClaimPolicies: Too many: 51: must have at most 50 items");
+    fn claims_above_limits_are_rejected() {
+        rejects(&[policies(&[""; 51])], "spec.volumeClaimPolicies: Too many: 51: must have at most 50 items");
         let names = (0..51).map(|index| format!("c{index}")).collect::<Vec<_>>().join(" ");
         let mounted = mounted(&names);
         let expected = "spec.volumeClaimPolicies[0].templates: Too many: 51: must have at most 50 items";
-        refuses(&[policies(&[&names]), (&mounted.0, mounted.1)], expected);
+        rejects(&[policies(&[&names]), (&mounted.0, mounted.1)], expected);
     }
 }

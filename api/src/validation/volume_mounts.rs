@@ -1,13 +1,13 @@
-//! Volumes that containers mount: of their Pod, or of a claim of the JobSet, which becomes one.
+//! Volumes that containers mount: volumes of the Pod, or claims of the JobSet.
 
 use std::collections::HashSet;
 
-use super::field::{Errors, Path};
 use super::subject::{Subject, for_each_container};
+use crate::field::{Errors, Path};
 
 const EXISTS: &str = "must be the name of one of the Pod's volumes, or of a claim of spec.volumeClaimPolicies";
 
-/// Refuses mounts of volumes that Pods do not have. Kubernetes would refuse the Jobs, for it knows nothing of the claims.
+/// Rejects mounts of volumes that do not exist: the API server would refuse the Jobs.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let templates = subject.spec.volume_claim_policies.iter().flat_map(|policy| &policy.templates);
     let claims: HashSet<_> = templates.filter_map(|template| template.metadata.name.as_deref()).collect();
@@ -29,7 +29,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{Changes, admissions, assert_one, jobset};
+    use super::super::testing::{Changes, admission_errors, assert_one, jobset};
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
@@ -39,20 +39,20 @@ mod tests {
         let field = format!("{POD}/{list}");
         let mut all = vec![(&*field, container)];
         all.extend(changes.iter().cloned());
-        admissions(&jobset(&all))
+        admission_errors(&jobset(&all))
     }
 
     #[rstest]
     #[case::volume("containers", &[("/spec/replicatedJobs/1/template/spec/template/spec/volumes", json!([{ "name": "data", "emptyDir": {} }]))])]
     #[case::claim("initContainers", &[("/spec/volumeClaimPolicies", json!([{ "templates": [{ "metadata": { "name": "data" }, "spec": {} }] }]))])]
-    fn what_the_pod_has_can_be_mounted(#[case] list: &str, #[case] changes: &[(&str, Value)]) {
+    fn mount_of_existing_volume_is_accepted(#[case] list: &str, #[case] changes: &[(&str, Value)]) {
         assert_eq!(mounting(list, changes), Vec::<String>::new());
     }
 
     #[rstest]
     #[case("containers")]
     #[case("initContainers")]
-    fn what_it_does_not_have_is_refused(#[case] list: &str) {
+    fn mount_of_missing_volume_is_rejected(#[case] list: &str) {
         let expected =
             format!("template.spec.{list}[0].volumeMounts[0].name: Not found: \"data\": must be the name of one");
         assert_one(&mounting(list, &[]), &expected);

@@ -1,22 +1,22 @@
-//! What is admitted and may still not be what its author means: warnings, which `kubectl` shows.
+//! Warnings about admitted JobSets that may not do what the user expects. `kubectl` shows them.
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
-use super::field::Path;
 use super::subject::Subject;
 use crate::agent::Agent;
+use crate::field::Path;
 use crate::gates::Gates;
 use crate::restart_rules::{ALWAYS, ExitCodes, NEVER, RESTART, TERMINATE, restarts_pod};
 use crate::{JobSet, RestartStrategy, labels};
 
-/// Most warnings of one object. The API server cuts off what is longer than 4,096 characters in all.
+/// Maximum number of warnings of one object. The API server drops warnings beyond 4,096 characters in total.
 const KEPT: usize = 12;
-/// Seconds that workers may have to wait at the barrier without anything being wrong: for nodes, for images.
-const PATIENCE: i64 = 24 * 60 * 60;
+/// Seconds that workers can wait at the barrier in normal operation, for nodes or images.
+const MIN_STARTUP_SECONDS: i64 = 24 * 60 * 60;
 
-/// What a person should look at, each in one line that begins with the path of a field.
+/// The warnings about a JobSet. Each is one line that starts with the path of a field.
 ///
-/// For a JobSet that is admitted: of one that is not, the errors say more.
+/// Call it only for JobSets without errors.
 pub fn warnings(jobset: &JobSet) -> Vec<String> {
     let subject = Subject::new(jobset, Gates::default());
     let mut warnings = Warnings::default();
@@ -95,7 +95,7 @@ fn pod(pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
 fn barrier(probe: &Probe, path: &Path<'_>, warnings: &mut Warnings) {
     let (failures, period) = (probe.failure_threshold.unwrap_or(3), probe.period_seconds.unwrap_or(10));
     let seconds = i64::from(failures.max(1)) * i64::from(period.max(1));
-    if seconds < PATIENCE {
+    if seconds < MIN_STARTUP_SECONDS {
         let text = format_args!(
             "after {seconds} s at the barrier the kubelet restarts the agent, even if it only waits for other Pods: set \
              failureThreshold to 2147483647"
@@ -104,7 +104,7 @@ fn barrier(probe: &Probe, path: &Path<'_>, warnings: &mut Warnings) {
     }
 }
 
-/// What an exit of a container does.
+/// Effect of an exit of a container.
 #[derive(Clone, Copy, PartialEq)]
 enum Effect {
     Nothing,
@@ -112,7 +112,8 @@ enum Effect {
     RestartsThePod,
 }
 
-/// A supervisor restarts its worker itself, unless it ends: that of the Go JobSet does so to be restarted.
+/// A supervisor restarts its worker itself. Only if the supervisor exits must the kubelet restart it. The supervisor of
+/// the Go JobSet exits at each restart.
 fn supervisor(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
     let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or(NEVER);
     let restarts = |rule: &ContainerRestartRule| rule.action == RESTART || restarts_pod(rule);
@@ -142,7 +143,7 @@ fn worker(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &mut 
     }
 }
 
-/// The first rule that matches decides; without one, the policy.
+/// The first matching rule decides. If none matches, the policy decides.
 fn effect(rules: &[(ExitCodes, &ContainerRestartRule)], policy: &str, code: i32) -> Effect {
     match rules.iter().find(|(codes, _)| codes.contains(code)).map(|(_, rule)| *rule) {
         Some(rule) if restarts_pod(rule) => Effect::RestartsThePod,
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_say_about_a_jobset_that_does_as_it_says() {
+    fn warnings_of_correct_jobset_are_none() {
         assert_eq!(of(&jobset(&[])), Vec::<String>::new());
         assert_eq!(of(&in_place(&[])), Vec::<String>::new());
     }
@@ -188,7 +189,7 @@ mod tests {
     #[case::but_for_some("Never", rules(&[("Terminate", "In", &[2, 3]), ("RestartPod", "NotIn", &[0, 2, 3])]))]
     #[case::only_one("Never", rules(&[("RestartAllContainers", "In", &[7])]))]
     #[case::all_before_alone("Never", rules(&[("RestartAllContainers", "NotIn", &[0]), ("Restart", "In", &[7])]))]
-    fn a_worker_whose_failure_restarts_the_pod_is_fine(#[case] policy: &str, #[case] rules: Value) {
+    fn warnings_of_worker_that_restarts_pod_are_none(#[case] policy: &str, #[case] rules: Value) {
         assert_eq!(worker(policy, &rules), Vec::<String>::new());
     }
 
@@ -198,7 +199,7 @@ mod tests {
     #[case::even_when_it_is_done("Always", rules(&[("RestartPod", "NotIn", &[0])]), "exit code 0 restarts this container alone")]
     #[case::no_rules("Never", rules(&[]), "no exit code restarts the Pod in place")]
     #[case::never_reached("Never", rules(&[("Terminate", "NotIn", &[0]), ("RestartPod", "In", &[7])]), "no exit code restarts the Pod")]
-    fn one_that_is_restarted_alone_or_never_restarts_the_pod_is_named(
+    fn worker_that_does_not_restart_pod_gets_warning(
         #[case] policy: &str,
         #[case] rules: Value,
         #[case] expected: &str,
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_restarts_its_worker_and_the_containers_beside_it_are_looked_at() {
+    fn supervisor_gets_no_warning_and_other_containers_do() {
         let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
             "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
         let pod = |more: Option<Value>| {
@@ -234,7 +235,7 @@ mod tests {
         "restartPolicyRules": rules(&[("Terminate", "In", &[2])]) }), 1)]
     #[case::restarted(json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
         "restartPolicyRules": rules(&[("RestartPod", "NotIn", &[0])]) }), 0)]
-    fn a_supervisor_that_would_not_come_back_is_named(#[case] container: Value, #[case] expected: usize) {
+    fn supervisor_without_restart_gets_warning(#[case] container: Value, #[case] expected: usize) {
         let object = in_place(&[
             (&format!("{POD}/initContainers"), Value::Null),
             (&format!("{POD}/containers"), json!([container])),
@@ -252,7 +253,7 @@ mod tests {
     #[rstest]
     #[case::go_example("/startupProbe", json!({ "failureThreshold": 600, "periodSeconds": 1 }), "startupProbe.failureThreshold: after 600 s at the barrier")]
     #[case::defaults("/startupProbe", json!({}), "startupProbe.failureThreshold: after 30 s at the barrier")]
-    fn a_barrier_that_gives_up_is_named(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
+    fn barrier_with_short_probe_gets_warning(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
         assert_one(&of(&in_place(&[(&format!("{POD}/initContainers/0{field}"), value)])), expected);
     }
 
@@ -270,12 +271,12 @@ mod tests {
         jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),
         "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: no agent is added with restartStrategy Recreate"
     )]
-    fn settings_that_undo_each_other_are_named(#[case] object: Value, #[case] expected: &str) {
+    fn contradicting_settings_get_warning(#[case] object: Value, #[case] expected: &str) {
         assert_one(&of(&object), expected);
     }
 
     #[test]
-    fn very_many_warnings_are_counted() {
+    fn warnings_above_limit_are_counted() {
         let containers: Vec<_> = (0..30).map(|index| json!({ "name": format!("c{index}") })).collect();
         let warnings = of(&in_place(&[(&format!("{POD}/containers"), json!(containers))]));
         assert_eq!((warnings.len(), warnings.last().unwrap().as_str()), (13, "and 18 more warnings"));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::future::{try_join_all, try_join3};
 use jiff::{SignedDuration, Timestamp};
+use jobset_certs::backoff::IssueBackoff;
 use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, Material, with_new_serving};
-use jobset_certs::pace::Pace;
 use jobset_certs::secret::{SecretStore, Wanted};
 use jobset_certs::{Lifetimes, Names, issue};
 use jobset_harness::admission::{allow, kustomize};
@@ -262,8 +262,8 @@ async fn of_writers_that_find_no_secret_one_wins_and_the_others_adopt() -> Resul
     for round in 0..ROUNDS {
         let store = SecretStore::new(client.clone(), NAMESPACE, SECRET);
         let ensure = async || {
-            let mut pace = Pace::new(Duration::from_secs(5), &wanted.lifetimes);
-            store.ensure(&wanted, &[], &mut pace, Timestamp::now()).await
+            let mut backoff = IssueBackoff::new(Duration::from_secs(5), &wanted.lifetimes);
+            store.ensure(&wanted, &[], &mut backoff, Timestamp::now()).await
         };
         let writers = (0..WRITERS).map(|_| ensure());
         let kept = try_join_all(writers).await.with_context(|| format!("round {round}"))?;

@@ -1,5 +1,5 @@
-//! `cases/injection/<case>.yaml` is a manifest; the snapshot beside it shows the Pod templates that are made of it, or
-//! what is refused.
+//! Golden cases. `cases/injection/<case>.yaml` is a manifest. Its snapshot shows the Pod templates after the injection,
+//! or the errors.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::injection::inject;
 use crate::{JobSet, defaults, labels};
 
 #[test]
-fn each_manifest_gets_its_agent() {
+fn injection_of_each_case_matches_snapshot() {
     insta::glob!("../../../cases/injection", "*.yaml", |path| {
         let mut insta = insta::Settings::clone_current();
         insta.set_snapshot_path(path.parent().unwrap());
@@ -28,7 +28,7 @@ fn injected(manifest: &str) -> String {
     let errors = inject(&mut spec, shape, &settings());
     if !errors.is_empty() {
         return errors.iter().fold(String::new(), |mut text, error| {
-            let _ = writeln!(text, "refused: {error}");
+            let _ = writeln!(text, "rejected: {error}");
             text
         });
     }

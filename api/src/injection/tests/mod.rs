@@ -1,21 +1,21 @@
-//! What is injected, as a reader sees it (`cases/injection`), what is refused, and what holds for every Pod.
+//! Tests of the injection: golden cases (`cases/injection`), rejected Pods, and properties of every Pod.
 
 mod golden;
 pub(crate) mod pods;
 mod properties;
-mod refusals;
+mod rejections;
 
 use serde_json::{Value, json};
 
 use super::{Settings, inject};
 use crate::JobSetSpec;
-use crate::validation::Errors;
+use crate::field::Errors;
 
 pub(crate) fn settings() -> Settings {
     Settings { agent_image: Some("registry.example/jobset-agent:1".to_owned()) }
 }
 
-/// A specification that restarts in place, with one replicatedJob of this Pod.
+/// A specification with restartStrategy InPlaceRestart and one replicatedJob with this Pod.
 pub(crate) fn with_pod(pod: &Value) -> JobSetSpec {
     let spec = json!({
         "failurePolicy": { "restartStrategy": "InPlaceRestart" },
@@ -28,7 +28,7 @@ pub(crate) fn pod(spec: &JobSetSpec) -> Value {
     serde_json::to_value(&spec.replicated_jobs[0].template.spec.template.spec).unwrap()
 }
 
-/// The Pod as it is injected, and what is refused.
+/// The Pod after the injection, and the errors.
 fn injected(shape: &str, sent: &Value) -> (Value, Errors) {
     let mut spec = with_pod(sent);
     let errors = inject(&mut spec, shape, &settings());

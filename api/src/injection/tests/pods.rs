@@ -1,10 +1,10 @@
-//! Pods as people may write them: with parts of the agent, with ports and probes of their own, and with what stands
-//! against an injection.
+//! Random Pods for properties: with parts of the agent, with ports and probes of their own, and with fields that
+//! prevent an injection.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A field that may be there.
+/// An optional field.
 fn maybe(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Option<Value>> {
     prop_oneof![3 => Just(None), 1 => value.prop_map(Some)]
 }
@@ -82,7 +82,7 @@ fn container(names: &[&str]) -> impl Strategy<Value = Value> + use<> {
     })
 }
 
-/// Specification of a Pod.
+/// A random Pod specification.
 pub(crate) fn pod() -> impl Strategy<Value = Value> {
     let init = prop::collection::vec(container(&["jobset-agent", "jobset-agent-install", "setup", "agent"]), 0..3);
     let main = prop_oneof![

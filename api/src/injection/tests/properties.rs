@@ -1,4 +1,4 @@
-//! What holds for every Pod.
+//! Properties of the injection that hold for every Pod.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::agent::{Agent, BARRIER_PORT, is_told};
 use crate::entries;
 use crate::injection::inject;
 
-/// Whether all that was sent is still there, and lists begin in their order. What counts as absent may be filled.
+/// Whether the result still has everything that was sent, with lists in their order. Empty values may be set.
 fn keeps(sent: &Value, now: &Value) -> bool {
     match (sent, now) {
         (sent, now) if sent == now => true,
@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_second_injection_changes_nothing(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+    fn injection_twice_changes_nothing(sent in pods::pod(), shape in "Sidecar|Supervisor") {
         let mut spec = with_pod(&sent);
         let errors = inject(&mut spec, &shape, &settings());
         let once = spec.clone();
@@ -35,15 +35,15 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_stays(sent in pods::pod(), shape in "Sidecar|Supervisor") {
-        // As the types write it: empty lists as they are, nulls left out.
+    fn injection_keeps_sent_fields(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+        // Serialized from the types: empty lists are kept, nulls are omitted.
         let (sent, (now, errors)) = (super::pod(&with_pod(&sent)), injected(&shape, &sent));
         prop_assert!(keeps(&sent, &now), "{sent:#}\n{now:#}");
-        prop_assert!(errors.is_empty() || sent == now, "a Pod that is refused is left as it was");
+        prop_assert!(errors.is_empty() || sent == now, "a rejected Pod does not change");
     }
 
     #[test]
-    fn an_agent_has_a_port_of_its_own(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+    fn injection_gives_agent_unique_port(sent in pods::pod(), shape in "Sidecar|Supervisor") {
         let mut spec = with_pod(&sent);
         let before = spec.clone();
         let errors = inject(&mut spec, &shape, &settings());
@@ -53,12 +53,12 @@ proptest! {
         let pod = spec.replicated_jobs[0].template.spec.template.spec.as_ref().unwrap();
         let agents = Agent::all_of(pod);
         let Some(agent) = agents.first().map(Agent::container).filter(|container| is_told(container)) else {
-            // Rules of the user's own, of which validation has to say something, or two containers of the agent's name,
-            // which Kubernetes refuses.
+            // The user's own rules are wrong, which validation reports, or two containers have the agent's name, which
+            // Kubernetes refuses.
             return Ok(());
         };
-        let told = agent.env.iter().flatten().find(|it| it.name == BARRIER_PORT).unwrap();
-        let port: i32 = told.value.as_ref().unwrap().parse().unwrap();
+        let variable = agent.env.iter().flatten().find(|it| it.name == BARRIER_PORT).unwrap();
+        let port: i32 = variable.value.as_ref().unwrap().parse().unwrap();
         let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
         let declared = containers.flat_map(|it| it.ports.iter().flatten().map(move |port| (&it.name, port)));
         let tcp = declared.filter(|(_, it)| it.protocol.as_deref().is_none_or(|protocol| protocol == "TCP"));

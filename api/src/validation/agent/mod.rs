@@ -1,18 +1,18 @@
-//! The agent in the Pods of a JobSet that restarts in place: that there is one, and that it does what it is there for.
-//! [`super::in_place`] refuses a Pod without an agent.
+//! The agent in the Pods of a JobSet with restartStrategy InPlaceRestart: the Pod must have only one, and it must be
+//! configured correctly. [`super::in_place`] rejects a Pod without an agent.
 
 mod environment;
 mod sidecar;
 mod supervisor;
 
-use super::field::{Errors, Path};
 use super::subject::Subject;
 use crate::RestartStrategy;
 use crate::agent::Agent;
+use crate::field::{Errors, Path};
 
 const ONE: &str = "must contain one agent alone: each would write the epoch of the same Pod";
 
-/// Refuses agents that would hold up their Pod, or restart it when it should not be.
+/// Rejects agents that would block their Pod, or restart it when they should not.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     if subject.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
         return;
@@ -41,17 +41,17 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{admissions, assert_one, in_place};
+    use super::super::testing::{admission_errors, assert_one, in_place};
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
     #[test]
-    fn two_agents_of_one_pod_are_refused() {
+    fn pod_with_two_agents_is_rejected() {
         let object = in_place(&[]);
         let agent = object.pointer(&format!("{POD}/initContainers/0")).unwrap();
         let mut other = agent.clone();
         other["name"] = json!("other");
-        let errors = admissions(&in_place(&[(&format!("{POD}/initContainers"), json!([agent, other]))]));
+        let errors = admission_errors(&in_place(&[(&format!("{POD}/initContainers"), json!([agent, other]))]));
         assert_one(
             &errors,
             r#"template.spec.initContainers: Invalid value: ["agent","other"]: must contain one agent"#,

@@ -5,21 +5,21 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::environment::{Declared, declared};
 use crate::agent;
+use crate::field::{Errors, Path};
 use crate::restart_rules::{ExitCodes, restarts_pod};
-use crate::validation::field::{Errors, Path};
 
 const NUMBER: &str = "must be an exit code from 1 to 255";
-const LIVENESS: &str = "must not be set: the kubelet would restart the agent alone, and a worker would run on in an epoch \
-                        that its agent has left. The agent ends by itself when something is wrong";
-const RESIZE: &str = "must not be RestartContainer: the agent would restart alone, and a worker would run on in an epoch \
-                      that its agent has left. Use NotRequired";
+const LIVENESS: &str = "must not be set: the kubelet would restart the agent alone, and its worker would \
+                        still run in the previous epoch. The agent ends by itself after an error";
+const RESIZE: &str = "must not be RestartContainer: the agent would restart alone, and its worker would still run \
+                      in the previous epoch. Use NotRequired";
 const BARRIER: &str = "must be set: the workers wait until it succeeds. Ask /barrier-is-lifted on port 8080, with \
-                       failureThreshold 2147483647 so that they may wait for as long as it takes";
+                       failureThreshold 2147483647 so that they can wait without limit";
 
 const NAMED: &str = "must be the name of a port of the agent's container";
 const HTTPS: &str = "must be HTTP: the agent speaks no TLS to the kubelet";
 
-/// Refuses an agent that would not restart the Pod, would restart alone, or would not hold back the workers.
+/// Rejects an agent that does not restart the Pod, restarts alone, or does not delay the workers.
 pub(super) fn check(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     exit_code(container, path, errors);
     if container.liveness_probe.is_some() {
@@ -58,14 +58,14 @@ fn exit_code(container: &Container, path: &Path<'_>, errors: &mut Errors) {
         let found = container.restart_policy_rules.iter().flatten().map(|rule| &rule.action).collect::<Vec<_>>();
         let required = format_args!(
             "the first rule that matches exit code {code}, with which the agent asks for it, must be RestartAllContainers \
-             or RestartPod: mend the rules, or set {} to a code that they match",
+             or RestartPod: change the rules, or set {} to a code that they match",
             agent::EXIT_CODE
         );
         errors.invalid(&path.child("restartPolicyRules"), found, required);
     }
 }
 
-/// The Go JobSet's agent, known by its probe, has another default.
+/// The agent of the Go JobSet, recognized by its probe, has another default.
 fn default_exit_code(container: &Container) -> u8 {
     let probe = container.startup_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
     match probe.and_then(|probe| probe.path.as_deref()) {
@@ -74,8 +74,8 @@ fn default_exit_code(container: &Container) -> u8 {
     }
 }
 
-/// The probe must ask where the agent answers: where it is told to, or else where it does so by default. Of a container
-/// that is not told the JobSet's name, as every agent is, nobody knows the defaults.
+/// The probe must have the port and the path of the agent: those of its variables, or the defaults. The defaults are
+/// unknown for a container without the variables that every agent has.
 fn barrier(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     let Some(get) = container.startup_probe.as_ref().and_then(|probe| probe.http_get.as_ref()) else { return };
     let path = path.child("startupProbe.httpGet");
@@ -117,7 +117,7 @@ fn barrier(container: &Container, path: &Path<'_>, errors: &mut Errors) {
 fn answers(wanted: &str, variable: &str) -> String {
     format!(
         "must be {wanted}, where the agent answers, or else its variable {variable} must say so: the workers would wait \
-         for ever, or not at all"
+         forever, or not at all"
     )
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use crate::validation::testing::{admissions, assert_one, in_place};
+    use crate::validation::testing::{admission_errors, assert_one, in_place};
 
     const AGENT: &str = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers/0";
     const PATH: &str = "spec.replicatedJobs[1].template.spec.template.spec.initContainers[0].";
@@ -134,7 +134,7 @@ mod tests {
     fn with(changes: &[(&str, Value)]) -> Vec<String> {
         let changes: Vec<_> = changes.iter().map(|(field, value)| (format!("{AGENT}{field}"), value.clone())).collect();
         let changes: Vec<_> = changes.iter().map(|(field, value)| (&**field, value.clone())).collect();
-        admissions(&in_place(&changes))
+        admission_errors(&in_place(&changes))
     }
 
     fn env(name: &str, value: &str) -> (&'static str, Value) {
@@ -171,7 +171,7 @@ mod tests {
         ("/startupProbe", Value::Null), ("/lifecycle", json!({ "postStart": { "exec": { "command": ["wait"] } } })),
     ])]
     #[case::resized_without_restart(&[("/resizePolicy", json!([{ "resourceName": "cpu", "restartPolicy": "NotRequired" }]))])]
-    fn an_agent_that_restarts_its_pod_is_accepted(#[case] changes: &[(&str, Value)]) {
+    fn sidecar_that_restarts_pod_is_accepted(#[case] changes: &[(&str, Value)]) {
         assert_eq!(with(changes), Vec::<String>::new());
     }
 
@@ -209,7 +209,7 @@ mod tests {
         &[("/startupProbe", json!({ "httpGet": { "port": 8080, "path": "/barrier-is-lifted", "scheme": "HTTPS" } }))],
         r#"startupProbe.httpGet.scheme: Invalid value: "HTTPS": must be HTTP"#
     )]
-    fn one_that_would_not_is_refused(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
+    fn sidecar_that_does_not_restart_pod_is_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
         let errors = with(changes);
         assert_one(&errors, expected);
         assert!(errors[0].starts_with(PATH), "{errors:?}");

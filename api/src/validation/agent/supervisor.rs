@@ -4,18 +4,18 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::environment::{Declared, declared};
 use crate::agent::{FATAL_EXIT_CODES, exit_codes};
+use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, final_codes};
-use crate::validation::field::{Errors, Path};
 
 const LIVENESS: &str = "must not be set with the agent as supervisor: the kubelet would kill the agent while its worker \
                         waits at the barrier. Leave it out, or use the agent as a sidecar";
 const STARTUP: &str = "must not be set with the agent as supervisor: the kubelet would kill the agent while its worker \
                        waits at the barrier. Leave it out and use a readinessProbe, or use the agent as a sidecar";
 const CODES: &str = "must be exit codes from 1 to 255, such as 2,3,64-78";
-const SHARED: &str = "must not be true with the agent as supervisor: it has to be the first process of the container, so \
-                      that nothing of a worker is left when it is stopped. Leave it out, or use the agent as a sidecar";
+const SHARED: &str = "must not be true with the agent as supervisor: it must be the first process of the container, so \
+                      that it can stop all processes of the worker. Leave it out, or use the agent as a sidecar";
 
-/// Refuses Pods in which the agent would not be the first process of its container.
+/// Rejects Pods in which the agent is not the first process of its container.
 pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     for (field, set) in [("shareProcessNamespace", pod.share_process_namespace), ("hostPID", pod.host_pid)] {
         if set == Some(true) {
@@ -24,7 +24,7 @@ pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses probes that would end a worker that waits.
+/// Rejects probes that would kill a waiting worker.
 pub(super) fn check_container(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     if container.liveness_probe.is_some() {
         errors.forbidden(&path.child("livenessProbe"), LIVENESS);
@@ -35,7 +35,7 @@ pub(super) fn check_container(container: &Container, path: &Path<'_>, errors: &m
     fatal_codes(container, path, errors);
 }
 
-/// A code with which the agent ends the container must not be one that restarts it.
+/// An exit code with which the agent ends the container must not restart the container.
 fn fatal_codes(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     let Declared::Here(index, value) = declared(container, &[FATAL_EXIT_CODES]) else { return };
     let list = path.child("env");
@@ -48,8 +48,8 @@ fn fatal_codes(container: &Container, path: &Path<'_>, errors: &mut Errors) {
     if container.restart_policy.as_deref().is_some_and(|policy| policy != NEVER) {
         return;
     }
-    let rested = final_codes(container.restart_policy_rules.as_deref().unwrap_or_default());
-    if let Some(restarted) = fatal.into_iter().find(|code| !rested.contains(code)) {
+    let final_codes = final_codes(container.restart_policy_rules.as_deref().unwrap_or_default());
+    if let Some(restarted) = fatal.into_iter().find(|code| !final_codes.contains(code)) {
         let required = format_args!(
             "must not contain {restarted}, with which the container restarts alone: take it out of its \
              restartPolicyRules, or from this list"
@@ -63,11 +63,11 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use crate::validation::testing::{Changes, admissions, assert_one, changed, in_place};
+    use crate::validation::testing::{Changes, admission_errors, assert_one, changed, in_place};
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
-    /// The agent of the workers as their supervisor, changed.
+    /// The workers with the agent as supervisor, and these changes.
     fn supervised(container: &Value, changes: Changes<'_>) -> Vec<String> {
         let object = in_place(&[
             (&format!("{POD}/initContainers"), Value::Null),
@@ -75,7 +75,7 @@ mod tests {
         ]);
         let changes: Vec<_> = changes.iter().map(|(field, value)| (format!("{POD}{field}"), value.clone())).collect();
         let changes: Vec<_> = changes.iter().map(|(field, value)| (&**field, value.clone())).collect();
-        admissions(&changed(object, &changes))
+        admission_errors(&changed(object, &changes))
     }
 
     fn worker() -> Value {
@@ -86,14 +86,14 @@ mod tests {
     #[case::by_command(worker())]
     #[case::by_command_and_arguments(json!({ "name": "worker", "command": ["jobset-agent"], "args": ["supervise", "--", "train"] }))]
     #[case::go_agent(json!({ "name": "worker", "env": [{ "name": "WORKER_COMMAND", "value": "train" }] }))]
-    fn a_supervisor_is_an_agent(#[case] container: Value) {
+    fn supervisor_counts_as_agent(#[case] container: Value) {
         assert_eq!(supervised(&container, &[]), Vec::<String>::new());
     }
 
     #[rstest]
     #[case::sidecar_by_command(json!({ "name": "worker", "command": ["/agent/jobset-agent"] }))]
-    #[case::somebody_else(json!({ "name": "worker", "command": ["my-jobset-agent", "supervise"] }))]
-    fn other_containers_are_none(#[case] container: Value) {
+    #[case::other_program(json!({ "name": "worker", "command": ["my-jobset-agent", "supervise"] }))]
+    fn other_container_does_not_count_as_agent(#[case] container: Value) {
         assert_one(
             &supervised(&container, &[]),
             "template.spec.initContainers: Required value: must contain the agent",
@@ -110,7 +110,7 @@ mod tests {
         worker(),
         r#"containers: Invalid value: ["worker","worker"]: must contain one"#
     )]
-    fn what_would_end_or_outlive_a_waiting_worker_is_refused(
+    fn supervisor_with_conflicting_field_is_rejected(
         #[case] field: &str,
         #[case] value: Value,
         #[case] expected: &str,
@@ -134,7 +134,7 @@ mod tests {
     #[case::none_of_them("3,64-66", restart("NotIn", &[0, 3, 64, 65, 66]))]
     #[case::of_those_that_are_not_restarted_some("3", restart("In", &[1, 137]))]
     #[case::no_rules("1-255", json!([]))]
-    fn fatal_codes_that_end_the_container_are_accepted(#[case] codes: &str, #[case] rules: Value) {
+    fn fatal_codes_without_restart_rule_are_accepted(#[case] codes: &str, #[case] rules: Value) {
         assert_eq!(with_codes(codes, rules), Vec::<String>::new());
     }
 
@@ -143,12 +143,16 @@ mod tests {
     #[case::success("0", restart("NotIn", &[0]), "must be exit codes from 1 to 255")]
     #[case::no_list("3;4", restart("NotIn", &[0]), r#"env[0].value: Invalid value: "3;4": must be exit codes"#)]
     #[case::backwards("9-3", restart("NotIn", &[0]), "must be exit codes from 1 to 255")]
-    fn others_are_refused(#[case] codes: &str, #[case] rules: Value, #[case] expected: &str) {
+    fn fatal_codes_with_restart_rule_or_malformed_are_rejected(
+        #[case] codes: &str,
+        #[case] rules: Value,
+        #[case] expected: &str,
+    ) {
         assert_one(&with_codes(codes, rules), expected);
     }
 
     #[test]
-    fn readiness_and_the_probes_of_other_containers_may_be_set() {
+    fn supervisor_readiness_and_probes_of_others_are_accepted() {
         let probe = json!({ "tcpSocket": { "port": 1 } });
         let changes = [("/containers/0/readinessProbe", probe.clone()), ("/containers/1/livenessProbe", probe)];
         assert_eq!(supervised(&worker(), &changes), Vec::<String>::new());

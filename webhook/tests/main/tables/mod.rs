@@ -16,8 +16,7 @@ use crate::answer::{Answer, Writes};
 use crate::cluster::Plane;
 
 /// Files of `api/src/validation` that hold no rule: the list of the rules, what they look at, and their words.
-const NO_RULES: [&str; 9] =
-    ["agent/environment", "execution", "field", "known", "mod", "quantity", "subject", "syntax", "testing"];
+const NO_RULES: [&str; 6] = ["agent/environment", "execution", "mod", "rule", "subject", "testing"];
 /// Cases that are tried at once.
 const AT_ONCE: usize = 16;
 

@@ -1,7 +1,7 @@
-//! Quantities of Kubernetes, such as `1.5Gi` and `100m`, as numbers: one amount can be written in many ways.
+//! Quantities of Kubernetes, such as `1.5Gi` and `100m`, as numbers. Different texts can stand for the same quantity.
 
-/// The amount in billionths, which is as exact as Kubernetes is. `None` for what is no quantity, or too large or too
-/// small for one.
+/// The quantity in billionths, the precision of Kubernetes. `None` if the text is not a quantity, or if the quantity is
+/// out of range or needs a higher precision.
 pub(crate) fn nanos(text: &str) -> Option<i128> {
     let end = text.find(|at: char| !(at.is_ascii_digit() || matches!(at, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -14,7 +14,7 @@ pub(crate) fn nanos(text: &str) -> Option<i128> {
     if exponent >= 0 { amount.checked_mul(power) } else { (amount % power == 0).then_some(amount / power) }
 }
 
-/// What a suffix multiplies with: a factor and a power of ten.
+/// The multiplier of a suffix: a factor and a power of ten.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     Some(match suffix {
         "" => (1, 0),
@@ -56,7 +56,7 @@ mod tests {
     #[case("+1", "1")]
     #[case("1n", "0.001u")]
     #[case("8Ei", "8192Pi")]
-    fn one_amount_is_one_number(#[case] one: &str, #[case] other: &str) {
+    fn nanos_of_equal_quantities_are_equal(#[case] one: &str, #[case] other: &str) {
         assert!(nanos(one).is_some());
         assert_eq!(nanos(one), nanos(other));
     }
@@ -66,7 +66,7 @@ mod tests {
     #[case("1M", "1Mi")]
     #[case("1m", "1M")]
     #[case("1", "-1")]
-    fn two_amounts_are_two_numbers(#[case] one: &str, #[case] other: &str) {
+    fn nanos_of_different_quantities_differ(#[case] one: &str, #[case] other: &str) {
         assert_ne!(nanos(one), nanos(other));
     }
 
@@ -81,7 +81,7 @@ mod tests {
     #[case("1e2147483647")]
     #[case("0.1n")]
     #[case("99999999999999999999999999999999999999999Ei")]
-    fn what_is_no_quantity_is_no_number(#[case] text: &str) {
+    fn nanos_of_invalid_quantity_are_none(#[case] text: &str) {
         assert_eq!(nanos(text), None);
     }
 }

@@ -1,40 +1,40 @@
-//! The grammars of Kubernetes that names, paths and reasons follow, and how an error describes each.
+//! Kubernetes' syntax of names, paths and reasons, and the error text for each.
 
-/// Most characters of a DNS label, of the name of a Job or Pod, and of a label's value.
-pub(super) const LABEL_LENGTH: usize = 63;
-/// Most characters of a DNS name.
+/// Maximum number of characters of a DNS label, of the name of a Job or Pod, and of the value of a label.
+pub(crate) const LABEL_LENGTH: usize = 63;
+/// Maximum number of characters of a DNS name.
 const SUBDOMAIN_LENGTH: usize = 253;
 
-/// Most characters of the name of a rule.
+/// Maximum number of characters of the name of a rule.
 const RULE_NAME_LENGTH: usize = 128;
 
 /// Describes [`is_dns1123_label`].
-pub(super) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
+pub(crate) const DNS_1123_LABEL: &str = "must consist of lower-case letters, digits and '-', begin and end with a \
                                          letter or digit, and have at most 63 characters";
 /// Describes [`is_dns1035_label`].
-pub(super) const DNS_1035_LABEL: &str = "must consist of lower-case letters, digits and '-', begin with a letter, end \
+pub(crate) const DNS_1035_LABEL: &str = "must consist of lower-case letters, digits and '-', begin with a letter, end \
                                          with a letter or digit, and have at most 63 characters";
 /// Describes [`is_condition_reason`].
-pub(super) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
+pub(crate) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
                                            and end with a letter, digit or '_'";
 
 /// A label of a DNS name (RFC 1123), such as the name of a volume.
-pub(super) fn is_dns1123_label(text: &str) -> bool {
+pub(crate) fn is_dns1123_label(text: &str) -> bool {
     text.len() <= LABEL_LENGTH && is_dns_text(text)
 }
 
 /// A label of a DNS name that begins with a letter (RFC 1035), such as the name of a Service.
-pub(super) fn is_dns1035_label(text: &str) -> bool {
+pub(crate) fn is_dns1035_label(text: &str) -> bool {
     is_dns1123_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
 /// A DNS name (RFC 1123).
-pub(super) fn is_dns1123_subdomain(text: &str) -> bool {
+pub(crate) fn is_dns1123_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_LENGTH && text.split('.').all(is_dns_text)
 }
 
-/// Reason of a condition, and name of a rule of the failure policy; of any length.
-pub(super) fn is_condition_reason(text: &str) -> bool {
+/// Reason of a condition, and name of a rule of the failure policy. Does not check the length.
+pub(crate) fn is_condition_reason(text: &str) -> bool {
     let letter = |first: char| first.is_ascii_alphabetic();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
     let last = |last: char| last.is_ascii_alphanumeric() || last == '_';
@@ -47,12 +47,12 @@ pub(crate) fn is_rule_name(text: &str) -> bool {
 }
 
 /// Path of a URL (RFC 3986).
-pub(super) fn is_http_path(text: &str) -> bool {
+pub(crate) fn is_http_path(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
 }
 
-/// Key of a label: a name, and maybe a DNS name and a slash before it.
-pub(super) fn is_label_key(text: &str) -> bool {
+/// Key of a label: a name, with an optional DNS name and a slash before it.
+pub(crate) fn is_label_key(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_alphanumeric();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
@@ -63,7 +63,7 @@ pub(super) fn is_label_key(text: &str) -> bool {
         && name.bytes().all(inner)
 }
 
-/// Lower-case letters, digits and, inside, hyphens.
+/// Lower-case letters, digits and hyphens. The first and the last character are not hyphens.
 fn is_dns_text(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_lowercase() || end.is_ascii_digit();
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -91,7 +91,12 @@ mod tests {
     #[case::dot("a.b", false, false, true)]
     #[case::dot_last("a.", false, false, false)]
     #[case::much_too_long(&"a".repeat(254), false, false, false)]
-    fn dns_names(#[case] text: &str, #[case] label: bool, #[case] label_1035: bool, #[case] subdomain: bool) {
+    fn dns_name_syntax_matches_kubernetes(
+        #[case] text: &str,
+        #[case] label: bool,
+        #[case] label_1035: bool,
+        #[case] subdomain: bool,
+    ) {
         assert_eq!(
             (is_dns1123_label(text), is_dns1035_label(text), is_dns1123_subdomain(text)),
             (label, label_1035, subdomain)
@@ -109,7 +114,7 @@ mod tests {
     #[case("a:", false)]
     #[case("a b", false)]
     #[case("a-b", false)]
-    fn condition_reasons(#[case] text: &str, #[case] valid: bool) {
+    fn condition_reason_syntax_matches_kubernetes(#[case] text: &str, #[case] valid: bool) {
         assert_eq!(is_condition_reason(text), valid);
     }
 
@@ -122,7 +127,7 @@ mod tests {
     #[case("/rack", false)]
     #[case("example.com/", false)]
     #[case("example.com/-rack", false)]
-    fn label_keys(#[case] text: &str, #[case] valid: bool) {
+    fn label_key_syntax_matches_kubernetes(#[case] text: &str, #[case] valid: bool) {
         assert_eq!(is_label_key(text), valid);
     }
 
@@ -131,7 +136,7 @@ mod tests {
     #[case("", false)]
     #[case("a b", false)]
     #[case("a#b", false)]
-    fn http_paths(#[case] text: &str, #[case] valid: bool) {
+    fn http_path_syntax_matches_kubernetes(#[case] text: &str, #[case] valid: bool) {
         assert_eq!(is_http_path(text), valid);
     }
 }

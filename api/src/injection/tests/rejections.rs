@@ -1,15 +1,15 @@
-//! What stands against an injection, each with its place and the way out, and what is no business of it.
+//! Pods that the injection rejects, with field and remedy, and Pods that it ignores.
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{injected, pod, with_pod};
+use crate::field::Errors;
 use crate::injection::{Settings, inject};
-use crate::validation::Errors;
 
 const POD: &str = "spec.replicatedJobs[0].template.spec.template.spec";
 
-/// A Pod of one worker, changed.
+/// A Pod with one worker, and these changes.
 fn with(changes: &Value) -> Value {
     let mut pod = json!({ "containers": [{ "name": "worker", "image": "worker:1", "command": ["run"] }] });
     for (field, value) in changes.as_object().unwrap() {
@@ -48,10 +48,10 @@ fn assert_one(errors: &Errors, expected: &str) {
     with(&json!({ "containers": [{ "name": "a", "command": ["a"] }, { "name": "b", "command": ["b"] }] })),
     ".containers: Invalid value: [\"a\",\"b\"]: must be the one container that is supervised"
 )]
-fn a_worker_that_cannot_be_supervised_is_refused(#[case] sent: Value, #[case] expected: &str) {
+fn supervisor_for_unfit_worker_is_rejected(#[case] sent: Value, #[case] expected: &str) {
     let (_, errors) = injected("Supervisor", &sent);
     assert_one(&errors, &format!("{POD}{expected}"));
-    // Where the agent is beside the worker, nothing of it matters.
+    // A sidecar accepts all of them.
     let (_, errors) = injected("Sidecar", &sent);
     assert_eq!(errors, Errors::default());
 }
@@ -66,19 +66,19 @@ fn a_worker_that_cannot_be_supervised_is_refused(#[case] sent: Value, #[case] ex
     with(&json!({ "volumes": [{ "name": "jobset-agent-token", "emptyDir": {} }] })),
     ".volumes[0].name: Invalid value: \"jobset-agent-token\": must not be the name of a volume that is not projected"
 )]
-fn a_pod_that_no_agent_fits_into_is_refused(#[case] sent: Value, #[case] expected: &str) {
+fn injection_into_unfit_pod_is_rejected(#[case] sent: Value, #[case] expected: &str) {
     for shape in ["Sidecar", "Supervisor"] {
         let (_, errors) = injected(shape, &sent);
         assert_one(&errors, &format!("{POD}{expected}"));
     }
 }
 
-/// A sidecar that checks the node, and a worker that happens to have a variable of the Go JobSet's agent.
+/// A sidecar that checks the node, and a worker with a variable of the Go JobSet's agent.
 #[rstest]
 #[case::sidecar(with(&json!({ "initContainers": [{ "name": "check", "restartPolicy": "Always", "restartPolicyRules": [
     { "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [9] } }] }] })))]
 #[case::variable(worker(&json!({ "env": [{ "name": "WORKER_COMMAND", "value": "x" }] })))]
-fn what_looks_like_an_agent_is_none(#[case] sent: Value) {
+fn injection_ignores_containers_that_resemble_an_agent(#[case] sent: Value) {
     for shape in ["Sidecar", "Supervisor"] {
         let (pod, errors) = injected(shape, &sent);
         assert_eq!((errors, pod != sent), (Errors::default(), true));
@@ -88,7 +88,7 @@ fn what_looks_like_an_agent_is_none(#[case] sent: Value) {
 }
 
 #[test]
-fn all_that_stands_against_it_is_named_at_once() {
+fn injection_reports_all_errors_of_pod() {
     let sent = worker(&json!({ "command": [], "livenessProbe": {}, "startupProbe": {} }));
     assert_eq!(injected("Supervisor", &sent).1.iter().count(), 3);
 }
@@ -96,7 +96,7 @@ fn all_that_stands_against_it_is_named_at_once() {
 #[rstest]
 #[case::sidecar("Sidecar", "jobset-agent")]
 #[case::supervisor("Supervisor", "jobset-agent-install")]
-fn a_worker_of_the_agents_name_is_refused(#[case] shape: &str, #[case] name: &str) {
+fn worker_with_name_of_agent_is_rejected(#[case] shape: &str, #[case] name: &str) {
     let (_, errors) = injected(shape, &worker(&json!({ "name": name })));
     assert_one(&errors, ".containers[0].name: Invalid value: \"jobset-agent");
 }
@@ -111,14 +111,14 @@ fn a_worker_of_the_agents_name_is_refused(#[case] shape: &str, #[case] name: &st
     json!({ "name": "BARRIER_PORT", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }),
     "null: must be a number from 1 to 65535"
 )]
-fn a_port_of_the_users_that_is_of_no_use_is_refused(#[case] variable: Value, #[case] expected: &str) {
+fn barrier_port_that_is_unusable_is_rejected(#[case] variable: Value, #[case] expected: &str) {
     let mut sent = worker(&json!({ "ports": [{ "containerPort": 9000 }] }));
     sent["initContainers"] = json!([{ "name": "jobset-agent", "env": [variable] }]);
     assert_one(&injected("Sidecar", &sent).1, expected);
 }
 
 #[test]
-fn without_an_image_only_what_has_one_is_completed() {
+fn injection_without_image_needs_image_of_container() {
     let none = Settings::default();
     for shape in ["Sidecar", "Supervisor"] {
         let mut spec = with_pod(&with(&json!({})));
@@ -137,7 +137,7 @@ fn without_an_image_only_what_has_one_is_completed() {
 #[case::another_strategy("Recreate", "Sidecar")]
 #[case::another_word("InPlaceRestart", "sidecar")]
 #[case::no_word("InPlaceRestart", "")]
-fn nothing_is_injected_where_nobody_asks_for_it(#[case] strategy: &str, #[case] value: &str) {
+fn injection_without_strategy_or_shape_changes_nothing(#[case] strategy: &str, #[case] value: &str) {
     let mut spec = with_pod(&with(&json!({})));
     spec.failure_policy = serde_json::from_value(json!({ "restartStrategy": strategy })).unwrap();
     let before = spec.clone();
