@@ -59,9 +59,6 @@ const CONFIG_FILE: &str = "controller_manager_config.yaml";
 const KEPT: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
 
 /// The folder of the module.
-///
-/// # Errors
-/// If the module cannot be downloaded.
 pub fn module() -> Result<PathBuf> {
     sources("sigs.k8s.io/jobset", VERSION)
 }
@@ -117,18 +114,12 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 }
 
 /// Applies manifests of the Go JobSet; what another installation owns changes hands.
-///
-/// # Errors
-/// If the API server refuses one.
 pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
     let file = write(cluster, manifests)?;
     install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
 }
 
 /// Waits until the manager is available and its webhook answers.
-///
-/// # Errors
-/// If it is not in time.
 pub async fn serves(cluster: &Cluster) -> Result<()> {
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
     let file = cluster.dir().join("go-jobset-probe.json");
@@ -156,9 +147,6 @@ fn probe() -> Value {
 }
 
 /// Ends the manager's Pods, and waits until they are gone. Its webhooks stay registered: nobody can create a JobSet.
-///
-/// # Errors
-/// If they are not gone in time.
 pub async fn stop(cluster: &Cluster) -> Result<()> {
     scale(cluster, 0).await?;
     let limit = format!("--timeout={}s", LIMIT.as_secs());
@@ -167,9 +155,6 @@ pub async fn stop(cluster: &Cluster) -> Result<()> {
 }
 
 /// Starts the manager that [`stop`] ended, and waits until it serves.
-///
-/// # Errors
-/// As [`serves`].
 pub async fn start(cluster: &Cluster) -> Result<()> {
     scale(cluster, 1).await?;
     serves(cluster).await
@@ -182,9 +167,6 @@ async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
 }
 
 /// Removes all of the Go JobSet, but for the namespace and the CustomResourceDefinition: JobSets, Jobs and Pods stay.
-///
-/// # Errors
-/// If something is not gone in time.
 pub async fn remove(cluster: &Cluster) -> Result<()> {
     let mut manifests = manifests(cluster, DEFAULT_CONFIGURATION).await?;
     manifests.retain(|it| !KEPT.iter().any(|kind| it["kind"] == *kind));

@@ -39,9 +39,6 @@ const PACKAGES: [Package; 9] = [
 const BUSYBOX: Package = Package { name: "busybox-static", shows: Shows::File(BUSYBOX_PROGRAM), control_plane: false };
 
 /// Fails with one line that says what to do when something is missing.
-///
-/// # Errors
-/// See above.
 pub fn check(set: Set) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("a test cluster makes namespaces and cgroups: run this as root (sudo -E ...)");

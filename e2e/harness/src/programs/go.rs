@@ -116,9 +116,6 @@ pub struct GoPrograms {
 
 impl GoPrograms {
     /// The absolute path of a program.
-    ///
-    /// # Errors
-    /// When no module of the set has such a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         self.dirs
             .iter()
@@ -128,9 +125,6 @@ impl GoPrograms {
     }
 
     /// The folder of the CNI plugins.
-    ///
-    /// # Errors
-    /// When the set is a control plane's.
     pub fn cni(&self) -> Result<PathBuf> {
         Ok(self.path("host-local")?.parent().map(Path::to_path_buf).unwrap_or_default())
     }
@@ -158,9 +152,6 @@ pub fn ensure(set: Set) -> Result<GoPrograms> {
 }
 
 /// Builds Helm if it is missing, as [`ensure`] does, and returns the path of the program.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
     let (root, _lock) = locked(FOLDER)?;
     let module = match version {
@@ -171,9 +162,6 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
 }
 
 /// Builds kube-state-metrics if it is missing, as [`ensure`] does, and returns the path of the program.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
     let (root, _lock) = locked(FOLDER)?;
     Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
@@ -189,9 +177,6 @@ pub struct GoJobSetPrograms {
 }
 
 /// Builds the Go JobSet if it is missing, as [`ensure`] does, and returns the paths of its programs.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
     let (root, _lock) = locked(FOLDER)?;
     let dir = ensure_module(&root, &GO_JOBSET)?;
