@@ -127,13 +127,13 @@ impl Components<'_> {
     /// The containerd of one node.
     pub(super) fn containerd(&self, node: &Node) -> Result<ProcessDefinition> {
         let config = node.dir.join("containerd.toml").display().to_string();
-        self.process(&containerd_name(&node.name), "containerd", vec!["--config".into(), config])
+        self.process(&format!("containerd-{}", node.name), "containerd", vec!["--config".into(), config])
     }
 
     /// The kubelet of one node.
     pub(super) fn kubelet(&self, node: &Node) -> Result<ProcessDefinition> {
         let in_node = |name: &str| node.dir.join(name).display().to_string();
-        let mut args = flags([
+        let args = flags([
             ("config", in_node("kubelet.json")),
             ("kubeconfig", self.kubeconfig(&node.name)),
             ("root-dir", in_node("kubelet")),
@@ -142,7 +142,6 @@ impl Components<'_> {
             ("node-ip", node.address.to_string()),
             ("v", "2".into()),
         ]);
-        args.extend(self.options.kubelet_args.iter().cloned());
         self.process(&kubelet_name(&node.name), "kubelet", args)
     }
 
@@ -158,11 +157,6 @@ impl Components<'_> {
 /// The supervisor's name for the kubelet of a node.
 pub(super) fn kubelet_name(node: &str) -> String {
     format!("kubelet-{node}")
-}
-
-/// The supervisor's name for the containerd of a node.
-pub(super) fn containerd_name(node: &str) -> String {
-    format!("containerd-{node}")
 }
 
 /// The folders that must exist before the processes start.

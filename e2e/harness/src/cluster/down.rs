@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::slot::Slot;
 use super::storage;
+use crate::paths;
 
 /// How long an owner may take to take its cluster down.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -32,7 +33,7 @@ pub fn down(dir: &Path) -> Result<()> {
     }
     // A killed owner has not removed its cgroups.
     Slot::sweep()?;
-    storage::remove(dir)
+    paths::remove(dir)
 }
 
 /// Whether the process is still an owner of a cluster, and not another one that has got its number since.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube::{Client, Config};
 
-use super::components::{containerd_name, kubelet_name};
+use super::components::kubelet_name;
 use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
 use super::readiness;
@@ -38,7 +38,6 @@ pub struct Handle {
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     options: Options,
-    dir: Option<PathBuf>,
 }
 
 impl Builder {
@@ -63,20 +62,6 @@ impl Builder {
         self
     }
 
-    /// Gives every kubelet one more argument.
-    #[must_use]
-    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
-        self.options.kubelet_args.push(arg.into());
-        self
-    }
-
-    /// Uses this folder, a short path, in place of a new one below the target folder.
-    #[must_use]
-    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dir = Some(dir.into());
-        self
-    }
-
     /// Starts a control plane.
     ///
     /// # Errors
@@ -96,9 +81,7 @@ impl Builder {
     }
 
     async fn start(self) -> Result<Handle> {
-        let dir = self.dir.unwrap_or_else(storage::new_dir);
-        let options = self.options;
-        let started = tokio::task::spawn_blocking(move || Owner::start(&options, &dir)).await?;
+        let started = tokio::task::spawn_blocking(move || Owner::start(&self.options, &storage::new_dir())).await?;
         let (owner, ready) = started?;
         Handle::new(ready, Some(owner)).await
     }
@@ -173,16 +156,6 @@ impl Cluster {
     /// Starts a stopped kubelet again.
     pub async fn start_kubelet(&self, node: &str) -> Result<()> {
         self.0.restart_process(&kubelet_name(node)).await
-    }
-
-    /// Stops the containerd of a node; its containers go on.
-    pub async fn stop_containerd(&self, node: &str) -> Result<()> {
-        self.0.stop_process(&containerd_name(node), STOP_GRACE).await
-    }
-
-    /// Starts a stopped containerd again.
-    pub async fn start_containerd(&self, node: &str) -> Result<()> {
-        self.0.restart_process(&containerd_name(node)).await
     }
 }
 
