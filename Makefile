@@ -130,7 +130,7 @@ plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static progr
 
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
-	@$(DEBUG)/chaos
+	@$(DEBUG)/chaos $(ARGS)
 
 .PHONY: picture
 picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use jobset_harness::cluster::Cluster;
@@ -55,13 +55,7 @@ const USER: &str = "65532:65532";
 const CONFIG_MAP: &str = "jobset-manager-config";
 const CONFIG_FILE: &str = "controller_manager_config.yaml";
 
-/// Kinds that [`remove`] leaves: with them the JobSets would go, or what else is in the namespace.
-const KEPT: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
-
 /// The folder of the module.
-///
-/// # Errors
-/// If the module cannot be downloaded.
 pub fn module() -> Result<PathBuf> {
     sources("sigs.k8s.io/jobset", VERSION)
 }
@@ -117,18 +111,14 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 }
 
 /// Applies manifests of the Go JobSet; what another installation owns changes hands.
-///
-/// # Errors
-/// If the API server refuses one.
 pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
-    let file = write(cluster, manifests)?;
+    let file = cluster.dir().join("go-jobset.json");
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    let file = file.to_string_lossy();
     install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
 }
 
 /// Waits until the manager is available and its webhook answers.
-///
-/// # Errors
-/// If it is not in time.
 pub async fn serves(cluster: &Cluster) -> Result<()> {
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
     let file = cluster.dir().join("go-jobset-probe.json");
@@ -156,48 +146,10 @@ fn probe() -> Value {
 }
 
 /// Ends the manager's Pods, and waits until they are gone. Its webhooks stay registered: nobody can create a JobSet.
-///
-/// # Errors
-/// If they are not gone in time.
 pub async fn stop(cluster: &Cluster) -> Result<()> {
-    scale(cluster, 0).await?;
+    let deployment = format!("deployment/{DEPLOYMENT}");
+    install::kubectl(cluster, &["scale", &deployment, "-n", NAMESPACE, "--replicas=0"]).await?;
     let limit = format!("--timeout={}s", LIMIT.as_secs());
     let manager = "control-plane=controller-manager";
     install::kubectl(cluster, &["wait", "--for=delete", "pod", "-n", NAMESPACE, "-l", manager, &limit]).await.map(drop)
-}
-
-/// Starts the manager that [`stop`] ended, and waits until it serves.
-///
-/// # Errors
-/// As [`serves`].
-pub async fn start(cluster: &Cluster) -> Result<()> {
-    scale(cluster, 1).await?;
-    serves(cluster).await
-}
-
-async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
-    let deployment = format!("deployment/{DEPLOYMENT}");
-    let replicas = format!("--replicas={replicas}");
-    install::kubectl(cluster, &["scale", &deployment, "-n", NAMESPACE, &replicas]).await.map(drop)
-}
-
-/// Removes all of the Go JobSet, but for the namespace and the CustomResourceDefinition: JobSets, Jobs and Pods stay.
-///
-/// # Errors
-/// If something is not gone in time.
-pub async fn remove(cluster: &Cluster) -> Result<()> {
-    let mut manifests = manifests(cluster, DEFAULT_CONFIGURATION).await?;
-    manifests.retain(|it| !KEPT.iter().any(|kind| it["kind"] == *kind));
-    ensure!(!manifests.is_empty(), "the Go JobSet's manifests have nothing to remove");
-    let file = write(cluster, &manifests)?;
-    let limit = format!("--timeout={}s", LIMIT.as_secs());
-    install::kubectl(cluster, &["delete", "--ignore-not-found", "--cascade=foreground", "-f", &file, &limit])
-        .await
-        .map(drop)
-}
-
-fn write(cluster: &Cluster, manifests: &[Value]) -> Result<String> {
-    let file = cluster.dir().join("go-jobset.json");
-    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
-    Ok(file.to_string_lossy().into_owned())
 }

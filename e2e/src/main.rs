@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use jobset_e2e::conformance::{self, Score, Subject, Suite};
 use jobset_harness::interrupt::unless_interrupted;
 use jobset_harness::paths;
@@ -15,9 +15,9 @@ use jobset_harness::paths;
 #[derive(Parser)]
 #[command(name = "conformance")]
 struct Args {
-    /// Which suite.
-    #[arg(long, value_enum, default_value_t = Suites::All)]
-    suite: Suites,
+    /// Which suite; may be repeated. Default: all.
+    #[arg(long, value_enum)]
+    suite: Vec<Suite>,
     /// Runs the cases alone that have this text in their name; may be repeated. Writes no file.
     #[arg(long, value_name = "TEXT")]
     focus: Vec<String>,
@@ -27,25 +27,6 @@ struct Args {
     /// Builds the suites that judge this project's programs, and runs none.
     #[arg(long, conflicts_with_all = ["focus", "go"])]
     build: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Suites {
-    Controller,
-    Webhook,
-    E2e,
-    All,
-}
-
-impl Suites {
-    fn suites(self) -> Vec<Suite> {
-        match self {
-            Self::Controller => vec![Suite::Controller],
-            Self::Webhook => vec![Suite::Webhook],
-            Self::E2e => vec![Suite::E2e],
-            Self::All => Suite::ALL.to_vec(),
-        }
-    }
 }
 
 #[tokio::main]
@@ -69,7 +50,8 @@ async fn run(args: Args) -> Result<Vec<Score>> {
         if args.go { (Subject::Go, "conformance-go.json") } else { (Subject::Ours, "conformance.json") };
     let focus: Vec<&str> = args.focus.iter().map(String::as_str).collect();
     let mut scores = Vec::new();
-    for suite in args.suite.suites() {
+    let suites = if args.suite.is_empty() { Suite::ALL.to_vec() } else { args.suite };
+    for suite in suites {
         scores.push(conformance::judge(subject, suite, &focus).await?);
     }
     if focus.is_empty() {

@@ -125,10 +125,8 @@ async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()>
 /// The cgroups of the cluster with this host address, in every hierarchy of either version.
 fn cgroups(address: &str) -> Result<Vec<String>> {
     let slot = address.split('.').nth(1).context("not an address")?;
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let roots = fields.filter(|fields| fields.get(2).is_some_and(|kind| kind.starts_with("cgroup")));
-    let dirs = roots.map(|fields| format!("{}/jobset-e2e-{slot}", fields[1]));
+    let roots = procfs::mounts()?.into_iter().filter(|mount| mount.fs_vfstype.starts_with("cgroup"));
+    let dirs = roots.map(|mount| format!("{}/jobset-e2e-{slot}", mount.fs_file));
     Ok(dirs.filter(|dir| Path::new(dir).exists()).collect())
 }
 
@@ -136,14 +134,14 @@ fn cgroups(address: &str) -> Result<Vec<String>> {
 fn traces(dir: &Path, address: &str) -> Result<Vec<String>> {
     let dir = dir.to_str().context("not a text")?;
     let mut traces = Vec::new();
-    for process in fs::read_dir("/proc")?.filter_map(Result::ok).map(|entry| entry.path()) {
-        let read = |name: &str| fs::read(process.join(name)).unwrap_or_default();
-        let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+    for process in procfs::process::all_processes()?.flatten() {
+        let command = process.cmdline().unwrap_or_default().join(" ");
         if command.contains(dir) {
-            traces.push(format!("process {}: {command}", process.display()));
+            traces.push(format!("process {}: {command}", process.pid));
         }
-        if String::from_utf8_lossy(&read("mountinfo")).contains(&format!("{dir}/")) {
-            traces.push(format!("a mount seen by {}", process.display()));
+        let mounts = fs::read(format!("/proc/{}/mountinfo", process.pid)).unwrap_or_default();
+        if String::from_utf8_lossy(&mounts).contains(&format!("{dir}/")) {
+            traces.push(format!("a mount in the namespace of process {}", process.pid));
         }
     }
     if fs::read_to_string("/proc/net/fib_trie")?.lines().any(|line| line.trim().ends_with(&format!(" {address}"))) {

@@ -20,7 +20,7 @@ pub(super) struct Facts {
     /// The Pods that have neither failed nor are being deleted, by slot.
     pub(super) pods: Vec<PodFacts>,
     /// The worker processes that are alive.
-    pub(super) running: Vec<Running>,
+    pub(super) running: Vec<WorkerProcess>,
     /// What the workers wrote down, all of it.
     pub(super) entries: Vec<Entry>,
 }
@@ -42,7 +42,7 @@ pub(super) struct PodFacts {
 
 /// A worker process.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Running {
+pub(super) struct WorkerProcess {
     /// UID of its Pod.
     pub(super) uid: String,
     /// Epoch that it was told.
@@ -59,7 +59,7 @@ impl Facts {
         let mut pods: Vec<PodFacts> = group.live_pods().await?.iter().map(PodFacts::of).collect();
         pods.sort_by(|a, b| (&a.slot, &a.uid).cmp(&(&b.slot, &b.uid)));
         let workers = process::find("jobset-test-worker", &[(GROUP, &group.namespace)])?;
-        let running = workers.iter().map(|worker| Running {
+        let running = workers.iter().map(|worker| WorkerProcess {
             uid: worker.variable("POD_UID").unwrap_or_default().to_owned(),
             epoch: epoch(worker),
         });

@@ -54,7 +54,7 @@ pub struct Options {
 }
 
 /// A group, and how it was when it was last looked at.
-struct Running {
+struct ObservedGroup {
     mode: Mode,
     group: Group,
     facts: Facts,
@@ -62,9 +62,6 @@ struct Running {
 
 /// Installs the product, starts the groups, and lets faults happen until the time is over or a group does not come back
 /// as it should: then the report says what is wrong with it.
-///
-/// # Errors
-/// If something cannot be done: the product not installed, a fault not carried out.
 pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
     install(cluster, &rust_binaries().await?).await?;
     let mut groups = try_join_all(options.modes.iter().map(|mode| start(cluster, *mode))).await?;
@@ -75,7 +72,7 @@ pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
     let mut report = Report::default();
     for step in plan {
         tokio::time::sleep(step.pause).await;
-        // What has changed since the last step, nobody asked for.
+        // No fault has happened since the last step, so no group may have changed.
         let unasked = try_join_all(groups.iter_mut().map(|running| running.rests(None))).await?;
         report.outcomes.extend(unasked.into_iter().filter(|outcome| !outcome.violations.is_empty()));
         let is_over = report.steps >= least && begun.elapsed() >= options.lasts;
@@ -92,7 +89,7 @@ pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-async fn start(cluster: &Cluster, mode: Mode) -> Result<Running> {
+async fn start(cluster: &Cluster, mode: Mode) -> Result<ObservedGroup> {
     let change = |workload: Workload| {
         let shape = match mode {
             Mode::Sidecar => "Sidecar",
@@ -104,7 +101,7 @@ async fn start(cluster: &Cluster, mode: Mode) -> Result<Running> {
     let group = Group::apply(cluster, &namespace(mode), SUPERVISED, change).await?;
     group.runs_in_epoch(1).await?;
     let facts = Facts::of(&group).await?;
-    Ok(Running { mode, group, facts })
+    Ok(ObservedGroup { mode, group, facts })
 }
 
 fn namespace(mode: Mode) -> String {
@@ -112,8 +109,8 @@ fn namespace(mode: Mode) -> String {
 }
 
 /// One step: what became of each group.
-async fn carry_out(cluster: &Cluster, groups: &mut [Running], step: &Step) -> Result<Vec<Outcome>> {
-    let strike = async |running: &Running| match step.hit(running.mode) {
+async fn carry_out(cluster: &Cluster, groups: &mut [ObservedGroup], step: &Step) -> Result<Vec<Outcome>> {
+    let strike = async |running: &ObservedGroup| match step.hit(running.mode) {
         Some(hit) => {
             let target = Target { group: &running.group, hit, before: &running.facts };
             inject(cluster, &target, step).await.map(|struck| Some((hit, struck)))
@@ -134,7 +131,7 @@ async fn carry_out(cluster: &Cluster, groups: &mut [Running], step: &Step) -> Re
     Ok(outcomes)
 }
 
-impl Running {
+impl ObservedGroup {
     /// Waits until the group has come back as it must, or cannot any more.
     async fn recovers(&mut self, step: &Step, hit: &Hit, struck: &Struck) -> Result<Outcome> {
         let expected = Expectation::of(step, hit, struck, &self.facts);

@@ -26,16 +26,9 @@ struct Args {
     /// Faults that may come. Default: all.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT,...")]
     faults: Vec<Fault>,
-    /// Groups: one whose agents are sidecars, one whose agents are supervisors.
-    #[arg(long, value_enum, default_value_t = Modes::Both)]
-    mode: Modes,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Modes {
-    Sidecar,
-    Supervisor,
-    Both,
+    /// Groups: one whose agents are sidecars, one whose agents are supervisors. Default: both.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,...")]
+    mode: Vec<Mode>,
 }
 
 fn minutes(value: &str) -> Result<f64, String> {
@@ -51,11 +44,7 @@ impl Args {
             // As good as random, and short enough to be typed.
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
             faults: if self.faults.is_empty() { Fault::value_variants().to_vec() } else { self.faults },
-            modes: match self.mode {
-                Modes::Sidecar => vec![Mode::Sidecar],
-                Modes::Supervisor => vec![Mode::Supervisor],
-                Modes::Both => Mode::ALL.to_vec(),
-            },
+            modes: if self.mode.is_empty() { Mode::ALL.to_vec() } else { self.mode },
             lasts: Duration::from_secs_f64(60.0 * self.minutes),
         }
     }
@@ -77,12 +66,12 @@ async fn main() -> ExitCode {
 /// The command that does the same again.
 fn command(options: &jobset_chaos::Options) -> String {
     let modes: Vec<String> = options.modes.iter().map(ToString::to_string).collect();
-    let mode = if let [mode] = &modes[..] { mode } else { "both" };
     let faults: Vec<String> = options.faults.iter().map(ToString::to_string).collect();
     let minutes = options.lasts.as_secs_f64() / 60.0;
     format!(
-        "target/debug/chaos --seed {} --minutes {minutes} --mode {mode} --faults {}",
+        "make chaos ARGS='--seed {} --minutes {minutes} --mode {} --faults {}'",
         options.seed,
+        modes.join(","),
         faults.join(",")
     )
 }

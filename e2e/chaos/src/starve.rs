@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use procfs::ProcessCGroups;
 use tokio::process::Command;
 
 use jobset_harness::process::Process;
@@ -29,23 +30,20 @@ enum MemoryCgroup {
 }
 
 /// Lowers the memory limit of a process's cgroup until the kernel kills the process, before any other in the cgroup.
-///
-/// # Errors
-/// If the kernel does not.
 pub(super) async fn starve(process: &Process) -> Result<()> {
-    let proc = PathBuf::from(format!("/proc/{}", process.pid.as_raw_nonzero()));
-    let listed = fs::read_to_string(proc.join("cgroup")).context("cannot read the cgroup of the process")?;
+    let proc = procfs::process::Process::new(process.pid.as_raw_nonzero().get())?;
+    let listed = proc.cgroups().context("cannot read the cgroup of the process")?;
     // The kernel's first choice, also beside a larger one.
-    fs::write(proc.join("oom_score_adj"), "1000").context("cannot make the process the first to be killed")?;
-    match memory_cgroup(&listed, Path::new("/sys/fs/cgroup"))? {
+    fs::write(format!("/proc/{}/oom_score_adj", proc.pid), "1000")
+        .context("cannot make the process the first to be killed")?;
+    match memory_cgroup(listed, Path::new("/sys/fs/cgroup"))? {
         MemoryCgroup::V1(dir) => fill(&dir).await?,
         // There, a limit below what is used kills at once.
         MemoryCgroup::V2(dir) => fs::write(dir.join("memory.max"), "0").context("cannot limit the memory")?,
     }
     // One that is killed may still have to be reaped.
     wait::until(LIMIT, "the kernel to kill the process", || async {
-        let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
-        Ok(stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])).then_some(()))
+        Ok(proc.stat().map_or(true, |stat| matches!(stat.state, 'Z' | 'X')).then_some(()))
     })
     .await
 }
@@ -65,16 +63,14 @@ async fn fill(dir: &Path) -> Result<()> {
 }
 
 /// Finds the cgroup that `/proc/<pid>/cgroup` names (cgroups(7)) below where the hierarchies are mounted.
-fn memory_cgroup(listed: &str, root: &Path) -> Result<MemoryCgroup> {
+fn memory_cgroup(listed: ProcessCGroups, root: &Path) -> Result<MemoryCgroup> {
     let mut unified = None;
-    for line in listed.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let path = path.trim_start_matches('/');
-        if controllers.split(',').any(|controller| controller == "memory") {
+    for cgroup in listed {
+        let path = cgroup.pathname.trim_start_matches('/');
+        if cgroup.controllers.iter().any(|controller| controller == "memory") {
             return Ok(MemoryCgroup::V1(root.join("memory").join(path)));
         }
-        if controllers.is_empty() {
+        if cgroup.controllers.is_empty() {
             unified = Some(MemoryCgroup::V2(root.join(path)));
         }
     }
@@ -83,16 +79,22 @@ fn memory_cgroup(listed: &str, root: &Path) -> Result<MemoryCgroup> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
+
+    use procfs::{FromBufRead as _, ProcessCGroups};
+    use rstest::rstest;
 
     use super::{MemoryCgroup, memory_cgroup};
 
-    #[test]
-    fn the_memory_hierarchy_wins_over_the_unified_one() {
-        let root = Path::new("/cg");
-        let hybrid = "9:name=systemd:/x\n4:memory:/node/pod:1/c\n1:cpu,cpuacct:/x\n0::/x\n";
-        assert_eq!(memory_cgroup(hybrid, root).unwrap(), MemoryCgroup::V1(PathBuf::from("/cg/memory/node/pod:1/c")));
-        assert_eq!(memory_cgroup("0::/node/c\n", root).unwrap(), MemoryCgroup::V2(PathBuf::from("/cg/node/c")));
-        assert!(memory_cgroup("3:cpuset:/\n", root).is_err());
+    #[rstest]
+    #[case::hybrid(
+        "9:name=systemd:/x\n4:memory:/node/pod:1/c\n1:cpu,cpuacct:/x\n0::/x\n",
+        Some(MemoryCgroup::V1("/cg/memory/node/pod:1/c".into()))
+    )]
+    #[case::unified("0::/node/c\n", Some(MemoryCgroup::V2("/cg/node/c".into())))]
+    #[case::none("3:cpuset:/\n", None)]
+    fn memory_hierarchy_wins_over_the_unified_one(#[case] listed: &str, #[case] expected: Option<MemoryCgroup>) {
+        let listed = ProcessCGroups::from_buf_read(listed.as_bytes()).unwrap();
+        assert_eq!(memory_cgroup(listed, Path::new("/cg")).ok(), expected);
     }
 }

@@ -108,9 +108,6 @@ impl Context {
     }
 
     /// Removes what [`Context::prepare`] and the demo made, but the product.
-    ///
-    /// # Errors
-    /// If it is not gone in time.
     pub async fn clean(&self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         match namespaces.delete(&self.namespace, &DeleteParams::default()).await {

@@ -10,11 +10,9 @@ use kube::Api;
 use kube::api::PostParams;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::cluster::Handle;
-use crate::{install, paths};
+use crate::{http_client, install, paths};
 
 /// Where the service is deployed.
 pub const NAMESPACE: &str = "jobset-system";
@@ -25,35 +23,23 @@ const ACCESS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole
 const REGISTRATION: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// Creates the namespace of the service, and its identity with its permissions.
-///
-/// # Errors
-/// If the API server refuses something.
 pub async fn permit(handle: &Handle) -> Result<()> {
     install::kubectl(handle, &["create", "namespace", NAMESPACE]).await?;
     allow(handle, &deployed(&ACCESS)?).await
 }
 
 /// Gives the permissions that are among these manifests.
-///
-/// # Errors
-/// If the API server refuses something.
 pub async fn allow(handle: &Handle, manifests: &[Value]) -> Result<()> {
     let access: Vec<_> = manifests.iter().filter(|it| is_one_of(it, &ACCESS)).cloned().collect();
     apply(handle, "access.yaml", &access).await
 }
 
 /// Registers the service at this address.
-///
-/// # Errors
-/// If the API server refuses it.
 pub async fn register(handle: &Handle, address: SocketAddr) -> Result<()> {
     register_all(handle, &[address]).await
 }
 
 /// Registers the service at each of these addresses: each of them is asked about everything.
-///
-/// # Errors
-/// If the API server refuses it.
 pub async fn register_all(handle: &Handle, addresses: &[SocketAddr]) -> Result<()> {
     let mut manifests = deployed(&REGISTRATION)?;
     for webhooks in manifests.iter_mut().filter_map(|it| it["webhooks"].as_array_mut()) {
@@ -75,9 +61,6 @@ pub async fn register_all(handle: &Handle, addresses: &[SocketAddr]) -> Result<(
 }
 
 /// A token of the service's identity: it may what the service may, and no more.
-///
-/// # Errors
-/// If the API server issues none.
 pub async fn token(handle: &Handle) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(handle.client(), NAMESPACE);
     let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
@@ -86,21 +69,11 @@ pub async fn token(handle: &Handle) -> Result<String> {
 }
 
 /// Answer of `/readyz` of the service whose health port this is: head and body.
-///
-/// # Errors
-/// If it cannot be reached.
 pub async fn readyz(health: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect(health).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    http_client::get(health, "/readyz").await
 }
 
 /// Applies these manifests.
-///
-/// # Errors
-/// If the API server refuses one.
 pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<()> {
     let file = handle.dir().join(name);
     std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
@@ -108,9 +81,6 @@ pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<(
 }
 
 /// What a folder of `deploy` installs.
-///
-/// # Errors
-/// If `kubectl` cannot render it.
 pub async fn kustomize(handle: &Handle, folder: &str) -> Result<Vec<Value>> {
     let folder = paths::workspace().join("deploy").join(folder);
     let rendered = install::kubectl(handle, &["kustomize", &folder.to_string_lossy()]).await?;

@@ -30,9 +30,6 @@ pub struct Chart {
 
 impl Chart {
     /// Builds Helm if it is missing.
-    ///
-    /// # Errors
-    /// If the build fails.
     pub async fn new(version: Helm) -> Result<Self> {
         let program = tokio::task::spawn_blocking(move || ensure_helm(version)).await??;
         Ok(Self { program, home: paths::target().join("helm") })
@@ -90,9 +87,6 @@ pub fn objects(manifest: &str) -> Result<Objects> {
 }
 
 /// The objects that `kubectl` makes of a folder of `deploy`.
-///
-/// # Errors
-/// If it makes none of it.
 pub async fn kustomization(handle: &Handle, folder: &str) -> Result<Objects> {
     by_name(admission::kustomize(handle, folder).await?)
 }

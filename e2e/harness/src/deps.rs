@@ -24,7 +24,7 @@ enum Shows {
     File(&'static str),
 }
 
-const PACKAGES: [Package; 9] = [
+const PACKAGES: [Package; 10] = [
     Package { name: "iproute2", shows: Shows::Command("ip"), control_plane: true },
     Package { name: "util-linux", shows: Shows::Command("unshare"), control_plane: true },
     Package { name: "mount", shows: Shows::Command("mount"), control_plane: true },
@@ -33,15 +33,11 @@ const PACKAGES: [Package; 9] = [
     Package { name: "pkg-config", shows: Shows::Command("pkg-config"), control_plane: false },
     Package { name: "libseccomp-dev", shows: Shows::File("/usr/include/seccomp.h"), control_plane: false },
     Package { name: "bash-static", shows: Shows::File(BASH_PROGRAM), control_plane: false },
+    Package { name: "busybox-static", shows: Shows::File(BUSYBOX_PROGRAM), control_plane: false },
     Package { name: "nftables", shows: Shows::Command("nft"), control_plane: false },
 ];
-/// Apart from the table: where it lies is known to the image, too.
-const BUSYBOX: Package = Package { name: "busybox-static", shows: Shows::File(BUSYBOX_PROGRAM), control_plane: false };
 
 /// Fails with one line that says what to do when something is missing.
-///
-/// # Errors
-/// See above.
 pub fn check(set: Set) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("a test cluster makes namespaces and cgroups: run this as root (sudo -E ...)");
@@ -58,7 +54,6 @@ pub fn check(set: Set) -> Result<()> {
 pub fn missing(set: Set) -> Vec<&'static str> {
     PACKAGES
         .iter()
-        .chain([&BUSYBOX])
         .filter(|package| set == Set::Cluster || package.control_plane)
         .filter(|package| !is_there(&package.shows))
         .map(|package| package.name)

@@ -158,9 +158,6 @@ impl Group {
     }
 
     /// Deletes the JobSet, and waits until its Pods are gone.
-    ///
-    /// # Errors
-    /// If they are not gone in time.
     pub async fn remove(&self) -> Result<()> {
         self.jobsets.delete(&self.name, &DeleteParams::foreground()).await?;
         wait::until(LIMIT, format!("the end of {}", self.name), || async {

@@ -111,9 +111,6 @@ impl<'a> ImageSpec<'a> {
 }
 
 /// Writes the image as an OCI layout tar below `target/images` and returns its path.
-///
-/// # Errors
-/// When the binary cannot be read or the file not be written.
 pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     let file_name = spec.binary.file_name().and_then(|name| name.to_str()).context("the binary has no file name")?;
     let binary = fs::read(spec.binary).with_context(|| format!("cannot read {}", spec.binary.display()))?;
@@ -158,17 +155,11 @@ pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
 }
 
 /// The pause image, from the Go program in `e2e/cluster/pause`.
-///
-/// # Errors
-/// As [`build`].
 pub fn pause(program: &Path) -> Result<PathBuf> {
     build(&ImageSpec { user: "65535:65535", ..ImageSpec::new(PAUSE, program) })
 }
 
 /// The busybox image with a link for each common applet, from Debian's busybox-static.
-///
-/// # Errors
-/// As [`build`].
 pub fn busybox() -> Result<PathBuf> {
     with_applets(|links| {
         let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
@@ -177,9 +168,6 @@ pub fn busybox() -> Result<PathBuf> {
 }
 
 /// The image [`EXAMPLES`]. Without a command it sleeps for a second, as one that fetches something might take.
-///
-/// # Errors
-/// As [`build`].
 pub fn examples(worker: &Path) -> Result<PathBuf> {
     with_applets(|links| {
         let links: Vec<_> = links.iter().copied().filter(|(path, _)| *path != "bin/sleep").collect();
@@ -190,9 +178,6 @@ pub fn examples(worker: &Path) -> Result<PathBuf> {
 }
 
 /// The image that the Go JobSet's e2e suite names, from Debian's bash-static and busybox-static.
-///
-/// # Errors
-/// As [`build`].
 pub fn go_suite() -> Result<PathBuf> {
     with_applets(|links| {
         let programs = [("bin/bash", Path::new(BASH_PROGRAM))];
@@ -202,9 +187,6 @@ pub fn go_suite() -> Result<PathBuf> {
 }
 
 /// An image whose entrypoint is the program, with the applets of busybox beside it.
-///
-/// # Errors
-/// As [`build`].
 pub fn with_shell(name: &str, program: &Path) -> Result<PathBuf> {
     with_applets(|links| {
         let programs = [("busybox", Path::new(BUSYBOX_PROGRAM))];

@@ -63,9 +63,6 @@ pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<(
 }
 
 /// Builds the image of the demo's worker, as an OCI archive below `target/images`.
-///
-/// # Errors
-/// As [`product_images`].
 pub fn worker_image(binaries: &RustBinaries, architecture: Architecture) -> Result<PathBuf> {
     images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(WORKER_IMAGE, &binaries.worker) })
 }
@@ -82,9 +79,6 @@ pub fn product_images(binaries: &RustBinaries, architecture: Architecture) -> Re
 }
 
 /// Waits until controller and webhook are ready.
-///
-/// # Errors
-/// If they are not in time.
 pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     for deployment in ["jobset-controller", "jobset-webhook"] {
         rolled_out(cluster, namespace, deployment).await?;
@@ -94,9 +88,6 @@ pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
 }
 
 /// Waits until all replicas of one of the product's Deployments are ready.
-///
-/// # Errors
-/// If they are not in time.
 pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) -> Result<()> {
     let limit = format!("--timeout={}s", LIMIT.as_secs());
     let deployment = format!("deployment/{deployment}");

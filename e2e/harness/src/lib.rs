@@ -32,6 +32,7 @@ pub mod chart;
 pub mod cluster;
 pub mod deps;
 pub mod group;
+mod http_client;
 pub mod images;
 pub mod install;
 pub mod interrupt;

@@ -1,8 +1,10 @@
 //! Processes of containers, seen from the host: clusters run in namespaces below it.
 
-use std::fs;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 
 use anyhow::{Context, Result, bail};
+use procfs::process::all_processes;
 pub use rustix::io::Errno;
 use rustix::process::kill_process;
 pub use rustix::process::{Pid, Signal};
@@ -15,14 +17,13 @@ const COMM: usize = 15;
 pub struct Process {
     /// Its id on the host.
     pub pid: Pid,
-    environment: Vec<u8>,
+    environment: HashMap<OsString, OsString>,
 }
 
 impl Process {
     /// A variable of its environment, as it was when the process started.
     pub fn variable(&self, name: &str) -> Option<&str> {
-        let mut set = self.environment.split(|byte| *byte == 0).filter_map(|set| str::from_utf8(set).ok());
-        set.find_map(|set| set.strip_prefix(name)?.strip_prefix('='))
+        self.environment.get(OsStr::new(name))?.to_str()
     }
 
     /// Sends a signal to it.
@@ -35,21 +36,16 @@ impl Process {
 }
 
 /// The processes of this program that have these variables in their environment.
-///
-/// # Errors
-/// If `/proc` cannot be read.
 pub fn find(program: &str, environment: &[(&str, &str)]) -> Result<Vec<Process>> {
     let comm = &program[..program.len().min(COMM)];
-    let read = |pid: Pid| {
-        let dir = format!("/proc/{}", pid.as_raw_nonzero());
-        // A process may end while it is looked at.
-        let name = fs::read_to_string(format!("{dir}/comm")).ok()?;
-        let environment = fs::read(format!("{dir}/environ")).ok()?;
-        (name.trim_end() == comm).then_some(Process { pid, environment })
+    // A process may end while it is read; then it is not among those that are found.
+    let read = |process: procfs::process::Process| {
+        let is_program = process.stat().ok()?.comm == comm;
+        let pid = Pid::from_raw(process.pid())?;
+        is_program.then(|| Some(Process { pid, environment: process.environ().ok()? }))?
     };
-    let pids = fs::read_dir("/proc")?.flatten().filter_map(|process| process.file_name().to_str()?.parse().ok());
     let wanted = |process: &Process| environment.iter().all(|(name, value)| process.variable(name) == Some(value));
-    Ok(pids.filter_map(Pid::from_raw).filter_map(read).filter(wanted).collect())
+    Ok(all_processes()?.flatten().filter_map(read).filter(wanted).collect())
 }
 
 /// The one process of this program that has these variables in its environment.

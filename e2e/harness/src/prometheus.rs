@@ -32,9 +32,6 @@ pub struct Programs {
 
 impl Programs {
     /// Unpacks Debian's package below the target folder. It is not installed: that would start a service.
-    ///
-    /// # Errors
-    /// If it cannot be had.
     pub fn ensure() -> Result<Self> {
         let (root, _lock) = locked("debian")?;
         let folder = root.join("prometheus");
@@ -60,17 +57,11 @@ impl Programs {
     }
 
     /// Checks a file of rules as `promtool check rules` does.
-    ///
-    /// # Errors
-    /// What it finds wrong.
     pub fn check_rules(&self, file: &Path) -> Result<()> {
         run(Command::new(self.folder.join("promtool")).args(["check", "rules", "--lint=all", "--lint-fatal"]).arg(file))
     }
 
     /// Carries out a file of tests as `promtool test rules` does.
-    ///
-    /// # Errors
-    /// What came out otherwise.
     pub fn test_rules(&self, file: &Path) -> Result<()> {
         run(Command::new(self.folder.join("promtool")).args(["test", "rules"]).arg(file))
     }
@@ -119,9 +110,6 @@ impl Prometheus {
     }
 
     /// The present value of an expression, by series; a scalar has no labels.
-    ///
-    /// # Errors
-    /// If it is no expression.
     pub async fn query(&self, expression: &str) -> Result<Vec<Sample>> {
         let data = self.ask(&format!("/api/v1/query?query={}", encoded(expression))).await?;
         match data {
@@ -132,9 +120,6 @@ impl Prometheus {
     }
 
     /// The values of an expression from one time to another, in seconds since 1970.
-    ///
-    /// # Errors
-    /// As [`Prometheus::query`].
     pub async fn query_range(&self, expression: &str, (from, to): (f64, f64), step: f64) -> Result<Vec<Series>> {
         let query = encoded(expression);
         let path = format!("/api/v1/query_range?query={query}&start={from:.3}&end={to:.3}&step={step}");
@@ -143,9 +128,6 @@ impl Prometheus {
     }
 
     /// Names of the alerting rules that it has loaded, and whether each could be evaluated.
-    ///
-    /// # Errors
-    /// If it does not answer.
     pub async fn rules(&self) -> Result<BTreeMap<String, String>> {
         let answer: Value = self.client.request(Request::get("/api/v1/rules").body(Vec::new())?).await?;
         let groups = answer["data"]["groups"].as_array().cloned().unwrap_or_default();

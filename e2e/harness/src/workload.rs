@@ -29,9 +29,6 @@ pub struct Workload(pub Value);
 impl Workload {
     /// Reads a manifest, gives it images, and gives its workers a journal below `journals`, a folder that every node
     /// sees at the same path.
-    ///
-    /// # Errors
-    /// If the manifest is not YAML.
     pub fn new(manifest: &str, namespace: &str, journals: &Path) -> Result<Self> {
         let mut workload = Self::without_journal(manifest, namespace, &Repository::default())?;
         workload.each_pod(|pod| equip(pod, &journal::dir(journals, namespace)));
@@ -39,9 +36,6 @@ impl Workload {
     }
 
     /// Reads a manifest, and gives it images of a repository; its workers write to their logs alone.
-    ///
-    /// # Errors
-    /// If the manifest is not YAML.
     pub fn without_journal(manifest: &str, namespace: &str, images: &Repository) -> Result<Self> {
         let image = |text: &str, word: &str, program| text.replace(word, &images.name(program));
         let text = image(&image(manifest, "AGENT_IMAGE", "jobset-agent"), "WORKER_IMAGE", "jobset-test-worker");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::Suite;
 use crate::go_jobset;
 use jobset_harness::paths;
-use jobset_harness::programs::{GO_BUILD_ARGS, GO_BUILD_ENV, locked};
+use jobset_harness::programs::{GO_BUILD_ARGS, filled, go, locked, run};
 use jobset_harness::progress::progress;
 
 /// Where the suites lie, below the target folder.
@@ -65,99 +65,47 @@ pub async fn originals() -> Result<Binaries> {
 fn ensure_ours() -> Result<Binaries> {
     let (root, _lock) = locked(FOLDER)?;
     let sources = paths::workspace().join("e2e/conformance");
-    let dir = root.join(format!("suites-{}", hash(&sources)?));
-    let binaries = |dir: &Path| Binaries { module: dir.join("module"), programs: dir.to_path_buf() };
-    built(&dir, |building| {
-        let made = binaries(building);
-        copy(&go_jobset::module()?, &made.module)?;
+    let dir = filled(&root, "suites", &hash(&sources)?, |building| {
+        let module = building.join("module");
+        let copy = ["--recursive", "--no-target-directory", "--no-preserve=mode"];
+        // The module cache keeps its files read-only.
+        run(Command::new("cp").args(copy).arg(go_jobset::module()?).arg(&module))?;
         for (ours, path) in OURS {
-            let to = made.module.join(path);
+            let to = module.join(path);
             fs::create_dir_all(to.parent().unwrap_or(&to))?;
-            // The module's own file is read-only.
-            let _ = fs::remove_file(&to);
             fs::copy(sources.join(ours), &to).with_context(|| format!("cannot write {}", to.display()))?;
         }
-        compile(&made, &[Suite::Webhook, Suite::Controller])
+        compile(&module, building, &[Suite::Webhook, Suite::Controller])
     })?;
-    Ok(binaries(&dir))
+    Ok(Binaries { module: dir.join("module"), programs: dir })
 }
 
 fn ensure_originals() -> Result<Binaries> {
     let (root, _lock) = locked(FOLDER)?;
-    let dir = root.join(format!("originals-{}", go_jobset::VERSION));
     let module = go_jobset::module()?;
-    built(&dir, |building| {
-        compile(&Binaries { module: module.clone(), programs: building.to_path_buf() }, &Suite::ALL)
-    })?;
-    Ok(Binaries { module, programs: dir })
+    let build = |building: &Path| compile(&module, building, &Suite::ALL);
+    let programs = filled(&root, "originals", go_jobset::VERSION, build)?;
+    Ok(Binaries { module, programs })
 }
 
-/// Fills a folder if it does not exist.
-fn built(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    if dir.exists() {
-        return Ok(());
-    }
-    let building = dir.with_file_name("building");
-    if building.exists() {
-        fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;
-    }
-    fs::create_dir_all(&building)?;
-    fill(&building)?;
-    remove_older(dir)?;
-    fs::rename(&building, dir).with_context(|| format!("cannot move the suites to {}", dir.display()))
-}
-
-/// Removes the folders beside this one that were filled from other sources: their names differ in the hash alone.
-fn remove_older(dir: &Path) -> Result<()> {
-    let (Some(root), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
-    let name = name.to_string_lossy();
-    let kind = name.split_once('-').map_or(&*name, |(kind, _)| kind);
-    for entry in fs::read_dir(root)? {
-        let path = entry?.path();
-        let is_older = path.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&format!("{kind}-")));
-        if is_older {
-            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-    }
-    Ok(())
-}
-
-fn compile(binaries: &Binaries, suites: &[Suite]) -> Result<()> {
+/// Compiles suites of a module into a folder.
+fn compile(module: &Path, programs: &Path, suites: &[Suite]) -> Result<()> {
     let packages: Vec<String> = suites.iter().map(|suite| format!("./{}", suite.package())).collect();
     progress(&format!("building the Go JobSet's suites {}", packages.join(" ")));
     let start = Instant::now();
-    let output = Command::new("go")
+    let output = go(false)
         .args(["test", "-c"])
         .args(GO_BUILD_ARGS)
         .args(["-ldflags", "-s -w", "-o"])
-        .arg(format!("{}/", binaries.programs.display()))
+        .arg(format!("{}/", programs.display()))
         .args(&packages)
-        .current_dir(&binaries.module)
-        .env("CGO_ENABLED", "0")
-        .envs(GO_BUILD_ENV)
-        .env_remove("GOFLAGS")
-        .stdin(Stdio::null())
+        .current_dir(module)
         .output()
         .context("cannot run go: install Go 1.26 or newer (https://go.dev/dl) and put it on the PATH")?;
     if !output.status.success() {
         bail!("go test -c ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
     progress(&format!("built the suites in {:.0} s", start.elapsed().as_secs_f64()));
-    Ok(())
-}
-
-/// Copies a folder; the module cache keeps its files read-only, and the copy's folders are not.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &to)?;
-        } else {
-            fs::copy(entry.path(), &to).with_context(|| format!("cannot write {}", to.display()))?;
-        }
-    }
     Ok(())
 }
 

@@ -41,9 +41,6 @@ fn switches(suite: Suite) -> &'static [(&'static str, &'static str)] {
 }
 
 /// The passes of a suite with these cases: those that need the same gates run together.
-///
-/// # Errors
-/// If a case that is known to switch a gate is not among them.
 pub(super) fn passes(suite: Suite, cases: &BTreeSet<String>) -> Result<Vec<Pass>> {
     for (part, _) in switches(suite) {
         ensure!(cases.iter().any(|case| case.contains(part)), "the suite {} has no case {part:?}", suite.name());
@@ -57,9 +54,6 @@ pub(super) fn passes(suite: Suite, cases: &BTreeSet<String>) -> Result<Vec<Pass>
 }
 
 /// The passes with those cases alone whose names contain one of `focus`; all cases, if it is empty.
-///
-/// # Errors
-/// If a word of `focus` is in no name.
 pub(super) fn focused(passes: Vec<Pass>, focus: &[&str]) -> Result<Vec<Pass>> {
     for word in focus {
         let known = passes.iter().flat_map(|pass| &pass.cases).any(|case| case.contains(word));

@@ -94,9 +94,6 @@ impl SpecReport {
 }
 
 /// Fails unless each case of the pass ran once, and no other one did.
-///
-/// # Errors
-/// See above.
 pub(super) fn check_complete(pass: &Pass, ran: &[Case]) -> Result<()> {
     let names: BTreeSet<String> = ran.iter().map(|case| case.name.clone()).collect();
     ensure!(names.len() == ran.len(), "a case ran twice: {ran:?}");

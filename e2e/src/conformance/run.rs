@@ -13,7 +13,7 @@ use super::build::Binaries;
 use super::cases::{self, Pass};
 use super::report::{self, Case, Outcome, check_complete};
 use super::{Suite, score};
-use jobset_harness::programs::{Set, ensure};
+use jobset_harness::programs::{Set, beside, ensure};
 use jobset_harness::progress::progress;
 use jobset_harness::{deps, paths};
 
@@ -27,14 +27,15 @@ const ENDED: char = '•';
 pub(super) async fn passes(binaries: &Binaries, suite: Suite, focus: &[&str]) -> Result<Vec<Case>> {
     let assets = control_plane().await?;
     let all = list(binaries, suite).await?;
-    let programs = our_programs()?;
+    let controller = beside("jobset-controller")?;
+    let programs = controller.parent().context("the controller is in no folder")?;
     let manifests = paths::workspace().join("deploy");
     let mut ran = Vec::new();
     for pass in cases::focused(cases::passes(suite, &all)?, focus)? {
         let name =
             if pass.gates.is_empty() { suite.name().to_owned() } else { format!("{}-{}", suite.name(), pass.gates) };
         let env = [
-            ("CONFORMANCE_PROGRAMS", programs.as_path()),
+            ("CONFORMANCE_PROGRAMS", programs),
             ("CONFORMANCE_MANIFESTS", &manifests),
             ("CONFORMANCE_GATES", Path::new(pass.gates)),
             ("KUBEBUILDER_ASSETS", &assets),
@@ -153,15 +154,6 @@ async fn control_plane() -> Result<PathBuf> {
         ensure(Set::ControlPlane)
     });
     Ok(ensured.await??.path("kube-apiserver")?.parent().map(Path::to_path_buf).unwrap_or_default())
-}
-
-/// The folder of this project's own programs: a debug build of the workspace makes them beside this one.
-fn our_programs() -> Result<PathBuf> {
-    let folder = paths::target().join("debug");
-    for program in ["jobset-controller", "jobset-webhook"] {
-        ensure!(folder.join(program).exists(), "no {program} in {}: run cargo build --workspace", folder.display());
-    }
-    Ok(folder)
 }
 
 /// An empty folder for one run: no report of an earlier run is taken for its own.

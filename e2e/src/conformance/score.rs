@@ -76,9 +76,6 @@ pub fn table(scores: &[Score]) -> String {
 }
 
 /// Writes the scores as JSON. Scores of other suites that the file has stay.
-///
-/// # Errors
-/// If the file cannot be written.
 pub fn write(file: &Path, scores: &[Score]) -> Result<()> {
     let before: Vec<Value> =
         fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();

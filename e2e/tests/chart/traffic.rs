@@ -2,16 +2,13 @@
 //! in a test cluster.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::kubectl;
 use jobset_harness::process::{self, Pid};
+use procfs::net::TcpState;
 use serde_json::Value;
-
-/// State of a socket that listens, as `/proc/net/tcp` has it.
-const LISTEN: &str = "0A";
 
 /// Every connection of controller and webhook is one that their NetworkPolicy names, and there are some in each direction.
 pub(super) async fn check_network_policies(cluster: &Cluster, namespace: &str) -> Result<()> {
@@ -55,30 +52,15 @@ async fn get(cluster: &Cluster, what: &[&str]) -> Result<Value> {
 
 /// Own ports that somebody is connected to, and ports of others that the process's Pod is connected to.
 fn connections(pid: Pid) -> Result<(BTreeSet<u16>, BTreeSet<u16>)> {
-    let mut listening = BTreeSet::new();
-    let mut connected = Vec::new();
-    for table in ["tcp", "tcp6"] {
-        let table = fs::read_to_string(format!("/proc/{}/net/{table}", pid.as_raw_nonzero()))?;
-        for line in table.lines().skip(1) {
-            let mut words = line.split_whitespace().skip(1);
-            let (Some(own), Some(other), Some(state)) = (words.next(), words.next(), words.next()) else { continue };
-            let (own, other) = (port(own)?, port(other)?);
-            if state == LISTEN {
-                listening.insert(own);
-            } else {
-                connected.push((own, other));
-            }
-        }
-    }
-    let of_clients = connected.iter().map(|(own, _)| *own).filter(|own| listening.contains(own)).collect();
-    let to_servers = connected.iter().filter(|(own, _)| !listening.contains(own)).map(|(_, other)| *other).collect();
-    Ok((of_clients, to_servers))
-}
-
-/// The port of an address as in `0100007F:1F90`.
-fn port(address: &str) -> Result<u16> {
-    let (_, port) = address.rsplit_once(':').context("an address has a port")?;
-    Ok(u16::from_str_radix(port, 16)?)
+    let process = procfs::process::Process::new(pid.as_raw_nonzero().get())?;
+    let sockets = [process.tcp()?, process.tcp6()?].concat();
+    let (listening, connected): (Vec<_>, Vec<_>) =
+        sockets.into_iter().partition(|socket| socket.state == TcpState::Listen);
+    let listening: BTreeSet<u16> = listening.iter().map(|socket| socket.local_address.port()).collect();
+    let (incoming, outgoing): (Vec<_>, Vec<_>) =
+        connected.into_iter().partition(|socket| listening.contains(&socket.local_address.port()));
+    let of_clients = incoming.iter().map(|socket| socket.local_address.port()).collect();
+    Ok((of_clients, outgoing.iter().map(|socket| socket.remote_address.port()).collect()))
 }
 
 /// The API server has put the requests of agents, and those of controller and webhook, into their own levels.

@@ -46,9 +46,6 @@ pub(crate) fn check_schema() -> Result<()> {
 }
 
 /// All expressions of the dashboard, over the time `range` (as in `5m`), of all namespaces.
-///
-/// # Errors
-/// If the dashboard cannot be read.
 pub(crate) fn queries(range: &str) -> Result<Vec<Query>> {
     let file = file();
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

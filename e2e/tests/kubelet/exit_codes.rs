@@ -4,21 +4,24 @@ use anyhow::{Context, Result};
 use jobset_api::conditions;
 use jobset_harness::group::{Group, LIMIT, Worker, Workers};
 use jobset_harness::wait;
-use jobset_harness::workload::STORY_2;
-use kube::api::{Patch, PatchParams};
+use jobset_harness::workload::{STORY_2, SUPERVISED};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use rstest::rstest;
 use serde_json::json;
 
 use super::shared::{self, assert_in_place};
 
-async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
-    let (group, workers) = shared::start(namespace, STORY_2, |workload| workload).await?;
+async fn start(namespace: &str, manifest: &str) -> Result<(Group, Workers, Worker)> {
+    let (group, workers) = shared::start(namespace, manifest, |workload| workload).await?;
     let first = workers.values().next().context("no worker")?.clone();
     Ok((group, workers, first))
 }
 
 #[tokio::test]
 async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
-    let (group, before, _) = start("agent-x").await?;
+    let (group, before, _) = start("agent-x", STORY_2).await?;
     // What the controller writes to make the agents of epoch 1 exit with X.
     let patch = json!({"status": {"deprecatedEpoch": 1}});
     group.jobsets.patch_status(&group.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -31,29 +34,44 @@ async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
 /// back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
 #[tokio::test]
 async fn agent_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start("agent-other").await?;
+    let (group, before, first) = start("agent-other", STORY_2).await?;
     group.kill_agent(&first)?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);
     Ok(())
 }
 
+#[rstest]
+#[case::sidecar("worker-0", STORY_2)]
+#[case::supervisor("supervised-done", SUPERVISED)]
 #[tokio::test]
-async fn worker_0_completes_the_pod_and_nothing_restarts() -> Result<()> {
-    let (group, before, _) = start("worker-0").await?;
+async fn worker_0_completes_the_pod_and_nothing_restarts(
+    #[case] namespace: &str,
+    #[case] manifest: &str,
+) -> Result<()> {
+    let (group, before, _) = start(namespace, manifest).await?;
     for worker in before.values() {
         group.exit(worker, 0).await?;
     }
     let status = group.finished().await?;
     assert_eq!((status.terminal_state.as_str(), status.synced_epoch, status.deprecated_epoch), ("Completed", 1, 0));
-    assert_eq!((status.restarts, status.group_restarts), (0, 0));
+    assert_eq!((status.restarts, status.restarts_count_towards_max, status.group_restarts), (0, 0, 0));
     assert_eq!(group.workers().await?, before, "no worker started again");
+    let jobs: Api<Job> = Api::namespaced(group.client.clone(), &group.namespace);
+    let jobs = jobs.list(&ListParams::default()).await?.items;
+    let succeeded = jobs.iter().filter_map(|job| job.status.as_ref()?.succeeded).map(i64::from).sum::<i64>();
+    assert_eq!(succeeded, i64::try_from(before.len())?);
+    let exits: Vec<_> = group.journal()?.iter().filter(|entry| entry.event == "exit").map(|entry| entry.code).collect();
+    assert_eq!(exits, vec![Some(0); before.len()]);
     Ok(())
 }
 
+#[rstest]
+#[case::sidecar("worker-y", STORY_2)]
+#[case::supervisor("supervised-fatal", SUPERVISED)]
 #[tokio::test]
-async fn worker_y_fails_the_jobset() -> Result<()> {
-    let (group, _, first) = start("worker-y").await?;
+async fn worker_y_fails_the_jobset(#[case] namespace: &str, #[case] manifest: &str) -> Result<()> {
+    let (group, _, first) = start(namespace, manifest).await?;
     group.exit(&first, 42).await?;
     let status = group.finished().await?;
     assert_eq!(status.terminal_state, "Failed");
@@ -67,7 +85,7 @@ async fn worker_y_fails_the_jobset() -> Result<()> {
 
 #[tokio::test]
 async fn worker_z_recreates_that_pod_alone() -> Result<()> {
-    let (group, before, first) = start("worker-z").await?;
+    let (group, before, first) = start("worker-z", STORY_2).await?;
     group.exit(&first, 43).await?;
     let mut after = group.runs_in_epoch(2).await?;
     let mut rest = before.clone();
@@ -83,7 +101,7 @@ async fn worker_z_recreates_that_pod_alone() -> Result<()> {
 
 #[tokio::test]
 async fn worker_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start("worker-other").await?;
+    let (group, before, first) = start("worker-other", STORY_2).await?;
     group.exit(&first, 7).await?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);

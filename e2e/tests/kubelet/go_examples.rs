@@ -24,9 +24,6 @@ pub(crate) fn example(name: &str) -> Result<Value> {
 }
 
 /// The JobSets of a KEP, in the order of its text.
-///
-/// # Errors
-/// As [`example`].
 pub(crate) fn of_kep(name: &str) -> Result<Vec<Value>> {
     let file = release(WITH_KEPS)?.join("keps").join(name).join("README.md");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -2,7 +2,6 @@
 
 mod barrier;
 mod chaos;
-mod completion;
 mod context;
 mod dashboard;
 mod exit_codes;

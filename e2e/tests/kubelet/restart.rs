@@ -21,9 +21,15 @@ async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()
     Ok(())
 }
 
+#[rstest]
+#[case::sidecar("pod-deleted", STORY_1)]
+#[case::supervisor("supervised-deleted", SUPERVISED)]
 #[tokio::test]
-async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place() -> Result<()> {
-    let (group, before) = start("pod-deleted", STORY_1, |workload| workload).await?;
+async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place(
+    #[case] namespace: &str,
+    #[case] manifest: &str,
+) -> Result<()> {
+    let (group, before) = start(namespace, manifest, |workload| workload).await?;
     let (slot, deleted) = before.last_key_value().context("no worker")?;
     group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
     let mut after = group.runs_in_epoch(2).await?;

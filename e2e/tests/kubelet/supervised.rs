@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use jobset_api::conditions;
 use jobset_harness::group::{Group, Worker, Workers};
 use jobset_harness::workload::SUPERVISED;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 
 use super::shared::{self, assert_in_place};
 
@@ -45,30 +43,6 @@ async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_fatal_code_ends_the_container_and_the_failure_policy_sees_it() -> Result<()> {
-    let (group, _, first) = start("supervised-fatal").await?;
-    group.exit(&first, 42).await?;
-    let status = group.finished().await?;
-    assert_eq!(status.terminal_state, "Failed");
-    let condition = conditions::terminal(&status.conditions).context("no final condition")?;
-    assert_eq!(condition.reason, conditions::FAIL_JOB_SET_ACTION);
-    assert_eq!((status.group_restarts, status.synced_epoch), (0, 1));
-    Ok(())
-}
-
-#[tokio::test]
-async fn workers_that_succeed_complete_the_jobset() -> Result<()> {
-    let (group, before, _) = start("supervised-done").await?;
-    for worker in before.values() {
-        group.exit(worker, 0).await?;
-    }
-    let status = group.finished().await?;
-    assert_eq!((status.terminal_state.as_str(), status.synced_epoch, status.group_restarts), ("Completed", 1, 0));
-    assert_eq!(group.workers().await?, before, "no worker started again");
-    Ok(())
-}
-
-#[tokio::test]
 async fn an_agent_that_is_killed_takes_its_worker_along_and_the_group_restarts() -> Result<()> {
     let (group, before, first) = start("supervised-killed").await?;
     group.kill_agent(&first)?;
@@ -77,18 +51,5 @@ async fn an_agent_that_is_killed_takes_its_worker_along_and_the_group_restarts()
     ensure!(restarts[&first.pod].1 == 1, "{restarts:?}");
     assert_eq!(restarts.values().map(|(_, restarts)| restarts).sum::<i32>(), 1, "that container alone: {restarts:?}");
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_pod_that_is_deleted_is_replaced_and_the_rest_restarts_in_place() -> Result<()> {
-    let (group, before, first) = start("supervised-deleted").await?;
-    group.pods.delete(&first.pod, &DeleteParams::default()).await?;
-    let mut after = group.runs_in_epoch(2).await?;
-    let mut rest = before.clone();
-    let (slot, _) = before.iter().find(|(_, worker)| worker.uid == first.uid).context("no such worker")?;
-    rest.remove(slot);
-    assert_ne!(after.remove(slot).context("the slot is empty")?.uid, first.uid);
-    assert_in_place(&rest, &after);
     Ok(())
 }

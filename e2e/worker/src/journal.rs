@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,6 @@ use crate::config::Config;
 
 /// The journal of one container.
 pub(crate) struct Journal {
-    path: Option<PathBuf>,
     file: Option<File>,
     identity: Map<String, Value>,
     /// Held for ever by whoever ends the process, so that there is one exit line.
@@ -37,7 +36,7 @@ impl Journal {
         }
         identity.insert("epoch".to_owned(), json!(config.epoch));
         identity.insert("boot".to_owned(), json!(boot));
-        Ok(Self { path: config.journal.clone(), file, identity, ending: Mutex::new(()) })
+        Ok(Self { file, identity, ending: Mutex::new(()) })
     }
 
     /// Who this container is.
@@ -69,11 +68,6 @@ impl Journal {
         let guard = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         self.write("exit", &json!({ "code": code, "cause": cause }));
         guard
-    }
-
-    /// The whole journal; empty without a file.
-    pub(crate) fn read(&self) -> io::Result<String> {
-        self.path.as_ref().map_or(Ok(String::new()), fs::read_to_string)
     }
 }
 

@@ -4,28 +4,24 @@
 //! Pod. See `jobset-test-worker --help`.
 
 mod config;
-mod dns;
 mod http;
 mod journal;
 mod nap;
 
 use std::io;
-use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
+use tiny_http::Server;
 
-use config::{Config, HELP, Mode};
+use config::{Config, HELP};
 use journal::Journal;
 
 /// Exit code of a process that SIGTERM ended, as a shell gives it.
 const TERMINATED: u8 = 143;
-/// Pause between two questions for a name.
-const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     let mut args = std::env::args();
@@ -34,22 +30,25 @@ fn main() -> ExitCode {
     if program.rsplit('/').next() == Some("sleep") {
         return sleep(&args);
     }
-    let config = match Config::parse(&args, |name| std::env::var(name).ok()) {
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["--help" | "-h"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("jobset-test-worker: unknown arguments {args:?}; see jobset-test-worker --help");
+            return ExitCode::from(2);
+        }
+    }
+    let config = match Config::parse(|name| std::env::var(name).ok()) {
         Ok(config) => Arc::new(config),
         Err(text) => {
             eprintln!("jobset-test-worker: {text}");
             return ExitCode::from(2);
         }
     };
-    let ended = match &config.mode {
-        Mode::Help => {
-            print!("{HELP}");
-            Ok(ExitCode::SUCCESS)
-        }
-        Mode::Worker => work(&config),
-        Mode::ResolveLoop { name, addresses } => resolve_loop(&config, name, *addresses),
-    };
-    ended.unwrap_or_else(|error| {
+    work(&config).unwrap_or_else(|error| {
         eprintln!("jobset-test-worker: {error}");
         ExitCode::FAILURE
     })
@@ -80,7 +79,7 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
     // Before the start line, so that whoever has read it can connect. SIGTERM first: the kernel does not deliver it to
     // the first process of a container that has no handler.
     let mut signals = Signals::new([SIGTERM])?;
-    let listener = listen(config.port)?;
+    let server = listen(config.port)?;
     let journal = Arc::new(Journal::open(config).map_err(|error| named("cannot open the journal", &error))?);
     journal.write("start", &json!({}));
 
@@ -97,51 +96,14 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
             }
         });
     }
-    if let Some(run) = config.run {
-        let journal = Arc::clone(&journal);
-        std::thread::spawn(move || {
-            std::thread::sleep(run);
-            let _guard = journal.begin_exit(0, "completed");
-            std::process::exit(0);
-        });
-    }
-    http::serve(&listener, config, &journal);
+    http::serve(&server, config, &journal);
     Ok(ExitCode::FAILURE)
 }
 
 /// Listens on all addresses, IPv6 and IPv4.
-fn listen(port: u16) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)));
-    bound.map_err(|error| named(&format!("cannot listen on port {port}"), &error))
-}
-
-fn resolve_loop(config: &Arc<Config>, name: &str, enough: usize) -> io::Result<ExitCode> {
-    let mut signals = Signals::new([SIGTERM])?;
-    std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            std::process::exit(TERMINATED.into());
-        }
-    });
-    let journal = Journal::open(config).map_err(|error| named("cannot open the journal", &error))?;
-    let begin = Instant::now();
-    for attempt in 1.. {
-        let last = match dns::resolve(&config.resolv_conf, name) {
-            Ok(addresses) if addresses.len() >= enough => {
-                let data = json!({ "name": name, "addresses": addresses, "attempts": attempt });
-                journal.write("resolved", &data);
-                return Ok(ExitCode::SUCCESS);
-            }
-            Ok(addresses) => format!("it has {} addresses", addresses.len()),
-            Err(error) => error.to_string(),
-        };
-        if begin.elapsed() > config.resolve_limit {
-            let data = json!({ "name": name, "wanted": enough, "attempts": attempt, "error": last });
-            journal.write("unresolved", &data);
-            break;
-        }
-        std::thread::sleep(RESOLVE_PAUSE);
-    }
-    Ok(ExitCode::FAILURE)
+fn listen(port: u16) -> io::Result<Server> {
+    let server = Server::http(("::", port)).or_else(|_| Server::http(("0.0.0.0", port)));
+    server.map_err(|error| io::Error::other(format!("cannot listen on port {port}: {error}")))
 }
 
 fn named(what: &str, error: &io::Error) -> io::Error {

@@ -4,49 +4,53 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::expectation::Expectation;
 use super::facts::{Facts, PodFacts, slot};
 
-/// Something that must not be.
-#[derive(Clone, Debug, PartialEq)]
+/// A rule of the protocol that a group has broken.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(super) enum Violation {
-    /// The JobSet has ended.
+    #[error("the JobSet has ended: {state}")]
     Ended { state: String },
-    /// More or fewer restarts were counted than there were.
-    Restarts { wanted: i32, seen: i32 },
-    /// More or fewer restarts recreated all Pods than should have.
-    Recreations { wanted: i32, seen: i32 },
-    /// A restart was not counted towards maxRestarts, or counted twice: nothing here is ignored.
+    #[error("{observed} restarts of the group, not {expected}")]
+    Restarts { expected: i32, observed: i32 },
+    #[error("{observed} restarts by recreation, not {expected}")]
+    Recreations { expected: i32, observed: i32 },
+    /// No fault here is ignored, so each restart counts towards maxRestarts once.
+    #[error("{restarts} restarts, {counted} counted")]
     Uncounted { restarts: i32, counted: i32 },
-    /// The epochs are not those of the restarts: the first one, and one for each.
+    #[error("syncedEpoch is {synced} after {restarts} restarts")]
     Epoch { synced: i32, restarts: i32 },
-    /// A slot has not exactly one Pod.
+    #[error("{slot} has {pods} Pods")]
     Pods { slot: String, pods: usize },
-    /// A Pod was replaced that should have restarted in place.
+    #[error("the Pod of {slot} was replaced")]
     Replaced { slot: String },
-    /// A Pod is still there that should have been replaced.
+    #[error("the Pod of {slot} was not replaced")]
     NotReplaced { slot: String },
-    /// A Pod's agent has reported another epoch than the one that runs.
+    #[error("{pod} has reported {}, and epoch {synced} runs", name(*epoch))]
     Reported { pod: String, epoch: Option<i32>, synced: i32 },
-    /// A worker started twice in one epoch, in one Pod or in two.
+    #[error("the worker of {slot} started {starts} times in epoch {epoch}")]
     StartedTwice { slot: String, epoch: i32, starts: usize },
-    /// A worker was not told its epoch.
-    Untold { pod: String },
-    /// A worker has not started in the epoch that runs.
+    #[error("a worker of {pod} started without knowing its epoch")]
+    EpochUnknown { pod: String },
+    #[error("the worker of {slot} has not started in epoch {epoch}")]
     NotStarted { slot: String, epoch: i32 },
-    /// No process of this worker is alive.
+    #[error("no worker of {pod} is alive")]
     NotRunning { pod: String },
-    /// A worker of another epoch, or of a Pod that is gone, is alive.
+    #[error("a worker of {} is alive in Pod UID {uid}, and epoch {synced} runs", name(*epoch))]
     Outlived { uid: String, epoch: Option<i32>, synced: i32 },
+}
+
+fn name(epoch: Option<i32>) -> String {
+    epoch.map_or_else(|| "no epoch".to_owned(), |epoch| format!("epoch {epoch}"))
 }
 
 impl Violation {
     /// Whether it is one only if it lasts: the group may be on its way.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Restarts { wanted, seen } | Self::Recreations { wanted, seen } => seen < wanted,
+            Self::Restarts { expected, observed } | Self::Recreations { expected, observed } => observed < expected,
             // It is counted before the next epoch begins.
             Self::Epoch { synced, restarts } => synced - 1 < *restarts,
             Self::Pods { .. }
@@ -59,35 +63,7 @@ impl Violation {
             | Self::Uncounted { .. }
             | Self::Replaced { .. }
             | Self::StartedTwice { .. }
-            | Self::Untold { .. } => false,
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |epoch: &Option<i32>| epoch.map_or_else(|| "no epoch".to_owned(), |epoch| format!("epoch {epoch}"));
-        match self {
-            Self::Ended { state } => write!(f, "the JobSet has ended: {state}"),
-            Self::Restarts { wanted, seen } => write!(f, "{seen} restarts of the group, not {wanted}"),
-            Self::Recreations { wanted, seen } => write!(f, "{seen} restarts by recreation, not {wanted}"),
-            Self::Uncounted { restarts, counted } => write!(f, "{restarts} restarts, {counted} counted"),
-            Self::Epoch { synced, restarts } => write!(f, "syncedEpoch is {synced} after {restarts} restarts"),
-            Self::Pods { slot, pods } => write!(f, "{slot} has {pods} Pods"),
-            Self::Replaced { slot } => write!(f, "the Pod of {slot} was replaced"),
-            Self::NotReplaced { slot } => write!(f, "the Pod of {slot} was not replaced"),
-            Self::Reported { pod, epoch, synced } => {
-                write!(f, "{pod} has reported {}, and epoch {synced} runs", told(epoch))
-            }
-            Self::StartedTwice { slot, epoch, starts } => {
-                write!(f, "the worker of {slot} started {starts} times in epoch {epoch}")
-            }
-            Self::Untold { pod } => write!(f, "a worker of {pod} started without knowing its epoch"),
-            Self::NotStarted { slot, epoch } => write!(f, "the worker of {slot} has not started in epoch {epoch}"),
-            Self::NotRunning { pod } => write!(f, "no worker of {pod} is alive"),
-            Self::Outlived { uid, epoch, synced } => {
-                write!(f, "a worker of {} is alive in Pod UID {uid}, and epoch {synced} runs", told(epoch))
-            }
+            | Self::EpochUnknown { .. } => false,
         }
     }
 }
@@ -107,13 +83,13 @@ fn counters(before: &Facts, after: &Facts, expected: &Expectation) -> Vec<Violat
     if !now.terminal_state.is_empty() {
         violations.push(Violation::Ended { state: now.terminal_state.clone() });
     }
-    let (wanted, seen) = (expected.restarts, now.restarts_count_towards_max - then.restarts_count_towards_max);
-    if seen != wanted {
-        violations.push(Violation::Restarts { wanted, seen });
+    let counts = (expected.restarts, now.restarts_count_towards_max - then.restarts_count_towards_max);
+    if counts.0 != counts.1 {
+        violations.push(Violation::Restarts { expected: counts.0, observed: counts.1 });
     }
-    let (wanted, seen) = (expected.recreations, now.restarts - then.restarts);
-    if seen != wanted {
-        violations.push(Violation::Recreations { wanted, seen });
+    let counts = (expected.recreations, now.restarts - then.restarts);
+    if counts.0 != counts.1 {
+        violations.push(Violation::Recreations { expected: counts.0, observed: counts.1 });
     }
     let (restarts, counted) = (now.group_restarts, now.restarts_count_towards_max);
     if restarts != counted {
@@ -153,7 +129,7 @@ fn starts(before: &Facts, after: &Facts) -> Vec<Violation> {
     for entry in after.entries.iter().filter(|entry| entry.event == "start") {
         match entry.epoch {
             Some(epoch) => *counted.entry((slot(&entry.pod), epoch)).or_default() += 1,
-            None => violations.push(Violation::Untold { pod: entry.pod.clone() }),
+            None => violations.push(Violation::EpochUnknown { pod: entry.pod.clone() }),
         }
     }
     let twice = counted.iter().filter(|(_, starts)| **starts > 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::super::facts::Running;
+use super::super::facts::WorkerProcess;
 use super::*;
 use jobset_harness::journal::Entry;
 
@@ -42,7 +42,7 @@ fn group(restarts: i32) -> Facts {
     facts.status.synced_epoch = epoch;
     facts.status.group_restarts = restarts;
     facts.status.restarts_count_towards_max = restarts;
-    facts.running = facts.pods.iter().map(|pod| Running { uid: pod.uid.clone(), epoch: Some(epoch) }).collect();
+    facts.running = facts.pods.iter().map(|pod| WorkerProcess { uid: pod.uid.clone(), epoch: Some(epoch) }).collect();
     facts.entries = (1..=epoch).flat_map(|epoch| facts.pods.iter().map(move |pod| start(pod, epoch))).collect();
     facts
 }
@@ -68,12 +68,12 @@ fn first() -> String {
 #[case::a_restart_in_place(group(2), group(3), one_restart())]
 #[case::nothing_happened(group(2), group(2), Expectation::untouched())]
 #[case::five_restarts(group(2), group(7), Expectation { restarts: 5, ..one_restart() })]
-fn a_healthy_group_has_no_violation(#[case] before: Facts, #[case] after: Facts, #[case] expected: Expectation) {
+fn group_healthy_has_no_violation(#[case] before: Facts, #[case] after: Facts, #[case] expected: Expectation) {
     assert_eq!(check(&before, &after, &expected), []);
 }
 
 #[test]
-fn a_pod_may_be_replaced_where_it_has_to() {
+fn pod_replaced_as_expected_is_no_violation() {
     let mut after = group(3);
     replace_first(&mut after);
     let expected = Expectation { replaced: [first()].into(), ..one_restart() };
@@ -86,7 +86,7 @@ fn a_pod_may_be_replaced_where_it_has_to() {
     |after: &mut Facts| { after.status.group_restarts = 4; after.status.synced_epoch = 5; advance(after, 5); },
     Violation::Uncounted { restarts: 4, counted: 3 }, false
 )]
-#[case::recreated(|after: &mut Facts| after.status.restarts = 1, Violation::Recreations { wanted: 0, seen: 1 }, false)]
+#[case::recreated(|after: &mut Facts| after.status.restarts = 1, Violation::Recreations { expected: 0, observed: 1 }, false)]
 #[case::epoch_too_high(
     |after: &mut Facts| { after.status.synced_epoch = 5; advance(after, 5); },
     Violation::Epoch { synced: 5, restarts: 3 }, false
@@ -112,9 +112,9 @@ fn a_pod_may_be_replaced_where_it_has_to() {
     |after: &mut Facts| after.entries.push(start(&pod(SLOTS[0], 1, 2), 2)),
     Violation::StartedTwice { slot: first(), epoch: 2, starts: 2 }, false
 )]
-#[case::untold(
+#[case::epoch_unknown(
     |after: &mut Facts| after.entries.push(start(&pod(SLOTS[0], 0, 4), None)),
-    Violation::Untold { pod: "g-w-0-0-pod0".into() }, false
+    Violation::EpochUnknown { pod: "g-w-0-0-pod0".into() }, false
 )]
 #[case::not_started(
     |after: &mut Facts| after.entries.retain(|entry| slot(&entry.pod) != SLOTS[0] || entry.epoch != Some(4)),
@@ -122,18 +122,22 @@ fn a_pod_may_be_replaced_where_it_has_to() {
 )]
 #[case::dead(|after: &mut Facts| drop(after.running.remove(0)), Violation::NotRunning { pod: "g-w-0-0-pod0".into() }, true)]
 #[case::outlived(
-    |after: &mut Facts| after.running.push(Running { uid: "g-w-0-0-uid0".into(), epoch: Some(3) }),
+    |after: &mut Facts| after.running.push(WorkerProcess { uid: "g-w-0-0-uid0".into(), epoch: Some(3) }),
     Violation::Outlived { uid: "g-w-0-0-uid0".into(), epoch: Some(3), synced: 4 }, true
 )]
 #[case::outlived_its_pod(
-    |after: &mut Facts| after.running.push(Running { uid: "gone".into(), epoch: Some(4) }),
+    |after: &mut Facts| after.running.push(WorkerProcess { uid: "gone".into(), epoch: Some(4) }),
     Violation::Outlived { uid: "gone".into(), epoch: Some(4), synced: 4 }, true
 )]
-fn each_violation_is_named(#[case] spoil: fn(&mut Facts), #[case] wanted: Violation, #[case] may_pass: bool) {
+fn group_spoiled_has_that_violation_alone(
+    #[case] spoil: fn(&mut Facts),
+    #[case] violation: Violation,
+    #[case] may_pass: bool,
+) {
     let mut after = group(3);
     spoil(&mut after);
-    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&wanted));
-    assert_eq!(wanted.may_pass(), may_pass, "{wanted}");
+    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&violation));
+    assert_eq!(violation.may_pass(), may_pass, "{violation}");
 }
 
 /// The same group in another epoch, whatever its status says.
@@ -148,26 +152,26 @@ fn advance(facts: &mut Facts, epoch: i32) {
 #[rstest]
 #[case::one_too_many(group(4), 2, false)]
 #[case::none(group(2), 0, true)]
-fn restarts_are_exact(#[case] after: Facts, #[case] seen: i32, #[case] may_pass: bool) {
-    let wanted = Violation::Restarts { wanted: 1, seen };
-    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&wanted));
-    assert_eq!(wanted.may_pass(), may_pass);
+fn restarts_unexpected_are_a_violation(#[case] after: Facts, #[case] observed: i32, #[case] may_pass: bool) {
+    let violation = Violation::Restarts { expected: 1, observed };
+    assert_eq!(check(&group(2), &after, &one_restart()), slice::from_ref(&violation));
+    assert_eq!(violation.may_pass(), may_pass);
 }
 
 #[test]
-fn a_pod_that_should_have_been_replaced_is_named() {
+fn pod_kept_against_expectation_is_a_violation() {
     let expected = Expectation { replaced: [first()].into(), ..one_restart() };
     assert_eq!(check(&group(2), &group(3), &expected), [Violation::NotReplaced { slot: first() }]);
 }
 
 #[test]
-fn a_slot_without_a_pod_and_one_with_two_are_named() {
+fn slot_with_other_than_one_pod_is_a_violation() {
     let mut after = group(3);
     let lost = after.pods.remove(0);
     after.running.remove(0);
     assert_eq!(check(&group(2), &after, &one_restart()), [Violation::Pods { slot: first(), pods: 0 }]);
     let mut after = group(3);
     after.pods.push(PodFacts { uid: "other".into(), ..lost });
-    after.running.push(Running { uid: "other".into(), epoch: Some(4) });
+    after.running.push(WorkerProcess { uid: "other".into(), epoch: Some(4) });
     assert_eq!(check(&group(2), &after, &one_restart()), [Violation::Pods { slot: first(), pods: 2 }]);
 }

@@ -77,9 +77,6 @@ struct Up {
     /// One more argument for kube-controller-manager; may be repeated.
     #[arg(long)]
     controller_manager_arg: Vec<String>,
-    /// One more argument for every kubelet; may be repeated.
-    #[arg(long)]
-    kubelet_arg: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -147,7 +144,6 @@ async fn own(up: Up) -> Result<()> {
         audit: up.audit,
         api_server_args: up.api_server_arg,
         controller_manager_args: up.controller_manager_arg,
-        kubelet_args: up.kubelet_arg,
     };
     let dir = match up.dir {
         Some(dir) => std::path::absolute(dir).context("--dir is not a path")?,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use procfs::MountEntry;
 
 /// How long the kernel may take to empty the cgroups of killed processes.
 const REMOVE_LIMIT: Duration = Duration::from_secs(10);
@@ -22,13 +23,13 @@ enum Hierarchies {
 
 /// Fails when no usable cgroup hierarchy is mounted.
 pub(crate) fn check() -> Result<()> {
-    hierarchies(&mounts()?).map(|_| ())
+    hierarchies(mounts()?).map(|_| ())
 }
 
 /// Makes `/<cluster>/<node>` in every hierarchy; what an earlier owner of the name left is removed before.
 pub(super) fn create(cluster: &str, nodes: &[String]) -> Result<()> {
     remove(cluster)?;
-    match hierarchies(&mounts()?)? {
+    match hierarchies(mounts()?)? {
         Hierarchies::V1(roots) => {
             for root in roots {
                 let above = root.join(cluster);
@@ -68,46 +69,37 @@ pub(super) fn names(prefix: &str) -> Result<BTreeSet<String>> {
     Ok(names.filter(|name| name.starts_with(prefix)).collect())
 }
 
-/// Every hierarchy, also one that no node was told of: on a machine with both versions, runc makes cgroups in the second,
+/// Every hierarchy, also one that the nodes do not use: on a machine with both versions, runc makes cgroups in the second,
 /// too.
 fn roots() -> Result<Vec<PathBuf>> {
-    let mounts = mounts()?;
-    let of_kind = |line: &str| {
-        let mut fields = line.split(' ').skip(1);
-        let (path, kind) = (fields.next()?, fields.next()?);
-        kind.starts_with("cgroup").then(|| PathBuf::from(path))
-    };
-    Ok(mounts.lines().filter_map(of_kind).collect())
+    let hierarchies = mounts()?.into_iter().filter(|mount| mount.fs_vfstype.starts_with("cgroup"));
+    Ok(hierarchies.map(|mount| mount.fs_file.into()).collect())
 }
 
-fn mounts() -> Result<String> {
-    fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")
+fn mounts() -> Result<Vec<MountEntry>> {
+    procfs::mounts().context("cannot read the mounts of this machine")
 }
 
-fn hierarchies(mounts: &str) -> Result<Hierarchies> {
+fn hierarchies(mounts: Vec<MountEntry>) -> Result<Hierarchies> {
     let mut first = Vec::new();
-    let mut second = None;
     let mut has_memory = false;
-    for line in mounts.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, path, kind, options, ..] = fields.as_slice() else { continue };
-        match *kind {
+    for mount in mounts {
+        match mount.fs_vfstype.as_str() {
             "cgroup" => {
-                has_memory |= options.split(',').any(|option| option == "memory");
-                first.push(PathBuf::from(path));
+                has_memory |= mount.fs_mntops.contains_key("memory");
+                first.push(mount.fs_file.into());
             }
-            "cgroup2" if *path == "/sys/fs/cgroup" => second = Some(PathBuf::from(path)),
+            "cgroup2" if mount.fs_file == "/sys/fs/cgroup" => return Ok(Hierarchies::V2(mount.fs_file.into())),
             _ => {}
         }
     }
-    match second {
-        Some(root) => Ok(Hierarchies::V2(root)),
-        None if has_memory => Ok(Hierarchies::V1(first)),
-        None => bail!(
+    if !has_memory {
+        bail!(
             "no cgroup hierarchies are mounted below /sys/fs/cgroup: boot with systemd, or mount -t cgroup2 none \
              /sys/fs/cgroup"
-        ),
+        );
     }
+    Ok(Hierarchies::V1(first))
 }
 
 fn create_v1(dir: &Path) -> Result<()> {
@@ -153,17 +145,20 @@ fn remove_tree(dir: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use procfs::FromBufRead as _;
+    use rstest::rstest;
 
-    use super::{Hierarchies, hierarchies};
+    use super::{Hierarchies, MountEntry, hierarchies};
 
-    #[test]
-    fn v2_at_the_root_wins_and_a_hybrid_counts_as_v1() {
-        let hybrid = "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
-                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(hierarchies(hybrid).unwrap(), Hierarchies::V1(vec![PathBuf::from("/sys/fs/cgroup/memory")]));
-        let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
-        assert_eq!(hierarchies(unified).unwrap(), Hierarchies::V2(PathBuf::from("/sys/fs/cgroup")));
-        assert!(hierarchies("proc /proc proc rw 0 0\n").is_err());
+    #[rstest]
+    #[case::hybrid(
+        "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n",
+        Some(Hierarchies::V1(vec!["/sys/fs/cgroup/memory".into()]))
+    )]
+    #[case::unified("cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n", Some(Hierarchies::V2("/sys/fs/cgroup".into())))]
+    #[case::none("proc /proc proc rw 0 0\n", None)]
+    fn hierarchies_v2_at_the_root_wins_over_v1(#[case] mounts: &str, #[case] expected: Option<Hierarchies>) {
+        let mounts = Vec::<MountEntry>::from_buf_read(mounts.as_bytes()).unwrap();
+        assert_eq!(hierarchies(mounts).ok(), expected);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::layout::{Layout, Node, Options, SERVICE_RANGE};
-use super::supervisor::Process;
+use super::supervisor::ProcessDefinition;
 use crate::programs::GoPrograms;
 
 /// The URL of etcd; the loopback device is the cluster's own.
@@ -19,10 +19,10 @@ pub(super) struct Components<'a> {
 }
 
 impl Components<'_> {
-    fn process(&self, name: &str, program: &str, args: Vec<String>) -> Result<Process> {
+    fn process(&self, name: &str, program: &str, args: Vec<String>) -> Result<ProcessDefinition> {
         let env =
             [("PATH", self.programs.search_path()), ("TMPDIR", self.layout.dir.join("tmp").display().to_string())];
-        Ok(Process {
+        Ok(ProcessDefinition {
             name: name.to_owned(),
             program: self.programs.path(program)?,
             args,
@@ -32,7 +32,7 @@ impl Components<'_> {
     }
 
     /// etcd; its state is thrown away, so it need not be safe from a crash of the machine.
-    pub(super) fn etcd(&self) -> Result<Process> {
+    pub(super) fn etcd(&self) -> Result<ProcessDefinition> {
         let args = flags([
             ("data-dir", self.layout.dir.join("etcd").display().to_string()),
             ("listen-client-urls", ETCD.into()),
@@ -46,7 +46,7 @@ impl Components<'_> {
     }
 
     /// kube-apiserver.
-    pub(super) fn api_server(&self) -> Result<Process> {
+    pub(super) fn api_server(&self) -> Result<ProcessDefinition> {
         let layout = self.layout;
         let pki = |name: &str| layout.pki(name).display().to_string();
         let mut args = flags([
@@ -83,7 +83,7 @@ impl Components<'_> {
     }
 
     /// kube-controller-manager; its client limits are raised for large runs.
-    pub(super) fn controller_manager(&self) -> Result<Process> {
+    pub(super) fn controller_manager(&self) -> Result<ProcessDefinition> {
         let pki = |name: &str| self.layout.pki(name).display().to_string();
         let mut args = flags([
             ("kubeconfig", self.kubeconfig("kube-controller-manager")),
@@ -103,7 +103,7 @@ impl Components<'_> {
     }
 
     /// kube-scheduler.
-    pub(super) fn scheduler(&self) -> Result<Process> {
+    pub(super) fn scheduler(&self) -> Result<ProcessDefinition> {
         let args = flags([
             ("kubeconfig", self.kubeconfig("kube-scheduler")),
             ("bind-address", "127.0.0.1".into()),
@@ -115,25 +115,25 @@ impl Components<'_> {
     }
 
     /// kube-proxy; one serves all nodes, which share the network namespace.
-    pub(super) fn proxy(&self) -> Result<Process> {
+    pub(super) fn proxy(&self) -> Result<ProcessDefinition> {
         self.process("kube-proxy", "kube-proxy", flags([("config", self.file("kube-proxy.json"))]))
     }
 
     /// CoreDNS, at the cluster's own address.
-    pub(super) fn dns(&self) -> Result<Process> {
+    pub(super) fn dns(&self) -> Result<ProcessDefinition> {
         self.process("coredns", "coredns", vec!["-conf".into(), self.file("Corefile")])
     }
 
     /// The containerd of one node.
-    pub(super) fn containerd(&self, node: &Node) -> Result<Process> {
+    pub(super) fn containerd(&self, node: &Node) -> Result<ProcessDefinition> {
         let config = node.dir.join("containerd.toml").display().to_string();
-        self.process(&containerd_name(&node.name), "containerd", vec!["--config".into(), config])
+        self.process(&format!("containerd-{}", node.name), "containerd", vec!["--config".into(), config])
     }
 
     /// The kubelet of one node.
-    pub(super) fn kubelet(&self, node: &Node) -> Result<Process> {
+    pub(super) fn kubelet(&self, node: &Node) -> Result<ProcessDefinition> {
         let in_node = |name: &str| node.dir.join(name).display().to_string();
-        let mut args = flags([
+        let args = flags([
             ("config", in_node("kubelet.json")),
             ("kubeconfig", self.kubeconfig(&node.name)),
             ("root-dir", in_node("kubelet")),
@@ -142,7 +142,6 @@ impl Components<'_> {
             ("node-ip", node.address.to_string()),
             ("v", "2".into()),
         ]);
-        args.extend(self.options.kubelet_args.iter().cloned());
         self.process(&kubelet_name(&node.name), "kubelet", args)
     }
 
@@ -158,11 +157,6 @@ impl Components<'_> {
 /// The supervisor's name for the kubelet of a node.
 pub(super) fn kubelet_name(node: &str) -> String {
     format!("kubelet-{node}")
-}
-
-/// The supervisor's name for the containerd of a node.
-pub(super) fn containerd_name(node: &str) -> String {
-    format!("containerd-{node}")
 }
 
 /// The folders that must exist before the processes start.

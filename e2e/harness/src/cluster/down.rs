@@ -1,14 +1,15 @@
 //! Ends a cluster that somebody else started, and that nobody holds.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use procfs::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::slot::Slot;
 use super::storage;
+use crate::paths;
 
 /// How long an owner may take to take its cluster down.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -32,12 +33,11 @@ pub fn down(dir: &Path) -> Result<()> {
     }
     // A killed owner has not removed its cgroups.
     Slot::sweep()?;
-    storage::remove(dir)
+    paths::remove(dir)
 }
 
 /// Whether the process is still an owner of a cluster, and not another one that has got its number since.
 fn is_owner(pid: u32) -> bool {
-    let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut words = command.split('\0');
-    words.next().is_some_and(|program| program.ends_with("e2e-cluster")) && words.next() == Some("up")
+    let command = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok()?.cmdline().ok()).unwrap_or_default();
+    matches!(&command[..], [program, action, ..] if program.ends_with("e2e-cluster") && action == "up")
 }

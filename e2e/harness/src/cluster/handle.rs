@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube::{Client, Config};
 
-use super::components::{containerd_name, kubelet_name};
+use super::components::kubelet_name;
 use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
 use super::readiness;
 use super::storage;
-use super::supervisor::{Process, Request, ask};
+use super::supervisor::{ProcessDefinition, Request, ask};
 
 /// How long a node's process may take to end after SIGTERM.
 const STOP_GRACE: Duration = Duration::from_secs(15);
@@ -38,7 +38,6 @@ pub struct Handle {
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     options: Options,
-    dir: Option<PathBuf>,
 }
 
 impl Builder {
@@ -63,20 +62,6 @@ impl Builder {
         self
     }
 
-    /// Gives every kubelet one more argument.
-    #[must_use]
-    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
-        self.options.kubelet_args.push(arg.into());
-        self
-    }
-
-    /// Uses this folder, a short path, in place of a new one below the target folder.
-    #[must_use]
-    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dir = Some(dir.into());
-        self
-    }
-
     /// Starts a control plane.
     ///
     /// # Errors
@@ -87,9 +72,6 @@ impl Builder {
     }
 
     /// Starts a whole cluster.
-    ///
-    /// # Errors
-    /// As [`Builder::control_plane`].
     pub async fn cluster(mut self, nodes: usize) -> Result<Cluster> {
         if nodes == 0 {
             bail!("a cluster has at least one node; without nodes it is a ControlPlane");
@@ -99,9 +81,7 @@ impl Builder {
     }
 
     async fn start(self) -> Result<Handle> {
-        let dir = self.dir.unwrap_or_else(storage::new_dir);
-        let options = self.options;
-        let started = tokio::task::spawn_blocking(move || Owner::start(&options, &dir)).await?;
+        let started = tokio::task::spawn_blocking(move || Owner::start(&self.options, &storage::new_dir())).await?;
         let (owner, ready) = started?;
         Handle::new(ready, Some(owner)).await
     }
@@ -109,9 +89,6 @@ impl Builder {
 
 impl ControlPlane {
     /// Starts a control plane with the default options.
-    ///
-    /// # Errors
-    /// As [`Builder::control_plane`].
     pub async fn start() -> Result<Self> {
         Self::builder().control_plane().await
     }
@@ -122,9 +99,6 @@ impl ControlPlane {
     }
 
     /// Takes it down and removes its folder. Dropping it takes it down, too, and keeps the logs.
-    ///
-    /// # Errors
-    /// When something could not be taken down.
     pub async fn stop(self) -> Result<()> {
         self.0.stop().await
     }
@@ -132,9 +106,6 @@ impl ControlPlane {
 
 impl Cluster {
     /// Starts a whole cluster with the default options.
-    ///
-    /// # Errors
-    /// As [`Builder::cluster`].
     pub async fn start(nodes: usize) -> Result<Self> {
         Self::builder().cluster(nodes).await
     }
@@ -145,17 +116,11 @@ impl Cluster {
     }
 
     /// Uses the cluster that `e2e-cluster up --dir DIR` runs; it outlives this handle.
-    ///
-    /// # Errors
-    /// When none runs there.
     pub async fn attach(dir: &Path) -> Result<Self> {
         Handle::new(storage::recorded(dir)?, None).await.map(Self)
     }
 
     /// As [`ControlPlane::stop`]; a cluster that was attached to stays.
-    ///
-    /// # Errors
-    /// When something could not be taken down.
     pub async fn stop(self) -> Result<()> {
         self.0.stop().await
     }
@@ -171,9 +136,6 @@ impl Cluster {
     }
 
     /// Loads an image, as [`crate::images::build`] makes it, into every node.
-    ///
-    /// # Errors
-    /// When containerd refuses it.
     pub async fn load_image(&self, image: &Path) -> Result<()> {
         let ctr = self.0.ready.node_programs.as_ref().context("a control plane has no nodes")?.join("ctr");
         let loads = self
@@ -192,27 +154,8 @@ impl Cluster {
     }
 
     /// Starts a stopped kubelet again.
-    ///
-    /// # Errors
-    /// When it is running.
     pub async fn start_kubelet(&self, node: &str) -> Result<()> {
         self.0.restart_process(&kubelet_name(node)).await
-    }
-
-    /// Stops the containerd of a node; its containers go on.
-    ///
-    /// # Errors
-    /// As [`Cluster::stop_kubelet`].
-    pub async fn stop_containerd(&self, node: &str) -> Result<()> {
-        self.0.stop_process(&containerd_name(node), STOP_GRACE).await
-    }
-
-    /// Starts a stopped containerd again.
-    ///
-    /// # Errors
-    /// When it is running.
-    pub async fn start_containerd(&self, node: &str) -> Result<()> {
-        self.0.restart_process(&containerd_name(node)).await
     }
 }
 
@@ -281,9 +224,6 @@ impl Handle {
     }
 
     /// Runs `kubectl` as an administrator; the output tells whether it succeeded.
-    ///
-    /// # Errors
-    /// When it cannot be run.
     pub async fn kubectl<I, S>(&self, args: I) -> Result<Output>
     where
         I: IntoIterator<Item = S>,
@@ -301,11 +241,8 @@ impl Handle {
 
     /// Runs a program beside the cluster's own, in the cluster's namespaces: it ends with the cluster, whatever becomes
     /// of who started it. Its output is `logs/<name>.log`.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn start_program(&self, name: &str, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
-        let process = Process {
+        let process = ProcessDefinition {
             name: name.to_owned(),
             program: program.to_owned(),
             args: args.iter().copied().map(str::to_owned).collect(),
@@ -316,26 +253,17 @@ impl Handle {
     }
 
     /// Stops the API server, starts it again and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not end or not come back.
     pub async fn restart_api_server(&self) -> Result<()> {
         self.stop_api_server().await?;
         self.start_api_server().await
     }
 
     /// Stops the API server, as a crash would: it may not wait for its clients.
-    ///
-    /// # Errors
-    /// When it does not end.
     pub async fn stop_api_server(&self) -> Result<()> {
         self.stop_process("kube-apiserver", API_SERVER_STOP_GRACE).await
     }
 
     /// Starts a stopped API server and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not come back.
     pub async fn start_api_server(&self) -> Result<()> {
         self.restart_process("kube-apiserver").await?;
         readiness::api_server(&self.client()).await

@@ -23,8 +23,6 @@ pub struct Options {
     pub api_server_args: Vec<String>,
     /// More arguments for kube-controller-manager.
     pub controller_manager_args: Vec<String>,
-    /// More arguments for every kubelet.
-    pub kubelet_args: Vec<String>,
 }
 
 /// A cluster that is ready for use.

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use k8s_openapi::ByteString;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType,
@@ -61,10 +62,10 @@ impl Authority {
             "kind": "Config",
             "current-context": "e2e",
             "clusters": [{ "name": "e2e", "cluster": {
-                "server": server, "certificate-authority-data": base64(self.issuer.pem().as_bytes()),
+                "server": server, "certificate-authority-data": ByteString(self.issuer.pem().into_bytes()),
             }}],
             "users": [{ "name": "e2e", "user": {
-                "client-certificate-data": base64(certificate.as_bytes()), "client-key-data": base64(key.as_bytes()),
+                "client-certificate-data": ByteString(certificate.into_bytes()), "client-key-data": ByteString(key.into_bytes()),
             }}],
             "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": "e2e" } }],
         });
@@ -88,30 +89,5 @@ impl Authority {
             .and_then(|mut file| std::io::Write::write_all(&mut file, content.as_bytes()))
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
-    }
-}
-
-/// Base64 with padding (RFC 4648), as kubeconfig's `-data` fields want it.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0_u32, |word, &byte| word << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let index = (word >> (18 - 6 * place) & 63) as usize;
-            text.push(if place <= chunk.len() { char::from(ALPHABET[index]) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn base64_pads_every_length() {
-        let encoded = ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes()));
-        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
     }
 }

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::layout::Layout;
-use super::supervisor::{Request, Response, ask};
+use super::supervisor::{self, Response, ask};
+use crate::http_client;
 use crate::programs::succeeded;
 use crate::wait::{self, Seen};
 
@@ -44,7 +44,7 @@ impl Watched<'_> {
 
     async fn ended(&self) -> anyhow::Error {
         loop {
-            match ask(&self.layout.supervisor(), &Request::Ended).await {
+            match ask(&self.layout.supervisor(), &supervisor::Request::Ended).await {
                 Ok(Response::Ended(ended)) if !ended.is_empty() => return self.describe(&ended),
                 Ok(_) => tokio::time::sleep(LOOK_PERIOD).await,
                 Err(error) => return error,
@@ -82,15 +82,10 @@ pub(super) async fn config(kubeconfig: &Path) -> Result<Config> {
 /// The API server serves, and its start-up hooks (roles, namespaces) are through.
 pub(super) async fn api_server(client: &Client) -> Result<()> {
     wait::until(LIMIT, "/readyz of the API server", || async {
-        let request = http_get("/readyz")?;
-        client.request_text(request).await.context("/readyz")?;
+        client.request_text(Request::get("/readyz").body(Vec::new())?).await.context("/readyz")?;
         Ok(Some(()))
     })
     .await
-}
-
-fn http_get(path: &str) -> Result<http::Request<Vec<u8>>> {
-    http::Request::get(path).body(Vec::new()).context("not a path")
 }
 
 /// The controllers have given the default namespace what every Pod needs.
@@ -134,22 +129,13 @@ fn why_unready(node: &Node) -> Option<String> {
 pub(super) async fn services(inside: Ipv4Addr) -> Result<()> {
     for (name, port, path) in [("kube-proxy", 10256, "/healthz"), ("CoreDNS", 8181, "/ready")] {
         wait::until(LIMIT, format!("{path} of {name}"), || async {
-            let status = http_status(inside, port, path).await?;
+            let answer = http_client::get((inside, port), path).await?;
+            let status = answer.lines().next().unwrap_or_default();
             if status.contains(" 200 ") { Ok(Some(())) } else { bail!("{name} answers {status}") }
         })
         .await?;
     }
     Ok(())
-}
-
-/// The status line that a plain HTTP server answers with.
-async fn http_status(address: Ipv4Addr, port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((address, port)).await.context("cannot connect")?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.context("cannot ask")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.context("cannot read the answer")?;
-    Ok(answer.lines().next().unwrap_or_default().to_owned())
 }
 
 /// Imports an image into the containerd at `socket`, waiting for containerd to serve.

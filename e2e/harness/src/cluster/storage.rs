@@ -1,7 +1,6 @@
 //! The folder of a cluster: claimed by one owner, and afterwards removed or thinned to its logs.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -63,16 +62,16 @@ pub(super) fn recorded(dir: &Path) -> Result<Ready> {
 /// Removes the folder, or what is of no use in it any more.
 pub(super) fn clear(layout: &Layout, ending: Ending) -> Result<()> {
     if ending == Ending::Remove {
-        return remove(&layout.dir);
+        return paths::remove(&layout.dir);
     }
     for node in &layout.nodes {
         let kept = layout.dir.join("logs").join(format!("pods-{}", node.name));
         // A node that never came up has none.
         let _ = fs::rename(node.dir.join("pod-logs"), kept);
-        remove(&node.dir)?;
+        paths::remove(&node.dir)?;
     }
     for name in ["etcd", "tmp", "sysctl"] {
-        remove(&layout.dir.join(name))?;
+        paths::remove(&layout.dir.join(name))?;
     }
     for name in [RECORD, "supervisor.sock"] {
         let _ = fs::remove_file(layout.dir.join(name));
@@ -81,22 +80,12 @@ pub(super) fn clear(layout: &Layout, ending: Ending) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder; that it is gone already is fine.
-pub(super) fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Removes what an ended cluster left in a folder that is claimed again.
 fn remove_content(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir)?.filter_map(Result::ok) {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&path)?;
+            paths::remove(&path)?;
         } else if entry.file_name() != "lock" {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
@@ -114,5 +103,5 @@ fn prune() -> Result<()> {
         .collect();
     ended.sort();
     let surplus = ended.len().saturating_sub(KEPT);
-    ended.iter().take(surplus).try_for_each(|(_, dir)| remove(dir))
+    ended.iter().take(surplus).try_for_each(|(_, dir)| paths::remove(dir))
 }

@@ -4,7 +4,7 @@
 //! kernel ends every process, mount and network device of the namespaces with it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use procfs::process::all_processes;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -24,7 +25,7 @@ const REAP_PERIOD: Duration = Duration::from_secs(1);
 
 /// A process that the supervisor keeps under a name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Process {
+pub(super) struct ProcessDefinition {
     pub(super) name: String,
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
@@ -37,7 +38,7 @@ pub(super) struct Process {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Starts a process; its definition is kept for [`Request::Restart`].
-    Start(Process),
+    Start(ProcessDefinition),
     /// Sends SIGTERM, then SIGKILL after the grace; done when the process is gone.
     Stop { name: String, grace: Duration },
     /// Starts a stopped process again.
@@ -79,7 +80,7 @@ pub(super) async fn ask(socket: &Path, request: &Request) -> Result<Response> {
 }
 
 struct Child {
-    definition: Process,
+    definition: ProcessDefinition,
     pid: Option<Pid>,
     exit: watch::Receiver<Option<ExitStatus>>,
     /// Nobody is to be told about the end of a process that was asked to stop.
@@ -89,9 +90,6 @@ struct Child {
 type Children = Arc<Mutex<BTreeMap<String, Child>>>;
 
 /// Serves requests on `socket` until standard input ends.
-///
-/// # Errors
-/// When the socket cannot be bound.
 pub async fn supervise(socket: &Path) -> Result<()> {
     let listener = UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
     let children = Children::default();
@@ -157,7 +155,7 @@ async fn answer(request: Request, children: &Children) -> Result<Response> {
     }
 }
 
-async fn start(definition: Process, children: &Children) -> Result<()> {
+async fn start(definition: ProcessDefinition, children: &Children) -> Result<()> {
     let name = definition.name.clone();
     let log = OpenOptions::new()
         .create(true)
@@ -220,35 +218,13 @@ async fn run(program: &Path, args: &[String]) -> Result<Response> {
 /// Reaps ended processes whose parent died before them (container shims): the first process of a namespace inherits
 /// them. Its own children are left to who waits for them.
 fn reap_orphans(children: &BTreeMap<String, Child>) {
-    let Ok(processes) = fs::read_dir("/proc") else { return };
-    for entry in processes.filter_map(Result::ok) {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        let Some(pid) = pid else { continue };
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        if is_zombie_of_init(&stat) && !children.values().any(|child| child.pid == Some(pid)) {
+    let Ok(processes) = all_processes() else { return };
+    for process in processes.flatten() {
+        let Some(pid) = Pid::from_raw(process.pid()) else { continue };
+        let is_orphan = process.stat().is_ok_and(|stat| stat.state == 'Z' && stat.ppid == 1);
+        if is_orphan && !children.values().any(|child| child.pid == Some(pid)) {
             // Nobody waits for how a shim ended.
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
-    }
-}
-
-/// Whether `/proc/<pid>/stat` tells of an ended process whose parent is process 1 (proc(5)).
-fn is_zombie_of_init(stat: &str) -> bool {
-    // The name, in brackets, may itself contain spaces and brackets.
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
-    let mut fields = rest.split(' ');
-    fields.next() == Some("Z") && fields.next() == Some("1")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_zombie_of_init;
-
-    #[test]
-    fn only_an_ended_child_of_process_1_is_reaped() {
-        assert!(is_zombie_of_init("42 (a) b) Z 1 42 42 0"));
-        assert!(!is_zombie_of_init("42 (sh) S 1 42 42 0"));
-        assert!(!is_zombie_of_init("42 (sh) Z 7 42 42 0"));
-        assert!(!is_zombie_of_init(""));
     }
 }

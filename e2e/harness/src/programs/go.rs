@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use super::locked;
+use super::{filled, go, locked};
 use crate::paths;
 use crate::progress::progress;
 
@@ -32,63 +33,51 @@ struct Module {
     links: &'static [&'static str],
 }
 
+impl Module {
+    /// A module without C code, build tags and further names.
+    const fn new(name: &'static str, packages: &'static [&'static str]) -> Self {
+        Self { name, packages, cgo: false, tags: "", links: &[] }
+    }
+}
+
 const KUBERNETES: Module = Module {
-    name: "kubernetes",
-    packages: &["."],
-    cgo: false,
-    tags: "",
     links: &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"],
+    ..Module::new("kubernetes", &["."])
 };
 
 const NODE_MODULES: [Module; 5] = [
     Module {
-        name: "containerd",
-        packages: &[
-            "github.com/containerd/containerd/v2/cmd/containerd",
-            "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-            "github.com/containerd/containerd/v2/cmd/ctr",
-        ],
-        cgo: false,
         tags: "no_btrfs no_devmapper no_zfs",
-        links: &[],
+        ..Module::new(
+            "containerd",
+            &[
+                "github.com/containerd/containerd/v2/cmd/containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/ctr",
+            ],
+        )
     },
     // runc enters namespaces from C before the Go runtime starts.
-    Module { name: "runc", packages: &["github.com/opencontainers/runc"], cgo: true, tags: "seccomp", links: &[] },
-    Module {
-        name: "cni",
-        packages: &[
+    Module { cgo: true, tags: "seccomp", ..Module::new("runc", &["github.com/opencontainers/runc"]) },
+    Module::new(
+        "cni",
+        &[
             "github.com/containernetworking/plugins/plugins/ipam/host-local",
             "github.com/containernetworking/plugins/plugins/main/loopback",
             "github.com/containernetworking/plugins/plugins/main/ptp",
         ],
-        cgo: false,
-        tags: "",
-        links: &[],
-    },
-    Module { name: "coredns", packages: &["."], cgo: false, tags: "", links: &[] },
-    Module { name: "pause", packages: &["."], cgo: false, tags: "", links: &[] },
+    ),
+    Module::new("coredns", &["."]),
+    Module::new("pause", &["."]),
 ];
 
-const HELM_3: Module =
-    Module { name: "helm3", packages: &["helm.sh/helm/v3/cmd/helm"], cgo: false, tags: "", links: &[] };
-const HELM_4: Module =
-    Module { name: "helm", packages: &["helm.sh/helm/v4/cmd/helm"], cgo: false, tags: "", links: &[] };
+const HELM_3: Module = Module::new("helm3", &["helm.sh/helm/v3/cmd/helm"]);
+const HELM_4: Module = Module::new("helm", &["helm.sh/helm/v4/cmd/helm"]);
 
-const KUBE_STATE_METRICS: Module = Module {
-    name: "kube-state-metrics",
-    packages: &["k8s.io/kube-state-metrics/v2"],
-    cgo: false,
-    tags: "",
-    links: &[],
-};
+const KUBE_STATE_METRICS: Module = Module::new("kube-state-metrics", &["k8s.io/kube-state-metrics/v2"]);
 
-const GO_JOBSET: Module = Module {
-    name: "jobset",
-    packages: &["sigs.k8s.io/jobset", "sigs.k8s.io/jobset/cmd/in-place-restart-agent"],
-    cgo: false,
-    tags: "",
-    links: &[],
-};
+const GO_JOBSET: Module =
+    Module::new("jobset", &["sigs.k8s.io/jobset", "sigs.k8s.io/jobset/cmd/in-place-restart-agent"]);
 
 /// Which programs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -116,9 +105,6 @@ pub struct GoPrograms {
 
 impl GoPrograms {
     /// The absolute path of a program.
-    ///
-    /// # Errors
-    /// When no module of the set has such a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         self.dirs
             .iter()
@@ -128,9 +114,6 @@ impl GoPrograms {
     }
 
     /// The folder of the CNI plugins.
-    ///
-    /// # Errors
-    /// When the set is a control plane's.
     pub fn cni(&self) -> Result<PathBuf> {
         Ok(self.path("host-local")?.parent().map(Path::to_path_buf).unwrap_or_default())
     }
@@ -158,9 +141,6 @@ pub fn ensure(set: Set) -> Result<GoPrograms> {
 }
 
 /// Builds Helm if it is missing, as [`ensure`] does, and returns the path of the program.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
     let (root, _lock) = locked(FOLDER)?;
     let module = match version {
@@ -171,9 +151,6 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
 }
 
 /// Builds kube-state-metrics if it is missing, as [`ensure`] does, and returns the path of the program.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
     let (root, _lock) = locked(FOLDER)?;
     Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
@@ -189,9 +166,6 @@ pub struct GoJobSetPrograms {
 }
 
 /// Builds the Go JobSet if it is missing, as [`ensure`] does, and returns the paths of its programs.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
     let (root, _lock) = locked(FOLDER)?;
     let dir = ensure_module(&root, &GO_JOBSET)?;
@@ -200,28 +174,16 @@ pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
 
 fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
     let source = paths::workspace().join("e2e/cluster").join(module.name);
-    let dir = root.join(format!("{}-{}", module.name, source_hash(&source, module)?));
-    if dir.exists() {
-        return Ok(dir);
-    }
-    let building = root.join(format!("{}.building", module.name));
-    remove_dir(&building)?;
-    fs::create_dir_all(&building)?;
-    build(&source, module, &building)?;
-    for link in module.links {
-        std::os::unix::fs::symlink(module.name, building.join(link))?;
-    }
-    remove_older(root, module)?;
-    fs::rename(&building, &dir).with_context(|| format!("cannot move the programs to {}", dir.display()))?;
-    Ok(dir)
+    filled(root, module.name, &source_hash(&source, module)?, |building| {
+        build(&source, module, building)?;
+        module.links.iter().try_for_each(|link| Ok(symlink(module.name, building.join(link))?))
+    })
 }
 
 /// What each Go build of the harness shares: the programs are stripped, so the compiler writes no debug information.
 ///
 /// The Go JobSet's suites are built with the same arguments: the build cache then has the packages of both.
 pub const GO_BUILD_ARGS: [&str; 4] = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false"];
-/// The environment of each Go build. The compiler's processes are short: collecting less garbage saves a tenth of their CPU.
-pub const GO_BUILD_ENV: [(&str, &str); 3] = [("GOTOOLCHAIN", "local"), ("GOWORK", "off"), ("GOGC", "400")];
 
 fn build_args(module: &Module) -> Vec<String> {
     let mut flags = "-s -w".to_owned();
@@ -242,16 +204,12 @@ fn build_args(module: &Module) -> Vec<String> {
 fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
     progress(&format!("building {} (only when its sources changed)", module.name));
     let start = Instant::now();
-    let mut child = Command::new("go")
+    let mut child = go(module.cgo)
         .args(build_args(module))
         .arg("-o")
         .arg(format!("{}/", out.display()))
         .args(module.packages)
         .current_dir(source)
-        .env("CGO_ENABLED", if module.cgo { "1" } else { "0" })
-        .envs(GO_BUILD_ENV)
-        .env_remove("GOFLAGS")
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -309,22 +267,4 @@ fn source_hash(source: &Path, module: &Module) -> Result<String> {
     }
     hash.update(module.links.join(" "));
     Ok(format!("{:x}", hash.finalize()).chars().take(12).collect())
-}
-
-fn remove_older(root: &Path, module: &Module) -> Result<()> {
-    for entry in fs::read_dir(root)?.filter_map(Result::ok) {
-        if entry.file_name().to_string_lossy().starts_with(&format!("{}-", module.name)) {
-            remove_dir(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-fn remove_dir(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
-        }
-        _ => Ok(()),
-    }
 }

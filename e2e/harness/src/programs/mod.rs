@@ -6,7 +6,7 @@ mod sources;
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::paths;
 use crate::progress::progress;
 pub use go::{
-    GO_BUILD_ARGS, GO_BUILD_ENV, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
+    GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
     ensure_kube_state_metrics,
 };
 pub use own::{
@@ -51,4 +51,36 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&said).trim());
     }
     Ok(())
+}
+
+/// `go` with the installed toolchain and without the caller's flags. The compiler's processes are short: collecting less
+/// garbage saves a tenth of their CPU.
+pub fn go(cgo: bool) -> Command {
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", if cgo { "1" } else { "0" })
+        .env("GOTOOLCHAIN", "local")
+        .env("GOWORK", "off")
+        .env("GOGC", "400");
+    go.env_remove("GOFLAGS").stdin(Stdio::null());
+    go
+}
+
+/// The folder `<name>-<hash>` below `root`. If it is missing, `fill` makes its content, and the folders of other hashes are
+/// removed.
+pub fn filled(root: &Path, name: &str, hash: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let folder = root.join(format!("{name}-{hash}"));
+    if folder.exists() {
+        return Ok(folder);
+    }
+    let building = root.join(format!("{name}.building"));
+    paths::remove(&building)?;
+    fs::create_dir_all(&building).with_context(|| format!("cannot create {}", building.display()))?;
+    fill(&building)?;
+    for entry in fs::read_dir(root)?.filter_map(Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
+            paths::remove(&entry.path())?;
+        }
+    }
+    fs::rename(&building, &folder).with_context(|| format!("cannot move {name} to {}", folder.display()))?;
+    Ok(folder)
 }

@@ -44,9 +44,6 @@ pub fn build_programs() -> Result<PathBuf> {
 /// A program of this workspace. Cargo puts it beside the running program, or one folder above a test.
 ///
 /// Cargo does not build it for the tests of another package; then it is built here.
-///
-/// # Errors
-/// As [`build_programs`].
 pub fn beside(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find the running program")?;
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(program)).find(|path| path.exists());
@@ -54,9 +51,6 @@ pub fn beside(program: &str) -> Result<PathBuf> {
 }
 
 /// The binaries that tests and demo run, built with the development profile.
-///
-/// # Errors
-/// As [`build_programs`].
 pub async fn rust_binaries() -> Result<RustBinaries> {
     blocking(|| {
         let dir = build_programs()?;
@@ -74,9 +68,6 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
 ///
 /// Another architecture's standard library comes from `rustup target add`, its linker and C library are Debian's packages
 /// `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`.
-///
-/// # Errors
-/// As [`build_programs`].
 pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries> {
     blocking(move || {
         let triple = architecture.triple();
@@ -93,17 +84,11 @@ pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries
 }
 
 /// Builds `jobset-controller` as its image has it, and gives its path.
-///
-/// # Errors
-/// As [`build_programs`].
 pub async fn shipped_controller() -> Result<PathBuf> {
     blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-controller"))).await
 }
 
 /// Builds `jobset-webhook` as its image has it, and gives its path.
-///
-/// # Errors
-/// As [`build_programs`].
 pub async fn shipped_webhook() -> Result<PathBuf> {
     blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-webhook"))).await
 }
@@ -123,9 +108,6 @@ pub enum Architecture {
 
 impl Architecture {
     /// That of this machine.
-    ///
-    /// # Errors
-    /// If it is another one.
     pub fn of_host() -> Result<Self> {
         match std::env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),

@@ -17,9 +17,6 @@ struct Module {
 }
 
 /// The folder of a release of a module.
-///
-/// # Errors
-/// If it cannot be had.
 pub fn sources(module: &str, version: &str) -> Result<PathBuf> {
     let folder = paths::target().join("sources");
     fs::create_dir_all(&folder)?;
