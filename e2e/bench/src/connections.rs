@@ -27,7 +27,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connections for so many agents. They are opened when they are first used.
+    /// Connections for `agents` agents. Each opens at its first request.
     pub(crate) fn new(config: &Config, agents: usize, agents_per_connection: usize) -> Result<Self> {
         let agents_per_connection = agents_per_connection.max(1);
         let count = agents.div_ceil(agents_per_connection);

@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// Adds a line.
-    pub(crate) fn line<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn line(&mut self, cells: &[String]) {
         self.0 += &(cells.join("\t") + "\n");
     }
 
@@ -65,7 +65,7 @@ impl Table {
         let target = target.map_or_else(String::new, |target| {
             format!("{}\t{}", with_unit(target), if value <= target { "met" } else { "MISSED" })
         });
-        self.line([what.to_owned(), with_unit(value), target]);
+        self.line(&[what.to_owned(), with_unit(value), target]);
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn megabytes(kib: u64) -> f64 {
     rounded(number(kib) * 1024.0 / 1e6, 1e2)
 }
 
-/// Rounded to so many parts of one.
+/// Rounds to `parts` parts of one: 1e3 gives thousandths.
 pub(crate) fn rounded(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts
 }
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     #[test]
     fn columns_are_aligned() {
         let mut table = Table::new(&["a", "b"]);
-        table.line(["longer".to_owned(), "c".to_owned()]);
+        table.line(&["longer".to_owned(), "c".to_owned()]);
         assert_eq!(table.to_string(), "a       b\nlonger  c\n");
     }
 

@@ -72,7 +72,7 @@ impl FailingGroup {
         Ok(Self { case, group, history })
     }
 
-    /// Adds so many restarts, and failures in a row if this is the last group, and removes the JobSet.
+    /// Adds `restarts` restarts, and failures in a row if this is the last group, and removes the JobSet.
     async fn measure(
         self,
         cluster: &Cluster,
@@ -109,7 +109,7 @@ impl FailingGroup {
         self.group.remove().await
     }
 
-    /// Lets one worker end, and waits until all run again after so many restarts.
+    /// Lets one worker end, and waits until all run again after `restarts` restarts.
     async fn fail(&self, workers: &Workers, index: usize, restarts: usize) -> Result<(Workers, Failure)> {
         let victim = workers.values().nth(index).context("no worker")?;
         let asked = now();
@@ -135,7 +135,7 @@ impl FailingGroup {
         .await
     }
 
-    /// Waits until all workers run after so many restarts, the last one caused by this exit.
+    /// Waits until all workers run after `restarts` restarts, the last one caused by this exit.
     async fn run(&self, restarts: usize, exited: f64) -> Result<Workers> {
         let restarts = i32::try_from(restarts)?;
         if self.case.mode != MeasuredMode::Recreate {
@@ -179,7 +179,7 @@ fn on_nodes(workers: &Workers) -> BTreeMap<&str, usize> {
     nodes
 }
 
-/// The last start after an exit, when each of so many workers has started once.
+/// The last start after an exit, when each of `workers` workers has started once.
 fn last_start(entries: &[Entry], exited: f64, workers: usize) -> Result<f64> {
     let starts = journal::starts_after(entries, exited);
     match starts.last() {

@@ -36,7 +36,7 @@ const NODES: usize = 2;
 /// agent. Prints a table of figures beside their targets, and writes agent.json into the results folder.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench-agent")]
-pub struct Options {
+pub struct AgentOptions {
     /// Restarts of each kind; also the number of agents whose first report is measured.
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub restarts: usize,
@@ -49,7 +49,7 @@ pub struct Options {
 ///
 /// # Errors
 /// If something does not come up, or a group does not come back in time.
-pub async fn run(options: &Options) -> Result<()> {
+pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let binaries = shipped_binaries(Architecture::of_host()?).await?;

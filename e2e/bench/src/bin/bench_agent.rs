@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use jobset_bench::agent::{Options, run};
+use jobset_bench::agent::{AgentOptions, run};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    jobset_bench::exit_code("bench-agent", run(&Options::parse())).await
+    jobset_bench::exit_code("bench-agent", run(&AgentOptions::parse())).await
 }

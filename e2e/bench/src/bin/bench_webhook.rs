@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use jobset_bench::webhook::{Options, run};
+use jobset_bench::webhook::{WebhookOptions, run};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    jobset_bench::exit_code("bench-webhook", run(&Options::parse())).await
+    jobset_bench::exit_code("bench-webhook", run(&WebhookOptions::parse())).await
 }

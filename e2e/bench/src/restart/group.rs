@@ -19,7 +19,7 @@ use crate::meter::{CpuReading, CpuSeconds, Meter, peak_rss_kib};
 use crate::phases::Phases;
 use crate::report::seconds;
 
-/// A control plane with a controller, and what is to be measured on it.
+/// A control plane with a controller, and the case that is measured on it.
 pub(super) struct Bench<'a> {
     pub(super) options: &'a Options,
     pub(super) case: Case,
@@ -33,7 +33,7 @@ pub(super) struct Bench<'a> {
 }
 
 /// The JobSet.
-pub(super) struct Group {
+pub(super) struct MeasuredGroup {
     pub(super) uid: String,
     pub(super) shape: Vec<Shape>,
     pub(super) history: History,
@@ -47,7 +47,7 @@ pub(super) struct Before {
     pub(super) writes: usize,
 }
 
-impl Group {
+impl MeasuredGroup {
     /// Creates the JobSet, and waits for its Pods.
     pub(super) async fn create(bench: &Bench<'_>) -> Result<(Self, Census)> {
         let (count, shape) = (bench.case.agents, shape(bench.case.agents));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::agents::Agents;
 use super::case::{Load, WatchMode};
-use super::group::{Bench, Group};
+use super::group::{Bench, MeasuredGroup};
 use super::jobset::NAMESPACE;
 use super::kubelet::Kubelets;
 use super::report::{AgentSetup, CaseFigures, EventCost, Restart};
@@ -44,7 +44,7 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
 pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> Result<CaseFigures> {
-    let (group, census) = Group::create(bench).await?;
+    let (group, census) = MeasuredGroup::create(bench).await?;
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
     drop(census);
@@ -83,7 +83,7 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> R
 }
 
 /// One failure, and what follows until the JobSet has settled.
-async fn restart(bench: &Bench<'_>, group: &Group, agents: &Agents, failing: usize) -> Result<Restart> {
+async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, failing: usize) -> Result<Restart> {
     let epoch = group.history.status().synced_epoch;
     agents.set_out(epoch + 1);
     let before = group.before(bench).await?;
@@ -102,7 +102,7 @@ async fn restart(bench: &Bench<'_>, group: &Group, agents: &Agents, failing: usi
 
 /// The restart's start and the ends of its phases. The failure is visible in the Pod's status, or else in the first report.
 fn times(
-    group: &Group,
+    group: &MeasuredGroup,
     skip: usize,
     epoch: i32,
     way: &WayToEpoch,
@@ -122,7 +122,7 @@ fn times(
 /// size, so that their costs can be compared.
 async fn event_cost(
     bench: &Bench<'_>,
-    group: &Group,
+    group: &MeasuredGroup,
     connections: &Connections,
     pods: &[String],
     pod_events: usize,

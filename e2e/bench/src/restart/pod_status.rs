@@ -21,7 +21,7 @@ pub(super) enum PodPicture {
 /// Reason of all containers in a restart of the Pod.
 const RESTARTING: &str = "RestartingAllContainers";
 
-/// The status of the Pod of this index after so many restarts.
+/// The status of the Pod of this index after `restarts` restarts.
 pub(super) fn pod_status(picture: PodPicture, index: usize, restarts: u32, now: &str) -> Value {
     let is_ready = picture == PodPicture::Ready;
     let has_ended = matches!(picture, PodPicture::Restarting | PodPicture::Waiting);

@@ -61,7 +61,7 @@ impl CensusPods {
         }
     }
 
-    /// Whether there are so many Pods of this attempt, and none of others.
+    /// Whether there are `count` Pods of this attempt, and none of others.
     fn is_complete(&self, attempt: i32, count: usize) -> bool {
         self.pods.len() == count && self.counts.get(&attempt).copied().unwrap_or_default() == count
     }
@@ -93,7 +93,7 @@ impl Census {
         Self { pods, _watch: watch }
     }
 
-    /// Waits until there are so many Pods of this attempt, and none of others. Gives when the last Pod was created, and
+    /// Waits until there are `count` Pods of this attempt, and none of others. Gives when the last Pod was created, and
     /// when the last one was deleted, if any was.
     pub(super) async fn complete(
         &self,

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::group::{Bench, Group};
+use super::group::{Bench, MeasuredGroup};
 use super::jobset::{NAMESPACE, first_job};
 use super::pods::Census;
 use super::report::{CaseFigures, Restart};
@@ -25,7 +25,7 @@ const PHASES: [&str; 3] = ["detect", "delete", "create"];
 
 /// Creates a JobSet, and lets one of its Jobs fail again and again.
 pub(super) async fn measure(bench: &Bench<'_>) -> Result<CaseFigures> {
-    let (group, census) = Group::create(bench).await?;
+    let (group, census) = MeasuredGroup::create(bench).await?;
     let mut restarts = Vec::new();
     for number in 1..=bench.options.restarts {
         let restart = restart(bench, &group, &census).await.with_context(|| format!("restart {number}"))?;
@@ -36,7 +36,7 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<CaseFigures> {
 }
 
 /// One failed Job, and what follows until the JobSet has settled.
-async fn restart(bench: &Bench<'_>, group: &Group, census: &Census) -> Result<Restart> {
+async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, census: &Census) -> Result<Restart> {
     let attempt = group.history.status().restarts + 1;
     let before = group.before(bench).await?;
     fail(bench, &first_job(&group.shape).context("the JobSet has no Job")?).await?;

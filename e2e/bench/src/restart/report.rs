@@ -83,8 +83,11 @@ pub(super) struct Restart {
     pub(super) failed_reports: usize,
 }
 
+/// Reads one figure of a restart.
+type RestartFigure = fn(&Restart) -> f64;
+
 /// The figures that loads are compared by, as JSON names them.
-const COMPARED: [(&str, fn(&Restart) -> f64); 4] = [
+const COMPARED: [(&str, RestartFigure); 4] = [
     ("seconds", |restart| restart.seconds),
     ("api_requests", |restart| number(restart.api_requests)),
     ("controller_cpu_seconds", |restart| restart.controller_cpu_seconds),
@@ -125,11 +128,11 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
         "peak memory",
         "Pod event",
     ]);
-    let mut text = String::from("\nMedians of the phases, and shares of the CPUs during the restarts:\n");
+    let mut text = vec!["\nMedians of the phases, and shares of the CPUs during the restarts:".to_owned()];
     for report in reports {
         let case = &report.figures;
         let all = || case.restarts.iter().map(|restart| restart.seconds);
-        figures.line([
+        figures.line(&[
             case.case.to_string(),
             report.build.to_owned(),
             format!("{:.2} s", median(all())),
@@ -143,13 +146,13 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
             case.event_cost.map_or_else(|| "-".to_owned(), |cost| format!("{:.0} us", cost.cpu_us_per_event)),
         ]);
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
-        text += &format!("{}: {phases}; {}\n", case.case, shares(report));
+        text.push(format!("{}: {phases}; {}", case.case, shares(report)));
         if let Some(ratio) = &case.ratio_to_bare {
             let ratio: Vec<String> = ratio.iter().map(|(name, ratio)| format!("{name} {ratio:.1}")).collect();
-            text += &format!("{}: full load over bare load: {}\n", case.case, ratio.join(", "));
+            text.push(format!("{}: full load over bare load: {}", case.case, ratio.join(", ")));
         }
     }
-    figures.to_string() + &text
+    figures.to_string() + &text.join("\n")
 }
 
 /// Which processes used the CPUs during the restarts.
@@ -260,6 +263,6 @@ mod tests {
         assert!(text.contains("API server 25 %, etcd 0 %, controller 5 %"), "{text}");
         assert!(text.contains("load generator 12 %, other processes and kernel 8 %, idle 50 %"), "{text}");
         assert!(text.contains("full load over bare load: api_requests 1.0,"), "{text}");
-        assert!(text.contains("seconds 2.0\n"), "{text}");
+        assert!(text.lines().any(|line| line.ends_with("seconds 2.0")), "{text}");
     }
 }

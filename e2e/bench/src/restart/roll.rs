@@ -113,7 +113,7 @@ impl fmt::Display for RollRecord {
 pub(super) struct Roll(watch::Sender<RollRecord>);
 
 impl Roll {
-    /// The roll of so many agents that have not started.
+    /// The roll of `agents` agents that have not started.
     pub(super) fn new(agents: usize) -> Self {
         let stages = vec![AgentStage::Starts; agents];
         Self(watch::Sender::new(RollRecord { stages, target: 0, lifted: 0, way: WayToEpoch::default() }))

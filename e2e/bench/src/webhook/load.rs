@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// Sends so many reviews in all: on each connection one after the other.
+/// Sends a number of reviews: on each connection one after the other.
 pub(super) async fn in_turn(target: &Target, reviews: usize) -> Result<()> {
     let count = target.clients.len();
     let one_connection = async |connection: usize| {
@@ -101,6 +101,7 @@ mod tests {
     #[case::ten(10, [5.0, 10.0, 10.0])]
     #[case::hundred(100, [50.0, 99.0, 100.0])]
     fn percentiles_are_measured_latencies(#[case] count: u64, #[case] expected: [f64; 3]) {
-        assert_eq!(percentiles((1..=count).rev().map(Duration::from_millis).collect()), expected);
+        let latencies = (1..=count).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentiles(latencies).to_vec(), expected.to_vec());
     }
 }

@@ -40,7 +40,7 @@ const WARM_UP: usize = 100;
 /// connections that stay open. Prints a table, and writes webhook.json into the results folder.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench-webhook")]
-pub struct Options {
+pub struct WebhookOptions {
     /// Reviews from which the CPU time of one is found, of each webhook.
     #[arg(long, value_name = "N", default_value = "5000", value_parser = at_least_one())]
     pub reviews: usize,
@@ -63,7 +63,7 @@ fn in_seconds(text: &str) -> Result<Duration, ParseIntError> {
 ///
 /// # Errors
 /// If something does not come up, or an answer is wrong.
-pub async fn run(options: &Options) -> Result<()> {
+pub async fn run(options: &WebhookOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let program = match &options.webhook {
@@ -77,16 +77,16 @@ pub async fn run(options: &Options) -> Result<()> {
     // As the mutating webhook gets them: no webhook is registered yet.
     let sent = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
     let mut service = Service::start(&program, &plane).await?;
-    admission::register(&plane, service.address()).await?;
+    admission::register(&plane, service.address).await?;
     service.ready().await?;
     let stored = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
-    let pid = service.pid();
+    let pid = service.program.pid();
     let clients = service.clients(&plane).await?;
     progress(&format!("{} is ready, process {pid}", program.display()));
 
     let meter = Meter::new(&[("service", pid)])?;
     let target = |webhook, case: usize| Target::new(clients.clone(), Review::new(webhook, &sent[case], &stored[case]));
-    let measured = service.while_running(async {
+    let measured = service.program.while_running(async {
         anyhow::Ok(WebhookFigures {
             mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, 0)).await?,
             validate: figures(options, &meter, target(ReviewedWebhook::Validate, 0)).await?,
@@ -112,7 +112,7 @@ pub async fn run(options: &Options) -> Result<()> {
 }
 
 /// Costs and latency of the reviews of one webhook.
-async fn figures(options: &Options, meter: &Meter, target: Target) -> Result<ReviewFigures> {
+async fn figures(options: &WebhookOptions, meter: &Meter, target: Target) -> Result<ReviewFigures> {
     let costs = costs(options, meter, &target).await?;
     let start = meter.read()?;
     let latencies = load::paced(&target, RATE, options.paced).await?;
@@ -132,7 +132,7 @@ async fn figures(options: &Options, meter: &Meter, target: Target) -> Result<Rev
 }
 
 /// Costs of the reviews of one webhook.
-async fn costs(options: &Options, meter: &Meter, target: &Target) -> Result<ReviewCosts> {
+async fn costs(options: &WebhookOptions, meter: &Meter, target: &Target) -> Result<ReviewCosts> {
     load::in_turn(target, WARM_UP.min(options.reviews)).await?;
     let start = meter.read()?;
     load::in_turn(target, options.reviews).await?;

@@ -25,8 +25,9 @@ const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running service. It ends when this is dropped.
 pub(super) struct Service {
-    program: Program,
-    address: SocketAddr,
+    pub(super) program: Program,
+    /// Address of the webhooks.
+    pub(super) address: SocketAddr,
     health: SocketAddr,
 }
 
@@ -46,16 +47,6 @@ impl Service {
         ];
         let program = Program::start("jobset-webhook", program, arguments, &[], &kubeconfig, plane)?;
         Ok(Self { program, address, health })
-    }
-
-    /// The process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.program.pid()
-    }
-
-    /// Address of the webhooks.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Waits until the service says that the API server can call it.
@@ -82,11 +73,6 @@ impl Service {
         let mut config = Config::new(format!("https://{}", self.address).parse().context("not an address")?);
         config.root_cert = Some(trusted);
         (0..CONNECTIONS).map(|_| connections::client(&config)).collect()
-    }
-
-    /// As [`Program::while_running`].
-    pub(super) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.program.while_running(work).await
     }
 }
 
