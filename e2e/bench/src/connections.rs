@@ -1,12 +1,10 @@
 //! Connections to the API server: HTTP/2, each shared by some agents.
 //!
-//! An agent in a Pod has TLS connections of its own, one for its watch and one for its report. Thousands of them in one
-//! process beside the API server would measure TLS handshakes on both sides of the same two cores. Here agents share
-//! connections as the requests of any HTTP/2 client do; the API server takes up to 100 requests at once on each, and an
-//! agent has up to two under way (watch, report), so that 50 agents never wait for a free stream. How many connections
-//! there were is in the result; with one agent for each, they have their own.
+//! An agent in a Pod has TLS connections of its own. Thousands of them in one process beside the API server would measure
+//! TLS handshakes on both sides of the same cores, so agents share connections here. The API server takes up to 100
+//! concurrent requests on each, and an agent has up to two (watch, report): 50 agents never wait for a free stream.
 //!
-//! The client is an administrator's: exempt from priority and fairness, and without the cost of checking a token.
+//! The identity is an administrator's: exempt from priority and fairness, and without the cost of checking a token.
 
 use anyhow::{Context, Result};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -17,23 +15,20 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-/// Ended watches of one connection that may still receive what was under way; the default of ten would have the
-/// connection answer each late frame.
+/// Ended watches of one connection that may still receive late frames; beyond the default of ten, the connection would
+/// answer each of them.
 const ENDED_STREAMS: usize = 1024;
 
 /// Clients with one connection each.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     clients: Vec<Client>,
     agents_per_connection: usize,
 }
 
 impl Connections {
-    /// Connections for so many agents. They are opened when they are first used.
-    ///
-    /// # Errors
-    /// If the configuration has no usable certificates.
-    pub(super) fn new(config: &Config, agents: usize, agents_per_connection: usize) -> Result<Self> {
+    /// Connections for `agents` agents. Each opens at its first request.
+    pub(crate) fn new(config: &Config, agents: usize, agents_per_connection: usize) -> Result<Self> {
         let agents_per_connection = agents_per_connection.max(1);
         let count = agents.div_ceil(agents_per_connection);
         let clients = (0..count).map(|_| client(config)).collect::<Result<_>>()?;
@@ -41,21 +36,18 @@ impl Connections {
     }
 
     /// The client of an agent.
-    pub(super) fn of(&self, agent: usize) -> Client {
+    pub(crate) fn of(&self, agent: usize) -> Client {
         self.clients[agent / self.agents_per_connection].clone()
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    /// The number of connections.
+    pub(crate) fn count(&self) -> usize {
         self.clients.len()
     }
 }
 
-/// A client of one HTTP/2 connection that does not try again by itself.
-///
-/// # Errors
-/// As [`Connections::new`].
-pub(super) fn client(config: &Config) -> Result<Client> {
+/// A client of one HTTP/2 connection, without retries.
+pub(crate) fn client(config: &Config) -> Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

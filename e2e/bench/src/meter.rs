@@ -1,165 +1,165 @@
-//! CPU, memory and requests of the processes that take part, read from the kernel and from the API server.
+//! CPU time and memory of processes, as the kernel counts them.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
-use kube::Client;
+use procfs::process::{Process, Status, all_processes};
+use procfs::{CurrentSI as _, KernelStats};
 use serde::Serialize;
 
-use super::procfs::{self, Stat};
-use super::report::seconds;
-use super::requests::Requests;
-use jobset_harness::cluster::ControlPlane;
+use crate::report::{number, rounded};
 
-/// Reads the processes of one control plane, its controller, and this one.
-pub(super) struct Meter {
-    client: Client,
-    controller: u32,
-    api_server: u32,
-    etcd: u32,
-    controller_manager: u32,
-}
+/// Longest name that the kernel keeps of a program.
+const COMM: usize = 15;
 
-/// CPU time since each process started, at one instant.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+/// The measured processes, by the names of their figures.
+pub(crate) struct Meter(Vec<(&'static str, Process)>);
+
+/// CPU seconds of each process since its start, and of the machine, at one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuReading {
     at: Instant,
-    controller: Duration,
-    api_server: Duration,
-    etcd: Duration,
-    controller_manager: Duration,
-    load_generator: Duration,
-    machine: Duration,
+    seconds: BTreeMap<&'static str, f64>,
 }
 
-/// CPU seconds of each process over a time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Cpu {
-    /// The time, in seconds.
-    pub(super) elapsed: f64,
-    pub(super) api_server: f64,
-    pub(super) etcd: f64,
-    /// jobset-controller.
-    pub(super) controller: f64,
-    /// kube-controller-manager.
-    pub(super) controller_manager: f64,
-    /// The agents, kubelets and watches of the benchmark.
-    pub(super) load_generator: f64,
-    /// Everything on this machine, what has nothing to do with the benchmark too.
-    pub(super) machine: f64,
-}
+/// CPU seconds over a time, by process. `load_generator` is this process, `machine` all processes and the kernel,
+/// `elapsed` the time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct CpuSeconds(pub(crate) BTreeMap<&'static str, f64>);
 
 impl Meter {
-    /// Finds the processes.
-    ///
-    /// # Errors
-    /// If one is not there.
-    pub(super) fn new(plane: &ControlPlane, client: Client, controller: u32) -> Result<Self> {
-        let processes = processes()?;
-        let find = |program: &str| {
-            let pid = procfs::descendant(&processes, plane.owner_pid(), program);
-            pid.with_context(|| format!("there is not one process {program} of the control plane"))
-        };
-        Ok(Self {
-            client,
-            controller,
-            api_server: find("kube-apiserver")?,
-            etcd: find("etcd")?,
-            controller_manager: find("kube-controller-manager")?,
-        })
+    /// Measures these processes, and this one as `load_generator`.
+    pub(crate) fn new(processes: &[(&'static str, u32)]) -> Result<Self> {
+        let own = ("load_generator", std::process::id());
+        processes
+            .iter()
+            .copied()
+            .chain([own])
+            .map(|(name, pid)| Ok((name, process(pid)?)))
+            .collect::<Result<_>>()
+            .map(Self)
     }
 
     /// Reads the CPU times.
-    ///
-    /// # Errors
-    /// If a process has ended.
-    pub(super) fn read(&self) -> Result<Reading> {
-        Ok(Reading {
-            at: Instant::now(),
-            controller: cpu(self.controller)?,
-            api_server: cpu(self.api_server)?,
-            etcd: cpu(self.etcd)?,
-            controller_manager: cpu(self.controller_manager)?,
-            load_generator: cpu(std::process::id())?,
-            machine: machine_cpu()?,
-        })
-    }
-
-    /// The controller's peak of resident memory, in KiB.
-    ///
-    /// # Errors
-    /// If it has ended.
-    pub(super) fn controller_peak_rss_kib(&self) -> Result<u64> {
-        peak_rss_kib(self.controller)
-    }
-
-    /// The requests that the API server has counted.
-    ///
-    /// # Errors
-    /// If it does not answer.
-    pub(super) async fn requests(&self) -> Result<Requests> {
-        let request = http::Request::get("/metrics").body(Vec::new()).context("not a request")?;
-        Ok(Requests::parse(&self.client.request_text(request).await.context("the API server's metrics")?))
+    pub(crate) fn read(&self) -> Result<CpuReading> {
+        let at = Instant::now();
+        let of = |process: &Process| {
+            let stat = process.stat().with_context(|| format!("process {} has ended", process.pid))?;
+            anyhow::Ok(ticks(stat.utime + stat.stime))
+        };
+        let mut seconds: BTreeMap<_, _> =
+            self.0.iter().map(|(name, process)| Ok((*name, of(process)?))).collect::<Result<_>>()?;
+        let machine = KernelStats::current().context("cannot read /proc/stat")?.total;
+        let interrupts = machine.irq.unwrap_or_default() + machine.softirq.unwrap_or_default();
+        seconds.insert("machine", ticks(machine.user + machine.nice + machine.system + interrupts));
+        Ok(CpuReading { at, seconds })
     }
 }
 
-impl Reading {
-    /// CPU time of the controller.
-    pub(super) fn controller(&self) -> Duration {
-        self.controller
+impl CpuReading {
+    /// CPU seconds of one process since its start.
+    pub(crate) fn of(&self, name: &str) -> f64 {
+        self.seconds.get(name).copied().unwrap_or_default()
     }
 
     /// What was used since `before`.
-    pub(super) fn since(&self, before: &Self) -> Cpu {
-        let more = |of: fn(&Self) -> Duration| seconds(of(self).saturating_sub(of(before)));
-        Cpu {
-            elapsed: seconds(self.at.duration_since(before.at)),
-            api_server: more(|reading| reading.api_server),
-            etcd: more(|reading| reading.etcd),
-            controller: more(|reading| reading.controller),
-            controller_manager: more(|reading| reading.controller_manager),
-            load_generator: more(|reading| reading.load_generator),
-            machine: more(|reading| reading.machine),
-        }
+    pub(crate) fn since(&self, before: &Self) -> CpuSeconds {
+        let used = |name: &str| rounded((self.of(name) - before.of(name)).max(0.0), 1e4);
+        let mut seconds: BTreeMap<_, _> = self.seconds.keys().map(|name| (*name, used(name))).collect();
+        seconds.insert("elapsed", rounded(self.at.duration_since(before.at).as_secs_f64(), 1e4));
+        CpuSeconds(seconds)
     }
 }
 
-/// CPU time of a process since it started, of all its threads.
-///
-/// # Errors
-/// If it has ended.
-pub(super) fn cpu(pid: u32) -> Result<Duration> {
-    let stat = stat(pid).with_context(|| format!("process {pid} has ended"))?;
-    Ok(procfs::time_of(stat.ticks, rustix::param::clock_ticks_per_second()))
+impl CpuSeconds {
+    /// CPU seconds of one process, of the machine, or the elapsed time.
+    pub(crate) fn of(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// CPU seconds of other processes and of the kernel.
+    pub(crate) fn others(&self) -> f64 {
+        let measured = self.0.iter().filter(|(name, _)| !["machine", "elapsed"].contains(*name));
+        (self.of("machine") - measured.map(|(_, seconds)| seconds).sum::<f64>()).max(0.0)
+    }
 }
 
-/// Time that all CPUs together were busy since the machine started.
-///
-/// # Errors
-/// If the kernel does not tell.
-pub(super) fn machine_cpu() -> Result<Duration> {
-    let ticks = fs::read_to_string("/proc/stat").ok().and_then(|stat| procfs::machine_ticks(&stat));
-    Ok(procfs::time_of(ticks.context("/proc/stat has no CPU times")?, rustix::param::clock_ticks_per_second()))
+/// Memory and threads of a process.
+pub(crate) fn status(pid: u32) -> Result<Status> {
+    process(pid)?.status().with_context(|| format!("process {pid} has ended"))
 }
 
-/// Peak of a process's resident memory since it started, in KiB (`VmHWM`).
-///
-/// # Errors
-/// If it has ended.
-pub(super) fn peak_rss_kib(pid: u32) -> Result<u64> {
-    let status =
-        fs::read_to_string(format!("/proc/{pid}/status")).with_context(|| format!("process {pid} has ended"))?;
-    procfs::peak_rss_kib(&status).with_context(|| format!("the kernel does not tell the peak memory of process {pid}"))
+/// Peak of a process's resident memory since its start, in KiB (`VmHWM`).
+pub(crate) fn peak_rss_kib(pid: u32) -> Result<u64> {
+    status(pid)?.vmhwm.with_context(|| format!("process {pid} has no VmHWM"))
 }
 
-fn stat(pid: u32) -> Option<Stat> {
-    Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// The process of this program among the descendants of `ancestor`.
+pub(crate) fn descendant_of(ancestor: u32, program: &str) -> Result<u32> {
+    // A process may end while it is read.
+    let processes = all_processes().context("cannot list processes")?.filter_map(|process| process.ok()?.stat().ok());
+    let processes: Vec<_> = processes.map(|stat| (stat.pid, stat.ppid, stat.comm)).collect();
+    let pid = descendant(&processes, i32::try_from(ancestor)?, program);
+    Ok(u32::try_from(pid.with_context(|| format!("there is not exactly one process {program}"))?)?)
 }
 
-fn processes() -> Result<Vec<Stat>> {
-    let entries = fs::read_dir("/proc").context("cannot list processes")?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // A process may end while it is looked at.
-    Ok(pids.filter_map(stat).collect())
+/// As [`descendant_of`], from process id, parent and name of all processes.
+fn descendant(processes: &[(i32, i32, String)], ancestor: i32, program: &str) -> Option<i32> {
+    let parents: HashMap<i32, i32> = processes.iter().map(|(pid, parent, _)| (*pid, *parent)).collect();
+    let descends = |pid| std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).any(|pid| pid == ancestor);
+    let comm = &program[..program.len().min(COMM)];
+    let mut found = processes.iter().filter(|(pid, _, name)| name == comm && descends(*pid));
+    let (pid, ..) = found.next()?;
+    found.next().is_none().then_some(*pid)
+}
+
+fn process(pid: u32) -> Result<Process> {
+    Process::new(i32::try_from(pid)?).with_context(|| format!("process {pid} has ended"))
+}
+
+fn ticks(count: u64) -> f64 {
+    number(count) / number(procfs::ticks_per_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::grandchild_with_long_name("kube-controller-manager", Some(4))]
+    #[case::not_a_descendant("etcd", None)]
+    #[case::two_of_them("sh", None)]
+    #[case::absent("kubelet", None)]
+    fn descendant_unique_name_is_found(#[case] program: &str, #[case] expected: Option<i32>) {
+        let process = |pid, comm: &str, parent| (pid, parent, comm.to_owned());
+        let processes = [
+            process(1, "init", 0),
+            process(2, "e2e-cluster", 1),
+            process(3, "sh", 2),
+            process(4, "kube-controller", 3),
+            process(5, "sh", 3),
+            process(6, "etcd", 1),
+        ];
+        assert_eq!(descendant(&processes, 2, program), expected);
+    }
+
+    #[test]
+    fn others_are_what_no_measured_process_used() {
+        let reading = |machine, etcd| CpuReading {
+            at: Instant::now(),
+            seconds: [("machine", machine), ("etcd", etcd), ("load_generator", 1.0)].into(),
+        };
+        let used = reading(10.0, 5.0).since(&reading(4.0, 3.0));
+        assert!((used.of("etcd") - 2.0).abs() < 1e-9 && (used.others() - 4.0).abs() < 1e-9, "{used:?}");
+    }
+
+    #[test]
+    fn own_process_has_memory_and_cpu() {
+        assert!(peak_rss_kib(std::process::id()).unwrap() > 100);
+        let reading = Meter::new(&[]).unwrap().read().unwrap();
+        assert!(reading.of("machine") >= reading.of("load_generator"), "{reading:?}");
+    }
 }

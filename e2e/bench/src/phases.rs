@@ -1,111 +1,85 @@
-//! From instants to phases. Pure.
+//! The parts of a restart's duration. Pure.
 
-use std::time::{Duration, Instant};
+use std::fmt;
+use std::time::Instant;
 
-use serde::Serialize;
+use jobset_harness::median::median;
+use serde::{Serialize, Serializer};
 
-use super::report::seconds;
+use crate::report::{rounded, seconds};
 
-/// The phases of one restart, in seconds. They add up to the restart's duration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub(super) enum Phases {
-    /// In place.
-    InPlace {
-        /// From the failure, visible at the API server, to `deprecatedEpoch` seen by the benchmark's own watch: what the
-        /// controller takes to notice.
-        detect: f64,
-        /// To the last agent that was told to restart: the broadcast of `deprecatedEpoch`.
-        deprecate: f64,
-        /// To the answer to the last agent's report: agents begin anew, with a new watch or without, under the full load
-        /// after their kubelets have written that all containers restart.
-        report: f64,
-        /// To `syncedEpoch` seen by the benchmark's own watch: what the controller takes to notice that all are there.
-        sync: f64,
-        /// To the last agent that lifted its barrier: the broadcast of `syncedEpoch`.
-        lift: f64,
-    },
-    /// By recreation.
-    Recreate {
-        /// From the failure, visible at the API server, to `status.restarts` seen raised.
-        detect: f64,
-        /// To the end of the last Pod of the previous attempt.
-        delete: f64,
-        /// To the creation of the last Pod of the new attempt.
-        create: f64,
-    },
-}
+/// Names and seconds of the phases of one restart, in their order. They add up to the restart's duration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Phases(pub(crate) Vec<(&'static str, f64)>);
 
 impl Phases {
-    /// From the six instants between the phases, in the order of the fields.
-    pub(super) fn in_place(instants: [Instant; 6]) -> Self {
-        let [detect, deprecate, report, sync, lift] = between(instants);
-        Self::InPlace { detect, deprecate, report, sync, lift }
+    /// From the restart's start and the end of each phase.
+    ///
+    /// The instants come from different connections and need not be in order: an agent can receive an epoch before the
+    /// benchmark's own watch does. A phase that ends before the previous one took no time, and the sum stays the same.
+    pub(crate) fn new<const N: usize>(names: [&'static str; N], start: Instant, ends: [Instant; N]) -> Self {
+        let mut latest = start;
+        let phase = |(name, end): (&'static str, Instant)| {
+            let took = end.saturating_duration_since(latest);
+            latest = latest.max(end);
+            (name, seconds(took))
+        };
+        Self(names.into_iter().zip(ends).map(phase).collect())
     }
 
-    /// From the four instants between the phases, in the order of the fields.
-    pub(super) fn recreate(instants: [Instant; 4]) -> Self {
-        let [detect, delete, create] = between(instants);
-        Self::Recreate { detect, delete, create }
-    }
-
-    /// Names and seconds, in their order.
-    pub(super) fn named(&self) -> Vec<(&'static str, f64)> {
-        match *self {
-            Self::InPlace { detect, deprecate, report, sync, lift } => {
-                [("detect", detect), ("deprecate", deprecate), ("report", report), ("sync", sync), ("lift", lift)]
-                    .into()
-            }
-            Self::Recreate { detect, delete, create } => {
-                [("detect", detect), ("delete", delete), ("create", create)].into()
-            }
-        }
+    /// The median of each phase, in seconds, to a millisecond.
+    pub(crate) fn medians<'a>(restarts: impl Iterator<Item = &'a Self>) -> Self {
+        let restarts: Vec<&Self> = restarts.collect();
+        let of = |index: usize| rounded(median(restarts.iter().map(|phases| phases.0[index].1)), 1e3);
+        let names = restarts.first().into_iter().flat_map(|first| &first.0).map(|(name, _)| *name);
+        Self(names.enumerate().map(|(index, name)| (name, of(index))).collect())
     }
 }
 
-/// The seconds between neighbours.
-///
-/// The instants are taken at different connections, and so need not be in order: an agent can hear of an epoch before the
-/// benchmark's own watch does. A phase that ended before the one before it took no time, and the sum stays what it is.
-pub(super) fn between<const INSTANTS: usize, const PHASES: usize>(instants: [Instant; INSTANTS]) -> [f64; PHASES] {
-    const { assert!(INSTANTS == PHASES + 1) };
-    let mut latest = instants[0];
-    let mut phase = 0;
-    [(); PHASES].map(|()| {
-        phase += 1;
-        let took: Duration = instants[phase].saturating_duration_since(latest);
-        latest = latest.max(instants[phase]);
-        seconds(took)
-    })
+impl fmt::Display for Phases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phases: Vec<String> = self.0.iter().map(|(name, seconds)| format!("{name} {seconds} s")).collect();
+        f.write_str(&phases.join(", "))
+    }
+}
+
+impl Serialize for Phases {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rstest::rstest;
 
     use super::*;
 
+    const NAMES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
+
     #[rstest]
     #[case::in_order([0, 10, 30, 60, 100, 150], [0.01, 0.02, 0.03, 0.04, 0.05])]
-    #[case::an_agent_hears_before_the_own_watch([0, 30, 10, 60, 100, 150], [0.03, 0.0, 0.03, 0.04, 0.05])]
-    #[case::the_epoch_is_seen_before_the_last_report_is_answered([0, 10, 30, 80, 60, 150], [0.01, 0.02, 0.05, 0.0, 0.07])]
-    #[case::seen_before_the_failure_was_answered([20, 10, 30, 60, 100, 150], [0.0, 0.01, 0.03, 0.04, 0.05])]
-    fn phases_add_up_to_the_whole(#[case] milliseconds: [u64; 6], #[case] wanted: [f64; 5]) {
-        let start = Instant::now();
-        let instants = milliseconds.map(|after| start + Duration::from_millis(after));
-        let phases = Phases::in_place(instants);
-        let [detect, deprecate, report, sync, lift] = wanted;
-        assert_eq!(phases, Phases::InPlace { detect, deprecate, report, sync, lift });
-        let sum: f64 = phases.named().iter().map(|(_, seconds)| seconds).sum();
-        assert!((sum - seconds(instants[5] - instants[0])).abs() < 1e-9, "{sum}");
+    #[case::agent_receives_epoch_before_own_watch([0, 30, 10, 60, 100, 150], [0.03, 0.0, 0.03, 0.04, 0.05])]
+    #[case::epoch_observed_before_last_answer([0, 10, 30, 80, 60, 150], [0.01, 0.02, 0.05, 0.0, 0.07])]
+    #[case::observed_before_failure_was_answered([20, 10, 30, 60, 100, 150], [0.0, 0.01, 0.03, 0.04, 0.05])]
+    fn phases_any_order_add_up_to_duration(#[case] milliseconds: [u64; 6], #[case] expected: [f64; 5]) {
+        let origin = Instant::now();
+        let [start, ends @ ..] = milliseconds.map(|after| origin + Duration::from_millis(after));
+        let phases = Phases::new(NAMES, start, ends);
+        assert_eq!(phases.0, NAMES.into_iter().zip(expected).collect::<Vec<_>>());
+        let sum: f64 = phases.0.iter().map(|(_, seconds)| seconds).sum();
+        assert!((sum - seconds(ends[4] - start)).abs() < 1e-9, "{sum}");
     }
 
     #[test]
-    fn phases_of_a_recreation_are_named_in_their_order() {
-        let start = Instant::now();
-        let phases = Phases::recreate([0, 1, 3, 6].map(|after| start + Duration::from_secs(after)));
-        assert_eq!(phases.named(), [("detect", 1.0), ("delete", 2.0), ("create", 3.0)]);
-        let json = serde_json::to_value(phases).unwrap();
-        assert_eq!(json, serde_json::json!({"detect": 1.0, "delete": 2.0, "create": 3.0}));
+    fn phases_serialize_by_name_and_medians_keep_order() {
+        let of = |detect, delete| Phases(vec![("detect", detect), ("delete", delete)]);
+        let medians = Phases::medians([of(1.0, 5.0), of(2.0, 3.000_4), of(9.0, 4.0)].iter());
+        assert_eq!(medians, of(2.0, 4.0));
+        assert_eq!(serde_json::to_string(&medians).unwrap(), r#"{"detect":2.0,"delete":4.0}"#);
+        assert_eq!(medians.to_string(), "detect 2 s, delete 4 s");
+        assert_eq!(Phases::medians([].iter()), Phases::default());
     }
 }

@@ -1,4 +1,4 @@
-//! The program under measurement: a release build, as a process of its own.
+//! The program under measurement, as a process of its own.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,20 +12,16 @@ use tokio::process::{Child, Command};
 
 use jobset_harness::cluster::Handle;
 
-/// A running program. It ends with this.
-pub(super) struct Program {
+/// A running program. It ends when this is dropped.
+pub(crate) struct Program {
     name: &'static str,
     child: Child,
     pid: u32,
 }
 
 impl Program {
-    /// Starts the program against a cluster, whose API server it finds by this kubeconfig; its log is among the
-    /// cluster's.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub(super) fn start(
+    /// Starts the program with this kubeconfig of a cluster. Its log is in the cluster's folder.
+    pub(crate) fn start(
         name: &'static str,
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -38,7 +34,7 @@ impl Program {
             .args(arguments)
             .envs(environment.iter().copied())
             .env("KUBECONFIG", kubeconfig)
-            // It may run in a Pod itself, and means another cluster than that one's.
+            // The benchmark may run in a Pod of another cluster.
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -46,25 +42,22 @@ impl Program {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let pid = child.id().with_context(|| format!("{name} has ended at once"))?;
+        let pid = child.id().with_context(|| format!("{name} has ended at its start"))?;
         Ok(Self { name, child, pid })
     }
 
     /// The process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Awaits `work`, unless the program ends before.
-    ///
-    /// # Errors
-    /// That of `work`, or that the program has ended.
-    pub(super) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let name = self.name;
         tokio::select! {
             outcome = work => outcome,
             status = self.child.wait() => match status {
-                Ok(status) => bail!("{name} has ended ({status}); its log is among those of the cluster"),
+                Ok(status) => bail!("{name} has ended ({status}); its log is in the folder of the cluster"),
                 Err(error) => Err(error).with_context(|| format!("cannot wait for {name}")),
             },
         }
@@ -72,10 +65,7 @@ impl Program {
 }
 
 /// The kubeconfig of an administrator with another identity.
-///
-/// # Errors
-/// If that of the administrator cannot be read.
-pub(super) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
+pub(crate) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
     let text = std::fs::read_to_string(cluster.kubeconfig()).context("cannot read the kubeconfig")?;
     let mut kubeconfig: Value = serde_yaml_ng::from_str(&text).context("the kubeconfig is not YAML")?;
     for user in kubeconfig["users"].as_array_mut().into_iter().flatten() {
@@ -85,9 +75,6 @@ pub(super) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
 }
 
 /// An address whose port was free a moment ago.
-///
-/// # Errors
-/// If no port is free.
-pub(super) fn free(host: IpAddr) -> Result<SocketAddr> {
+pub(crate) fn free(host: IpAddr) -> Result<SocketAddr> {
     TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).context("no port is free")
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use jobset_bench::webhook::{Options, run};
+use jobset_bench::webhook::{WebhookOptions, run};
 use serde_json::Value;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_benchmark_of_reviews_writes_its_figures() -> Result<()> {
     let results = tempfile::tempdir()?;
-    let options = Options {
+    let options = WebhookOptions {
         reviews: 20,
         paced: Duration::from_millis(40),
         webhook: Some(env!("CARGO_BIN_EXE_jobset-webhook").into()),

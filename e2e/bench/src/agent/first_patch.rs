@@ -1,8 +1,8 @@
 //! How soon an agent that starts has reported its epoch.
 //!
-//! The agent is started as a process of this machine: it is known to a microsecond when, which neither the kernel (a
-//! hundredth of a second) nor the kubelet (a second) tells of a container's process. All else is as in a Pod: the same
-//! binary, a token that is bound to the Pod, its role, the admission policy, and a Pod that has not reported before.
+//! The agent is a process of this machine, because the start of a container's process is known to a hundredth of a second
+//! (kernel) or a second (kubelet) only. All else is as in a Pod: the same binary, a token that is bound to the Pod, its
+//! role, the admission policy, and a Pod that has not reported before.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -16,8 +16,8 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::mode::{Case, Mode};
-use super::requests::{self, Request};
+use super::mode::{MeasuredMode, ModeCase};
+use super::requests::{self, AgentRequest};
 use crate::program::{Program, free, kubeconfig_of};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
@@ -28,12 +28,9 @@ use jobset_harness::workload::RECREATE;
 /// Longest wait for a report.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The JobSet is suspended, so that its own agents stay away.
-const CASE: Case = Case { name: "first-patch", mode: Mode::Sidecar, ignores_sigterm: false };
+const CASE: ModeCase = ModeCase { name: "first-patch", mode: MeasuredMode::Sidecar, ignores_sigterm: false };
 
 /// Starts agents one after the other; for each, the milliseconds from its start until its report was answered.
-///
-/// # Errors
-/// If an agent does not report in time.
 pub(super) async fn measure(cluster: &Cluster, agent: &Path, agents: usize) -> Result<Vec<f64>> {
     let group = Group::apply(cluster, CASE.name, RECREATE, |workload| {
         let mut workload = CASE.of(workload);
@@ -51,16 +48,16 @@ pub(super) async fn measure(cluster: &Cluster, agent: &Path, agents: usize) -> R
     milliseconds(&starts, &requests::of_agents(&log, CASE.name)?)
 }
 
-/// A Pod that no node gets.
+/// Creates a Pod that the scheduler ignores.
 async fn waiting_pod(group: &Group, name: &str) -> Result<Pod> {
     let pod = json!({"metadata": {"name": name}, "spec": {
         "schedulingGates": [{"name": "jobset.sigs.k8s.io/bench"}],
         "containers": [{"name": "worker", "image": "worker"}],
     }});
-    group.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("the Pod was refused")
+    group.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("cannot create the Pod")
 }
 
-/// Runs an agent for this Pod until it has reported; when it was started.
+/// Runs an agent for this Pod until it has reported, and gives when it was started.
 async fn start(cluster: &Cluster, group: &Group, pod: &Pod, agent: &Path) -> Result<f64> {
     let name = pod.name_any();
     let bound = BoundObjectReference {
@@ -93,7 +90,7 @@ async fn start(cluster: &Cluster, group: &Group, pod: &Pod, agent: &Path) -> Res
 }
 
 /// For each Pod, the time from its agent's start to the answer to its first report.
-fn milliseconds(starts: &[(String, f64)], requests: &[Request]) -> Result<Vec<f64>> {
+fn milliseconds(starts: &[(String, f64)], requests: &[AgentRequest]) -> Result<Vec<f64>> {
     let of = |(pod, started): &(String, f64)| {
         let patch = requests.iter().find(|request| request.pod == *pod && request.verb == "patch");
         let ended = patch.and_then(|patch| patch.ended).with_context(|| format!("no report of {pod} was answered"))?;
@@ -107,9 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_report_of_each_pod_counts() {
+    fn first_report_of_each_pod_counts() {
         let request =
-            |pod: &str, verb: &str, ended| Request { pod: pod.into(), verb: verb.into(), received: 1.0, ended };
+            |pod: &str, verb: &str, ended| AgentRequest { pod: pod.into(), verb: verb.into(), received: 1.0, ended };
         let starts = [("a".to_owned(), 1.0), ("b".to_owned(), 2.0)];
         let mut requests = vec![
             request("a", "watch", None),

@@ -1,43 +1,47 @@
-//! The benchmark of the agent on real kubelets: what it takes, and how long restarts take with it.
+//! What the agent takes on real kubelets, and how long restarts take with it.
 //!
-//! A cluster of its own, of two nodes with kubelet defaults, on which the product is installed. Four workers, two on each
-//! node, run as one JobSet after the other ([`mode`]); one of them fails, again and again ([`series`]). How long it took is
-//! what the workers themselves wrote down, from the exit of the one to the last start; what it cost is read from the API
-//! server's audit log ([`requests`]) and from the kernel ([`footprint`]).
+//! A cluster of its own, of two nodes with kubelet defaults, has the product installed. Four workers, two on each node,
+//! run as one JobSet after the other ([`mode`]); one of them fails, again and again ([`failures`]). The journals of the
+//! workers tell the duration, from the exit of the one to the last start. The costs come from the API server's audit log
+//! ([`requests`]) and from the kernel.
 
+mod failures;
 mod first_patch;
-mod footprint;
 mod mode;
 mod phases;
 mod report;
 mod requests;
-mod series;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-
-use footprint::Footprint;
-use mode::{Case, Mode};
-use report::{InARow, Report};
-use series::Measured;
-
-use super::report::rounded;
+use clap::Parser;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 use jobset_harness::median::median;
 use jobset_harness::programs::{Architecture, shipped_binaries};
 use jobset_harness::progress::progress;
 
+use crate::report::{Report, rounded};
+use crate::{at_least_one, results};
+use mode::CASES;
+use report::AgentFigures;
+
 /// Nodes of the cluster.
 const NODES: usize = 2;
 
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Restarts of each JobSet, and agents whose first report is measured.
+/// Measures the agent on real kubelets: memory, time to its first report, requests, and restarts of four workers on two nodes.
+///
+/// Workers fail with the agent as a sidecar, as a supervisor, both also with workers that ignore SIGTERM, and without
+/// agent. Prints a table of figures beside their targets, and writes agent.json into the results folder.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "bench-agent")]
+pub struct AgentOptions {
+    /// Restarts of each kind; also the number of agents whose first report is measured.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub restarts: usize,
     /// Folder of the result.
+    #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
 }
 
@@ -45,7 +49,7 @@ pub struct Options {
 ///
 /// # Errors
 /// If something does not come up, or a group does not come back in time.
-pub async fn run(options: &Options) -> Result<()> {
+pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let binaries = shipped_binaries(Architecture::of_host()?).await?;
@@ -54,54 +58,24 @@ pub async fn run(options: &Options) -> Result<()> {
 
     progress("== first report ==");
     let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
-    let first_patches_ms: Vec<f64> = first_patches.into_iter().map(|took| rounded(took, 10.0)).collect();
+    let first_patches_ms: Vec<f64> = first_patches.into_iter().map(|took| rounded(took, 1e1)).collect();
     progress(&format!("milliseconds from an agent's start: {first_patches_ms:?}"));
 
-    let mut bench = Bench { cluster: &cluster, restarts: options.restarts, footprint: Footprint::default() };
-    let sidecar = bench.measure("sidecar", Mode::Sidecar, false).await?;
-    let sidecar_ignoring_sigterm = bench.measure("sidecar-ignoring-sigterm", Mode::Sidecar, true).await?;
-    let supervisor = bench.measure("supervisor", Mode::Supervisor, false).await?;
-    let supervisor_ignoring_sigterm = bench.measure("supervisor-ignoring-sigterm", Mode::Supervisor, true).await?;
-    let recreate = bench.measure("recreate", Mode::Recreate, false).await?;
-    let footprint = bench.footprint;
-    cluster.stop().await?;
-
-    let report = Report {
-        footprint,
-        binary_bytes: std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?.len(),
-        first_patch_ms: rounded(median(first_patches_ms.iter().copied()), 10.0),
+    let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
+    let mut figures = AgentFigures {
+        binary_bytes: binary.len(),
+        first_patch_ms: rounded(median(first_patches_ms.iter().copied()), 1e1),
         first_patches_ms,
-        sidecar: sidecar.restarts,
-        sidecar_ignoring_sigterm: sidecar_ignoring_sigterm.restarts,
-        supervisor: supervisor.restarts,
-        supervisor_ignoring_sigterm: supervisor_ignoring_sigterm.restarts,
-        recreate: recreate.restarts,
-        in_a_row: InARow {
-            sidecar: sidecar.in_a_row.context("no failures in a row")?,
-            supervisor: supervisor.in_a_row.context("no failures in a row")?,
-        },
-        cpus: std::thread::available_parallelism().map_or(1, Into::into),
+        ..AgentFigures::default()
     };
-    let path = report.write(&options.results)?;
-    println!("\n{}\nwritten: {}", report.table(), path.display());
-    Ok(())
-}
-
-/// The cluster, and what was seen of agents on it so far.
-struct Bench<'a> {
-    cluster: &'a Cluster,
-    restarts: usize,
-    footprint: Footprint,
-}
-
-impl Bench<'_> {
-    /// Measures restarts of one kind.
-    async fn measure(&mut self, name: &'static str, mode: Mode, ignores_sigterm: bool) -> Result<Measured> {
-        progress(&format!("== {name} =="));
-        let case = Case { name, mode, ignores_sigterm };
-        let measured = series::measure(self.cluster, case, self.restarts).await.context(name)?;
-        progress(&format!("{name}: {}", measured.restarts.summary()));
-        self.footprint = self.footprint.max(measured.footprint);
-        Ok(measured)
+    for case in CASES {
+        progress(&format!("== {} ==", case.name));
+        failures::measure(&cluster, case, options.restarts, &mut figures).await.context(case.name)?;
+        progress(&format!("{}: {}", case.name, figures.series(case.name)));
     }
+    cluster.stop().await?;
+    let report = Report::new(figures, &binaries.agent);
+    let path = report.write(&options.results, "agent.json")?;
+    println!("\n{}\nwritten: {}", report::summary(&report), path.display());
+    Ok(())
 }

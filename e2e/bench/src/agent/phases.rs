@@ -1,77 +1,50 @@
 //! Where the time of a restart by sidecars goes. Pure.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use super::failures::Failure;
+use super::requests::AgentRequest;
+use crate::phases::Phases;
 
-use super::requests::Request;
-use crate::phases::between;
+/// The phases of a restart by sidecars, in seconds.
+///
+/// - `detect`: from the worker's exit to the raised `deprecatedEpoch`: the kubelet sees the exit, the controller the status.
+/// - `exit`: to the end of the last agent's watch: agents receive the epoch, and exit.
+/// - `reset`: to the begin of the last new agent's watch: kubelets see the exits, stop the workers and start the containers.
+/// - `report`: to the answer to the last new agent's report.
+/// - `sync`: to the raised `syncedEpoch`: the controller sees that all agents have reported.
+/// - `start`: to the last worker's start: kubelets see that the startup probes succeed, and start the workers.
+const PHASES: [&str; 6] = ["detect", "exit", "reset", "report", "sync", "start"];
 
-/// The phases of one restart, in seconds. They add up to the restart's duration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Phases {
-    /// From the worker's exit to `deprecatedEpoch` seen raised: the kubelet sees the exit and the controller its status.
-    pub(super) detect: f64,
-    /// To the end of the last agent's watch: agents are told, and exit.
-    pub(super) exit: f64,
-    /// To the begin of the last new agent's watch: kubelets see the exits, stop the workers, and start the Pods' containers.
-    pub(super) reset: f64,
-    /// To the answer to the last new agent's report.
-    pub(super) report: f64,
-    /// To `syncedEpoch` seen raised: the controller sees that all are there.
-    pub(super) sync: f64,
-    /// To the last worker's start: kubelets see that the startup probes succeed, and start the workers.
-    pub(super) start: f64,
-}
-
-/// When what happened in one restart, in seconds since 1970.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
-    /// From this worker's exit to that of the next restart.
-    pub(super) time: Range<f64>,
-    /// When `deprecatedEpoch` was seen raised.
-    pub(super) deprecated: f64,
-    /// When `syncedEpoch` was seen raised.
-    pub(super) synced: f64,
-    /// When the last worker started.
-    pub(super) started: f64,
-}
-
-impl Phases {
-    /// From what was seen of the restart, and the requests of all agents. `None` if they have made none.
-    pub(super) fn of(seen: &Seen, requests: &[Request]) -> Option<Self> {
-        let during = |time: Option<f64>| time.filter(|time| seen.time.contains(time));
-        let last = |verb: &str, when: fn(&Request) -> Option<f64>| {
-            requests.iter().filter(|request| request.verb == verb).filter_map(|it| during(when(it))).reduce(f64::max)
-        };
-        let exits = last("watch", |watch| watch.ended)?;
-        let begins = last("watch", |watch| Some(watch.received))?;
-        let reports = last("patch", |patch| patch.ended)?;
-        let origin = Instant::now();
-        let instants = [seen.time.start, seen.deprecated, exits, begins, reports, seen.synced, seen.started]
-            .map(|time| origin + Duration::try_from_secs_f64(time - seen.time.start).unwrap_or_default());
-        let [detect, exit, reset, report, sync, start] = between(instants);
-        Some(Self { detect, exit, reset, report, sync, start })
-    }
-
-    /// Names and seconds, in their order.
-    pub(super) fn named(&self) -> [(&'static str, f64); 6] {
-        let Self { detect, exit, reset, report, sync, start } = *self;
-        [("detect", detect), ("exit", exit), ("reset", reset), ("report", report), ("sync", sync), ("start", start)]
-    }
+/// The phases of a failure, from the requests of all agents before `end`, the next failure. `None` if a part is missing.
+pub(super) fn of_sidecars(failure: &Failure, end: f64, requests: &[AgentRequest]) -> Option<Phases> {
+    let during = |time: Option<f64>| time.filter(|time| (failure.exited..end).contains(time));
+    let last = |verb: &str, when: fn(&AgentRequest) -> Option<f64>| {
+        requests.iter().filter(|request| request.verb == verb).filter_map(|it| during(when(it))).reduce(f64::max)
+    };
+    let origin = Instant::now();
+    let ends = [
+        failure.deprecated?,
+        last("watch", |watch| watch.ended)?,
+        last("watch", |watch| Some(watch.received))?,
+        last("patch", |patch| patch.ended)?,
+        failure.synced?,
+        failure.started,
+    ];
+    let ends = ends.map(|end| origin + Duration::try_from_secs_f64(end - failure.exited).unwrap_or_default());
+    Some(Phases::new(PHASES, origin, ends))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(pod: &str, verb: &str, received: f64, ended: Option<f64>) -> Request {
-        Request { pod: pod.into(), verb: verb.into(), received, ended }
+    fn request(pod: &str, verb: &str, received: f64, ended: Option<f64>) -> AgentRequest {
+        AgentRequest { pod: pod.into(), verb: verb.into(), received, ended }
     }
 
-    /// The failed worker's agent is killed first and is back before the other is told.
-    fn requests() -> Vec<Request> {
+    /// The failed worker's agent ends first, and starts before the other receives the epoch.
+    fn requests() -> Vec<AgentRequest> {
         vec![
             request("a", "watch", 1.0, Some(10.4)),
             request("b", "watch", 1.0, Some(10.7)),
@@ -83,36 +56,36 @@ mod tests {
         ]
     }
 
+    fn failure(exited: f64, deprecated: f64) -> Failure {
+        Failure { exited, started: 13.0, deprecated: Some(deprecated), synced: Some(12.0) }
+    }
+
     #[test]
-    fn phases_end_with_the_last_agent_and_add_up() {
-        let seen = Seen { time: 10.0..20.0, deprecated: 10.5, synced: 12.0, started: 13.0 };
-        let phases = Phases::of(&seen, &requests()).unwrap();
-        let wanted = [("detect", 0.5), ("exit", 0.2), ("reset", 0.8), ("report", 0.4), ("sync", 0.1), ("start", 1.0)];
-        for (phase, wanted) in phases.named().into_iter().zip(wanted) {
-            assert!(phase.0 == wanted.0 && (phase.1 - wanted.1).abs() < 1e-3, "{phase:?} instead of {wanted:?}");
+    fn phases_end_with_last_agent() {
+        let phases = of_sidecars(&failure(10.0, 10.5), 20.0, &requests()).unwrap();
+        let expected = [("detect", 0.5), ("exit", 0.2), ("reset", 0.8), ("report", 0.4), ("sync", 0.1), ("start", 1.0)];
+        for (phase, expected) in phases.0.into_iter().zip(expected) {
+            assert!(phase.0 == expected.0 && (phase.1 - expected.1).abs() < 1e-3, "{phase:?} instead of {expected:?}");
         }
     }
 
-    /// The journal's times are rounded, and the watch's are those of another clock.
+    /// The journal's times are rounded, and another clock gives those of the watch.
     #[test]
-    fn what_was_seen_before_the_exit_took_no_time() {
-        let seen = Seen { time: 10.0..20.0, deprecated: 9.0, synced: 12.0, started: 13.0 };
-        let phases = Phases::of(&seen, &requests()).unwrap();
-        assert!(phases.detect == 0.0 && (phases.exit - 0.7).abs() < 1e-3, "{phases:?}");
+    fn phase_observed_before_exit_took_no_time() {
+        let phases = of_sidecars(&failure(10.0, 9.0), 20.0, &requests()).unwrap();
+        assert!(phases.0[0].1 == 0.0 && (phases.0[1].1 - 0.7).abs() < 1e-3, "{phases:?}");
     }
 
     #[test]
-    fn without_agents_there_are_no_phases() {
-        let seen = Seen { time: 30.0..40.0, deprecated: 30.5, synced: 31.0, started: 32.0 };
-        assert_eq!(Phases::of(&seen, &requests()), None);
-        // Nor where one of the three times is missing.
-        let seen = Seen { time: 10.0..20.0, deprecated: 10.5, synced: 12.0, started: 13.0 };
+    fn phases_without_all_requests_are_none() {
+        assert_eq!(of_sidecars(&failure(30.0, 30.5), 40.0, &requests()), None);
         let ended = request("a", "watch", 1.0, Some(10.4));
         let begun = request("a", "watch", 10.5, None);
         let patched = request("a", "patch", 10.6, Some(10.7));
+        let phases = |requests: &[AgentRequest]| of_sidecars(&failure(10.0, 10.5), 20.0, requests);
         for [one, other] in [[&ended, &begun], [&ended, &patched], [&begun, &patched]] {
-            assert_eq!(Phases::of(&seen, &[one.clone(), other.clone()]), None);
+            assert_eq!(phases(&[one.clone(), other.clone()]), None);
         }
-        assert!(Phases::of(&seen, &[ended, begun, patched]).is_some());
+        assert!(phases(&[ended, begun, patched]).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! What agents asked of the API server, from its audit log. Pure.
+//! Requests of agents, from the API server's audit log. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,77 +14,74 @@ const POD_OF_TOKEN: &str = "authentication.kubernetes.io/pod-name";
 
 /// One request of an agent. Times are seconds since 1970, by the API server's clock.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Request {
+pub(super) struct AgentRequest {
     /// Name of the Pod that the agent's token is bound to.
     pub(super) pod: String,
-    /// `watch` or `patch`; whatever else an agent asked for counts, too.
+    /// `watch` or `patch`, or any other.
     pub(super) verb: String,
     /// When it arrived.
     pub(super) received: f64,
-    /// When its answer ended; that of a watch ends with the agent, or not yet.
+    /// When its answer ended; that of a watch ends with the agent.
     pub(super) ended: Option<f64>,
 }
 
 /// The part of an audit event that is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct AuditEvent {
     #[serde(rename = "auditID")]
     audit_id: String,
     stage: String,
     verb: String,
     #[serde(default)]
     user_agent: String,
-    user: User,
+    user: AuditUser,
     #[serde(default)]
-    object_ref: ObjectRef,
+    object_ref: AuditObject,
     request_received_timestamp: MicroTime,
     stage_timestamp: MicroTime,
 }
 
 #[derive(Deserialize)]
-struct User {
+struct AuditUser {
     #[serde(default)]
     extra: HashMap<String, Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
-struct ObjectRef {
+struct AuditObject {
     #[serde(default)]
     namespace: String,
 }
 
 /// The requests of the agents of a namespace, in the order in which they arrived.
-///
-/// # Errors
-/// If a line about an agent is not an audit event.
-pub(super) fn of_agents(log: &str, namespace: &str) -> Result<Vec<Request>> {
-    let mut requests: BTreeMap<String, Request> = BTreeMap::new();
+pub(super) fn of_agents(log: &str, namespace: &str) -> Result<Vec<AgentRequest>> {
+    let mut requests: BTreeMap<String, AgentRequest> = BTreeMap::new();
     // Most lines are not about agents, and the last one may be half written.
     for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n') && line.contains(AGENT)) {
-        let event: Event = serde_json::from_str(line).with_context(|| format!("not an audit event: {line}"))?;
+        let event: AuditEvent = serde_json::from_str(line).with_context(|| format!("not an audit event: {line}"))?;
         if !event.user_agent.starts_with(AGENT) || event.object_ref.namespace != namespace {
             continue;
         }
         let pod = event.user.extra.get(POD_OF_TOKEN).and_then(|names| names.first()).cloned().unwrap_or_default();
-        let request = requests.entry(event.audit_id).or_insert_with(|| Request {
+        let request = requests.entry(event.audit_id).or_insert_with(|| AgentRequest {
             pod,
             verb: event.verb,
             received: seconds(&event.request_received_timestamp),
             ended: None,
         });
-        // A watch is written down when its answer begins, too.
+        // A watch has an event when its answer begins, too.
         if event.stage == "ResponseComplete" {
             request.ended = Some(seconds(&event.stage_timestamp));
         }
     }
-    let mut requests: Vec<Request> = requests.into_values().collect();
+    let mut requests: Vec<AgentRequest> = requests.into_values().collect();
     requests.sort_by(|a, b| a.received.total_cmp(&b.received));
     Ok(requests)
 }
 
 /// The most requests that one agent made in a time.
-pub(super) fn most_of_an_agent(requests: &[Request], time: &Range<f64>) -> usize {
+pub(super) fn most_of_an_agent(requests: &[AgentRequest], time: &Range<f64>) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for request in requests.iter().filter(|request| time.contains(&request.received)) {
         *counts.entry(&request.pod).or_default() += 1;
@@ -120,23 +117,23 @@ mod tests {
     #[test]
     fn a_watch_is_one_request_from_its_first_event_to_its_last() {
         let started = event("1", "ResponseStarted", "watch", "a", 2);
-        let open = Request { pod: "a".into(), verb: "watch".into(), received: 1.5, ended: None };
+        let open = AgentRequest { pod: "a".into(), verb: "watch".into(), received: 1.5, ended: None };
         assert_eq!(of_agents(&log(std::slice::from_ref(&started)), "ns").unwrap(), vec![open.clone()]);
         let ended = event("1", "ResponseComplete", "watch", "a", 9);
-        assert_eq!(of_agents(&log(&[started, ended]), "ns").unwrap(), [Request { ended: Some(9.25), ..open }]);
+        assert_eq!(of_agents(&log(&[started, ended]), "ns").unwrap(), [AgentRequest { ended: Some(9.25), ..open }]);
     }
 
     #[rstest]
     #[case::of_another_namespace("/objectRef/namespace", json!("other"))]
-    #[case::of_somebody_else("/userAgent", json!("kubelet for jobset-agent/0.1.0"))]
-    fn others_are_left_out(#[case] field: &str, #[case] value: Value) {
+    #[case::of_other_client("/userAgent", json!("kubelet for jobset-agent/0.1.0"))]
+    fn other_clients_are_ignored(#[case] field: &str, #[case] value: Value) {
         let mut other = event("1", "ResponseComplete", "patch", "a", 2);
         *other.pointer_mut(field).unwrap() = value;
         assert_eq!(of_agents(&log(&[other]), "ns").unwrap(), []);
     }
 
     #[test]
-    fn requests_are_told_apart_and_ordered_by_their_arrival() {
+    fn requests_are_ordered_by_arrival() {
         let event = |id: &str, pod: &str, received: &str| {
             let mut event = event(id, "ResponseComplete", "patch", pod, 9);
             event["requestReceivedTimestamp"] = json!(received);
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_left_for_later() {
+    fn half_written_line_is_ignored() {
         let whole = log(&[event("1", "ResponseComplete", "patch", "a", 2)]);
         assert_eq!(of_agents(&whole[..whole.len() - 3], "ns").unwrap(), []);
         assert!(of_agents("jobset-agent/ {\n", "ns").is_err());
@@ -161,8 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_agent_counts() {
-        let request = |pod: &str, received| Request { pod: pod.into(), verb: "patch".into(), received, ended: None };
+    fn busiest_agent_counts() {
+        let request =
+            |pod: &str, received| AgentRequest { pod: pod.into(), verb: "patch".into(), received, ended: None };
         let requests = [request("a", 1.0), request("b", 1.0), request("b", 2.0), request("b", 3.0)];
         assert_eq!(most_of_an_agent(&requests, &(1.0..3.0)), 2);
         assert_eq!(most_of_an_agent(&requests, &(4.0..5.0)), 0);

@@ -10,7 +10,7 @@ const SIZE: usize = 42_000;
 const REPLICATED_JOBS: usize = 20;
 const VARIABLES: usize = 20;
 
-/// A JobSet that is restarted by recreation, as both this service and the Go JobSet's know it.
+/// A JobSet that restarts by recreation, which the Go JobSet's service can review as well.
 pub(super) fn plain() -> Value {
     let worker = json!({
         "name": "worker",
@@ -32,9 +32,6 @@ pub(super) fn plain() -> Value {
 }
 
 /// A JobSet that restarts in place, with an agent in each replicatedJob: story 1 of KEP-467.
-///
-/// # Errors
-/// If the manifest of the story is not what it was.
 pub(super) fn in_place() -> Result<Value> {
     let story = serde_yaml_ng::from_str(STORY_1).context("the manifest of story 1 is not YAML")?;
     let mut jobset = Workload(story).named("bench-in-place").0;
@@ -42,7 +39,7 @@ pub(super) fn in_place() -> Result<Value> {
     Ok(filled(&jobset))
 }
 
-/// The JobSet with as many replicatedJobs as its first one makes, and with variables that make it the size it is to have.
+/// The JobSet with copies of its first replicatedJob, and with variables that fill it to its size.
 fn filled(jobset: &Value) -> Value {
     let bare = with_variables(jobset, "").to_string().len();
     let length = SIZE.saturating_sub(bare) / (REPLICATED_JOBS * VARIABLES);

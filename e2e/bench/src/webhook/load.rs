@@ -10,6 +10,7 @@ use kube::Client;
 use kube::client::Body;
 
 use super::review::Review;
+use crate::report::rounded;
 
 /// Longest wait for one answer: far beyond what API servers wait.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -39,15 +40,12 @@ impl Target {
             ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
             self.review.check(&body)
         };
-        let answered = tokio::time::timeout(LIMIT, answer).await.context("a review was not answered in time")?;
-        answered.context("a review was not answered as it is to be")
+        let answered = tokio::time::timeout(LIMIT, answer).await.context("a review has no answer in time")?;
+        answered.context("a review has a wrong answer")
     }
 }
 
-/// Sends so many reviews in all, on each connection one after the other.
-///
-/// # Errors
-/// If one is not answered, or answered wrongly.
+/// Sends a number of reviews: on each connection one after the other.
 pub(super) async fn in_turn(target: &Target, reviews: usize) -> Result<()> {
     let count = target.clients.len();
     let one_connection = async |connection: usize| {
@@ -59,11 +57,8 @@ pub(super) async fn in_turn(target: &Target, reviews: usize) -> Result<()> {
     try_join_all((0..count).map(one_connection)).await.map(drop)
 }
 
-/// Sends reviews at a rate, whether or not earlier ones are answered, and gives how long each took: from the instant at
-/// which it was to be sent, so that what waits behind a slow one counts as slow.
-///
-/// # Errors
-/// If one is not answered, or answered wrongly.
+/// Sends reviews at a rate, whether or not earlier ones are answered, and gives the latency of each from the instant at
+/// which it was due: a review that waits behind a slow one counts as slow.
 pub(super) async fn paced(target: &Target, per_second: u32, time: Duration) -> Result<Vec<Duration>> {
     let period = Duration::from_secs(1) / per_second;
     let count = u32::try_from(time.as_nanos() / period.as_nanos()).context("too long")?;
@@ -84,12 +79,14 @@ pub(super) async fn paced(target: &Target, per_second: u32, time: Duration) -> R
     answers.into_iter().collect()
 }
 
-/// The smallest time within which this share of all is; zero if there are none.
-pub(super) fn percentile(times: &[Duration], share: f64) -> Duration {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let within = |count: usize| super::number(count) >= share * super::number(sorted.len());
-    (1..=sorted.len()).find(|count| within(*count)).map_or(Duration::ZERO, |count| sorted[count - 1])
+/// The percentiles 50, 99 and 100 of some latencies, in milliseconds: each is a latency that was measured.
+pub(super) fn percentiles(mut latencies: Vec<Duration>) -> [f64; 3] {
+    latencies.sort_unstable();
+    [50, 99, 100].map(|percent| {
+        let rank = (latencies.len() * percent).div_ceil(100);
+        let latency = rank.checked_sub(1).map_or(Duration::ZERO, |index| latencies[index]);
+        rounded(latency.as_secs_f64() * 1e3, 1e3)
+    })
 }
 
 #[cfg(test)]
@@ -99,14 +96,12 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::none(0, 0.99, 0)]
-    #[case::one(1, 0.5, 1)]
-    #[case::ninety_nine_of_a_hundred(100, 0.99, 99)]
-    #[case::one_of_ten_is_beyond(10, 0.99, 10)]
-    #[case::half(100, 0.5, 50)]
-    #[case::all(100, 1.0, 100)]
-    fn percentile_is_a_time_that_was_seen(#[case] times: u64, #[case] share: f64, #[case] wanted: u64) {
-        let times: Vec<Duration> = (1..=times).rev().map(Duration::from_millis).collect();
-        assert_eq!(percentile(&times, share), Duration::from_millis(wanted));
+    #[case::none(0, [0.0, 0.0, 0.0])]
+    #[case::one(1, [1.0, 1.0, 1.0])]
+    #[case::ten(10, [5.0, 10.0, 10.0])]
+    #[case::hundred(100, [50.0, 99.0, 100.0])]
+    fn percentiles_are_measured_latencies(#[case] count: u64, #[case] expected: [f64; 3]) {
+        let latencies = (1..=count).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentiles(latencies).to_vec(), expected.to_vec());
     }
 }

@@ -1,59 +1,69 @@
-//! The benchmark of admission: what the review of a large JobSet costs the admission service, and how long it takes.
+//! What the review of a large JobSet costs the admission service, and how long it takes.
 //!
-//! The service is the build of its image, a process of its own with its own certificate, as it is deployed; a control plane
-//! without kubelets has it registered. The JobSet ([`jobset`]) goes through that API server once, so that the service
-//! answers what it answers there; then the same AdmissionReviews ([`review`]) are sent by this process, over a few
-//! connections that stay open, as API servers keep theirs ([`load`]). Every answer is checked.
-//!
-//! The load generator shares the machine's CPUs with the service, and with an API server that has nothing to do.
+//! The service is the build of its image, a process of its own with its own certificate, as it is deployed; it is
+//! registered with a control plane without kubelets. The JobSet ([`jobset`]) goes through that API server once, so that
+//! the right answers are known. Then this process sends the same AdmissionReviews ([`review`]) over a few connections that
+//! stay open, as those of API servers do ([`load`]), and checks every answer.
 
 mod jobset;
 mod load;
 mod report;
 mod review;
 mod service;
-mod usage;
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-
-use load::Target;
-use report::{Costs, Figures, Report};
-use review::{Review, Webhook};
-use service::Service;
-use usage::Usage;
-
-use super::meter;
-use super::report::{number, rounded};
+use clap::Parser;
 use jobset_harness::cluster::ControlPlane;
 use jobset_harness::progress::progress;
 use jobset_harness::{admission, install, programs};
+
+use crate::meter::{CpuSeconds, Meter, peak_rss_kib};
+use crate::report::{Report, number, rounded};
+use crate::{at_least_one, results};
+use load::Target;
+use report::{InPlaceFigures, ReviewCosts, ReviewFigures, WebhookFigures};
+use review::{Review, ReviewedWebhook};
+use service::Service;
 
 /// Reviews in a second at which latency is measured.
 const RATE: u32 = 500;
 /// Reviews before each measurement, at most.
 const WARM_UP: usize = 100;
 
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
+/// Measures reviews of a JobSet of 42 kB by the admission service: CPU time, latency at 500 per second, and memory.
+///
+/// The service is the build of its image, registered with a real control plane; the reviews are sent over a few HTTP/2
+/// connections that stay open. Prints a table, and writes webhook.json into the results folder.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "bench-webhook")]
+pub struct WebhookOptions {
     /// Reviews from which the CPU time of one is found, of each webhook.
+    #[arg(long, value_name = "N", default_value = "5000", value_parser = at_least_one())]
     pub reviews: usize,
     /// How long 500 reviews per second are sent, to each webhook.
+    #[arg(long = "seconds", value_name = "S", default_value = "20", value_parser = in_seconds)]
     pub paced: Duration,
-    /// The program; `None`: build that of the image.
+    /// The program jobset-webhook to measure. Default: build that of the image.
+    #[arg(long, value_name = "PATH")]
     pub webhook: Option<PathBuf>,
     /// Folder of the result.
+    #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
+}
+
+fn in_seconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(|seconds: std::num::NonZeroU16| Duration::from_secs(seconds.get().into()))
 }
 
 /// Measures, and writes and prints the result.
 ///
 /// # Errors
-/// If something does not come up, or an answer is not the right one.
-pub async fn run(options: &Options) -> Result<()> {
+/// If something does not come up, or an answer is wrong.
+pub async fn run(options: &WebhookOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let program = match &options.webhook {
@@ -64,95 +74,85 @@ pub async fn run(options: &Options) -> Result<()> {
     install::crd(&plane).await?;
     admission::permit(&plane).await?;
     let (plain, in_place) = (jobset::plain(), jobset::in_place()?);
-    // As the mutating webhook gets them: nobody is registered yet.
+    // As the mutating webhook gets them: no webhook is registered yet.
     let sent = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
     let mut service = Service::start(&program, &plane).await?;
-    admission::register(&plane, service.address()).await?;
+    admission::register(&plane, service.address).await?;
     service.ready().await?;
     let stored = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
-    let pid = service.pid();
+    let pid = service.program.pid();
     let clients = service.clients(&plane).await?;
     progress(&format!("{} is ready, process {pid}", program.display()));
 
+    let meter = Meter::new(&[("service", pid)])?;
     let target = |webhook, case: usize| Target::new(clients.clone(), Review::new(webhook, &sent[case], &stored[case]));
-    let measured = service.while_running(async {
-        let mutate = figures(options, pid, target(Webhook::Mutate, 0)).await?;
-        let validate = figures(options, pid, target(Webhook::Validate, 0)).await?;
-        let peak_rss_kib = meter::peak_rss_kib(pid)?;
-        let in_place_mutate = costs(options, pid, &target(Webhook::Mutate, 1)).await?;
-        let in_place_validate = costs(options, pid, &target(Webhook::Validate, 1)).await?;
-        anyhow::Ok(Report {
-            mutate,
-            validate,
-            peak_rss_kib,
+    let measured = service.program.while_running(async {
+        anyhow::Ok(WebhookFigures {
+            mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, 0)).await?,
+            validate: figures(options, &meter, target(ReviewedWebhook::Validate, 0)).await?,
+            peak_rss_kib: peak_rss_kib(pid)?,
             jobset_bytes: plain.to_string().len(),
-            in_place: report::InPlace {
-                mutate: in_place_mutate,
-                validate: in_place_validate,
-                peak_rss_kib: meter::peak_rss_kib(pid)?,
+            in_place: InPlaceFigures {
+                mutate: costs(options, &meter, &target(ReviewedWebhook::Mutate, 1)).await?,
+                validate: costs(options, &meter, &target(ReviewedWebhook::Validate, 1)).await?,
+                peak_rss_kib: peak_rss_kib(pid)?,
                 jobset_bytes: in_place.to_string().len(),
             },
             reviews: options.reviews,
             paced_seconds: options.paced.as_secs_f64(),
             connections: clients.len(),
-            cpus: std::thread::available_parallelism().map_or(1, Into::into),
         })
     });
-    let report = measured.await?;
+    let report = Report::new(measured.await?, &program);
     drop(service);
     plane.stop().await?;
-    let path = report.write(&options.results)?;
-    println!("\n{}\nwritten: {}", report.table(), path.display());
+    let path = report.write(&options.results, "webhook.json")?;
+    println!("\n{}\nwritten: {}", report::summary(&report), path.display());
     Ok(())
 }
 
-/// Cost and latency of the reviews of one webhook.
-async fn figures(options: &Options, pid: u32, target: Target) -> Result<Figures> {
-    let costs = costs(options, pid, &target).await?;
-    let start = Usage::read(pid)?;
+/// Costs and latency of the reviews of one webhook.
+async fn figures(options: &WebhookOptions, meter: &Meter, target: Target) -> Result<ReviewFigures> {
+    let costs = costs(options, meter, &target).await?;
+    let start = meter.read()?;
     let latencies = load::paced(&target, RATE, options.paced).await?;
-    let used = Usage::read(pid)?.since(&start);
-    let figures = Figures {
+    let used = meter.read()?.since(&start);
+    let reviews = latencies.len();
+    let [p50_ms_at_500, p99_ms_at_500, max_ms_at_500] = load::percentiles(latencies);
+    let name = target.review.webhook.name();
+    progress(&format!("{name}: {reviews} reviews at {RATE} per second, p99 {p99_ms_at_500:.2} ms"));
+    Ok(ReviewFigures {
         costs,
-        p50_ms_at_500: milliseconds(load::percentile(&latencies, 0.50)),
-        p99_ms_at_500: milliseconds(load::percentile(&latencies, 0.99)),
-        max_ms_at_500: milliseconds(load::percentile(&latencies, 1.0)),
-        cpu_ms_per_review_at_500: rounded(used.service.as_secs_f64() * 1e3 / number(latencies.len()), 1e3),
-        others_cpu_share_at_500: rounded(used.others_share(), 1e2),
-    };
-    progress(&format!(
-        "{}: {} reviews at {RATE} per second, p99 {:.2} ms",
-        target.review.webhook.name(),
-        latencies.len(),
-        figures.p99_ms_at_500
-    ));
-    Ok(figures)
+        p50_ms_at_500,
+        p99_ms_at_500,
+        max_ms_at_500,
+        cpu_ms_per_review_at_500: cpu_ms(&used, reviews),
+        others_cpu_share_at_500: others_share(&used),
+    })
 }
 
-/// Cost of the reviews of one webhook.
-async fn costs(options: &Options, pid: u32, target: &Target) -> Result<Costs> {
+/// Costs of the reviews of one webhook.
+async fn costs(options: &WebhookOptions, meter: &Meter, target: &Target) -> Result<ReviewCosts> {
     load::in_turn(target, WARM_UP.min(options.reviews)).await?;
-    let start = Usage::read(pid)?;
+    let start = meter.read()?;
     load::in_turn(target, options.reviews).await?;
-    let used = Usage::read(pid)?.since(&start);
-    let costs = Costs {
-        cpu_ms_per_review: rounded(used.service.as_secs_f64() * 1e3 / number(options.reviews), 1e3),
-        reviews_per_second: rounded(number(options.reviews) / used.elapsed.as_secs_f64(), 1.0),
+    let used = meter.read()?.since(&start);
+    let costs = ReviewCosts {
+        cpu_ms_per_review: cpu_ms(&used, options.reviews),
+        reviews_per_second: rounded(number(options.reviews) / used.of("elapsed"), 1.0),
         review_bytes: target.review.body.len(),
         answer_bytes: target.review.answer_bytes(),
-        others_cpu_share: rounded(used.others_share(), 1e2),
+        others_cpu_share: others_share(&used),
     };
-    progress(&format!(
-        "{}: {} reviews of {} bytes in {:.1} s, {:.3} ms of CPU each",
-        target.review.webhook.name(),
-        options.reviews,
-        costs.review_bytes,
-        used.elapsed.as_secs_f64(),
-        costs.cpu_ms_per_review
-    ));
+    let (name, reviews, bytes) = (target.review.webhook.name(), options.reviews, costs.review_bytes);
+    progress(&format!("{name}: {reviews} reviews of {bytes} bytes, {:.3} ms of CPU each", costs.cpu_ms_per_review));
     Ok(costs)
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    rounded(time.as_secs_f64() * 1e3, 1e3)
+fn cpu_ms(used: &CpuSeconds, reviews: usize) -> f64 {
+    rounded(used.of("service") * 1e3 / number(reviews), 1e3)
+}
+
+fn others_share(used: &CpuSeconds) -> f64 {
+    rounded(used.others() / used.of("elapsed"), 1e2)
 }

@@ -1,4 +1,4 @@
-//! AdmissionReviews as an API server writes them, and what is right as an answer. Pure.
+//! AdmissionReviews as an API server writes them, and the check of the answers. Pure.
 
 use std::sync::OnceLock;
 
@@ -11,23 +11,23 @@ const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
 /// One of the two webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Webhook {
+pub(super) enum ReviewedWebhook {
     Mutate,
     Validate,
 }
 
-/// A review to be sent again and again.
+/// A review that is sent again and again.
 #[derive(Clone, Debug)]
 pub(super) struct Review {
-    pub(super) webhook: Webhook,
+    pub(super) webhook: ReviewedWebhook,
     pub(super) body: Vec<u8>,
     object: Value,
     stored: Value,
-    /// The first answer, which was right. Every other one has to be the same.
+    /// The first answer, which was right. Every other one must be the same.
     answer: OnceLock<Vec<u8>>,
 }
 
-impl Webhook {
+impl ReviewedWebhook {
     /// Name of the figures.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -47,16 +47,13 @@ impl Webhook {
 
 impl Review {
     /// The review of the creation of an object: as it is `sent` to the mutating webhook, and as it is `stored` after that.
-    pub(super) fn new(webhook: Webhook, sent: &Value, stored: &Value) -> Self {
-        let object = if webhook == Webhook::Mutate { sent } else { stored };
+    pub(super) fn new(webhook: ReviewedWebhook, sent: &Value, stored: &Value) -> Self {
+        let object = if webhook == ReviewedWebhook::Mutate { sent } else { stored };
         let body = admission_review(object).to_string().into_bytes();
         Self { webhook, body, object: object.clone(), stored: stored.clone(), answer: OnceLock::new() }
     }
 
     /// Checks an answer.
-    ///
-    /// # Errors
-    /// If it is not the right one.
     pub(super) fn check(&self, answer: &[u8]) -> Result<()> {
         if self.answer.get().is_none() {
             self.check_thoroughly(answer).with_context(|| format!("{}", String::from_utf8_lossy(answer)))?;
@@ -74,9 +71,9 @@ impl Review {
         let answer: Value = serde_json::from_slice(answer).context("the answer is not JSON")?;
         let response = &answer["response"];
         ensure!(response["uid"] == UID, "the answer is to another review");
-        ensure!(response["allowed"] == true, "the JobSet was refused");
+        ensure!(response["allowed"] == true, "the JobSet was rejected");
         let patched = match self.webhook {
-            Webhook::Mutate => {
+            ReviewedWebhook::Mutate => {
                 ensure!(response["patchType"] == "JSONPatch", "there is no patch");
                 let patch: ByteString = serde_json::from_value(response["patch"].clone()).context("no base64")?;
                 let patch: json_patch::Patch = serde_json::from_slice(&patch.0).context("no JSON patch")?;
@@ -84,7 +81,7 @@ impl Review {
                 json_patch::patch(&mut object, &patch).context("the patch does not apply")?;
                 object
             }
-            Webhook::Validate => self.object.clone(),
+            ReviewedWebhook::Validate => self.object.clone(),
         };
         ensure!(patched["spec"] == self.stored["spec"], "the API server stored another object than this answer makes");
         Ok(())
@@ -135,14 +132,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_stored(Webhook::Mutate, patched(r#"[{"op":"add","path":"/spec/c","value":2}]"#), None)]
-    #[case::otherwise(Webhook::Mutate, patched("[]"), Some("another object"))]
-    #[case::does_not_apply(Webhook::Mutate, patched(r#"[{"op":"remove","path":"/x"}]"#), Some("does not apply"))]
-    #[case::no_patch(Webhook::Mutate, json!({ "response": { "uid": UID, "allowed": true } }), Some("no patch"))]
-    #[case::valid(Webhook::Validate, json!({ "response": { "uid": UID, "allowed": true } }), None)]
-    #[case::refused(Webhook::Validate, json!({ "response": { "uid": UID, "allowed": false } }), Some("refused"))]
-    #[case::another(Webhook::Validate, json!({ "response": { "uid": "x", "allowed": true } }), Some("another review"))]
-    fn answers_are_right_or_wrong(#[case] webhook: Webhook, #[case] answer: Value, #[case] wrong: Option<&str>) {
+    #[case::as_stored(ReviewedWebhook::Mutate, patched(r#"[{"op":"add","path":"/spec/c","value":2}]"#), None)]
+    #[case::otherwise(ReviewedWebhook::Mutate, patched("[]"), Some("another object"))]
+    #[case::does_not_apply(
+        ReviewedWebhook::Mutate,
+        patched(r#"[{"op":"remove","path":"/x"}]"#),
+        Some("does not apply")
+    )]
+    #[case::no_patch(ReviewedWebhook::Mutate, json!({ "response": { "uid": UID, "allowed": true } }), Some("no patch"))]
+    #[case::valid(ReviewedWebhook::Validate, json!({ "response": { "uid": UID, "allowed": true } }), None)]
+    #[case::rejected(ReviewedWebhook::Validate, json!({ "response": { "uid": UID, "allowed": false } }), Some("rejected"))]
+    #[case::another(ReviewedWebhook::Validate, json!({ "response": { "uid": "x", "allowed": true } }), Some("another review"))]
+    fn answer_wrong_in_any_part_is_an_error(
+        #[case] webhook: ReviewedWebhook,
+        #[case] answer: Value,
+        #[case] wrong: Option<&str>,
+    ) {
         let (sent, stored) = objects();
         let review = Review::new(webhook, &sent, &stored);
         match (review.check(answer.to_string().as_bytes()), wrong) {
@@ -153,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_to_be_the_first_one() {
+    fn answer_differing_from_first_is_an_error() {
         let (sent, stored) = objects();
-        let review = Review::new(Webhook::Validate, &sent, &stored);
+        let review = Review::new(ReviewedWebhook::Validate, &sent, &stored);
         let answer = json!({ "response": { "uid": UID, "allowed": true } }).to_string().into_bytes();
         review.check(&answer).unwrap();
         review.check(&answer).unwrap();

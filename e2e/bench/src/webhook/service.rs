@@ -18,23 +18,21 @@ use jobset_harness::admission;
 use jobset_harness::cluster::ControlPlane;
 use jobset_harness::wait::{self, Seen};
 
-/// Connections that are kept: one from each API server of a control plane that is replicated.
+/// Connections: one from each API server of a replicated control plane.
 const CONNECTIONS: usize = 3;
 /// Longest wait for the service.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A running service. It ends with this.
+/// A running service. It ends when this is dropped.
 pub(super) struct Service {
-    program: Program,
-    address: SocketAddr,
+    pub(super) program: Program,
+    /// Address of the webhooks.
+    pub(super) address: SocketAddr,
     health: SocketAddr,
 }
 
 impl Service {
     /// Starts the program where the API server can call it, with the permissions that it is deployed with.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub(super) async fn start(program: &Path, plane: &ControlPlane) -> Result<Self> {
         let host = IpAddr::V4(plane.ready().host_address);
         let (address, health) = (free(host)?, free(host)?);
@@ -51,20 +49,7 @@ impl Service {
         Ok(Self { program, address, health })
     }
 
-    /// The process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.program.pid()
-    }
-
-    /// Address of the webhooks.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Waits until the service says that the API server can call it.
-    ///
-    /// # Errors
-    /// If it does not in time, or ends.
     pub(super) async fn ready(&mut self) -> Result<()> {
         let health = self.health;
         let ready = wait::until_seen(LIMIT, "the admission service to be ready", async || {
@@ -75,9 +60,6 @@ impl Service {
     }
 
     /// Clients with one connection each, which trust what the API server trusts.
-    ///
-    /// # Errors
-    /// If the registration has no certificates.
     pub(super) async fn clients(&self, plane: &ControlPlane) -> Result<Vec<Client>> {
         let configurations: Api<ValidatingWebhookConfiguration> = Api::all(plane.client());
         let registered = configurations.get("jobset-validating-webhook-configuration").await?;
@@ -92,22 +74,14 @@ impl Service {
         config.root_cert = Some(trusted);
         (0..CONNECTIONS).map(|_| connections::client(&config)).collect()
     }
-
-    /// As [`Program::while_running`].
-    pub(super) async fn while_running<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.program.while_running(work).await
-    }
 }
 
 /// The JobSet as the API server would store it.
-///
-/// # Errors
-/// If it is refused.
 pub(super) async fn dry_run(plane: &ControlPlane, jobset: &Value) -> Result<Value> {
     let resource = ApiResource::erase::<jobset_api::JobSet>(&());
     let jobsets: Api<DynamicObject> = Api::namespaced_with(plane.client(), "default", &resource);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let object = serde_json::from_value(jobset.clone()).context("not an object")?;
-    let created = jobsets.create(&params, &object).await.context("the API server does not take the JobSet")?;
+    let created = jobsets.create(&params, &object).await.context("the API server rejects the JobSet")?;
     serde_json::to_value(created).context("not JSON")
 }

@@ -1,4 +1,4 @@
-//! The JobSet that restarts: story 1 of KEP-467 with the size that was asked for. Pure.
+//! The JobSet that restarts: story 1 of KEP-467 with a given number of Pods. Pure.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use jobset_harness::workload::{STORY_1, Workload};
 pub(super) const NAME: &str = "bench";
 /// Its namespace.
 pub(super) const NAMESPACE: &str = "default";
-/// Most Pods of one Job: what the Job controller creates in one go.
+/// Most Pods of one Job: what the Job controller creates at once.
 const LARGEST_JOB: usize = 500;
 /// More restarts than anyone measures.
 const MAX_RESTARTS: i32 = 1_000_000;
@@ -45,15 +45,12 @@ pub(super) fn first_job(shape: &[Shape]) -> Option<String> {
 }
 
 /// The JobSet to create, as admission would leave it.
-///
-/// # Errors
-/// If the manifest of the story is not what it was.
 pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
     let story = serde_yaml_ng::from_str(STORY_1).context("the manifest of story 1 is not YAML")?;
     let mut workload = Workload(story).named(NAME);
     workload.each_pod(|pod| {
         pod["restartPolicy"] = json!("Never");
-        if strategy.load() == Load::Full {
+        if matches!(strategy, Strategy::InPlace { load: Load::Full, .. }) {
             let value = "x".repeat(VALUE);
             let variable = |index| json!({"name": format!("TRAINING_SETTING_{index}"), "value": value});
             pod["containers"][0]["env"] = (0..VARIABLES).map(variable).collect();
@@ -81,23 +78,23 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
 mod tests {
     use rstest::rstest;
 
+    use super::super::case::WatchMode;
     use super::*;
-    use crate::case::WatchMode;
 
     #[rstest]
     #[case::one_job(100, &[("rest", 1, 100)])]
     #[case::whole_jobs(1000, &[("workers", 2, 500)])]
     #[case::one_whole_job(500, &[("workers", 1, 500)])]
     #[case::jobs_and_a_rest(5001, &[("workers", 10, 500), ("rest", 1, 1)])]
-    fn shape_has_as_many_pods(#[case] pods: usize, #[case] wanted: &[(&str, usize, usize)]) {
+    fn shape_has_as_many_pods(#[case] pods: usize, #[case] expected: &[(&str, usize, usize)]) {
         let shape = shape(pods);
         let parts: Vec<_> = shape.iter().map(|group| (group.name, group.replicas, group.parallelism)).collect();
-        assert_eq!(parts, wanted);
+        assert_eq!(parts, expected);
         assert_eq!(shape.iter().map(|group| group.replicas * group.parallelism).sum::<usize>(), pods);
     }
 
     #[test]
-    fn manifest_has_the_shape_the_strategy_and_the_agent() {
+    fn manifest_has_shape_strategy_and_agent() {
         let jobset = manifest(&shape(1001), Strategy::Recreate).unwrap();
         assert_eq!(Workload(jobset.clone()).pods(), 1001);
         assert_eq!(jobset["spec"]["failurePolicy"]["restartStrategy"], "Recreate");
@@ -107,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn full_load_has_a_jobset_of_8_kilobytes_and_a_bare_one_has_not() {
+    fn jobset_full_load_has_8_kilobytes() {
         let of = |load| {
             let strategy = Strategy::InPlace { load, watch: WatchMode::New };
             manifest(&shape(100), strategy).unwrap().to_string().len()

@@ -1,14 +1,12 @@
 //! The simulated agents: tasks of one process, each around the agent's own state machine, watch and report.
 //!
-//! What is missing of a real agent is its process: a restart of the Pod is a new state machine and, in the mode of the
-//! sidecar, a new watch. It takes no longer than what kubelets write of it takes the API server, so that the benchmark
-//! measures the control plane and not a kubelet.
+//! A simulated agent has no process: a restart of the Pod is a new state machine and, as a sidecar, a new watch. It takes
+//! no longer than the API server takes for what kubelets write about it.
 //!
-//! **Seats.** An administrator, as whom the agents come, is exempt from priority and fairness. Thousands of requests that
-//! two cores carry out all at once take longer than the agents wait for an answer; what was given up goes on at the API
-//! server and is asked for again, until nothing is answered in time. So the agents wait for a seat, as the API server
-//! would let them wait: one for a report until it is answered, one for a watch until it has shown the JobSet. Their own
-//! time limits begin with the seat.
+//! **Seats.** The agents have the identity of an administrator, who is exempt from priority and fairness. Thousands of
+//! concurrent requests on two cores would take longer than agents wait for an answer; each would be sent again, until no
+//! answer is in time. So the agents wait for a seat, as the API server would let them wait: for a report until it is
+//! answered, for a watch until it has shown the JobSet. Their own time limits begin with the seat.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,23 +22,23 @@ use tokio::time::sleep_until;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::case::WatchMode;
-use super::connections::Connections;
 use super::jobset::{NAME, NAMESPACE};
 use super::kubelet::Kubelets;
-use super::roll::{Roll, Stage, Way};
+use super::roll::{AgentStage, Roll, WayToEpoch};
+use crate::connections::Connections;
 
 /// Inputs that may wait for a state machine, as in the agent itself.
 const QUEUE: usize = 16;
 
-/// The agents of one JobSet. They end with this.
+/// The agents of one JobSet. They end when this is dropped.
 pub(super) struct Agents {
-    shared: Arc<Shared>,
-    orders: Vec<Arc<Notify>>,
+    shared: Arc<SharedByAgents>,
+    /// Each makes one agent restart.
+    restarts: Vec<Arc<Notify>>,
     _tasks: JoinSet<()>,
 }
 
-/// What all agents know.
-struct Shared {
+struct SharedByAgents {
     connections: Connections,
     /// UID of the JobSet.
     uid: String,
@@ -61,54 +59,41 @@ impl Agents {
         pods: &[String],
     ) -> Self {
         let seats = Arc::new(Semaphore::new(seats.min(Semaphore::MAX_PERMITS)));
-        let shared = Arc::new(Shared { connections, uid, mode, roll: Roll::new(pods.len()), kubelets, seats });
+        let shared = Arc::new(SharedByAgents { connections, uid, mode, roll: Roll::new(pods.len()), kubelets, seats });
         shared.roll.set_out(1);
         let mut tasks = JoinSet::new();
-        let orders = pods.iter().enumerate().map(|(index, pod)| {
+        let restarts = pods.iter().enumerate().map(|(index, pod)| {
             let restart = Arc::new(Notify::new());
-            let agent =
-                Simulated { shared: Arc::clone(&shared), index, pod: pod.clone(), restart: Arc::clone(&restart) };
-            tasks.spawn(agent.run());
+            let (shared, pod) = (Arc::clone(&shared), pod.clone());
+            tasks.spawn(SimulatedAgent { shared, index, pod, restart: Arc::clone(&restart) }.run());
             restart
         });
-        Self { orders: orders.collect(), shared, _tasks: tasks }
+        Self { restarts: restarts.collect(), shared, _tasks: tasks }
     }
 
-    /// From now on all agents are to reach this epoch.
+    /// From now on all agents must reach this epoch.
     pub(super) fn set_out(&self, epoch: i32) {
         self.shared.roll.set_out(epoch);
     }
 
     /// Lets one worker fail, and with it its agent restart. Gives the instant when the API server has stored the failure,
-    /// if it can be seen before the agent's report.
-    ///
-    /// # Errors
-    /// If a status cannot be written.
+    /// if it is visible before the agent's report: a supervisor's container continues, and the Pod's status stays.
     pub(super) async fn fail(&self, index: usize, limit: Duration) -> Result<Option<Instant>> {
-        let seen = match (&self.shared.kubelets, self.shared.mode) {
-            (Some(kubelets), WatchMode::New) => {
-                kubelets.fail(index, limit).await?;
-                Some(Instant::now())
-            }
-            // Nothing of it is in the Pod's status: a supervisor's container goes on.
-            _ => None,
-        };
-        self.orders[index].notify_one();
-        Ok(seen)
+        let mut stored = None;
+        if let (Some(kubelets), WatchMode::New) = (&self.shared.kubelets, self.shared.mode) {
+            kubelets.fail(index, limit).await?;
+            stored = Some(Instant::now());
+        }
+        self.restarts[index].notify_one();
+        Ok(stored)
     }
 
-    /// Waits until all have lifted their barrier.
-    ///
-    /// # Errors
-    /// At the limit; the text says how many agents are where.
-    pub(super) async fn all_lifted(&self, limit: Duration) -> Result<Way> {
+    /// Waits until all agents have lifted their barrier.
+    pub(super) async fn all_lifted(&self, limit: Duration) -> Result<WayToEpoch> {
         self.shared.roll.all_lifted(limit).await
     }
 
-    /// Waits until the kubelets have written all they had to.
-    ///
-    /// # Errors
-    /// At the limit.
+    /// Waits until the kubelets have written all statuses.
     pub(super) async fn statuses_settled(&self, limit: Duration) -> Result<()> {
         match &self.shared.kubelets {
             Some(kubelets) => kubelets.settled(limit).await,
@@ -118,73 +103,72 @@ impl Agents {
 }
 
 /// One agent.
-struct Simulated {
-    shared: Arc<Shared>,
+struct SimulatedAgent {
+    shared: Arc<SharedByAgents>,
     index: usize,
     pod: String,
-    /// The agent is to restart by itself.
+    /// Makes the agent restart by itself.
     restart: Arc<Notify>,
 }
 
-/// A watch, and the inputs that it and the reports give.
-struct Inputs {
+/// A watch, and the inputs that the watch and the reports give.
+struct AgentInputs {
     sender: mpsc::Sender<Input>,
     receiver: mpsc::Receiver<Input>,
-    /// Held until the watch has shown something.
+    /// Held until the watch has shown the JobSet.
     seat: Option<OwnedSemaphorePermit>,
     _watch: AbortOnDropHandle<()>,
 }
 
-impl Simulated {
+impl SimulatedAgent {
     async fn run(self) {
         loop {
             let inputs = self.watch().await;
-            // The watch ends with it, as its process would.
+            // The watch ends with its process.
             self.live(inputs).await;
-            self.shared.roll.note(self.index, Stage::Starts);
-            self.restart().await;
+            self.restarts().await;
         }
     }
 
-    /// What lies between the end of an agent and its next beginning.
-    async fn restart(&self) {
+    /// What lies between the end of a container and its next start.
+    async fn restarts(&self) {
+        self.note(AgentStage::Starts);
         if let Some(kubelets) = &self.shared.kubelets {
             kubelets.restart(self.index).await;
         }
     }
 
-    async fn watch(&self) -> Inputs {
+    async fn watch(&self) -> AgentInputs {
         // Nobody closes the semaphore.
         let seat = Arc::clone(&self.shared.seats).acquire_owned().await.ok();
         let (sender, receiver) = mpsc::channel(QUEUE);
         let client = self.shared.connections.of(self.index);
         let watch = tokio::spawn(watch::run(client, NAMESPACE.to_owned(), NAME.to_owned(), sender.clone()));
-        Inputs { sender, receiver, seat, _watch: AbortOnDropHandle::new(watch) }
+        AgentInputs { sender, receiver, seat, _watch: AbortOnDropHandle::new(watch) }
     }
 
-    /// From the agent's start to its restart, which a supervisor survives.
-    async fn live(&self, mut inputs: Inputs) {
+    /// From the agent's start to its end; a supervisor outlives its worker and never ends.
+    async fn live(&self, mut inputs: AgentInputs) {
         let mode = match self.shared.mode {
             WatchMode::New => Mode::Sidecar { saves: false },
             WatchMode::Kept => Mode::Supervisor { fatal: BTreeSet::new() },
         };
-        let supervises = self.shared.mode == WatchMode::Kept;
         let mut agent = Agent::new(Some(self.shared.uid.clone()), mode);
         let mut timer = None;
         let mut stopped = None;
         loop {
-            let input = match stopped.take() {
-                Some(input) => Some(input),
+            let next = match stopped.take() {
+                Some(code) => Some(self.worker_exits(code).await),
                 None => self.next(&mut inputs, &mut timer).await,
             };
-            let input = match input {
+            let input = match next {
                 Some(input) => input,
-                None if supervises => self.worker_exits(1).await,
+                None if self.shared.mode == WatchMode::Kept => self.worker_exits(1).await,
                 None => return,
             };
             inputs.seat = None;
             match &input {
-                Input::Reported { epoch } => self.shared.roll.note(self.index, Stage::Waits(*epoch)),
+                Input::Reported { epoch } => self.note(AgentStage::Waits(*epoch)),
                 Input::ReportFailed { .. } => self.shared.roll.note_failed_report(),
                 _ => {}
             }
@@ -199,9 +183,9 @@ impl Simulated {
                         timer = None;
                         self.lift(epoch);
                     }
-                    Output::StopWorker { .. } => stopped = Some(self.worker_exits(143).await),
+                    Output::StopWorker { .. } => stopped = Some(143),
                     Output::Restart { .. } | Output::Exit { .. } => return,
-                    // Nobody terminates a worker here, and none has anything to save.
+                    // Nobody terminates a worker here, and no worker has state to save.
                     Output::Save { .. } | Output::TerminateWorker => {}
                 }
             }
@@ -210,13 +194,12 @@ impl Simulated {
 
     /// A supervised worker ends.
     async fn worker_exits(&self, code: u8) -> Input {
-        self.shared.roll.note(self.index, Stage::Starts);
-        self.restart().await;
+        self.restarts().await;
         Input::WorkerExited { code }
     }
 
-    /// What happens next; nothing when the agent is to restart by itself.
-    async fn next(&self, inputs: &mut Inputs, timer: &mut Option<Instant>) -> Option<Input> {
+    /// The next input, or `None` when the agent must restart by itself.
+    async fn next(&self, inputs: &mut AgentInputs, timer: &mut Option<Instant>) -> Option<Input> {
         tokio::select! {
             biased;
             () = self.restart.notified() => None,
@@ -229,23 +212,27 @@ impl Simulated {
     }
 
     fn report(&self, epoch: i32, answers: mpsc::Sender<Input>) {
-        self.shared.roll.note(self.index, Stage::Reports(epoch));
+        self.note(AgentStage::Reports(epoch));
         let (client, pod) = (self.shared.connections.of(self.index), self.pod.clone());
         let seats = Arc::clone(&self.shared.seats);
         tokio::spawn(async move {
             let _seat = seats.acquire_owned().await;
             let answer = report::report(&client, NAMESPACE, &pod, epoch).await;
-            // The receiver is gone when the agent has restarted meanwhile.
+            // The receiver is gone if the agent has restarted.
             let _ = answers.send(answer).await;
         });
     }
 
     fn lift(&self, epoch: Option<i32>) {
-        // Without an epoch the JobSet does not restart in place; then the group never gets where it is waited for.
+        // Without an epoch the JobSet does not restart in place; then the wait for the group reaches its limit.
         let Some(epoch) = epoch else { return };
-        self.shared.roll.note(self.index, Stage::Lifted(epoch));
+        self.note(AgentStage::Lifted(epoch));
         if let Some(kubelets) = &self.shared.kubelets {
             kubelets.lift(self.index);
         }
+    }
+
+    fn note(&self, stage: AgentStage) {
+        self.shared.roll.note(self.index, stage);
     }
 }

@@ -1,0 +1,125 @@
+//! One JobSet under measurement, from its creation to its figures, whatever its strategy.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use jobset_api::JobSet;
+use jobset_harness::progress::progress;
+use kube::api::{ListParams, PostParams};
+use kube::core::Request;
+use kube::{Api, Client, Config, ResourceExt};
+
+use super::case::{Case, Options};
+use super::jobset::{NAME, NAMESPACE, Shape, manifest, shape};
+use super::pods::Census;
+use super::report::{CaseFigures, Restart};
+use super::requests::ApiRequests;
+use crate::history::History;
+use crate::meter::{CpuReading, CpuSeconds, Meter, peak_rss_kib};
+use crate::phases::Phases;
+use crate::report::seconds;
+
+/// A control plane with a controller, and the case that is measured on it.
+pub(super) struct Bench<'a> {
+    pub(super) options: &'a Options,
+    pub(super) case: Case,
+    pub(super) config: Config,
+    pub(super) client: Client,
+    pub(super) meter: Meter,
+    /// Process id of the controller.
+    pub(super) controller: u32,
+    /// The longest wait for anything that concerns all Pods.
+    pub(super) limit: Duration,
+}
+
+/// The JobSet.
+pub(super) struct MeasuredGroup {
+    pub(super) uid: String,
+    pub(super) shape: Vec<Shape>,
+    pub(super) history: History,
+}
+
+/// What was counted before a restart.
+pub(super) struct Before {
+    requests: ApiRequests,
+    cpu: CpuReading,
+    /// Versions of the JobSet.
+    pub(super) writes: usize,
+}
+
+impl MeasuredGroup {
+    /// Creates the JobSet, and waits for its Pods.
+    pub(super) async fn create(bench: &Bench<'_>) -> Result<(Self, Census)> {
+        let (count, shape) = (bench.case.agents, shape(bench.case.agents));
+        let start = Instant::now();
+        let jobset: JobSet = serde_json::from_value(manifest(&shape, bench.case.strategy)?)?;
+        let jobsets: Api<JobSet> = Api::namespaced(bench.client.clone(), NAMESPACE);
+        let jobset = jobsets.create(&PostParams::default(), &jobset).await.context("cannot create the JobSet")?;
+        let history = History::follow(bench.client.clone(), NAMESPACE, NAME);
+        let census = Census::start(&bench.client);
+        census.complete(0, count, bench.limit).await?;
+        history.settled(bench.limit).await?;
+        progress(&format!("{count} Pods created ({:.1} s)", start.elapsed().as_secs_f64()));
+        let uid = jobset.uid().context("the JobSet has no UID")?;
+        Ok((Self { uid, shape, history }, census))
+    }
+
+    /// Reads the counters. Those of the API server come first: the answer costs it CPU.
+    pub(super) async fn before(&self, bench: &Bench<'_>) -> Result<Before> {
+        let requests = ApiRequests::read(&bench.client).await?;
+        Ok(Before { requests, cpu: bench.meter.read()?, writes: self.history.count() })
+    }
+
+    /// The figures of a restart that lasted from `start` to `end`; waits until the JobSet has settled.
+    pub(super) async fn restarted(
+        &self,
+        bench: &Bench<'_>,
+        before: &Before,
+        phases: Phases,
+        (start, end): (Instant, Instant),
+        cpu: CpuSeconds,
+    ) -> Result<Restart> {
+        self.history.settled(bench.limit).await?;
+        let whole = before.cpu(bench)?;
+        let requests = ApiRequests::read(&bench.client).await?.since(&before.requests);
+        Ok(Restart {
+            seconds: seconds(end.saturating_duration_since(start)),
+            phases,
+            api_requests: requests.total(),
+            jobset_writes: self.history.count() - before.writes,
+            controller_cpu_seconds: whole.of("controller"),
+            apiserver_cpu_seconds: whole.of("api_server"),
+            requests,
+            cpu,
+            failed_reports: 0,
+        })
+    }
+
+    /// The figures of the case.
+    pub(super) async fn figures(self, bench: &Bench<'_>, restarts: Vec<Restart>) -> Result<CaseFigures> {
+        let jobsets = Request::new(format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"));
+        let jobset = bench.client.request_text(jobsets.get(NAME, &kube::api::GetParams::default())?).await?;
+        let one = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={NAME}")).limit(1);
+        let pods = Request::new(format!("/api/v1/namespaces/{NAMESPACE}/pods")).list(&one)?;
+        let pods: serde_json::Value = bench.client.request(pods).await.context("cannot read a Pod")?;
+        let pod = pods.pointer("/items/0").context("the JobSet has no Pod")?;
+        Ok(CaseFigures {
+            case: bench.case,
+            shape: self.shape,
+            restarts,
+            controller_peak_rss_kib: peak_rss_kib(bench.controller)?,
+            event_cost: None,
+            agents: None,
+            pod_bytes: pod.to_string().len(),
+            jobset_bytes: jobset.len(),
+            ratio_to_bare: None,
+        })
+    }
+}
+
+impl Before {
+    /// CPU time since then.
+    pub(super) fn cpu(&self, bench: &Bench<'_>) -> Result<CpuSeconds> {
+        Ok(bench.meter.read()?.since(&self.cpu))
+    }
+}

@@ -1,0 +1,162 @@
+//! Restarts in place, and the cost of a Pod's event.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jobset_harness::progress::progress;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::agents::Agents;
+use super::case::{Load, WatchMode};
+use super::group::{Bench, MeasuredGroup};
+use super::jobset::NAMESPACE;
+use super::kubelet::Kubelets;
+use super::report::{AgentSetup, CaseFigures, EventCost, Restart};
+use super::roll::WayToEpoch;
+use crate::connections::Connections;
+use crate::phases::Phases;
+use crate::report::{number, rounded, seconds};
+
+/// The phases of a restart, in seconds.
+///
+/// - `detect`: from the failure, visible at the API server, to `deprecatedEpoch`, observed by the benchmark's own watch.
+/// - `deprecate`: to the last agent that restarts: the broadcast of `deprecatedEpoch`.
+/// - `report`: to the answer to the last agent's report; under the full load after kubelets have written that all
+///   containers restart.
+/// - `sync`: to `syncedEpoch`, observed by the benchmark's own watch.
+/// - `lift`: to the last agent that lifts its barrier: the broadcast of `syncedEpoch`.
+pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
+/// The least sizes of the full load, in bytes of JSON.
+const FULL_POD: usize = 6_000;
+const FULL_JOBSET: usize = 8_000;
+/// A prime, so that successive failures hit Pods of all Jobs.
+const STRIDE: usize = 7_919;
+/// Annotation that nobody reads.
+const ANNOTATION: &str = "bench.jobset.example/touched";
+/// Concurrent changes to Pods.
+const CONCURRENCY: usize = 32;
+/// The controller is idle when it has used no CPU for this long.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Creates a JobSet with its agents, and lets one worker fail after the other.
+pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> Result<CaseFigures> {
+    let (group, census) = MeasuredGroup::create(bench).await?;
+    let pods = census.names();
+    // No real component watches every Pod for the benchmark.
+    drop(census);
+    let connect = || Connections::new(&bench.config, pods.len(), bench.options.agents_per_connection);
+    let connections = connect()?;
+    let kubelets = match load {
+        Load::Bare => None,
+        Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
+    };
+    let start = Instant::now();
+    let seats = bench.options.agent_seats;
+    let agents = Agents::start(connections.clone(), seats, kubelets, mode, group.uid.clone(), &pods);
+    let way = agents.all_lifted(bench.limit).await.context("the start")?;
+    let started = way.lifted.unwrap_or(start).saturating_duration_since(start);
+    progress(&format!("{} agents run ({:.1} s)", pods.len(), started.as_secs_f64()));
+    agents.statuses_settled(bench.limit).await?;
+    group.history.settled(bench.limit).await?;
+
+    let mut restarts = Vec::new();
+    for number in 1..=bench.options.restarts {
+        let restart = restart(bench, &group, &agents, number * STRIDE % pods.len());
+        let restart = restart.await.with_context(|| format!("restart {number}"))?;
+        progress(&format!("restart {number} of {}: {:.2} s", bench.options.restarts, restart.seconds));
+        restarts.push(restart);
+    }
+    let event_cost = match bench.options.pod_events {
+        0 => None,
+        pod_events => Some(event_cost(bench, &group, &connections, &pods, pod_events).await?),
+    };
+    let figures = group.figures(bench, restarts).await?;
+    let (pod, jobset) = (figures.pod_bytes, figures.jobset_bytes);
+    let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
+    ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
+    let agents = AgentSetup { start_seconds: seconds(started), connections: connections.count(), agent_seats: seats };
+    Ok(CaseFigures { event_cost, agents: Some(agents), ..figures })
+}
+
+/// One failure, and what follows until the JobSet has settled.
+async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, failing: usize) -> Result<Restart> {
+    let epoch = group.history.status().synced_epoch;
+    agents.set_out(epoch + 1);
+    let before = group.before(bench).await?;
+    let failure = agents.fail(failing, bench.limit).await?;
+    let way = agents.all_lifted(bench.limit).await?;
+    let cpu = before.cpu(bench)?;
+    agents.statuses_settled(bench.limit).await?;
+    group.history.settled(bench.limit).await?;
+
+    let times = times(group, before.writes, epoch, &way, failure).context("a part of the restart was not observed")?;
+    let (start, ends) = times;
+    let phases = Phases::new(PHASES, start, ends);
+    let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
+    Ok(Restart { failed_reports: way.failed_reports, ..restart })
+}
+
+/// The restart's start and the ends of its phases. The failure is visible in the Pod's status, or else in the first report.
+fn times(
+    group: &MeasuredGroup,
+    skip: usize,
+    epoch: i32,
+    way: &WayToEpoch,
+    failure: Option<Instant>,
+) -> Option<(Instant, [Instant; 5])> {
+    let ends = [
+        group.history.first(skip, |status| status.deprecated_epoch >= epoch)?,
+        way.restarted?,
+        way.reported?,
+        group.history.first(skip, |status| status.synced_epoch > epoch)?,
+        way.lifted?,
+    ];
+    Some((failure.or(way.first_report)?, ends))
+}
+
+/// The controller's CPU for one change to a Pod that needs no action. The number of changes is the same for groups of any
+/// size, so that their costs can be compared.
+async fn event_cost(
+    bench: &Bench<'_>,
+    group: &MeasuredGroup,
+    connections: &Connections,
+    pods: &[String],
+    pod_events: usize,
+) -> Result<EventCost> {
+    let start = Instant::now();
+    let before = idle(bench).await?;
+    let touch = async |event: usize| {
+        let index = event % pods.len();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: event.to_string()}}}));
+        let request = Request::new(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
+            .patch_metadata(&pods[index], &PatchParams::default(), &patch)
+            .context("not a request")?;
+        connections.of(index).request::<IgnoredAny>(request).await.context("cannot change a Pod")?;
+        anyhow::Ok(())
+    };
+    // Never two changes to one Pod at once: the API server would repeat one of them.
+    let concurrency = CONCURRENCY.min(pods.len());
+    stream::iter(0..pod_events).map(Ok).try_for_each_concurrent(concurrency, touch).await?;
+    let used = idle(bench).await? - before;
+    group.history.settled(bench.limit).await?;
+    progress(&format!("{pod_events} changes to Pods ({:.1} s)", start.elapsed().as_secs_f64()));
+    Ok(EventCost { cpu_us_per_event: rounded(used * 1e6 / number(pod_events), 1e1), pod_events })
+}
+
+/// The controller's CPU seconds once it is idle.
+async fn idle(bench: &Bench<'_>) -> Result<f64> {
+    let (start, mut last) = (Instant::now(), f64::NAN);
+    while start.elapsed() < bench.limit {
+        let now = bench.meter.read()?.of("controller");
+        if now <= last {
+            return Ok(now);
+        }
+        last = now;
+        tokio::time::sleep(QUIET).await;
+    }
+    bail!("the controller is still busy after {:.0} s", bench.limit.as_secs_f64())
+}
