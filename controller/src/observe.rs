@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::gates::Gates;
+use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
 
 use crate::store::pods::{GroupPods, JobPods, PodView};
 use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, RoleBindingView, Store};
@@ -72,6 +73,22 @@ impl<'a> Observed<'a> {
     /// Why the specification does not allow in-place restart although it requests it, if so.
     pub fn not_in_place(&self) -> Option<&'a str> {
         self.store.findings(self.key)?.not_in_place.as_deref()
+    }
+
+    /// Whether the annotation is set by which the controller disables in-place restart of a JobSet.
+    pub fn is_in_place_restart_disabled(&self) -> bool {
+        let mut annotations = self.jobset.metadata.annotations.iter().flatten();
+        annotations.any(|(key, _)| key == labels::DISABLE_IN_PLACE_RESTART)
+    }
+
+    /// The restart strategy in effect: the specified one, or Recreate instead of InPlaceRestart if the feature gate is off, the
+    /// specification does not allow in-place restart, or the annotation disables it.
+    pub fn strategy(&self, gates: Gates) -> RestartStrategy {
+        let in_place = gates.in_place_restart && self.not_in_place().is_none() && !self.is_in_place_restart_disabled();
+        match self.jobset.spec.restart_strategy() {
+            RestartStrategy::InPlaceRestart if !in_place => RestartStrategy::Recreate,
+            strategy => strategy,
+        }
     }
 
     /// Which message patterns of the failure policy can never match, if any.

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use jobset_api::{RestartBudget, Scope, conditions};
 
 use super::Action;
+use super::cause::Cause;
 use super::reconciliation::Reconciliation;
-use super::restart::Cause;
 
 /// Annotates a JobSet that was created without admission, by the Go JobSet or by an earlier release.
 ///

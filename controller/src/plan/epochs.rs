@@ -4,10 +4,11 @@
 
 use std::ops::ControlFlow;
 
+use super::cause::{Cause, Counting};
 use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
-use super::restart::{self, Cause, Counting};
+use super::restart;
 use super::{Action, Fact, PodDeletion};
 use crate::store::pods::PodView;
 use jobset_api::conditions;

@@ -7,8 +7,9 @@ use jobset_api::{conditions, message_pattern};
 use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 
+use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
-use super::restart::{Cause, Counting, recreate};
+use super::restart::recreate;
 use super::{Fact, Trigger, budget};
 use crate::store::Finished;
 

@@ -6,20 +6,9 @@
 
 use jobset_api::{RestartStrategy, conditions, labels};
 
+use super::Action;
 use super::invalid::cut;
 use super::reconciliation::Reconciliation;
-use super::{Action, Settings};
-use crate::observe::Observed;
-
-/// The restart strategy in effect: the specified one, or Recreate in place of InPlaceRestart if in-place restart is disabled or
-/// the annotation is set.
-pub(super) fn strategy(observed: &Observed<'_>, settings: &Settings) -> RestartStrategy {
-    let in_place = settings.gates.in_place_restart && observed.not_in_place().is_none() && !is_annotated(observed);
-    match observed.jobset.spec.restart_strategy() {
-        RestartStrategy::InPlaceRestart if !in_place => RestartStrategy::Recreate,
-        strategy => strategy,
-    }
-}
 
 pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) {
     if reconciliation.observed.jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
@@ -30,7 +19,7 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
         (None, false) => "feature gate is off",
         (None, true) => return,
     };
-    if !is_annotated(&reconciliation.observed) {
+    if !reconciliation.observed.is_in_place_restart_disabled() {
         reconciliation.actions.push(Action::DisableInPlaceRestart(cause));
     }
     let annotation = labels::DISABLE_IN_PLACE_RESTART;
@@ -59,8 +48,4 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
             ),
         );
     }
-}
-
-fn is_annotated(observed: &Observed<'_>) -> bool {
-    observed.jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::DISABLE_IN_PLACE_RESTART)
 }

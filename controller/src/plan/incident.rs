@@ -2,10 +2,10 @@
 
 use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
 
+use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
 use super::placement;
 use super::reconciliation::Reconciliation;
-use super::restart::{Cause, Counting};
 use super::{ExitClass, Trigger};
 use crate::store::pods::{Exit, FailedWorker, PodFailure};
 

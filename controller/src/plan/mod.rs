@@ -6,6 +6,7 @@
 
 mod barrier;
 mod budget;
+mod cause;
 mod claims;
 pub mod epochs;
 mod failure;

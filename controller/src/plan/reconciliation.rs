@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings, gate};
+use super::{Action, Fact, Note, Plan, Settings};
 use crate::build;
 use crate::observe::Observed;
 use crate::store::pods::JobPods;
@@ -30,7 +30,7 @@ pub(super) struct Reconciliation<'a> {
     pub observed: Observed<'a>,
     pub settings: &'a Settings,
     pub now: &'a Time,
-    /// How the JobSet restarts: [`gate::strategy`].
+    /// How the JobSet restarts: [`Observed::strategy`].
     pub strategy: RestartStrategy,
     /// Which budget its restarts spend.
     pub budget: RestartBudget,
@@ -50,7 +50,7 @@ impl<'a> Reconciliation<'a> {
     pub(super) fn new(observed: &Observed<'a>, settings: &'a Settings, now: &'a Time) -> Self {
         let status = observed.status();
         let spec = &observed.jobset.spec;
-        let strategy = gate::strategy(observed, settings);
+        let strategy = observed.strategy(settings.gates);
         let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
         let current = observed.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
         // The rules ignore a Job whose labels have no valid index.

@@ -3,34 +3,10 @@
 use std::ops::ControlFlow;
 
 use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels};
-use k8s_openapi::jiff::Timestamp;
 
+use super::cause::{Cause, Counting};
 use super::reconciliation::{Reconciliation, is_current};
-use super::{Fact, Note, Trigger, budget};
-
-/// Whether a restart counts towards `maxRestarts`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counting {
-    /// The restart counts, and fails the JobSet when the budget is spent.
-    Counted,
-    /// The restart does not count.
-    Ignored,
-    /// The restart has been counted already: it began as an in-place restart.
-    Already,
-}
-
-/// Why the group restarts.
-#[derive(Clone, Debug)]
-pub(super) struct Cause {
-    /// Condition reason.
-    pub reason: String,
-    /// Message for people.
-    pub message: String,
-    /// Label of the metrics.
-    pub trigger: Trigger,
-    /// When the first failure happened, if the controller observed it.
-    pub failed_at: Option<Timestamp>,
-}
+use super::{Fact, Note, budget};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///

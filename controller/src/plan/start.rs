@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use jobset_api::{DependsOnStatus, ReplicatedJob, RestartStrategy, StartupPolicyOrder};
 use jobset_api::{conditions, event, labels, names};
 
+use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation, is_current};
-use super::restart::{Cause, Counting, recreate};
+use super::restart::recreate;
 use super::{Action, Trigger};
 use crate::build;
 use crate::store::JobView;
