@@ -21,6 +21,8 @@ HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 DEBUG := target/$(HOST)/debug
 RELEASE := target/$(HOST)/release
 E2E := $(DEBUG)/e2e-cluster
+# Makes tests run the programs that users run, with link-time optimization.
+SHIPPED := env JOBSET_BUILD=shipped
 # Notes what each step took: `--start`, `NAME COMMAND...`, `--print`.
 STOPWATCH := e2e/stopwatch
 # Tests on a control plane wait for most of their time: their number at once does not depend on the cores.
@@ -107,12 +109,12 @@ test-long: conformance takeover ## What make test has no time for: make conforma
 conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
 	cargo build $(EVERYTHING) --bins
 	@$(E2E) deps --install
-	@$(DEBUG)/conformance $(ARGS)
+	@$(SHIPPED) $(DEBUG)/conformance $(ARGS)
 
 .PHONY: takeover
 takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
 	@$(E2E) programs
-	cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 takeover::
+	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 takeover::
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
@@ -130,7 +132,7 @@ plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static progr
 
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
-	@$(DEBUG)/chaos $(ARGS)
+	@$(SHIPPED) $(DEBUG)/chaos $(ARGS)
 
 .PHONY: picture
 picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.

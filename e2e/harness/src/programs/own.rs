@@ -50,8 +50,14 @@ pub fn beside(program: &str) -> Result<PathBuf> {
     found.map_or_else(|| Ok(build_programs()?.join(program)), Ok)
 }
 
-/// The binaries that tests and demo run, built with the development profile.
+/// Names the binaries that tests and demo run: `shipped` for those that users run. Default: the development profile.
+const BUILD: &str = "JOBSET_BUILD";
+
+/// The binaries that tests and demo run: built with the development profile, or those that `JOBSET_BUILD=shipped` names.
 pub async fn rust_binaries() -> Result<RustBinaries> {
+    if std::env::var_os(BUILD).is_some_and(|build| build == "shipped") {
+        return shipped_binaries(Architecture::of_host()?).await;
+    }
     blocking(|| {
         let dir = build_programs()?;
         Ok(RustBinaries {
