@@ -27,6 +27,8 @@ SHIPPED := env JOBSET_BUILD=shipped
 STOPWATCH := e2e/stopwatch
 # Tests on a control plane wait for most of their time: their number at once does not depend on the cores.
 WAITING_TESTS := 6
+# Runs tests beside those on kubelets.
+BESIDE := nice -n 10
 DEMO_CLUSTER := target/demo/cluster
 
 .PHONY: help
@@ -85,7 +87,8 @@ test: tools ## Everything: lints, unit tests, and the tests on a real API server
 	@$(MAKE) --no-print-directory run-tests
 	@$(STOPWATCH) --print
 
-# The tests on kubelets mostly wait, so all others run beside them.
+# The tests on kubelets mostly wait, so all others run beside them, with the time that is left: a probe of a kubelet fails after
+# a second.
 .PHONY: run-tests
 run-tests:
 	@$(MAKE) --no-print-directory -j2 tests-on-kubelets other-tests
@@ -96,10 +99,10 @@ tests-on-kubelets:
 
 .PHONY: other-tests
 other-tests:
-	@$(STOPWATCH) 'unit tests' cargo test $(EVERYTHING) --lib --bins --test handshake
-	@$(STOPWATCH) 'examples in docs' cargo test $(EVERYTHING) --doc
+	@$(STOPWATCH) 'unit tests' $(BESIDE) cargo test $(EVERYTHING) --lib --bins --test handshake
+	@$(STOPWATCH) 'examples in docs' $(BESIDE) cargo test $(EVERYTHING) --doc
 	@for package in controller webhook agent cli; do \
-	  $(STOPWATCH) "tests of $$package" env RUST_TEST_THREADS=$(WAITING_TESTS) cargo test $(EVERYTHING) --test $$package; \
+	  $(STOPWATCH) "tests of $$package" $(BESIDE) env RUST_TEST_THREADS=$(WAITING_TESTS) cargo test $(EVERYTHING) --test $$package; \
 	done
 
 .PHONY: test-long
