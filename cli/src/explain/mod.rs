@@ -15,13 +15,11 @@ mod pods;
 mod problem;
 mod render;
 mod reported;
-#[cfg(test)]
-mod tests;
 
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub use facts::{ControllerLease, Facts, Readable};
+pub use facts::Facts;
 
 use crate::status::{self, JobSetState};
 

@@ -9,8 +9,6 @@ mod pod;
 mod render;
 mod report;
 mod state;
-#[cfg(test)]
-mod tests;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
 pub use list::{JobSetList, list};
