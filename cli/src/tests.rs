@@ -24,7 +24,8 @@ type ObjectPatch = Map<String, Value>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    case: String,
+    #[serde(rename = "case")]
+    title: String,
     run: Vec<String>,
     #[serde(default)]
     jobset: ObjectPatch,
@@ -89,7 +90,9 @@ struct Templates(Value);
 impl Templates {
     fn patched<K: DeserializeOwned>(&self, kind: &str, patches: &[&Value]) -> K {
         let mut object = self.0[kind].clone();
-        patches.iter().for_each(|patch| json_patch::merge(&mut object, patch));
+        for patch in patches {
+            json_patch::merge(&mut object, patch);
+        }
         serde_json::from_value(object).unwrap()
     }
 
@@ -176,19 +179,19 @@ fn commands_each_case_prints_report() {
     let objects = include_str!("../cases/objects.yaml");
     let templates = Templates(serde_yaml_ng::from_str(objects).unwrap());
     insta::glob!("../cases", "{status,restarts,explain}/*.yaml", |path| {
-        let mut transcript = String::new();
+        let mut transcript = Vec::new();
         for document in serde_yaml_ng::Deserializer::from_str(&std::fs::read_to_string(path).unwrap()) {
             let case = Case::deserialize(document).unwrap();
-            transcript += &format!("# {}\n", case.case);
+            transcript.push(format!("# {}\n", case.title));
             for line in &case.run {
                 let text = case.output(line, &templates);
                 for command in advised_commands(&text) {
-                    assert!(has_namespace(command), "{}: {command}", case.case);
+                    assert!(has_namespace(command), "{}: {command}", case.title);
                 }
-                transcript += &format!("$ kubectl jobset {line}\n{text}\n");
+                transcript.push(format!("$ kubectl jobset {line}\n{text}\n"));
             }
         }
-        insta::assert_snapshot!(transcript.replace('\u{1b}', "<ESC>"));
+        insta::assert_snapshot!(transcript.concat().replace('\u{1b}', "<ESC>"));
     });
 }
 
