@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, api::ListParams};
 
 use super::connect::Cluster;
-use super::pages::all;
+use super::fetch::all;
 use crate::error::Error;
 use crate::explain::Facts;
 
