@@ -3,7 +3,6 @@
 //! [`report`] makes a report from the objects, [`render`] makes its text. `-o json` is the report itself.
 
 mod barrier;
-mod fold;
 mod list;
 mod pod;
 mod render;
