@@ -51,4 +51,5 @@ pub use policy::{
     StartupPolicyOrder, SuccessPolicy,
 };
 pub use status::{JobSetStatus, ReplicatedJobStatus};
+pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};

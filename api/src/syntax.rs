@@ -19,7 +19,7 @@ pub(crate) const CONDITION_REASON: &str = "must consist of letters, digits, '_',
                                            and end with a letter, digit or '_'";
 
 /// A label of a DNS name (RFC 1123), such as the name of a volume.
-pub(crate) fn is_dns1123_label(text: &str) -> bool {
+pub fn is_dns1123_label(text: &str) -> bool {
     text.len() <= LABEL_LENGTH && is_dns_text(text)
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn is_dns1035_label(text: &str) -> bool {
 }
 
 /// A DNS name (RFC 1123).
-pub(crate) fn is_dns1123_subdomain(text: &str) -> bool {
+pub fn is_dns1123_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_LENGTH && text.split('.').all(is_dns_text)
 }
 

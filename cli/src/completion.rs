@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Command, CommandFactory as _};
+use clap::{ArgMatches, Command, CommandFactory as _, ValueEnum as _};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::Shells;
@@ -49,15 +49,12 @@ type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 /// # Errors
 /// If clap does not support the shell.
 pub fn script(shell: Shell) -> Result<String, Error> {
-    let name = match shell {
-        Shell::Kubectl => return Ok(KUBECTL.to_owned()),
-        Shell::Bash => "bash",
-        Shell::Zsh => "zsh",
-        Shell::Fish => "fish",
-        Shell::Powershell => "powershell",
-    };
-    let shells = Shells::builtins();
-    let completer = shells.completer(name).ok_or_else(|| Error::Write(std::io::ErrorKind::Unsupported.into()))?;
+    if shell == Shell::Kubectl {
+        return Ok(KUBECTL.to_owned());
+    }
+    let (shells, value) = (Shells::builtins(), shell.to_possible_value());
+    let completer = value.and_then(|value| shells.completer(value.get_name()));
+    let completer = completer.ok_or_else(|| Error::Write(std::io::ErrorKind::Unsupported.into()))?;
     let mut script = Vec::new();
     completer.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script).map_err(Error::Write)?;
     Ok(String::from_utf8_lossy(&script).into_owned())

@@ -23,27 +23,8 @@ pub enum Error {
     /// The API server does not serve the kind JobSet.
     #[error("the cluster has no kind JobSet ({group}): install the CustomResourceDefinition of JobSet", group = jobset_api::GROUP)]
     NoKind,
-    /// The API server denied a request (403).
-    #[error("may not {what}: {message}; ask for the right to get, list and watch these objects")]
-    Forbidden {
-        /// The request.
-        what: String,
-        /// Message of the API server.
-        message: String,
-    },
-    /// The API server could not authenticate a request (401).
-    #[error(
-        "cannot {what}: {message}; the login of the kubeconfig's context has expired or is wrong: log in again, and \
-         see `kubectl auth whoami`"
-    )]
-    Unauthenticated {
-        /// The request.
-        what: String,
-        /// Message of the API server.
-        message: String,
-    },
     /// A request failed.
-    #[error("cannot {what}: {}", chain(.source))]
+    #[error("cannot {what}: {}", cause(.source))]
     Request {
         /// The request.
         what: String,
@@ -99,16 +80,23 @@ impl Error {
         }
     }
 
-    /// The error of a failed request. Each variant has its own advice for the user.
-    pub fn request(what: impl Into<String>, error: kube::Error) -> Self {
-        let what = what.into();
-        match error {
-            kube::Error::Api(status) if status.code == 401 => {
-                Self::Unauthenticated { what, message: status.message.clone() }
-            }
-            kube::Error::Api(status) if status.code == 403 => Self::Forbidden { what, message: status.message.clone() },
-            source => Self::Request { what, source: Box::new(source) },
+    /// The error of a failed request.
+    pub fn request(what: impl Into<String>, source: kube::Error) -> Self {
+        Self::Request { what: what.into(), source: Box::new(source) }
+    }
+}
+
+/// Why a request failed, with advice if the API server could not authenticate it (401) or denied it (403).
+fn cause(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => format!(
+            "{}; the login of the kubeconfig's context has expired or is wrong: log in again, and see `kubectl auth whoami`",
+            status.message
+        ),
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}; ask for the right to get, list and watch these objects", status.message)
         }
+        error => chain(error),
     }
 }
 

@@ -6,26 +6,19 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Success.
-    Ok,
+    Ok = 0,
     /// The JobSet does not run (explain), or a JobSet does not pass admission (validate).
-    No,
+    No = 1,
     /// The command line or an input is not valid.
-    Usage,
+    Usage = 2,
     /// The cluster is not reachable, denies the request, or has no such JobSet.
-    Cluster,
-    /// Ctrl-C.
-    Interrupted,
+    Cluster = 3,
+    /// Ctrl-C. Shells report 128 plus the number of the signal; SIGINT is 2.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Ok => 0,
-            Exit::No => 1,
-            Exit::Usage => 2,
-            Exit::Cluster => 3,
-            // Shells report 128 plus the number of the signal; SIGINT is 2.
-            Exit::Interrupted => 130,
-        })
+        Self::from(exit as u8)
     }
 }

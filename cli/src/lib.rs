@@ -20,5 +20,5 @@ pub mod restarts;
 pub mod run;
 pub mod status;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod validate;

@@ -1,10 +1,6 @@
 //! Names on the command line. An invalid name is a usage error, before any request.
 
-use jobset_api::{GROUP, VERSION};
-
-/// Maximum length of a DNS subdomain and of a DNS label (RFC 1123), in characters.
-const SUBDOMAIN_LENGTH: usize = 253;
-const LABEL_LENGTH: usize = 63;
+use jobset_api::{GROUP, VERSION, is_dns1123_label, is_dns1123_subdomain};
 
 /// The name of a JobSet. As for `kubectl`, the kind may come first: `jobset/NAME`.
 ///
@@ -16,13 +12,12 @@ pub fn jobset(text: &str) -> Result<String, String> {
         Some(_) => return Err("is of another kind: use NAME or jobset/NAME".to_owned()),
         None => text,
     };
-    if name.len() <= SUBDOMAIN_LENGTH && name.split('.').all(is_dns_text) {
+    if is_dns1123_subdomain(name) {
         return Ok(name.to_owned());
     }
-    Err(format!(
-        "the name of a JobSet is a DNS subdomain: lower-case letters, digits, '-' and '.', with a letter or digit at \
-         both ends of each part, and at most {SUBDOMAIN_LENGTH} characters"
-    ))
+    let text = "the name of a JobSet is a DNS subdomain: lower-case letters, digits, '-' and '.', with a letter or digit \
+                at both ends of each part, and at most 253 characters";
+    Err(text.to_owned())
 }
 
 /// The name of a namespace.
@@ -30,13 +25,12 @@ pub fn jobset(text: &str) -> Result<String, String> {
 /// # Errors
 /// If the name is not a DNS label.
 pub fn namespace(text: &str) -> Result<String, String> {
-    if text.len() <= LABEL_LENGTH && is_dns_text(text) {
+    if is_dns1123_label(text) {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "the name of a namespace is a DNS label: lower-case letters, digits and '-', with a letter or digit at both \
-         ends, and at most {LABEL_LENGTH} characters"
-    ))
+    let text = "the name of a namespace is a DNS label: lower-case letters, digits and '-', with a letter or digit at both \
+                ends, and at most 63 characters";
+    Err(text.to_owned())
 }
 
 /// Whether `kubectl` accepts this word for JobSets: in any letter case, alone, with the group, or with version and group.
@@ -45,10 +39,4 @@ fn is_kind(text: &str) -> bool {
     let (kind, rest) = text.split_once('.').map_or((text.as_str(), None), |(kind, rest)| (kind, Some(rest)));
     let is_ours = |rest: &str| rest == GROUP || rest.strip_prefix(VERSION).is_some_and(|it| it == format!(".{GROUP}"));
     matches!(kind, "jobset" | "jobsets") && rest.is_none_or(is_ours)
-}
-
-/// Whether the text has only lower-case letters, digits and, not at its ends, hyphens.
-fn is_dns_text(text: &str) -> bool {
-    let outer = |end: char| end.is_ascii_lowercase() || end.is_ascii_digit();
-    text.starts_with(outer) && text.ends_with(outer) && text.chars().all(|inner| outer(inner) || inner == '-')
 }

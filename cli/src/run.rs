@@ -38,10 +38,10 @@ async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result
     let cluster = connect(global).await?;
     let shown = Presenter { screen, output: global.output, pods: args.pods, watch: args.watch };
     let Some(name) = args.name else {
-        let scope = if args.all_namespaces { WatchScope::Everywhere } else { WatchScope::List };
-        let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
-        let list = async || Ok(status::list(&cluster.jobsets(args.all_namespaces).await?, namespace));
-        shown.show(&cluster, &scope, list).await?;
+        let all_namespaces = args.all_namespaces;
+        let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
+        let list = async || Ok(status::list(&cluster.jobsets(all_namespaces).await?, namespace));
+        shown.show(&cluster, &WatchScope::List { all_namespaces }, list).await?;
         return Ok(Exit::Ok);
     };
     let tree = async || {

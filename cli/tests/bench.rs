@@ -56,10 +56,7 @@ async fn fill(space: &Space) -> Result<String> {
     let (uid_ref, api) = (uid.as_str(), space.pods());
     let make = async |index: usize| {
         let pod: Pod = serde_json::from_value(pod(uid_ref, index % JOBS, index / JOBS))?;
-        let name = api.create(&PostParams::default(), &pod).await?.name_any();
-        let patch = Patch::Strategic(json!({"status": running()}));
-        api.patch_status(&name, &PatchParams::default(), &patch).await?;
-        anyhow::Ok(())
+        space.runs(&api.create(&PostParams::default(), &pod).await?, 2).await
     };
     stream::iter(0..PODS).map(Ok).try_for_each_concurrent(CONCURRENCY, make).await?;
     Ok(uid)
@@ -91,17 +88,4 @@ fn pod(uid: &str, job: usize, index: usize) -> Value {
             "initContainers": [{"name": "agent", "image": "registry.example/agent:1", "restartPolicy": "Always"}],
             "containers": [{"name": "worker", "image": "registry.example/trainer:1", "env": variables}]},
     })
-}
-
-fn running() -> Value {
-    let container = |name: &str| {
-        json!([{"name": name, "image": "registry.example/trainer:1", "imageID": "sha256:0123456789abcdef", "restartCount": 2,
-                "ready": true, "started": true, "containerID": "containerd://0123456789abcdef",
-                "state": {"running": {"startedAt": "2026-11-22T10:00:00Z"}}}])
-    };
-    let condition =
-        |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-11-22T10:00:00Z"});
-    let conditions: Vec<Value> = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition).into();
-    json!({"phase": "Running", "conditions": conditions, "hostIP": "10.0.0.1", "podIP": "10.1.0.1",
-           "initContainerStatuses": container("agent"), "containerStatuses": container("worker")})
 }

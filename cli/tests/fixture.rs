@@ -106,21 +106,9 @@ pub(crate) fn folder() -> &'static Path {
 
 /// A JobSet with in-place restart and one Job, with the defaults of admission.
 pub(crate) fn in_place(name: &str, pods: usize) -> Value {
-    json!({
-        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": {"maxRestarts": 3, "restartStrategy": "InPlaceRestart"},
-            "replicatedJobs": [{"name": "workers", "template": {"spec": {
-                "parallelism": pods, "completions": pods, "completionMode": "Indexed",
-                "backoffLimit": 2_147_483_647, "podReplacementPolicy": "Failed",
-                "template": {"spec": {
-                    "restartPolicy": "Never",
-                    "initContainers": [{"name": "agent", "image": "none", "restartPolicy": "Always",
-                        "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [81]}}]}],
-                    "containers": [{"name": "worker", "image": "none", "restartPolicy": "Never",
-                        "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]}],
-                }},
-            }}}],
-        },
-    })
+    let mut object: Value = serde_yaml_ng::from_str(include_str!("in_place.yaml")).unwrap_or_default();
+    object["metadata"]["name"] = json!(name);
+    let job = &mut object["spec"]["replicatedJobs"][0]["template"]["spec"];
+    (job["parallelism"], job["completions"]) = (json!(pods), json!(pods));
+    object
 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use kube::api::PartialObjectMeta;
+use k8s_openapi::NamespaceResourceScope;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
-use serde::de::DeserializeOwned;
 
 use crate::args::GlobalArgs;
 use crate::error::Error;
@@ -22,12 +21,6 @@ pub struct Cluster {
     pub(super) client: Client,
     /// The namespace of `--namespace`, or else of the context.
     pub namespace: String,
-}
-
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
-    }
 }
 
 /// A client for the cluster of the kubeconfig, or, in a Pod, for the cluster of the Pod.
@@ -65,21 +58,7 @@ async fn config(global: &GlobalArgs) -> Result<Config, Error> {
 
 impl Cluster {
     /// The API for a kind in the namespace.
-    pub(super) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-            + DeserializeOwned
-            + Clone
-            + std::fmt::Debug,
-    {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    /// The API for the metadata of a kind in the namespace.
-    pub(super) fn metadata<K>(&self) -> Api<PartialObjectMeta<K>>
-    where
-        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    {
+    pub(super) fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the [`Facts`] of an explanation. A resource that the user may not read is left unknown.
+//! Reads the [`Facts`] of an explanation. A resource that the user may not read is left out.
 
 use jobset_api::{GROUP, LEASE};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -8,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, api::ListParams};
 
 use super::connect::Cluster;
-use super::pages::all;
+use super::fetch::all;
 use crate::error::Error;
-use crate::explain::{ControllerLease, Facts, Readable};
+use crate::explain::Facts;
 
 /// The default namespace of the controller.
 const CONTROLLER_NAMESPACE: &str = "jobset-system";
@@ -41,37 +41,22 @@ impl Cluster {
         all(&self.api(), &params, "list Events of Jobs").await
     }
 
-    async fn leases(&self) -> Readable<Vec<ControllerLease>> {
+    async fn leases(&self) -> Option<Vec<Lease>> {
         let params = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         let everywhere: Api<Lease> = Api::all(self.client.clone());
-        let listed = if let Ok(leases) = all(&everywhere, &params, "list Leases").await {
-            leases
-        } else {
-            let there: Api<Lease> = Api::namespaced(self.client.clone(), CONTROLLER_NAMESPACE);
-            let Ok(lease) = there.get_opt(LEASE).await else { return Readable::Unknown };
-            lease.into_iter().collect()
-        };
-        Readable::Known(listed.into_iter().map(seen).collect())
+        if let Ok(leases) = all(&everywhere, &params, "list Leases").await {
+            return Some(leases);
+        }
+        let there: Api<Lease> = Api::namespaced(self.client.clone(), CONTROLLER_NAMESPACE);
+        there.get_opt(LEASE).await.ok().map(|lease| lease.into_iter().collect())
     }
 
-    async fn admission(&self) -> Readable<bool> {
+    async fn admission(&self) -> Option<bool> {
         let api: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let Ok(listed) = all(&api, &ListParams::default(), "list admission webhooks").await else {
-            return Readable::Unknown;
-        };
+        let listed = all(&api, &ListParams::default(), "list admission webhooks").await.ok()?;
         let webhooks = listed.iter().flat_map(|configuration| configuration.webhooks.iter().flatten());
         let mut rules = webhooks.flat_map(|webhook| webhook.rules.iter().flatten());
         let is_ours = |group: &String| group == GROUP || group == "*";
-        Readable::Known(rules.any(|rule| rule.api_groups.iter().flatten().any(is_ours)))
-    }
-}
-
-fn seen(lease: Lease) -> ControllerLease {
-    let spec = lease.spec.unwrap_or_default();
-    ControllerLease {
-        namespace: lease.metadata.namespace.unwrap_or_default(),
-        holder: spec.holder_identity,
-        renewed: spec.renew_time.map(|time| time.0),
-        seconds: spec.lease_duration_seconds.unwrap_or(15),
+        Some(rules.any(|rule| rule.api_groups.iter().flatten().any(is_ours)))
     }
 }

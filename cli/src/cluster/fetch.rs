@@ -1,5 +1,6 @@
 //! Reads JobSets with their Jobs, Pods and Events.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use jobset_api::{JobSet, dialect, labels};
@@ -7,15 +8,17 @@ use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PartialObjectMeta};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 
 use super::connect::Cluster;
-use super::pages::all;
 use crate::error::Error;
 use crate::restarts::RestartEvent;
 
 /// Kind of a JobSet in an Event's reference.
 const KIND: &str = "JobSet";
+/// Objects per page of a list.
+const PAGE: u32 = 500;
 /// Time limit for a completion, for which a user waits at the keyboard.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -98,8 +101,7 @@ impl Cluster {
 
     /// Names of JobSets for completion; none if the request fails.
     pub async fn jobset_names(&self) -> Vec<String> {
-        let api: Api<PartialObjectMeta<JobSet>> = Api::namespaced(self.client.clone(), &self.namespace);
-        names(&api).await
+        names(&self.api::<PartialObjectMeta<JobSet>>()).await
     }
 
     /// Names of namespaces for completion; none if the request fails.
@@ -108,9 +110,36 @@ impl Cluster {
     }
 }
 
+/// All objects that the parameters select. If the list expires between two pages (410), it is read once more from the start.
+/// Pages keep the text of a whole list out of the memory of the API server and of the plugin.
+pub(super) async fn all<K>(api: &Api<K>, params: &ListParams, what: &str) -> Result<Vec<K>, Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut may_restart = true;
+    let mut params = params.clone().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        match api.list(&params).await {
+            Ok(page) => {
+                items.extend(page.items);
+                params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+                if params.continue_token.is_none() {
+                    return Ok(items);
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 410 && may_restart => {
+                (may_restart, params.continue_token) = (false, None);
+                items.clear();
+            }
+            Err(error) => return Err(Error::request(what, error)),
+        }
+    }
+}
+
 async fn names<K>(api: &Api<PartialObjectMeta<K>>) -> Vec<String>
 where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + kube::Resource,
+    K: Clone + Debug + DeserializeOwned + Resource,
 {
     let params = ListParams::default();
     let listed = tokio::time::timeout(COMPLETION_TIMEOUT, api.list_metadata(&params)).await;

@@ -3,7 +3,6 @@
 mod connect;
 mod facts;
 mod fetch;
-mod pages;
 mod watch;
 
 pub use connect::{Cluster, connect};

@@ -22,10 +22,11 @@ const TOGETHER: Duration = Duration::from_millis(200);
 /// The watched objects.
 #[derive(Clone, Debug)]
 pub enum WatchScope {
-    /// All JobSets of the namespace.
-    List,
-    /// All JobSets of all namespaces.
-    Everywhere,
+    /// The JobSets of the namespace, or of all namespaces.
+    List {
+        /// Whether the JobSets of all namespaces are watched.
+        all_namespaces: bool,
+    },
     /// A JobSet with its Jobs and Pods.
     Tree(String),
     /// A JobSet with the Events about it.
@@ -35,29 +36,23 @@ pub enum WatchScope {
 /// A stream of change signals.
 pub struct ChangeStream(BoxStream<'static, ()>);
 
-impl std::fmt::Debug for ChangeStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ChangeStream")
-    }
-}
-
 impl ChangeStream {
     /// Starts to watch. Existing objects count as a change, so no change between the first read and the watch is lost.
     pub fn begin(cluster: &Cluster, scope: &WatchScope) -> Self {
-        let here: Api<PartialObjectMeta<JobSet>> = cluster.metadata();
+        let here: Api<PartialObjectMeta<JobSet>> = cluster.api();
         let named = |name: &str| Config::default().fields(&format!("metadata.name={name}"));
         let streams = match scope {
-            WatchScope::List => vec![changes(here, Config::default())],
-            WatchScope::Everywhere => {
+            WatchScope::List { all_namespaces: true } => {
                 vec![changes(Api::<PartialObjectMeta<JobSet>>::all(cluster.client.clone()), Config::default())]
             }
+            WatchScope::List { .. } => vec![changes(here, Config::default())],
             WatchScope::Tree(name) => {
                 let selector = children(name).label_selector.unwrap_or_default();
                 let config = || Config::default().labels(&selector);
                 vec![
                     changes(here, named(name)),
-                    changes(cluster.metadata::<Job>(), config()),
-                    changes(cluster.metadata::<Pod>(), config()),
+                    changes(cluster.api::<PartialObjectMeta<Job>>(), config()),
+                    changes(cluster.api::<PartialObjectMeta<Pod>>(), config()),
                 ]
             }
             WatchScope::Events(jobset) => {
@@ -65,7 +60,7 @@ impl ChangeStream {
                 let selector = about(&name, &jobset.uid().unwrap_or_default());
                 vec![
                     changes(here, named(&name)),
-                    changes(cluster.metadata::<Event>(), Config::default().fields(&selector)),
+                    changes(cluster.api::<PartialObjectMeta<Event>>(), Config::default().fields(&selector)),
                 ]
             }
         };

@@ -2,11 +2,11 @@
 
 use jobset_api::{RestartStrategy, labels};
 
-use super::{Facts, Finding, Readable};
+use super::{Facts, Finding};
 use crate::status::{JobSetState, state};
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    if facts.admission != Readable::Known(false) || state(&facts.jobset).is_good() {
+    if facts.admission != Some(false) || state(&facts.jobset).is_good() {
         return Vec::new();
     }
     let annotation = |key: &str| facts.jobset.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));

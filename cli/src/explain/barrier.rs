@@ -1,10 +1,12 @@
 //! In-place restart: the Pods that the barrier waits for.
 
+use jobset_api::conditions;
+use kube::ResourceExt;
+
 use super::problem::names;
 use super::reported::named;
 use super::{Facts, Finding};
-use crate::status::{PodBarrier, epoch, report};
-use jobset_api::conditions;
+use crate::status::{Epochs, PodBarrier, epoch, report};
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
@@ -18,7 +20,7 @@ pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
 
 /// The barrier is closed: lists the Pods that have not reported.
 pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
-    let Some(epochs) = facts.epochs() else { return Vec::new() };
+    let Some(epochs) = Epochs::of(&facts.jobset) else { return Vec::new() };
     let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods).barrier else { return Vec::new() };
     if barrier.lifted {
         return Vec::new();
@@ -26,7 +28,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
         let pods = alive().filter(|pod| PodBarrier::of(epoch(pod), epochs) == wanted);
-        pods.map(kube::ResourceExt::name_any).collect::<Vec<_>>()
+        pods.map(ResourceExt::name_any).collect::<Vec<_>>()
     };
     let mut details = Vec::new();
     for (barrier, what) in [
@@ -67,7 +69,9 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
 /// The group restarts: the cause.
 pub(super) fn restarting(facts: &Facts) -> Vec<Finding> {
     let Some(condition) = facts.condition(conditions::RESTARTING) else { return Vec::new() };
-    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
-    let advice = format!("`{}` shows the phases of the restart.", facts.kubectl(&format!("jobset restarts {name}")));
+    let advice = format!(
+        "`{}` shows the phases of the restart.",
+        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
+    );
     vec![Finding::new("Restarting", "The group restarts.", advice).with(vec![condition.message.clone()])]
 }

@@ -1,36 +1,12 @@
 //! The facts of the cluster that rules look at.
 
-use jobset_api::{JobSet, JobSetStatus, RestartStrategy, conditions};
+use jobset_api::{JobSet, conditions};
 use jobset_objects::{PartialJob, PartialPod};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-
-use crate::status::Epochs;
-
-/// A fact that the user may not be allowed to read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Readable<T> {
-    /// The user may not read it, or it was not read.
-    #[default]
-    Unknown,
-    /// The observed value.
-    Known(T),
-}
-
-/// A Lease of the controller.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerLease {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its holder.
-    pub holder: Option<String>,
-    /// Its last renewal.
-    pub renewed: Option<Timestamp>,
-    /// Its duration, in seconds.
-    pub seconds: i32,
-}
 
 /// A JobSet and the objects that may explain its state.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +19,10 @@ pub struct Facts {
     pub pods: Vec<PartialPod>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
-    /// The controller's Leases, in any namespace.
-    pub leases: Readable<Vec<ControllerLease>>,
-    /// Whether an admission webhook is configured for JobSets.
-    pub admission: Readable<bool>,
+    /// The controller's Leases, in any namespace; none if the user may not read Leases.
+    pub leases: Option<Vec<Lease>>,
+    /// Whether an admission webhook is configured for JobSets; none if the user may not read that.
+    pub admission: Option<bool>,
     /// When the objects were read.
     pub now: Timestamp,
 }
@@ -57,24 +33,9 @@ impl Facts {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
     }
 
-    /// The status; an empty one if the controller has not written it.
-    pub(super) fn status(&self) -> JobSetStatus {
-        self.jobset.status.clone().unwrap_or_default()
-    }
-
     /// The condition of this type, if it is true.
     pub(super) fn condition(&self, type_: &str) -> Option<&Condition> {
         let all = &self.jobset.status.as_ref()?.conditions;
         all.iter().find(|condition| condition.type_ == type_ && conditions::is_true(all, type_))
-    }
-
-    /// The epochs, for in-place restart.
-    pub(super) fn epochs(&self) -> Option<Epochs> {
-        let in_place = self.jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
-        let status = self.jobset.status.as_ref();
-        in_place.then(|| Epochs {
-            synced: status.map_or(0, |status| status.synced_epoch),
-            deprecated: status.map_or(0, |status| status.deprecated_epoch),
-        })
     }
 }

@@ -1,5 +1,7 @@
 //! The JobSet is not to run.
 
+use kube::ResourceExt as _;
+
 use super::{Facts, Finding};
 use crate::output::age;
 
@@ -46,7 +48,6 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
     }
     let metadata = &facts.jobset.metadata;
     let queue = metadata.labels.as_ref().and_then(|labels| labels.get(QUEUE));
-    let name = metadata.name.as_deref().unwrap_or_default();
     let finding = match queue {
         Some(queue) => Finding::new(
             "Suspended",
@@ -59,7 +60,10 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
         None => Finding::new(
             "Suspended",
             "The JobSet is suspended: spec.suspend is true.",
-            facts.kubectl(&format!("patch jobset {name} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'")),
+            facts.kubectl(&format!(
+                "patch jobset {} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'",
+                facts.jobset.name_any()
+            )),
         ),
     };
     vec![finding]
@@ -73,11 +77,10 @@ pub(super) fn no_jobs(facts: &Facts) -> Vec<Finding> {
         [group] => format!("replicatedJob {group} has 0 replicas"),
         groups => format!("replicatedJobs {} have 0 replicas", groups.join(", ")),
     };
-    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = format!(
         "The JobSet will not complete. Set replicas of the last replicatedJob with `{}`. For the other replicatedJobs, \
          create another JobSet.",
-        facts.kubectl(&format!("edit jobset {name}"))
+        facts.kubectl(&format!("edit jobset {}", facts.jobset.name_any()))
     );
     vec![Finding::new("NoJobs", format!("The JobSet has no Jobs to run: {why}."), advice)]
 }

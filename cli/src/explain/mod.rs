@@ -15,13 +15,11 @@ mod pods;
 mod problem;
 mod render;
 mod reported;
-#[cfg(test)]
-mod tests;
 
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub use facts::{ControllerLease, Facts, Readable};
+pub use facts::Facts;
 
 use crate::status::{self, JobSetState};
 
@@ -50,7 +48,7 @@ pub struct Explanation {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// A word for programs.
-    pub reason: &'static str,
+    pub reason: String,
     /// The finding, in one line.
     pub what: String,
     /// Names of Pods, and messages of other programs.
@@ -61,8 +59,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(reason: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { reason, what: what.into(), details: Vec::new(), advice: advice.into() }
+    fn new(reason: impl Into<String>, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { reason: reason.into(), what: what.into(), details: Vec::new(), advice: advice.into() }
     }
 
     fn with(self, details: Vec<String>) -> Self {

@@ -1,13 +1,14 @@
 //! The JobSet has ended, or has no restart left.
 
 use jobset_api::conditions;
+use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 use crate::status;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let status = facts.status();
-    let Some(terminal) = conditions::terminal(&status.conditions) else { return Vec::new() };
+    let status = facts.jobset.status.as_ref();
+    let Some(terminal) = status.and_then(|status| conditions::terminal(&status.conditions)) else { return Vec::new() };
     let message = if terminal.message.is_empty() { &terminal.reason } else { &terminal.message };
     if terminal.type_ == conditions::COMPLETED {
         let advice = match facts.jobset.spec.ttl_seconds_after_finished {
@@ -16,12 +17,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         };
         return vec![Finding::new("Completed", format!("The JobSet has completed: {message}."), advice)];
     }
-    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = match terminal.reason.as_str() {
         conditions::REACHED_MAX_RESTARTS => format!(
             "See the causes in `{}` and fix them, or raise spec.failurePolicy.maxRestarts; then delete \
              the JobSet and create it again.",
-            facts.kubectl(&format!("jobset restarts {name}"))
+            facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
         ),
         conditions::WORKER_NOT_STARTED => {
             "Fix the init containers or the agent of the named Pod, or raise spec.failurePolicy.maxRestarts; then \
@@ -55,10 +55,9 @@ pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
         Some(whose) => format!("The next restart of {whose} that counts"),
     };
     let what = format!("No restart is left: {}. {more} fails the JobSet.", restarts.spent());
-    let name = facts.jobset.metadata.name.as_deref().unwrap_or_default();
     let advice = format!(
         "See the causes in `{}`. spec.failurePolicy cannot be changed while the JobSet exists.",
-        facts.kubectl(&format!("jobset restarts {name}"))
+        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
     );
     vec![Finding::new("BudgetSpent", what, advice)]
 }

@@ -10,31 +10,47 @@ use crate::status::{Epochs, PodBarrier, ended, epoch};
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
 
-/// A problem of a Pod. Pods with equal problems share a finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PodProblem {
-    /// The scheduler found no node for the leader of this Job, whose followers wait.
-    Leader(String, String),
+/// The kind of a problem. Its name is the reason of the finding, and the order is that of the findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ProblemKind {
+    /// The scheduler found no node for the leader of a Job, whose followers wait. The subject is the Job.
+    LeaderUnschedulable,
     /// The scheduler found no node.
-    Unschedulable(String),
+    Unschedulable,
     /// Scheduling gates hold the Pod back.
-    Gated(String),
+    SchedulingGated,
     /// No scheduler has reported on the Pod.
     Unscheduled,
-    /// An image cannot be pulled: container, message.
-    Image(String, String),
-    /// A container cannot be created: container, message.
-    Config(String, String),
-    /// An init container fails: container, exit code and termination message.
-    Init(String, String),
-    /// A container fails: container, exit code and termination message.
-    Crash(String, String),
+    /// An image cannot be pulled.
+    ImagePull,
+    /// A container cannot be created.
+    ContainerConfig,
+    /// An init container fails.
+    InitContainerFails,
+    /// A container fails.
+    ContainerFails,
     /// The agent runs but has not reported.
-    Silent,
+    AgentSilent,
     /// The Pod is being deleted.
     Terminating,
-    /// The Pod starts: what it waits for.
-    Starting(String),
+    /// The Pod starts. The subject is what it waits for.
+    Starting,
+}
+
+/// A problem of a Pod. Pods with equal problems share a finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PodProblem {
+    pub(super) kind: ProblemKind,
+    /// The container, or what the kind says; may be empty.
+    pub(super) subject: String,
+    /// The message of the scheduler or the kubelet, or the exit code and termination message; may be empty.
+    pub(super) message: String,
+}
+
+impl PodProblem {
+    fn new(kind: ProblemKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind, subject: subject.into(), message: message.into() }
+    }
 }
 
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
@@ -43,7 +59,7 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem>
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Some(PodProblem::Terminating);
+        return Some(PodProblem::new(ProblemKind::Terminating, "", ""));
     }
     if pod.spec.node_name.is_none() {
         return Some(unscheduled(pod));
@@ -55,66 +71,67 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem>
     match epochs.map(|epochs| PodBarrier::of(epoch(pod), epochs)) {
         Some(PodBarrier::Waiting | PodBarrier::Restarting) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
-            Some(PodProblem::Silent)
+            Some(PodProblem::new(ProblemKind::AgentSilent, "", ""))
         }
-        _ => Some(PodProblem::Starting(waits_for(pod))),
+        _ => Some(PodProblem::new(ProblemKind::Starting, waits_for(pod), "")),
     }
 }
 
 fn unscheduled(pod: &PartialPod) -> PodProblem {
     let Some(condition) = pod.condition("PodScheduled").filter(|condition| condition.status == "False") else {
-        return PodProblem::Unscheduled;
+        return PodProblem::new(ProblemKind::Unscheduled, "", "");
     };
     let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
-    let message = condition.message.clone();
+    let message = condition.message.as_str();
     let leads = annotation(labels::EXCLUSIVE_TOPOLOGY).is_some() && annotation(labels::COMPLETION_INDEX) == Some("0");
     match condition.reason.as_str() {
-        "SchedulingGated" => PodProblem::Gated(message),
-        _ if leads => PodProblem::Leader(pod.labels().get(labels::JOB_NAME).cloned().unwrap_or_default(), message),
-        _ => PodProblem::Unschedulable(message),
+        "SchedulingGated" => PodProblem::new(ProblemKind::SchedulingGated, "", message),
+        _ if leads => {
+            let job = pod.labels().get(labels::JOB_NAME).map(String::as_str).unwrap_or_default();
+            PodProblem::new(ProblemKind::LeaderUnschedulable, job, message)
+        }
+        _ => PodProblem::new(ProblemKind::Unschedulable, "", message),
     }
 }
 
 fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodProblem> {
-    let name = status.name.clone();
+    let problem = |kind, message: String| PodProblem::new(kind, &status.name, message);
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
     let failed = |end: &ContainerTerminated| {
-        let words = one_line(&end.message);
-        let words = if words.is_empty() {
-            "no termination message".to_owned()
-        } else {
-            format!("termination message: {words}")
+        let words = match one_line(&end.message) {
+            words if words.is_empty() => "no termination message".to_owned(),
+            words => format!("termination message: {words}"),
         };
-        let text = format!("{}, {words}", ended(end));
-        if is_init { PodProblem::Init(name.clone(), text) } else { PodProblem::Crash(name.clone(), text) }
+        let kind = if is_init { ProblemKind::InitContainerFails } else { ProblemKind::ContainerFails };
+        problem(kind, format!("{}, {words}", ended(end)))
     };
     if let Some(end) = status.state.terminated.as_ref().filter(|end| end.exit_code != 0) {
         return Some(failed(end));
     }
     let waiting = status.state.waiting.as_ref()?;
-    let words = || format!("{}: {}", waiting.reason, waiting.message);
+    let words = format!("{}: {}", waiting.reason, waiting.message);
     match waiting.reason.as_str() {
         "CrashLoopBackOff" => {
             let end = status.last_state.terminated.as_ref();
-            Some(end.map_or_else(|| PodProblem::Crash(name.clone(), words()), failed))
+            Some(end.map_or_else(|| problem(ProblemKind::ContainerFails, words), failed))
         }
-        reason if reason.contains("Image") || reason == "RegistryUnavailable" => Some(PodProblem::Image(name, words())),
-        reason if reason.ends_with("Error") => Some(PodProblem::Config(name, words())),
+        reason if reason.contains("Image") || reason == "RegistryUnavailable" => {
+            Some(problem(ProblemKind::ImagePull, words))
+        }
+        reason if reason.ends_with("Error") => Some(problem(ProblemKind::ContainerConfig, words)),
         _ => None,
     }
 }
 
 fn waits_for(pod: &PartialPod) -> String {
-    let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    let started: Vec<String> = containers
-        .filter(|status| !status.ready && status.state.terminated.is_none())
-        .map(|status| match &status.state.waiting {
+    let mut containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    match containers.find(|status| !status.ready && status.state.terminated.is_none()) {
+        None => "the kubelet has not started it".to_owned(),
+        Some(status) => match &status.state.waiting {
             Some(waiting) if !waiting.reason.is_empty() => format!("container {}: {}", status.name, waiting.reason),
             _ => format!("container {} is not ready", status.name),
-        })
-        .take(1)
-        .collect();
-    started.into_iter().next().unwrap_or_else(|| "the kubelet has not started it".to_owned())
+        },
+    }
 }
 
 /// The names of these Pods. Of many Pods, only the first ones are named.

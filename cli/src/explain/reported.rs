@@ -7,13 +7,8 @@ use super::{Facts, Finding};
 pub(super) fn invalid(facts: &Facts) -> Vec<Finding> {
     let advice = "Delete the JobSet, fix the manifest (`kubectl jobset validate -f FILE` checks it), and create it \
                   again. It was created without the admission webhook, or with a webhook with other rules.";
-    named(
-        facts,
-        conditions::INVALID,
-        "Invalid",
-        "The controller does not reconcile the JobSet, because its specification is not valid.",
-        advice,
-    )
+    let what = "The controller does not reconcile the JobSet, because its specification is not valid.";
+    named(facts, conditions::INVALID, "Invalid", what, advice)
 }
 
 pub(super) fn unsupported(facts: &Facts) -> Vec<Finding> {

@@ -5,8 +5,6 @@
 mod events;
 mod render;
 mod report;
-#[cfg(test)]
-mod tests;
 
 pub use events::RestartEvent;
 pub use report::{GroupRestart, RestartManner, RestartPhase, RestartReport, report};

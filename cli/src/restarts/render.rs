@@ -3,7 +3,7 @@
 use anstyle::Style;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::report::{GroupRestart, RestartManner, RestartPhase, RestartReport, RestartTotals};
+use super::report::{GroupRestart, RestartManner, RestartPhase, RestartReport};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
 
 /// Width of a timeline's bar, in columns.
@@ -27,8 +27,7 @@ impl Report for RestartReport {
 
 fn summary(report: &RestartReport) -> String {
     let name = paint(HEAD, format!("{}/{}", report.namespace, report.name));
-    let RestartTotals { group_restarts, spent, .. } = &report.budget;
-    let strategy = report.strategy;
+    let RestartReport { group_restarts, spent, strategy, .. } = report;
     let times = match group_restarts {
         0 => return format!("{name} has not restarted as a group ({strategy:?}); {spent}.\n"),
         1 => "once".to_owned(),
@@ -38,15 +37,12 @@ fn summary(report: &RestartReport) -> String {
 }
 
 fn table(restarts: &[GroupRestart], view: &View) -> String {
-    let mut titles = vec!["#", "AGO", "MANNER", "COUNTED", "DETECT", "REGISTER", "LIFT", "RECREATE", "TOTAL", "CAUSE"];
-    let has = |name: &str| restarts.iter().any(|restart| phase(restart, name).is_some());
     // Empty columns are left out.
-    let phases: Vec<&str> = ["detect", "register", "lift", "recreate"].into_iter().filter(|name| has(name)).collect();
-    titles.retain(|title| {
-        let name = title.to_lowercase();
-        !["detect", "register", "lift", "recreate"].contains(&name.as_str()) || phases.contains(&name.as_str())
-    });
-    let mut table = Table::titled(&titles);
+    let mut phases = vec![("detect", "DETECT"), ("register", "REGISTER"), ("lift", "LIFT"), ("recreate", "RECREATE")];
+    phases.retain(|(name, _)| restarts.iter().any(|restart| phase(restart, name).is_some()));
+    let titles = phases.iter().map(|(_, title)| *title);
+    let titles = ["#", "AGO", "MANNER", "COUNTED"].into_iter().chain(titles).chain(["TOTAL", "CAUSE"]);
+    let mut table = Table::titled(&titles.collect::<Vec<_>>());
     for restart in restarts {
         let mut row: Vec<String> = vec![
             restart.number.map_or_else(|| "?".to_owned(), |number| number.to_string()),
@@ -59,7 +55,7 @@ fn table(restarts: &[GroupRestart], view: &View) -> String {
             }
             .into(),
         ];
-        row.extend(phases.iter().map(|name| phase(restart, name).map_or("-".to_owned(), length)));
+        row.extend(phases.iter().map(|(name, _)| phase(restart, name).map_or("-".to_owned(), length)));
         row.push(total(restart));
         row.push(if view.wide { restart.cause.clone() } else { shortened(&restart.cause) });
         table.push(row);

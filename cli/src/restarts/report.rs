@@ -23,19 +23,6 @@ pub struct RestartReport {
     pub namespace: String,
     /// Its restart strategy.
     pub strategy: RestartStrategy,
-    /// The counts of its status.
-    #[serde(flatten)]
-    pub budget: RestartTotals,
-    /// Group restarts without an Event.
-    pub expired: i32,
-    /// Group restarts with an Event, in order of time.
-    pub restarts: Vec<GroupRestart>,
-}
-
-/// The counts of restarts in a JobSet's status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RestartTotals {
     /// Group restarts, in place or by recreation.
     pub group_restarts: i32,
     /// Restarts that count towards maxRestarts.
@@ -44,6 +31,10 @@ pub struct RestartTotals {
     pub max_restarts: i32,
     /// The spent part of the budget, as text.
     pub spent: String,
+    /// Group restarts without an Event.
+    pub expired: i32,
+    /// Group restarts with an Event, in order of time.
+    pub restarts: Vec<GroupRestart>,
 }
 
 /// How a group restarts.
@@ -152,12 +143,10 @@ pub fn report(jobset: &JobSet, mut events: Vec<RestartEvent>) -> RestartReport {
         name: jobset.name_any(),
         namespace: jobset.namespace().unwrap_or_default(),
         strategy: jobset.spec.restart_strategy(),
-        budget: RestartTotals {
-            group_restarts: budget.total,
-            restarts_count_towards_max: jobset.status.as_ref().map_or(0, |status| status.restarts_count_towards_max),
-            max_restarts: budget.max,
-            spent: budget.spent(),
-        },
+        group_restarts: budget.total,
+        restarts_count_towards_max: jobset.status.as_ref().map_or(0, |status| status.restarts_count_towards_max),
+        max_restarts: budget.max,
+        spent: budget.spent(),
         expired: budget.total.saturating_sub(shown).max(0),
         restarts,
     }

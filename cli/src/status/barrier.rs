@@ -2,6 +2,7 @@
 //! deprecated epoch of the JobSet's status.
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
+use jobset_api::{JobSet, JobSetStatus, RestartStrategy};
 use serde::Serialize;
 
 /// The epochs of a JobSet.
@@ -15,6 +16,12 @@ pub struct Epochs {
 }
 
 impl Epochs {
+    /// The epochs of a JobSet; none without in-place restart.
+    pub fn of(jobset: &JobSet) -> Option<Self> {
+        let GroupEpochs { synced, deprecated } = jobset.status.as_ref().map(JobSetStatus::epochs).unwrap_or_default();
+        (jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart).then_some(Self { synced, deprecated })
+    }
+
     /// The epoch that Pods report when they wait at the barrier.
     pub fn next(self) -> i32 {
         self.group().next().unwrap_or(i32::MAX)
@@ -45,11 +52,11 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The barrier of these Pods. `expected` is the number of Pods that the JobSet should have.
-    pub fn of(epochs: Epochs, pods: impl Iterator<Item = PodBarrier>, expected: i64) -> Self {
+    /// The barrier of a group of `expected` Pods, of which `reported` have reported the next epoch.
+    pub fn of(epochs: Epochs, reported: usize, expected: i64) -> Self {
         let lifted = !epochs.is_closed();
         let epoch = if lifted { epochs.synced } else { epochs.next() };
-        Self { lifted, epoch, reported: pods.filter(|pod| *pod == PodBarrier::Waiting).count(), expected }
+        Self { lifted, epoch, reported, expected }
     }
 }
 
@@ -122,10 +129,7 @@ mod tests {
 
     #[test]
     fn barrier_next_epoch_is_expected_until_synced() {
-        let of = |synced, deprecated| {
-            let pods = [PodBarrier::Waiting, PodBarrier::Restarting];
-            Barrier::of(Epochs { synced, deprecated }, pods.into_iter(), 3)
-        };
+        let of = |synced, deprecated| Barrier::of(Epochs { synced, deprecated }, 1, 3);
         assert_eq!(of(0, 0), Barrier { lifted: false, epoch: 1, reported: 1, expected: 3 });
         assert_eq!(of(2, 1), Barrier { lifted: true, epoch: 2, reported: 1, expected: 3 });
         assert_eq!(of(2, 2), Barrier { lifted: false, epoch: 3, reported: 1, expected: 3 });

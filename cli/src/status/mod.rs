@@ -3,14 +3,11 @@
 //! [`report`] makes a report from the objects, [`render`] makes its text. `-o json` is the report itself.
 
 mod barrier;
-mod fold;
 mod list;
 mod pod;
 mod render;
 mod report;
 mod state;
-#[cfg(test)]
-mod tests;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
 pub use list::{JobSetList, list};

@@ -4,7 +4,6 @@ use anstyle::Style;
 use jobset_api::conditions;
 
 use super::barrier::PodBarrier;
-use super::fold::{PodLine, fold};
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
@@ -12,6 +11,8 @@ use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_li
 
 /// The most Pods of a JobSet that are shown without folding.
 const SHOWN_WHOLE: usize = 16;
+/// The fewest Pods of a Job that are folded.
+const FOLDED: usize = 4;
 
 /// The colour of a state.
 pub(super) fn style(state: JobSetState) -> Style {
@@ -91,13 +92,8 @@ fn conditions(status: &JobSetTree, view: &View) -> String {
 }
 
 /// Line prefixes of a node and of the nodes below it.
-struct Branch {
-    own: &'static str,
-    below: &'static str,
-}
-
-fn branch(is_last: bool) -> Branch {
-    if is_last { Branch { own: "└─ ", below: "   " } } else { Branch { own: "├─ ", below: "│  " } }
+fn branch(is_last: bool) -> (&'static str, &'static str) {
+    if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") }
 }
 
 fn tree(status: &JobSetTree, view: &View) -> String {
@@ -116,9 +112,9 @@ fn tree(status: &JobSetTree, view: &View) -> String {
     for group in &status.replicated_jobs {
         table.push(lines.group(group));
         for (index, job) in group.jobs.iter().enumerate() {
-            let branch = branch(index + 1 == group.jobs.len());
-            table.push(lines.job(job, branch.own));
-            lines.pods(&job.pods, branch.below, &mut table);
+            let (own, below) = branch(index + 1 == group.jobs.len());
+            table.push(lines.job(job, own));
+            lines.pods(&job.pods, below, &mut table);
         }
     }
     if !status.other_pods.is_empty() {
@@ -148,24 +144,16 @@ impl Lines<'_> {
             (failed, _) => format!("{failed} failed"),
         };
         let style = if failed > 0 { BAD } else { done(all) };
-        let mut row = vec![
-            paint(HEAD, &group.name),
-            paint(style, state),
-            paint(style, format!("{}/{replicas}", ready + succeeded)),
-        ];
-        self.finish(&mut row, [String::new(), String::new()], positive(group.restarts), String::new());
-        row
+        let ready = format!("{}/{replicas}", ready + succeeded);
+        self.row(paint(HEAD, &group.name), (style, &state, &ready), Default::default(), positive(group.restarts), "")
     }
 
     fn job(&self, job: &JobNode, prefix: &str) -> Vec<String> {
         let done_pods = job.ready + job.succeeded;
         let style = if job.state == "Failed" { BAD } else { done(matches!(job.state, "Ready" | "Complete")) };
-        let mut row = vec![
-            format!("{prefix}{}", job.name),
-            paint(style, job.state),
-            paint(style, format!("{done_pods}/{}", job.parallelism)),
-        ];
-        self.finish(&mut row, [String::new(), String::new()], positive(job.recreations), String::new());
+        let ready = format!("{done_pods}/{}", job.parallelism);
+        let name = format!("{prefix}{}", job.name);
+        let mut row = self.row(name, (style, job.state, &ready), Default::default(), positive(job.recreations), "");
         if self.view.wide {
             row.push(age(job.created.as_ref().map(|time| time.0), self.view.now));
         }
@@ -173,23 +161,19 @@ impl Lines<'_> {
     }
 
     fn pods(&self, pods: &[PodNode], prefix: &str, table: &mut Table) {
-        let lines = if self.whole { pods.iter().map(PodLine::One).collect() } else { fold(pods) };
-        for (index, line) in lines.iter().enumerate() {
-            let prefix = format!("{prefix}{}", branch(index + 1 == lines.len()).own);
-            table.push(match line {
-                PodLine::One(pod) => self.pod(pod, &prefix),
-                PodLine::Alike(first, count) => self.alike(first, *count, &prefix),
-            });
+        let lines = fold(pods, if self.whole { usize::MAX } else { FOLDED });
+        for (index, (pod, count)) in lines.iter().enumerate() {
+            let prefix = format!("{prefix}{}", branch(index + 1 == lines.len()).0);
+            table.push(if *count == 1 { self.pod(pod, &prefix) } else { self.alike(pod, *count, &prefix) });
         }
     }
 
     fn pod(&self, pod: &PodNode, prefix: &str) -> Vec<String> {
         let style = pod_style(pod);
         let (ready, all) = pod.containers;
-        let mut row =
-            vec![format!("{prefix}{}", pod.name), paint(style, &pod.state), paint(style, format!("{ready}/{all}"))];
-        let node = pod.node.as_deref().unwrap_or("-").into();
-        self.finish(&mut row, at_barrier(pod), pod.restarts.to_string(), node);
+        let ready = format!("{ready}/{all}");
+        let (name, node) = (format!("{prefix}{}", pod.name), pod.node.as_deref().unwrap_or("-"));
+        let mut row = self.row(name, (style, &pod.state, &ready), at_barrier(pod), pod.restarts.to_string(), node);
         if self.view.wide {
             row.push(age(pod.created.as_ref().map(|time| time.0), self.view.now));
             row.push(pod.last_exit.as_deref().unwrap_or("-").into());
@@ -198,26 +182,53 @@ impl Lines<'_> {
     }
 
     fn alike(&self, first: &PodNode, count: usize, prefix: &str) -> Vec<String> {
-        let style = pod_style(first);
-        let ready = if first.ready { "all ready" } else { "none ready" };
-        let mut row = vec![
-            format!("{prefix}{count} Pods"),
-            paint(style, &first.state),
-            paint(style, if first.ended { "" } else { ready }),
-        ];
-        self.finish(&mut row, at_barrier(first), String::new(), String::new());
-        row
+        let ready = match first {
+            PodNode { ended: true, .. } => "",
+            PodNode { ready: true, .. } => "all ready",
+            _ => "none ready",
+        };
+        let cells = (pod_style(first), first.state.as_str(), ready);
+        self.row(format!("{prefix}{count} Pods"), cells, at_barrier(first), String::new(), "")
     }
 
-    /// Adds the columns after READY.
-    fn finish(&self, row: &mut Vec<String>, barrier: [String; 2], restarts: String, node: String) {
+    /// A row without the columns of `-o wide`. The style is that of the state and of the count of ready parts.
+    fn row(
+        &self,
+        name: String,
+        (style, state, ready): (Style, &str, &str),
+        barrier: [String; 2],
+        restarts: String,
+        node: &str,
+    ) -> Vec<String> {
+        let mut row = vec![name, paint(style, state), paint(style, ready)];
         if self.in_place {
             row.extend(barrier);
         }
-        row.extend([restarts, node]);
+        row.extend([restarts, node.to_owned()]);
+        row
     }
 }
 
+/// The lines for the Pods of one Job: each Pod alone, or the first of at least `smallest` Pods that are alike, with their
+/// count. Each line takes the place of its first Pod.
+fn fold(pods: &[PodNode], smallest: usize) -> Vec<(&PodNode, usize)> {
+    let are_alike =
+        |a: &PodNode, b: &PodNode| (&a.state, a.ready, &a.epoch, a.barrier) == (&b.state, b.ready, &b.epoch, b.barrier);
+    let mut kinds: Vec<Vec<&PodNode>> = Vec::new();
+    for pod in pods {
+        match kinds.iter_mut().find(|alike| are_alike(alike[0], pod)) {
+            Some(alike) => alike.push(pod),
+            None => kinds.push(vec![pod]),
+        }
+    }
+    let lines = kinds.into_iter().flat_map(|alike| match alike.len() {
+        count if count >= smallest => vec![(alike[0], count)],
+        _ => alike.into_iter().map(|pod| (pod, 1)).collect(),
+    });
+    lines.collect()
+}
+
+/// The columns EPOCH and BARRIER.
 fn at_barrier(pod: &PodNode) -> [String; 2] {
     let epoch = pod.epoch.as_deref().unwrap_or("-");
     let barrier = pod.barrier.map_or_else(String::new, |barrier| {

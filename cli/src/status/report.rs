@@ -1,6 +1,6 @@
 //! Makes the tree of a JobSet from its objects.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
@@ -135,8 +135,7 @@ pub struct JobNode {
 pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
-    let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
-    let epochs = in_place.then_some(Epochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
+    let epochs = Epochs::of(jobset);
     let mut nodes = pods_by_job(jobset, pods, epochs);
     let groups: Vec<ReplicatedJobNode> =
         jobset.spec.replicated_jobs.iter().map(|group| self::group(group, status, jobs, &mut nodes)).collect();
@@ -153,7 +152,7 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobS
     );
     let barrier = epochs.filter(|_| starts).map(|epochs| {
         let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(job.succeeded)).sum();
-        Barrier::of(epochs, slots(&groups), (jobset.spec.expected_pods() - done).max(0))
+        Barrier::of(epochs, reported(&groups), (jobset.spec.expected_pods() - done).max(0))
     });
     JobSetTree {
         name: jobset.name_any(),
@@ -172,20 +171,11 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobS
     }
 }
 
-/// The barrier of each completion index. If it has several Pods, one that waits comes first.
-fn slots(groups: &[ReplicatedJobNode]) -> impl Iterator<Item = PodBarrier> {
-    let mut slots = BTreeMap::new();
-    for job in groups.iter().flat_map(|group| &group.jobs) {
-        for pod in &job.pods {
-            if let Some(barrier) = pod.barrier {
-                let slot = slots.entry((job.name.as_str(), pod.index)).or_insert(barrier);
-                if barrier == PodBarrier::Waiting {
-                    *slot = barrier;
-                }
-            }
-        }
-    }
-    slots.into_values().collect::<Vec<_>>().into_iter()
+/// The number of completion indices of which a Pod waits at the barrier.
+fn reported(groups: &[ReplicatedJobNode]) -> usize {
+    let pods = groups.iter().flat_map(|group| &group.jobs).flat_map(|job| job.pods.iter().map(|pod| (&job.name, pod)));
+    let waiting = pods.filter(|(_, pod)| pod.barrier == Some(PodBarrier::Waiting));
+    waiting.map(|(job, pod)| (job, pod.index)).collect::<BTreeSet<_>>().len()
 }
 
 /// The Pods of this JobSet by the Job that owns them. Pods of an earlier JobSet of the same name are left out.

@@ -30,7 +30,7 @@ pub struct Verdicts {
 }
 
 /// The verdict on one object.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// The name of its source.
@@ -55,7 +55,7 @@ pub struct Verdict {
 }
 
 /// The outcome for an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Outcome {
     /// The JobSet passes admission.
     Admitted,
@@ -65,6 +65,7 @@ pub enum Outcome {
     /// The object has another kind.
     Skipped,
     /// The document is no object.
+    #[default]
     Unreadable,
 }
 
@@ -76,6 +77,13 @@ pub struct Rejection {
     pub field: String,
     /// The problem, and what to do.
     pub message: String,
+}
+
+impl Rejection {
+    /// A reason about the object as a whole.
+    fn of_object(message: String) -> Self {
+        Self { field: String::new(), message }
+    }
 }
 
 impl Verdicts {
@@ -110,40 +118,30 @@ pub fn check(sources: &[Source], settings: &AdmissionSettings) -> Verdicts {
 impl Verdict {
     fn of(object: &Value, outcome: Outcome) -> Self {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Self {
-            source: String::new(),
-            document: 0,
-            kind: text("/kind"),
-            name: text("/metadata/name"),
-            outcome,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-            notes: Vec::new(),
-        }
+        Self { kind: text("/kind"), name: text("/metadata/name"), outcome, ..Self::default() }
     }
 
     fn unreadable(message: String) -> Self {
-        let errors = vec![Rejection { field: String::new(), message }];
-        Self { errors, ..Self::of(&Value::Null, Outcome::Unreadable) }
+        Self { errors: vec![Rejection::of_object(message)], ..Self::default() }
     }
 }
 
 fn object(object: &Value, settings: &AdmissionSettings) -> Verdict {
     let text = |field: &str| object.get(field).and_then(Value::as_str);
     let rejected = |errors| Verdict { errors, ..Verdict::of(object, Outcome::Rejected) };
-    let whole = |message: String| vec![Rejection { field: String::new(), message }];
     match (text("apiVersion"), text("kind")) {
         (Some(version), Some("JobSet")) if version == format!("{GROUP}/{VERSION}") => match strict::read(object) {
             Ok(jobset) => jobset_verdict(&jobset, settings, Verdict::of(object, Outcome::Admitted)),
             Err(errors) => rejected(errors),
         },
         (Some(version), Some("JobSet")) if version.split('/').next() == Some(GROUP) => {
-            rejected(whole(format!("apiVersion {version} is not served: use {GROUP}/{VERSION}")))
+            let message = format!("apiVersion {version} is not served: use {GROUP}/{VERSION}");
+            rejected(vec![Rejection::of_object(message)])
         }
         (Some(_), Some(_)) => Verdict::of(object, Outcome::Skipped),
         _ => {
             let message = "has no apiVersion and kind, as every object of Kubernetes must".to_owned();
-            Verdict { errors: whole(message), ..Verdict::of(object, Outcome::Unreadable) }
+            Verdict { errors: vec![Rejection::of_object(message)], ..Verdict::of(object, Outcome::Unreadable) }
         }
     }
 }
@@ -160,8 +158,7 @@ fn jobset_verdict(sent: &JobSet, settings: &AdmissionSettings, verdict: Verdict)
             errors.iter().map(|error| Rejection { field: error.field.clone(), message: error.message.clone() }),
         );
         if errors.omitted() > 0 {
-            rejections
-                .push(Rejection { field: String::new(), message: format!("and {} more errors", errors.omitted()) });
+            rejections.push(Rejection::of_object(format!("and {} more errors", errors.omitted())));
         }
     }
     if rejections.is_empty() {

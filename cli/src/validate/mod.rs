@@ -12,6 +12,4 @@ mod strict;
 mod tests;
 
 pub use check::{AdmissionSettings, Outcome, Rejection, Verdict, Verdicts, check};
-#[cfg(test)]
-use input::documents;
 pub use input::{Source, sources};

@@ -1,0 +1,211 @@
+//! The output of commands for the cases of `cases/`: each file has documents with objects of a cluster, and the command lines.
+
+use clap::Parser as _;
+use jobset_api::JobSet;
+use jobset_objects::{PartialJob, PartialPod};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::args::{Cli, ColorMode, Command};
+use crate::explain::{Facts, explain};
+use crate::output::{View, rendered};
+use crate::restarts::RestartEvent;
+use crate::validate::{AdmissionSettings, check, sources};
+use crate::{restarts, status};
+
+/// A JSON merge patch (RFC 7386) of an object of `cases/objects.yaml`.
+type ObjectPatch = Map<String, Value>;
+
+/// Command lines, and the objects that they read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    #[serde(rename = "case")]
+    title: String,
+    run: Vec<String>,
+    #[serde(default)]
+    jobset: ObjectPatch,
+    /// The JobSets of `status` without a name.
+    #[serde(default)]
+    list: Vec<ObjectPatch>,
+    #[serde(default)]
+    jobs: Vec<JobCase>,
+    #[serde(default)]
+    pods: Vec<PodCase>,
+    #[serde(default)]
+    events: Vec<ObjectPatch>,
+    #[serde(default)]
+    refusals: Vec<ObjectPatch>,
+    /// None if the user may not read them.
+    #[serde(default = "one_lease")]
+    leases: Option<Vec<ObjectPatch>>,
+    #[serde(default = "configured")]
+    admission: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobCase {
+    group: String,
+    index: i32,
+    pods: i32,
+    ready: i32,
+    #[serde(default)]
+    patch: ObjectPatch,
+}
+
+/// `count` Pods, or one, with completion indices from `index`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PodCase {
+    job: String,
+    #[serde(default)]
+    index: usize,
+    count: Option<usize>,
+    /// The epoch that the Pods report.
+    epoch: Option<String>,
+    /// The status, or its name in `cases/objects.yaml`.
+    status: Value,
+    #[serde(default)]
+    patch: ObjectPatch,
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "serde takes the type of the field")]
+fn one_lease() -> Option<Vec<ObjectPatch>> {
+    Some(vec![Map::new()])
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "serde takes the type of the field")]
+fn configured() -> Option<bool> {
+    Some(true)
+}
+
+/// Makes objects of a case.
+struct Templates(Value);
+
+impl Templates {
+    fn patched<K: DeserializeOwned>(&self, kind: &str, patches: &[&Value]) -> K {
+        let mut object = self.0[kind].clone();
+        for patch in patches {
+            json_patch::merge(&mut object, patch);
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn all<K: DeserializeOwned>(&self, kind: &str, patches: &[ObjectPatch]) -> Vec<K> {
+        patches.iter().map(|patch| self.patched(kind, &[&Value::Object(patch.clone())])).collect()
+    }
+
+    fn job(&self, JobCase { group, index, pods, ready, patch }: &JobCase) -> PartialJob {
+        let labels =
+            json!({"jobset.sigs.k8s.io/replicatedjob-name": group, "jobset.sigs.k8s.io/job-index": index.to_string()});
+        let job = json!({"metadata": {"name": format!("train-{group}-{index}"), "labels": labels},
+                         "spec": {"parallelism": pods, "completions": pods}, "status": {"ready": ready}});
+        self.patched("job", &[&job, &Value::Object(patch.clone())])
+    }
+
+    fn pods(&self, PodCase { job, index, count, epoch, status, patch }: &PodCase) -> Vec<PartialPod> {
+        let status = status.as_str().map_or(status, |name| &self.0["statuses"][name]);
+        let pod = |index: usize| {
+            let labels = json!({"batch.kubernetes.io/job-name": job});
+            let annotations = json!({"batch.kubernetes.io/job-completion-index": index.to_string(), "jobset.sigs.k8s.io/epoch": epoch});
+            let name = format!("{job}-{index}-x7k2m");
+            let pod = json!({"metadata": {"name": name, "labels": labels, "annotations": annotations},
+                             "spec": {"nodeName": format!("node-{}", index % 2 + 1)}, "status": status});
+            self.patched("pod", &[&pod, &Value::Object(patch.clone())])
+        };
+        (*index..index + count.unwrap_or(1)).map(pod).collect()
+    }
+}
+
+impl Case {
+    /// The output of a command line, without colours unless it asks for them.
+    fn output(&self, line: &str, templates: &Templates) -> String {
+        let cli = Cli::try_parse_from(["kubectl-jobset"].into_iter().chain(line.split(' '))).unwrap();
+        let mut view = View { now: "2026-11-22T10:00:00Z".parse().unwrap(), wide: false, pods: false };
+        let format = cli.global.output;
+        let facts = self.facts(templates, view.now);
+        let text = match cli.command {
+            Command::Status(args) if args.name.is_none() => {
+                let namespace = (!args.all_namespaces).then_some("ml");
+                rendered(&status::list(&templates.all::<JobSet>("jobset", &self.list), namespace), format, &view)
+            }
+            Command::Status(args) => {
+                view.pods = args.pods;
+                rendered(&status::report(&facts.jobset, &facts.jobs, &facts.pods), format, &view)
+            }
+            Command::Restarts(_) => {
+                let events: Vec<Event> = templates.all("event", &self.events);
+                let events = events.iter().filter_map(RestartEvent::of).collect();
+                rendered(&restarts::report(&facts.jobset, events), format, &view)
+            }
+            Command::Explain(_) => rendered(&explain(&facts), format, &view),
+            other => panic!("{other:?}"),
+        };
+        let text = text.unwrap();
+        if cli.global.color == ColorMode::Always { text } else { anstream::adapter::strip_str(&text).to_string() }
+    }
+
+    fn facts(&self, templates: &Templates, now: Timestamp) -> Facts {
+        Facts {
+            jobset: templates.patched("jobset", &[&Value::Object(self.jobset.clone())]),
+            jobs: self.jobs.iter().map(|job| templates.job(job)).collect(),
+            pods: self.pods.iter().flat_map(|pods| templates.pods(pods)).collect(),
+            refusals: templates.all("refusal", &self.refusals),
+            leases: self.leases.as_ref().map(|leases| templates.all::<Lease>("lease", leases)),
+            admission: self.admission,
+            now,
+        }
+    }
+}
+
+/// The commands in a text: from `kubectl` to a backquote, semicolon, line end or parenthesis.
+fn advised_commands(text: &str) -> impl Iterator<Item = &str> {
+    let ends = |rest: &str| ["`", ";", "\n", " ("].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+    text.match_indices("kubectl ").map(move |(start, _)| &text[start..][..ends(&text[start..])])
+}
+
+/// Whether a command has the JobSet's namespace, or needs none: all namespaces, a system namespace, or a file.
+fn has_namespace(command: &str) -> bool {
+    ["-n ml", "-A", "-n kube-system", "-n jobset-system", "-f FILE"].iter().any(|place| command.contains(place))
+}
+
+#[test]
+fn commands_each_case_prints_report() {
+    let objects = include_str!("../cases/objects.yaml");
+    let templates = Templates(serde_yaml_ng::from_str(objects).unwrap());
+    insta::glob!("../cases", "{status,restarts,explain}/*.yaml", |path| {
+        let mut transcript = Vec::new();
+        for document in serde_yaml_ng::Deserializer::from_str(&std::fs::read_to_string(path).unwrap()) {
+            let case = Case::deserialize(document).unwrap();
+            transcript.push(format!("# {}\n", case.title));
+            for line in &case.run {
+                let text = case.output(line, &templates);
+                for command in advised_commands(&text) {
+                    assert!(has_namespace(command), "{}: {command}", case.title);
+                }
+                transcript.push(format!("$ kubectl jobset {line}\n{text}\n"));
+            }
+        }
+        insta::assert_snapshot!(transcript.concat().replace('\u{1b}', "<ESC>"));
+    });
+}
+
+#[test]
+fn validate_each_case_prints_verdicts() {
+    insta::glob!("../cases", "validate/*", |path| {
+        let mut sources = sources(&[path.to_owned()]).unwrap();
+        sources[0].name = path.file_name().unwrap().to_string_lossy().into_owned();
+        insta::assert_snapshot!(plain(&check(&sources, &AdmissionSettings::default())));
+    });
+}
+
+/// The text of a report, without colours.
+pub(crate) fn plain(report: &impl crate::output::Report) -> String {
+    let view = View { now: Timestamp::UNIX_EPOCH, wide: false, pods: false };
+    anstream::adapter::strip_str(&report.text(&view)).to_string()
+}
