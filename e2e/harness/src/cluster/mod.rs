@@ -18,7 +18,7 @@ mod supervisor;
 
 pub(crate) use cgroups::check as check_cgroups;
 pub use down::down;
-pub use handle::{Builder, Cluster, ControlPlane, Handle};
+pub use handle::{Cluster, ControlPlane, Handle};
 pub use layout::{Options, Ready};
 pub use owner::{Ending, own};
 pub use shared::shared;
