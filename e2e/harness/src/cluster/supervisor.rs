@@ -43,8 +43,6 @@ pub(super) enum Request {
     Stop { name: String, grace: Duration },
     /// Starts a stopped process again.
     Restart { name: String },
-    /// Runs a command to its end.
-    Run { program: PathBuf, args: Vec<String> },
     /// The processes that are not running although nobody stopped them.
     Ended,
 }
@@ -53,11 +51,6 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Response {
     Done,
-    Output {
-        success: bool,
-        stdout: String,
-        stderr: String,
-    },
     /// Name and exit of each process that ended unasked.
     Ended(BTreeMap<String, String>),
     Failed(String),
@@ -139,11 +132,6 @@ async fn answer(request: Request, children: &Children) -> Result<Response> {
             };
             start(definition, children).await.map(|()| Response::Done)
         }
-        Request::Run { program, args } => {
-            // Held over the run: the command would look like an orphan when it has ended.
-            let _children = children.lock().await;
-            run(&program, &args).await
-        }
         Request::Ended => {
             let children = children.lock().await;
             let ended = children.iter().filter(|(_, child)| !child.stopping).filter_map(|(name, child)| {
@@ -199,20 +187,6 @@ async fn stop(name: &str, grace: Duration, children: &Children) -> Result<()> {
         }
     }
     bail!("{name} did not end within {:.0} s of SIGKILL", grace.as_secs_f64())
-}
-
-async fn run(program: &Path, args: &[String]) -> Result<Response> {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    Ok(Response::Output {
-        success: output.status.success(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
 }
 
 /// Reaps ended processes whose parent died before them (container shims): the first process of a namespace inherits
