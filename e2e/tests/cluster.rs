@@ -34,8 +34,7 @@ async fn an_own_image_runs_on_both_nodes_with_logs_and_exec() -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let spec = ImageSpec::new("localhost/own:test", Path::new("/bin/busybox"));
     let entrypoint = ["/busybox", "sh", "-c", "echo started; exec /busybox sleep 100000"];
-    let links = [("bin/sh", "/busybox")];
-    let image = images::build(&ImageSpec { entrypoint: &entrypoint, links: &links, ..spec })?;
+    let image = images::build(&ImageSpec { entrypoint: &entrypoint, applets: &["sh"], ..spec })?;
     cluster.load_image(&image).await?;
     for node in cluster.nodes() {
         let mut pod = sleeper(node, node);
