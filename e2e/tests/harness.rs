@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{Cluster, ControlPlane, cluster, images};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -32,9 +32,9 @@ async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder()
         }),
     )
     .await?;
-    wait::until_seen(LIMIT, "two Pods of the Job", || async {
+    wait::until_met(LIMIT, "two Pods of the Job", || async {
         let found = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=two")).await?.items.len();
-        Ok(if found == 2 { Seen::Yes(()) } else { Seen::NotYet(format!("{found} Pods")) })
+        Ok(if found == 2 { Check::Met(()) } else { Check::Unmet(format!("{found} Pods")) })
     })
     .await?;
 
@@ -108,9 +108,9 @@ async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()>
     kill_process(owner, Signal::KILL)?;
     let address = cluster.ready().host_address.to_string();
     // The handle keeps the killed owner as a zombie of this process, which is no trace.
-    wait::until_seen(LIMIT, "nothing to be left of the cluster", || async {
+    wait::until_met(LIMIT, "nothing to be left of the cluster", || async {
         let left = traces(&dir, &address)?;
-        Ok(if left.is_empty() { Seen::Yes(()) } else { Seen::NotYet(left.join("; ")) })
+        Ok(if left.is_empty() { Check::Met(()) } else { Check::Unmet(left.join("; ")) })
     })
     .await?;
     drop(cluster);

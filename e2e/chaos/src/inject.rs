@@ -22,7 +22,7 @@ use jobset_harness::install::{NAMESPACE, rolled_out};
 use jobset_harness::journal::now;
 use jobset_harness::order;
 use jobset_harness::process::{self, Errno, Process, Signal};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::WORKER_PORT;
 
 /// How often the same worker is killed.
@@ -170,9 +170,9 @@ async fn succeed(target: &Target<'_>) -> Result<()> {
     let name = &target.pod(target.hit.second)?.name;
     let pods = &target.group.pods;
     order::exit(&pods.get(name).await?, WORKER_PORT, 0).await?;
-    wait::until_seen(LIMIT, format!("{name} to succeed"), || async {
+    wait::until_met(LIMIT, format!("{name} to succeed"), || async {
         let phase = pods.get(name).await?.status.and_then(|status| status.phase);
-        Ok(if phase.as_deref() == Some("Succeeded") { Seen::Yes(()) } else { Seen::NotYet(format!("{phase:?}")) })
+        Ok(if phase.as_deref() == Some("Succeeded") { Check::Met(()) } else { Check::Unmet(format!("{phase:?}")) })
     })
     .await
 }

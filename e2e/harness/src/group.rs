@@ -17,7 +17,7 @@ use crate::install;
 use crate::journal::{self, Entry};
 use crate::order;
 use crate::process::{self, Process, Signal};
-use crate::wait::{self, Seen};
+use crate::wait::{self, Check};
 use crate::workload::{WORKER_PORT, Workload, is_ready};
 
 /// How long a change may take on a machine that runs all tests at once.
@@ -91,7 +91,7 @@ impl Group {
 
     /// Waits until the epoch is synced and all workers run in it; the workers.
     pub async fn runs_in_epoch(&self, epoch: i32) -> Result<Workers> {
-        wait::until_seen(LIMIT, format!("{} workers of {} in epoch {epoch}", self.workers, self.namespace), || async {
+        wait::until_met(LIMIT, format!("{} workers of {} in epoch {epoch}", self.workers, self.namespace), || async {
             let synced = self.status().await?.synced_epoch;
             let pods = self.live_pods().await?;
             let epochs: Vec<_> = pods.iter().map(|pod| pod.annotations().get(labels::EPOCH).cloned()).collect();
@@ -101,10 +101,10 @@ impl Group {
             let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && was_told(&entries, pod, epoch);
             let ready = pods.iter().filter(|pod| is_ready(pod)).filter(begun).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
-                return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
+                return Ok(Check::Unmet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
             }
             ensure!(epochs.iter().all(|seen| *seen == Some(epoch.to_string())), "epochs {epochs:?}");
-            Ok(Seen::Yes(()))
+            Ok(Check::Met(()))
         })
         .await?;
         self.workers().await

@@ -8,7 +8,7 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::group::LIMIT;
 use jobset_harness::install::{WORKER_IMAGE, kubectl};
 use jobset_harness::order;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{WORKER_PORT, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -40,7 +40,7 @@ async fn apply(cluster: &Cluster) -> Result<()> {
 
 /// The Pods by UID, once all workers have started in this epoch, answer, and were told so.
 async fn in_epoch(jobsets: &Api<JobSet>, pods: &Api<Pod>, epoch: i32) -> Result<BTreeMap<String, Pod>> {
-    wait::until_seen(LIMIT, format!("{WORKERS} injected workers in epoch {epoch}"), || async {
+    wait::until_met(LIMIT, format!("{WORKERS} injected workers in epoch {epoch}"), || async {
         let synced = jobsets.get("injected").await?.status.unwrap_or_default().synced_epoch;
         let pods = pods.list(&ListParams::default()).await?.items;
         let mut told = Vec::new();
@@ -49,10 +49,10 @@ async fn in_epoch(jobsets: &Api<JobSet>, pods: &Api<Pod>, epoch: i32) -> Result<
             told.push(serde_json::from_str::<Value>(&answer)?["epoch"].as_i64());
         }
         if synced != epoch || pods.len() != WORKERS || told.len() != WORKERS {
-            return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {} Pods, told {told:?}", pods.len())));
+            return Ok(Check::Unmet(format!("syncedEpoch {synced}, {} Pods, told {told:?}", pods.len())));
         }
         ensure!(told.iter().all(|told| *told == Some(epoch.into())), "told {told:?} in epoch {epoch}");
-        Ok(Seen::Yes(pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect()))
+        Ok(Check::Met(pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect()))
     })
     .await
 }

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use jobset_api::{JobSet, JobSetStatus, conditions};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{self, kubectl};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{admission, images};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -93,13 +93,13 @@ async fn ends(mut manifest: Value, namespace: &str, end: End) -> Result<()> {
         let _admission = with_admission().await;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
     }
-    let status = wait::until_seen(LIMIT, format!("{name} to end as {end:?}"), || async {
+    let status = wait::until_met(LIMIT, format!("{name} to end as {end:?}"), || async {
         let status = jobsets.get(&name).await?.status.unwrap_or_default();
         let ended = match end {
             End::RestartsForEver => status.restarts > 3,
             End::Completed | End::Failed(..) => !status.terminal_state.is_empty(),
         };
-        Ok(if ended { Seen::Yes(status) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(if ended { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await?;
     jobsets.delete(&name, &DeleteParams::background()).await?;

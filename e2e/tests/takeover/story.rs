@@ -10,7 +10,7 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{self, kubectl};
 use jobset_harness::programs::ensure_go_jobset;
 use jobset_harness::progress::progress;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{admission, images, paths};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -186,12 +186,12 @@ impl Story {
             let (pod, state) = before.first_key_value().context("no Pod")?;
             let next = state.attempt.map(|attempt| attempt + 1);
             std::fs::write(self.flags.join(pod), "")?;
-            let after = wait::until_seen(LIMIT, format!("{group} to restart into attempt {next:?}"), || async {
+            let after = wait::until_met(LIMIT, format!("{group} to restart into attempt {next:?}"), || async {
                 let pods = Snapshot::take(&self.client).await?.pods_of(group);
                 let status = self.jobsets().get(group).await?.status.unwrap_or_default();
                 let there = pods.values().all(|pod| pod.ready && pod.attempt == next);
                 let lifted = status.current_in_place_restart_attempt == next;
-                Ok(if there && lifted { Seen::Yes(pods) } else { Seen::NotYet(format!("{pods:?} {status:?}")) })
+                Ok(if there && lifted { Check::Met(pods) } else { Check::Unmet(format!("{pods:?} {status:?}")) })
             })
             .await?;
             let uids = |pods: &std::collections::BTreeMap<String, super::observe::PodState>| {
@@ -229,11 +229,11 @@ impl Story {
         let pods = before.pods_of("counters");
         let (pod, _) = pods.first_key_value().context("no Pod")?;
         std::fs::write(self.flags.join(pod), "")?;
-        wait::until_seen(LIMIT, "a Job to be restarted alone", || async {
+        wait::until_met(LIMIT, "a Job to be restarted alone", || async {
             let now = Snapshot::take(&self.client).await?;
             let changed = before.touched(&now).0 == vec!["counters-w-0"] && now.jobs.contains_key("counters-w-0");
             let ready = now.pods_of("counters").values().filter(|pod| pod.ready).count() == 2;
-            Ok(if changed && ready { Seen::Yes(()) } else { Seen::NotYet(format!("{:?}", before.touched(&now))) })
+            Ok(if changed && ready { Check::Met(()) } else { Check::Unmet(format!("{:?}", before.touched(&now))) })
         })
         .await
     }
@@ -260,24 +260,24 @@ impl Story {
         let pods = String::from_utf8(pods.stdout)?;
         let pod = pods.trim().trim_start_matches("pod/");
         std::fs::write(self.flags.join(pod), "")?;
-        wait::until_seen(LIMIT, "the Go JobSet to recreate", || async {
+        wait::until_met(LIMIT, "the Go JobSet to recreate", || async {
             let status = self.jobsets().get(RECREATING).await?.status.unwrap_or_default();
             let done = status.restarts == restarts + 1;
-            Ok(if done { Seen::Yes(()) } else { Seen::NotYet(format!("{status:?}")) })
+            Ok(if done { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
         })
         .await
     }
 
     /// The recreation is carried out, and was counted once.
     async fn recreated(&self) -> Result<()> {
-        wait::until_seen(LIMIT, "the recreation to be carried out", || async {
+        wait::until_met(LIMIT, "the recreation to be carried out", || async {
             let status = self.jobsets().get(RECREATING).await?.status.unwrap_or_default();
             let jobs = self.recreating_jobs().await?;
             let attempt = status.restarts.to_string();
             let new = jobs.iter().filter(|(_, of)| *of == attempt).count() == 2 && jobs.len() == 2;
             let rounds = i32::try_from(self.swaps.div_ceil(2))?;
             ensure!((status.restarts, status.restarts_count_towards_max) == (rounds, rounds), "{status:?}");
-            Ok(if new { Seen::Yes(()) } else { Seen::NotYet(format!("{jobs:?} {status:?}")) })
+            Ok(if new { Check::Met(()) } else { Check::Unmet(format!("{jobs:?} {status:?}")) })
         })
         .await?;
         self.ready(RECREATING, |_| true).await
@@ -315,10 +315,10 @@ impl Story {
     /// Waits until the Lease has a holder of this name and not of that one.
     async fn led_by(&self, prefix: &str, but: &str) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), install::NAMESPACE);
-        wait::until_seen(LIMIT, format!("{prefix} to lead"), || async {
+        wait::until_met(LIMIT, format!("{prefix} to lead"), || async {
             let lease = leases.get_opt(LEASE).await?.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
             let led = lease.starts_with(prefix) && !lease.starts_with(but);
-            Ok(if led { Seen::Yes(()) } else { Seen::NotYet(lease) })
+            Ok(if led { Check::Met(()) } else { Check::Unmet(lease) })
         })
         .await
     }
@@ -346,10 +346,10 @@ impl Story {
     /// Waits until the JobSet has Pods of these names, all of which are ready.
     async fn ready(&self, jobset: &str, of: impl Fn(&str) -> bool) -> Result<()> {
         let wanted = self.pods_wanted(jobset).await?;
-        wait::until_seen(LIMIT, format!("the Pods of {jobset} to be ready"), || async {
+        wait::until_met(LIMIT, format!("the Pods of {jobset} to be ready"), || async {
             let pods: Vec<(String, bool)> = self.pods(jobset).await?.into_iter().filter(|(name, _)| of(name)).collect();
             let enough = pods.len() == wanted || jobset == "depends" && !pods.is_empty();
-            Ok(if enough && pods.iter().all(|pod| pod.1) { Seen::Yes(()) } else { Seen::NotYet(format!("{pods:?}")) })
+            Ok(if enough && pods.iter().all(|pod| pod.1) { Check::Met(()) } else { Check::Unmet(format!("{pods:?}")) })
         })
         .await
     }
