@@ -10,6 +10,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::objects::create_strict;
+
 const LIMIT: Duration = Duration::from_mins(1);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
@@ -21,14 +23,6 @@ async fn plane_with_crd() -> Result<ControlPlane> {
 
 fn read(manifest: &str) -> Result<Value> {
     serde_yaml_ng::from_str(manifest).context("not YAML")
-}
-
-/// What the API server answers to a JobSet, with unknown fields refused.
-async fn create(plane: &ControlPlane, jobset: &Value) -> kube::Result<Value> {
-    let request =
-        http::Request::post("/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict");
-    let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
-    plane.client().request(request.map_err(kube::Error::HttpError)?).await
 }
 
 #[tokio::test]
@@ -46,7 +40,7 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
 
     // Everything comes back as it went in, from the API server and through the Rust types.
     let everything = read(EVERYTHING)?;
-    let stored = create(&plane, &everything).await?;
+    let stored = create_strict(&plane.client(), &everything).await?;
     assert_eq!(stored["spec"], everything["spec"]);
     let typed: JobSet = serde_json::from_value(stored.clone())?;
     assert_eq!(serde_json::to_value(&typed)?["spec"], stored["spec"]);
@@ -60,7 +54,7 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
     }
 
     for manifest in [STORY_1, STORY_2, RECREATE] {
-        create(&plane, &read(manifest)?).await.context("a manifest of the seeds was refused")?;
+        create_strict(&plane.client(), &read(manifest)?).await.context("a manifest of the seeds was refused")?;
     }
 
     // A typo deep in the template, and values out of range.
@@ -75,7 +69,11 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
         let mut wrong = everything.clone();
         wrong["metadata"]["name"] = json!("wrong");
         wrong.pointer_mut(&path).context("no such field")?[key] = value;
-        let error = create(&plane, &wrong).await.err().with_context(|| format!("{key} was accepted"))?.to_string();
+        let error = create_strict(&plane.client(), &wrong)
+            .await
+            .err()
+            .with_context(|| format!("{key} was accepted"))?
+            .to_string();
         assert!(error.contains(wanted) && error.contains(key.trim_end_matches("Order")), "{key}: {error}");
     }
     plane.stop().await

@@ -35,6 +35,14 @@ where
     api.create(&PostParams::default(), &object).await.context("creating an object")
 }
 
+/// Creates a JobSet in the namespace `default`. The API server rejects unknown fields.
+pub(crate) async fn create_strict(client: &Client, jobset: &serde_json::Value) -> kube::Result<serde_json::Value> {
+    let request =
+        http::Request::post("/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict");
+    let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
+    client.request(request.map_err(kube::Error::HttpError)?).await
+}
+
 /// Waits until a Pod's containers run.
 pub(crate) async fn running(pods: &Api<Pod>, name: &str) -> Result<Pod> {
     wait::until_met(POD_LIMIT, format!("the Pod {name} to run"), || async {

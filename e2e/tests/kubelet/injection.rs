@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::LIMIT;
+use jobset_harness::group::{LIMIT, restarts};
 use jobset_harness::install::{WORKER_IMAGE, kubectl};
 use jobset_harness::order;
 use jobset_harness::wait::{self, Check};
@@ -38,29 +38,23 @@ async fn apply(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The Pods by UID, once all workers have started in this epoch, answer, and were told so.
+/// The Pods by UID, once all workers have started in this epoch, answer, and know the epoch.
 async fn in_epoch(jobsets: &Api<JobSet>, pods: &Api<Pod>, epoch: i32) -> Result<BTreeMap<String, Pod>> {
     wait::until_met(LIMIT, format!("{WORKERS} injected workers in epoch {epoch}"), || async {
         let synced = jobsets.get("injected").await?.status.unwrap_or_default().synced_epoch;
         let pods = pods.list(&ListParams::default()).await?.items;
-        let mut told = Vec::new();
+        let mut epochs = Vec::new();
         for pod in pods.iter().filter(|pod| is_ready(pod) && restarts(pod) == epoch - 1) {
             let Ok(answer) = order::get(pod, WORKER_PORT, "/").await else { continue };
-            told.push(serde_json::from_str::<Value>(&answer)?["epoch"].as_i64());
+            epochs.push(serde_json::from_str::<Value>(&answer)?["epoch"].as_i64());
         }
-        if synced != epoch || pods.len() != WORKERS || told.len() != WORKERS {
-            return Ok(Check::Unmet(format!("syncedEpoch {synced}, {} Pods, told {told:?}", pods.len())));
+        if synced != epoch || pods.len() != WORKERS || epochs.len() != WORKERS {
+            return Ok(Check::Unmet(format!("syncedEpoch {synced}, {} Pods, workers in {epochs:?}", pods.len())));
         }
-        ensure!(told.iter().all(|told| *told == Some(epoch.into())), "told {told:?} in epoch {epoch}");
+        ensure!(epochs.iter().all(|known| *known == Some(epoch.into())), "workers in {epochs:?}, not in {epoch}");
         Ok(Check::Met(pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect()))
     })
     .await
-}
-
-/// How often the worker of a Pod was restarted.
-fn restarts(pod: &Pod) -> i32 {
-    let workers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    workers.map(|worker| worker.restart_count).sum()
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use jobset_harness::workload::{STORY_1, SUPERVISED, WORKER_PORT};
 use kube::api::DeleteParams;
 use rstest::rstest;
 
-use super::shared::{assert_in_place, start};
+use super::shared::{assert_in_place, assert_replaced, start};
 
 #[tokio::test]
 async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()> {
@@ -30,15 +30,9 @@ async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place(
     #[case] manifest: &str,
 ) -> Result<()> {
     let (group, before) = start(namespace, manifest, |workload| workload).await?;
-    let (slot, deleted) = before.last_key_value().context("no worker")?;
+    let (_, deleted) = before.last_key_value().context("no worker")?;
     group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
-    let mut after = group.runs_in_epoch(2).await?;
-    let replacement = after.remove(slot).context("the slot is empty")?;
-    assert_ne!(replacement.uid, deleted.uid);
-    assert_eq!(replacement.starts, 1);
-    let mut rest = before.clone();
-    rest.remove(slot);
-    assert_in_place(&rest, &after);
+    assert_replaced(&before, deleted, group.runs_in_epoch(2).await?)?;
     let status = group.status().await?;
     assert_eq!((status.deprecated_epoch, status.restarts_count_towards_max), (1, 1));
     Ok(())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use jobset_api::JobSet;
+use jobset_api::{JobSet, LEASE};
 use jobset_e2e::go_jobset;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{self, kubectl};
@@ -14,18 +14,18 @@ use jobset_harness::wait::{self, Check};
 use jobset_harness::{admission, images, paths};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::load::Load;
 use super::manifests::{EXCLUSIVE, LOAD, NAMESPACE, RECREATING, SUPERVISOR_IMAGE, Scale, all, permissions};
-use super::observe::Snapshot;
+use super::observe::{PodState, Snapshot};
 use crate::kubelet::binaries;
 
 pub(super) const LIMIT: Duration = Duration::from_mins(3);
 
-const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 /// The group with the Go JobSet's agent as a sidecar, and the one that it supervises. The kubelet starts a container that
 /// fails again and again later each time, so the second restarts in the first swaps alone.
 const GROUPS: [&str; 2] = ["side", "super"];
@@ -108,16 +108,12 @@ impl Story {
     /// The Go JobSet is ended, this one installed.
     pub(super) async fn swap_to_ours(&mut self) -> Result<()> {
         self.begin_recreation().await?;
-        let before = self.settled().await?;
+        let before = Snapshot::take(&self.client).await?;
         let begun = Instant::now();
         go_jobset::stop(&self.cluster).await?;
         let system = ["-n", install::NAMESPACE, "--ignore-not-found"];
-        let objects = [
-            "delete",
-            "deployment/jobset-controller-manager",
-            "service/jobset-webhook-service",
-            "secret/jobset-webhook-server-cert",
-        ];
+        let deployment = "deployment/jobset-controller-manager";
+        let objects = ["delete", deployment, "service/jobset-webhook-service", "secret/jobset-webhook-server-cert"];
         kubectl(&self.cluster, &[&objects[..], &system].concat()).await?;
         let webhook = ["delete", "validatingwebhookconfiguration", "jobset-validating-webhook-configuration"];
         kubectl(&self.cluster, &webhook).await?;
@@ -133,7 +129,7 @@ impl Story {
 
     /// This one is removed, the Go JobSet installed again.
     pub(super) async fn swap_to_go(&mut self) -> Result<()> {
-        let before = self.settled().await?;
+        let before = Snapshot::take(&self.client).await?;
         let begun = Instant::now();
         let part = ["-l", "app.kubernetes.io/part-of=jobset"];
         for kinds in [
@@ -194,10 +190,9 @@ impl Story {
                 Ok(if there && lifted { Check::Met(pods) } else { Check::Unmet(format!("{pods:?} {status:?}")) })
             })
             .await?;
-            let uids = |pods: &std::collections::BTreeMap<String, super::observe::PodState>| {
-                pods.iter().map(|(name, pod)| (name.clone(), pod.uid.clone())).collect::<Vec<_>>()
-            };
-            ensure!(uids(&before) == uids(&after), "{group} was not restarted in place: {before:?} {after:?}");
+            let same = |(one, other): (&PodState, &PodState)| one.uid == other.uid;
+            let in_place = before.keys().eq(after.keys()) && before.values().zip(after.values()).all(same);
+            ensure!(in_place, "{group} was not restarted in place: {before:?} {after:?}");
         }
         Ok(())
     }
@@ -243,23 +238,12 @@ impl Story {
         let jobs = self.recreating_jobs().await?;
         let restarts = self.jobsets().get(RECREATING).await?.status.map_or(0, |status| status.restarts);
         ensure!(jobs.len() == 2, "{jobs:?}");
-        let pods = kubectl(
-            &self.cluster,
-            &[
-                "get",
-                "pods",
-                "-n",
-                NAMESPACE,
-                "-o",
-                "name",
-                "-l",
-                "jobset.sigs.k8s.io/job-global-index=0,jobset.sigs.k8s.io/jobset-name=recreating",
-            ],
-        )
-        .await?;
-        let pods = String::from_utf8(pods.stdout)?;
-        let pod = pods.trim().trim_start_matches("pod/");
-        std::fs::write(self.flags.join(pod), "")?;
+        let first = ListParams::default()
+            .labels("jobset.sigs.k8s.io/job-global-index=0,jobset.sigs.k8s.io/jobset-name=recreating");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        for pod in pods.list(&first).await?.items {
+            std::fs::write(self.flags.join(pod.name_any()), "")?;
+        }
         wait::until_met(LIMIT, "the Go JobSet to recreate", || async {
             let status = self.jobsets().get(RECREATING).await?.status.unwrap_or_default();
             let done = status.restarts == restarts + 1;
@@ -307,11 +291,6 @@ impl Story {
         Ok(())
     }
 
-    /// What is there while nothing happens.
-    async fn settled(&self) -> Result<Snapshot> {
-        Snapshot::take(&self.client).await
-    }
-
     /// Waits until the Lease has a holder of this name and not of that one.
     async fn led_by(&self, prefix: &str, but: &str) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), install::NAMESPACE);
@@ -327,9 +306,10 @@ impl Story {
         let deployment = format!("deployment/{}", go_jobset::DEPLOYMENT);
         let log = kubectl(&self.cluster, &["logs", &deployment, "-n", install::NAMESPACE, "--tail=-1"]).await?;
         let log = String::from_utf8_lossy(&log.stdout).into_owned();
-        let errors: Vec<&str> = log.lines().filter(|line| line.contains("Reconciler error")).collect();
-        // Go's manager retries after a conflict, and calls that an error, too.
-        let errors: Vec<_> = errors.into_iter().filter(|line| !line.contains("the object has been modified")).collect();
+        // The Go manager retries after a conflict, and calls that an error, too.
+        let is_error =
+            |line: &&str| line.contains("Reconciler error") && !line.contains("the object has been modified");
+        let errors: Vec<&str> = log.lines().filter(is_error).collect();
         ensure!(errors.is_empty(), "{}", errors.join("\n"));
         Ok(())
     }
@@ -356,7 +336,6 @@ impl Story {
 
     /// Pods that have not ended, and whether they are ready.
     async fn pods(&self, jobset: &str) -> Result<Vec<(String, bool)>> {
-        use k8s_openapi::api::core::v1::Pod;
         let mut found = Vec::new();
         for namespace in [NAMESPACE, EXCLUSIVE] {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
