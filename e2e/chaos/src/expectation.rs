@@ -61,7 +61,7 @@ impl Expectation {
         let (recreations, replaced) = match (step.fault, hit.mode) {
             // What has succeeded cannot come back in place.
             (Fault::WorkerKilledAfterSuccess, _) => (1, all()),
-            // A sidecar that is told to end exits 0, which its rules do not answer with a restart of the Pod: it comes back
+            // A sidecar that gets SIGTERM exits 0, which its rules do not answer with a restart of the Pod: it comes back
             // alone, and its worker runs on in an epoch that is over until the controller deletes the Pod.
             (Fault::PodDeleted, _) | (Fault::AgentTerminated, Mode::Sidecar) => (0, victim()),
             _ => (0, BTreeSet::new()),

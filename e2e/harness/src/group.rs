@@ -98,12 +98,12 @@ impl Group {
             // A container runs before its worker does.
             let entries = self.journal()?;
             let restarts = |pod: &Pod| usize::try_from(restarts(pod)).unwrap_or(0);
-            let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && was_told(&entries, pod, epoch);
+            let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && has_started_in(&entries, pod, epoch);
             let ready = pods.iter().filter(|pod| is_ready(pod)).filter(begun).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
                 return Ok(Check::Unmet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
             }
-            ensure!(epochs.iter().all(|seen| *seen == Some(epoch.to_string())), "epochs {epochs:?}");
+            ensure!(epochs.iter().all(|observed| *observed == Some(epoch.to_string())), "epochs {epochs:?}");
             Ok(Check::Met(()))
         })
         .await?;
@@ -203,11 +203,11 @@ fn starts(entries: &[Entry], pod: &Pod) -> usize {
     entries.iter().filter(|entry| entry.event == "start" && entry.uid == uid).count()
 }
 
-/// Whether the worker of a Pod has started in this epoch, by what it was told, if it was.
-fn was_told(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
+/// Whether the worker of a Pod has started in this epoch, by its environment. A worker without an epoch counts as started.
+fn has_started_in(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
     let uid = pod.uid().unwrap_or_default();
     let last = entries.iter().rfind(|entry| entry.event == "start" && entry.uid == uid);
-    last.is_some_and(|entry| entry.epoch.is_none_or(|told| told == epoch))
+    last.is_some_and(|entry| entry.epoch.is_none_or(|known| known == epoch))
 }
 
 /// How often the kubelet has restarted the worker of a Pod.

@@ -196,7 +196,7 @@ impl Handle {
         self.ready.owner
     }
 
-    /// Runs `kubectl` as an administrator; the output tells whether it succeeded.
+    /// Runs `kubectl` as an administrator; the output has its exit status.
     pub async fn kubectl<I, S>(&self, args: I) -> Result<Output>
     where
         I: IntoIterator<Item = S>,

@@ -25,5 +25,5 @@ pub use shared::shared;
 pub use storage::new_dir;
 pub use supervisor::supervise;
 
-/// The line by which a holder tells the owner's standard input that nothing of the cluster is to be kept.
+/// The line on the owner's standard input by which a holder asks it to keep nothing of the cluster.
 pub const REMOVE: &str = "remove";

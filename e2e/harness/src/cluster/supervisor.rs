@@ -34,7 +34,7 @@ pub(super) struct ProcessDefinition {
     pub(super) log: PathBuf,
 }
 
-/// What the supervisor is asked; one line of JSON for each connection.
+/// A request to the supervisor; one line of JSON for each connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Starts a process; its definition is kept for [`Request::Restart`].
@@ -51,7 +51,7 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Response {
     Done,
-    /// Name and exit of each process that ended unasked.
+    /// Name and exit of each process that ended without a request.
     Ended(BTreeMap<String, String>),
     Failed(String),
 }
@@ -76,7 +76,7 @@ struct Child {
     definition: ProcessDefinition,
     pid: Option<Pid>,
     exit: watch::Receiver<Option<ExitStatus>>,
-    /// Nobody is to be told about the end of a process that was asked to stop.
+    /// Whether a request stops the process: its end is then expected.
     stopping: bool,
 }
 
