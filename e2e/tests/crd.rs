@@ -26,7 +26,7 @@ fn read(manifest: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn the_schema_is_complete_and_strict() -> Result<()> {
+async fn schema_is_complete_and_strict() -> Result<()> {
     let plane = plane_with_crd().await?;
 
     let field =
@@ -80,7 +80,7 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
 }
 
 #[tokio::test]
-async fn two_appliers_do_not_overwrite_each_other() -> Result<()> {
+async fn appliers_of_other_containers_keep_each_others_fields() -> Result<()> {
     let plane = plane_with_crd().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
     let jobset = |containers: Value| {
@@ -112,7 +112,7 @@ async fn two_appliers_do_not_overwrite_each_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn epochs_only_grow_and_the_deprecated_one_never_overtakes() -> Result<()> {
+async fn epochs_that_fall_or_overtake_are_rejected() -> Result<()> {
     let plane = plane_with_crd().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
     jobsets.create(&PostParams::default(), &serde_json::from_value(read(STORY_1)?)?).await?;

@@ -18,7 +18,7 @@ use crate::objects::{create, running, shell};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {
+async fn control_plane_creates_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let jobs: Api<Job> = Api::default_namespaced(plane.client());
     let pods: Api<Pod> = Api::default_namespaced(plane.client());
@@ -48,7 +48,7 @@ async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder()
 }
 
 #[tokio::test]
-async fn control_planes_run_side_by_side_and_an_api_server_restart_keeps_objects() -> Result<()> {
+async fn control_planes_share_no_objects_and_keep_them_over_a_restart() -> Result<()> {
     let audited = ControlPlane::builder().audit_log();
     let (one, two) = tokio::try_join!(audited.control_plane(), ControlPlane::start())?;
     assert_ne!(one.ready().server, two.ready().server);
@@ -68,7 +68,7 @@ async fn control_planes_run_side_by_side_and_an_api_server_restart_keeps_objects
 }
 
 #[tokio::test]
-async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()> {
+async fn owner_killed_leaves_no_process_no_mount_and_no_device() -> Result<()> {
     let cluster = Cluster::start(1).await?;
     let node = cluster.nodes().first().context("no node")?.clone();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());

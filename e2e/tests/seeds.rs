@@ -51,7 +51,7 @@ fn lost(path: &str, written: &Value, stored: Option<&Value>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as_written() -> Result<()> {
+async fn manifest_applied_is_stored_as_written() -> Result<()> {
     let seeds = manifests("seeds")?;
     assert_eq!(seeds.keys().collect::<Vec<_>>(), SEEDS);
     let features = manifests("features")?;
@@ -70,7 +70,7 @@ async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as
 
 /// What runs on a cluster without node pools is the seeds' but for its name and its topology.
 #[test]
-fn the_stories_that_are_run_are_those_of_the_seed() -> Result<()> {
+fn stories_run_are_those_of_the_seed() -> Result<()> {
     let seeds = manifests("seeds")?;
     for (run, seed) in [(STORY_1, "003-story-1"), (STORY_2, "003-story-2")] {
         let run: Value = serde_yaml_ng::from_str(run)?;

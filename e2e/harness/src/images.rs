@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dockerfile_makes_the_same_images() {
+    fn dockerfile_makes_the_same_images() {
         let dockerfile = fs::read_to_string(paths::workspace().join("deploy/Dockerfile")).unwrap();
         assert!(dockerfile.contains(&format!("\nUSER {PRODUCT_USER}\n")), "{dockerfile}");
         for (label, value) in PRODUCT_LABELS {

@@ -45,7 +45,7 @@ async fn render(namespace: &str, args: &[&str]) -> Result<Objects> {
 #[case::helm_3(Helm::V3)]
 #[case::helm_4(Helm::V4)]
 #[tokio::test]
-async fn the_kustomizations_are_what_the_chart_renders(#[case] version: Helm) -> Result<()> {
+async fn kustomizations_are_what_the_chart_renders(#[case] version: Helm) -> Result<()> {
     let chart = Chart::new(version).await?;
     let mut stale = Vec::new();
     let kustomize = paths::workspace().join("deploy/kustomize");
@@ -155,7 +155,7 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::interval_in_microseconds("metrics.serviceMonitor.interval=1us", "/metrics/serviceMonitor/interval")]
 #[case::fraction_of_an_interval("metrics.serviceMonitor.interval=1.5h", "/metrics/serviceMonitor/interval")]
 #[tokio::test]
-async fn values_that_make_no_sense_are_refused_by_name(#[case] value: &str, #[case] named: &str) -> Result<()> {
+async fn value_invalid_is_rejected_by_name(#[case] value: &str, #[case] named: &str) -> Result<()> {
     for version in [Helm::V3, Helm::V4] {
         let chart = Chart::new(version).await?;
         let refused = chart.template(NAMESPACE, &["--set", value]).await.unwrap_err().to_string();
@@ -174,13 +174,13 @@ async fn values_that_make_no_sense_are_refused_by_name(#[case] value: &str, #[ca
 #[case::interval("metrics.serviceMonitor.interval=1m30s")]
 #[case::unreachable("controller.forceDeleteUnreachableAfter=1.5h")]
 #[tokio::test]
-async fn values_that_just_make_sense_are_rendered(#[case] value: &str) -> Result<()> {
+async fn value_at_the_limit_is_rendered(#[case] value: &str) -> Result<()> {
     render(NAMESPACE, &["--set", value]).await.map(drop)
 }
 
 /// Text stays text, whatever YAML would take it for.
 #[tokio::test]
-async fn names_that_look_like_numbers_stay_names() -> Result<()> {
+async fn name_like_a_number_stays_a_name() -> Result<()> {
     let names = [
         "controller.priorityClassName=123",
         "webhook.priorityClassName=1e3",
@@ -211,7 +211,7 @@ async fn names_that_look_like_numbers_stay_names() -> Result<()> {
 #[case::own("self")]
 #[case::cert_manager("cert-manager")]
 #[tokio::test]
-async fn a_ca_bundle_is_set_for_a_mounted_certificate_alone(#[case] source: &str) -> Result<()> {
+async fn ca_bundle_is_set_for_mounted_certificate_alone(#[case] source: &str) -> Result<()> {
     let args = ["--set", &format!("certificates.source={source},certificates.mounted.caBundle=Q0E=")];
     let objects = render(NAMESPACE, &args).await?;
     for webhook in webhooks(&objects) {
@@ -225,7 +225,7 @@ async fn a_ca_bundle_is_set_for_a_mounted_certificate_alone(#[case] source: &str
 #[case::two(2, 1)]
 #[case::three(3, 2)]
 #[tokio::test]
-async fn a_drain_takes_one_at_a_time_and_is_never_held_up(#[case] replicas: u32, #[case] kept: u32) -> Result<()> {
+async fn drain_takes_one_pod_at_a_time(#[case] replicas: u32, #[case] kept: u32) -> Result<()> {
     let args = ["--set", &format!("controller.replicas={replicas},webhook.replicas={replicas}")];
     let objects = render(NAMESPACE, &args).await?;
     for name in PROGRAMS {
@@ -244,7 +244,7 @@ async fn a_drain_takes_one_at_a_time_and_is_never_held_up(#[case] replicas: u32,
 #[case::of_each("webhook.priorityClassName=system-node-critical", &PROGRAMS)]
 #[case::of_none("webhook.priorityClassName=,controller.priorityClassName=null", &[])]
 #[tokio::test]
-async fn classes_of_the_system_have_their_quotas(#[case] value: &str, #[case] names: &[&str]) -> Result<()> {
+async fn priority_class_of_the_system_has_its_quota(#[case] value: &str, #[case] names: &[&str]) -> Result<()> {
     let objects = render(NAMESPACE, &["--set", value]).await?;
     let quotas: Vec<_> = objects.iter().filter(|((kind, ..), _)| kind == "ResourceQuota").collect();
     assert_eq!(quotas.iter().map(|((.., name), _)| &**name).collect::<Vec<_>>(), names);
@@ -260,7 +260,7 @@ async fn classes_of_the_system_have_their_quotas(#[case] value: &str, #[case] na
 }
 
 #[tokio::test]
-async fn a_registry_may_end_with_a_slash_and_a_label_be_taken_away() -> Result<()> {
+async fn registry_with_slash_and_label_null_are_rendered() -> Result<()> {
     let args = ["--set", "image.registry=r/,metrics.dashboard.labels.grafana_dashboard=null"];
     let objects = render(NAMESPACE, &[&args[..], &MONITORING].concat()).await?;
     let container =
@@ -276,7 +276,7 @@ async fn a_registry_may_end_with_a_slash_and_a_label_be_taken_away() -> Result<(
 
 /// `kubectl delete` by label, for `kubectl delete -k` would delete the CRD, and all JobSets with it.
 #[tokio::test]
-async fn all_kinds_but_the_crd_are_removed_by_the_commands_of_the_readme() -> Result<()> {
+async fn commands_of_readme_remove_all_kinds_but_the_crd() -> Result<()> {
     let readme = fs::read_to_string(paths::workspace().join("deploy/README.md")).await?;
     let (_, remove) = readme.split_once("\n## Remove\n").context("no section Remove")?;
     let remove = remove.split("\n## ").next().unwrap_or_default();
@@ -299,7 +299,7 @@ const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 #[case::by_default("true", &["admin", "edit", "view"], &["admin", "edit"])]
 #[case::switched_off("false", &[], &[])]
 #[tokio::test]
-async fn users_of_a_namespace_get_rights_to_its_jobsets(
+async fn roles_of_users_are_aggregated_by_default(
     #[case] aggregate: &str,
     #[case] of_viewers: &[&str],
     #[case] of_editors: &[&str],
@@ -357,7 +357,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "priorityAndFairness.enabled=false", "networkPolicy.enabled=false",
 ])]
 #[tokio::test]
-async fn values_are_rendered_where_they_belong(#[case] values: &[&str]) -> Result<()> {
+async fn values_are_rendered(#[case] values: &[&str]) -> Result<()> {
     let args: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
     let objects = render("batch", &[&args[..], &MONITORING].concat()).await?;
     let mut settings = insta::Settings::clone_current();

@@ -25,7 +25,7 @@ fn story() -> Result<(String, Vec<Vec<String>>)> {
 }
 
 #[tokio::test]
-async fn the_first_jobset_of_the_readme_restarts_in_place_when_its_worker_is_killed() -> Result<()> {
+async fn first_jobset_of_readme_worker_killed_restarts_in_place() -> Result<()> {
     let cluster = installed().await?;
     install::create_namespace(&cluster.client(), NAMESPACE).await?;
     let (manifest, commands) = story()?;

@@ -58,7 +58,7 @@ async fn in_epoch(jobsets: &Api<JobSet>, pods: &Api<Pod>, epoch: i32) -> Result<
 }
 
 #[tokio::test]
-async fn plain_workers_restart_in_place_with_an_injected_agent() -> Result<()> {
+async fn injected_worker_fails_group_restarts_in_place() -> Result<()> {
     let cluster = installed().await?;
     restricted_namespace(cluster).await?;
     apply(cluster).await?;

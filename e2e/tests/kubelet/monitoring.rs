@@ -23,17 +23,17 @@ const MAY_BE_EMPTY: [&str; 4] =
     ["Recovery by recreation, median", "Pods that wait at the barrier", "Budget left", "Turned away"];
 
 #[test]
-fn the_alerting_rules_pass_promtool() -> Result<()> {
+fn alerting_rules_pass_promtool() -> Result<()> {
     Programs::ensure()?.check_rules(&Chart::folder().join("files/alerts.yaml"))
 }
 
 #[test]
-fn the_dashboard_is_of_grafanas_schema() -> Result<()> {
+fn dashboard_matches_schema_of_grafana() -> Result<()> {
     dashboard::check_schema()
 }
 
 #[tokio::test]
-async fn what_prometheus_scrapes_is_what_happened() -> Result<()> {
+async fn restarts_are_scraped_panels_show_them() -> Result<()> {
     let rules = Chart::folder().join("files/alerts.yaml");
     let cluster = installed().await?;
     let _admission = with_admission().await;

@@ -10,7 +10,7 @@ use rstest::rstest;
 use super::shared::{assert_in_place, assert_replaced, start};
 
 #[tokio::test]
-async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()> {
+async fn worker_exits_non_zero_group_restarts_in_place() -> Result<()> {
     let (group, before) = start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let first = before.values().next().context("no worker")?;
     group.exit(first, 1).await?;
@@ -25,7 +25,7 @@ async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()
 #[case::sidecar("pod-deleted", STORY_1)]
 #[case::supervisor("supervised-deleted", SUPERVISED)]
 #[tokio::test]
-async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place(
+async fn pod_deleted_is_recreated_alone_others_restart_in_place(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {
@@ -39,7 +39,7 @@ async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place(
 }
 
 #[tokio::test]
-async fn the_content_of_an_empty_dir_survives() -> Result<()> {
+async fn empty_dir_keeps_content_over_restart() -> Result<()> {
     let (group, before) = start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     for worker in before.values() {
         let path = format!("/write?name=checkpoint&text={}", worker.uid);
@@ -57,7 +57,7 @@ async fn the_content_of_an_empty_dir_survives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> Result<()> {
+async fn worker_succeeds_during_restart_group_is_recreated() -> Result<()> {
     let (group, before) = start("succeeds-meanwhile", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let workers: Vec<_> = before.values().collect();
     let (failing, succeeding) = (group.exit(workers[0], 1), group.exit(workers[1], 0));
@@ -78,7 +78,7 @@ async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> 
 #[case::sidecar("fails-late", STORY_1)]
 #[case::supervisor("fails-late-supervised", SUPERVISED)]
 #[tokio::test]
-async fn a_worker_that_fails_after_another_has_succeeded_makes_the_group_recreate_and_complete(
+async fn worker_fails_after_success_of_another_group_is_recreated_and_completes(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {

@@ -21,7 +21,7 @@ async fn containers(group: &Group) -> Result<BTreeMap<String, (String, i32)>> {
 }
 
 #[tokio::test]
-async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
+async fn supervised_worker_fails_container_keeps_running() -> Result<()> {
     let (group, mut before, first) = start_unchanged("supervised", SUPERVISED).await?;
     let containers_before = containers(&group).await?;
     for (failure, code) in [1, 137, 2].into_iter().enumerate() {
@@ -37,7 +37,7 @@ async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_takes_its_worker_along_and_the_group_restarts() -> Result<()> {
+async fn supervisor_killed_group_restarts_in_place() -> Result<()> {
     let (group, before, first) = start_unchanged("supervised-killed", SUPERVISED).await?;
     group.kill_agent(&first)?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);

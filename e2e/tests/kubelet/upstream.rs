@@ -49,7 +49,7 @@ const EXAMPLES: [(&str, End); 13] = [
 
 /// All at once: they mostly sleep.
 #[tokio::test]
-async fn the_examples_end_as_they_are_made_to() -> Result<()> {
+async fn go_examples_end_as_expected() -> Result<()> {
     let run = EXAMPLES.iter().zip(0..).map(|((name, end), number)| async move {
         let manifest = go_examples::example(&format!("{name}.yaml"))?;
         ends(manifest, &format!("example-{number}"), *end).await.with_context(|| format!("{name} in example-{number}"))
@@ -62,7 +62,7 @@ async fn the_examples_end_as_they_are_made_to() -> Result<()> {
 
 /// KEP-572: a claim that all share, and Jobs that wait for those who fill it. The class and the accelerators are made up.
 #[tokio::test]
-async fn volume_claims_are_filled_by_some_and_read_by_others() -> Result<()> {
+async fn volume_claims_shared_jobset_completes() -> Result<()> {
     let cluster = prepared().await?;
     let volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "up-claims"},
