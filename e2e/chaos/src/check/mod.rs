@@ -95,13 +95,12 @@ fn starts(before: &Facts, after: &Facts) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut counted: BTreeMap<(&str, i32), usize> = BTreeMap::new();
     for entry in after.entries.iter().filter(|entry| entry.event == "start") {
-        match entry.epoch {
-            Some(epoch) => *counted.entry((slot(&entry.pod), epoch)).or_default() += 1,
-            None => {
-                let text = format!("a worker of {} started without knowing its epoch", entry.pod);
-                violations.push(Violation::lasting(text));
-            }
-        }
+        let Some(epoch) = entry.epoch else {
+            let text = format!("a worker of {} started without knowing its epoch", entry.pod);
+            violations.push(Violation::lasting(text));
+            continue;
+        };
+        *counted.entry((slot(&entry.pod), epoch)).or_default() += 1;
     }
     let twice = counted.iter().filter(|(_, starts)| **starts > 1);
     violations.extend(twice.map(|((slot, epoch), starts)| {
