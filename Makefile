@@ -188,7 +188,7 @@ crd: tools ## Generates the CustomResourceDefinition.
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.
-	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test e2e chart::render::the_kustomizations
+	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test e2e chart::render::kustomizations
 
 .PHONY: crd-check
 crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.

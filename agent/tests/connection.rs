@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use rstest::rstest;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -81,10 +81,10 @@ async fn token_rejected_is_read_again_from_its_file() -> Result<()> {
     // Replaces the file atomically, as a kubelet does.
     fake.write("token.new", "new\n")?;
     std::fs::rename(fake.folder.path().join("token.new"), &token)?;
-    wait::until_seen(LIMIT, "a report with the new token", || async {
+    wait::until_met(LIMIT, "a report with the new token", || async {
         let requests = fake.requests();
         let reported = requests.iter().any(|(head, _)| head.starts_with("PATCH"));
-        Ok(if reported { Seen::Yes(()) } else { Seen::NotYet(fake.log()) })
+        Ok(if reported { Check::Met(()) } else { Check::Unmet(fake.log()) })
     })
     .await
 }
@@ -116,9 +116,9 @@ async fn watch_that_never_lasts_backs_off_and_warns_once(#[case] answer: fn() ->
         FakeApiServer::start(move |head| if patched(head) { FakeResponse::lines(&["{}"], false) } else { answer() })
             .await?;
     let _agent = fake.agent("{token: secret}")?;
-    let watches = wait::until_seen(LIMIT, "six watches", || async {
+    let watches = wait::until_met(LIMIT, "six watches", || async {
         let watches: Vec<_> = fake.requests().into_iter().filter(|(head, _)| !patched(head)).collect();
-        Ok(if watches.len() >= 6 { Seen::Yes(watches) } else { Seen::NotYet(fake.log()) })
+        Ok(if watches.len() >= 6 { Check::Met(watches) } else { Check::Unmet(fake.log()) })
     })
     .await?;
     // 0.2, 0.4, 0.8, 1.6 and 3.2 s, each at most doubled.

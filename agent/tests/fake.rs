@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -112,9 +112,9 @@ impl FakeApiServer {
 
     /// Waits until the agent has logged this text.
     pub(crate) async fn wait_for_log(&self, expected: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{expected:?} in the log of the agent"), || async {
+        wait::until_met(LIMIT, format!("{expected:?} in the log of the agent"), || async {
             let log = self.log();
-            Ok(if log.contains(expected) { Seen::Yes(()) } else { Seen::NotYet(log) })
+            Ok(if log.contains(expected) { Check::Met(()) } else { Check::Unmet(log) })
         })
         .await
     }

@@ -1,7 +1,7 @@
 //! Volume claim policies: claims that the Pods of a JobSet share, and that go with it or stay.
 
 use anyhow::{Context, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
@@ -48,9 +48,9 @@ async fn a_claim_that_shall_be_deleted_is_mounted_by_all_pods_and_goes_with_the_
     assert_eq!(spec["accessModes"], json!(["ReadWriteMany"]));
 
     delete(&space, "volume-claims-delete").await?;
-    wait::until_seen(LIMIT, "the claim to be gone", || async {
+    wait::until_met(LIMIT, "the claim to be gone", || async {
         let found = claims(&space).get_opt("data-volume-claims-delete").await?;
-        Ok(found.map_or(Seen::Yes(()), |claim| Seen::NotYet(format!("{:?}", claim.metadata))))
+        Ok(found.map_or(Check::Met(()), |claim| Check::Unmet(format!("{:?}", claim.metadata))))
     })
     .await
 }

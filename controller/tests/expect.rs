@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::JobSetStatus;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
@@ -32,19 +32,19 @@ impl Space {
         what: &str,
         is_so: impl Fn(&JobSetStatus) -> bool,
     ) -> Result<JobSetStatus> {
-        wait::until_seen(LIMIT, format!("{jobset}: {what}"), || async {
+        wait::until_met(LIMIT, format!("{jobset}: {what}"), || async {
             let status = self.jobsets().get(jobset).await?.status.unwrap_or_default();
-            Ok(if is_so(&status) { Seen::Yes(status) } else { Seen::NotYet(format!("{status:?}")) })
+            Ok(if is_so(&status) { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
         })
         .await
     }
 
     /// A condition of a JobSet, once it is `True` or `False`.
     pub(crate) async fn condition(&self, jobset: &str, type_: &str, status: &str) -> Result<Condition> {
-        wait::until_seen(LIMIT, format!("{jobset}: {type_} {status}"), || async {
+        wait::until_met(LIMIT, format!("{jobset}: {type_} {status}"), || async {
             let all = self.jobsets().get(jobset).await?.status.unwrap_or_default().conditions;
             let found = all.iter().find(|condition| condition.type_ == type_ && condition.status == status);
-            Ok(found.cloned().map_or_else(|| Seen::NotYet(format!("{all:?}")), Seen::Yes))
+            Ok(found.cloned().map_or_else(|| Check::Unmet(format!("{all:?}")), Check::Met))
         })
         .await
     }
@@ -52,12 +52,12 @@ impl Space {
     /// The Jobs of a JobSet by name, once they are these and no others. What is being deleted does not count.
     pub(crate) async fn jobs_of(&self, jobset: &str, names: &[&str]) -> Result<Vec<Job>> {
         let labels = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
-        wait::until_seen(LIMIT, format!("{jobset}: the Jobs {names:?}"), || async {
+        wait::until_met(LIMIT, format!("{jobset}: the Jobs {names:?}"), || async {
             let mut found = self.jobs().list(&labels).await?.items;
             found.retain(|job| job.metadata.deletion_timestamp.is_none());
             found.sort_by_key(ResourceExt::name_any);
             let found_names: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
-            Ok(if found_names == names { Seen::Yes(found) } else { Seen::NotYet(format!("{found_names:?}")) })
+            Ok(if found_names == names { Check::Met(found) } else { Check::Unmet(format!("{found_names:?}")) })
         })
         .await
     }
@@ -65,12 +65,12 @@ impl Space {
     /// Waits until of the Jobs of a JobSet, in order of their names, these and no others are not suspended.
     pub(crate) async fn only_run(&self, jobset: &str, names: &[&str]) -> Result<()> {
         let labels = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
-        wait::until_seen(LIMIT, format!("{jobset}: only {names:?} to run"), || async {
+        wait::until_met(LIMIT, format!("{jobset}: only {names:?} to run"), || async {
             let mut jobs = self.jobs().list(&labels).await?.items;
             jobs.retain(|job| job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)));
             jobs.sort_by_key(ResourceExt::name_any);
             let running: Vec<String> = jobs.iter().map(ResourceExt::name_any).collect();
-            Ok(if running == names { Seen::Yes(()) } else { Seen::NotYet(format!("{running:?}")) })
+            Ok(if running == names { Check::Met(()) } else { Check::Unmet(format!("{running:?}")) })
         })
         .await
     }
@@ -88,23 +88,23 @@ impl Space {
     /// The Pods of a Job by name, once there are so many. What is being deleted does not count.
     pub(crate) async fn pods_of(&self, job: &str, count: usize) -> Result<Vec<Pod>> {
         let labels = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
-        wait::until_seen(LIMIT, format!("{job}: {count} Pods"), || async {
+        wait::until_met(LIMIT, format!("{job}: {count} Pods"), || async {
             let mut found = self.all_pods().list(&labels).await?.items;
             found.retain(|pod| pod.metadata.deletion_timestamp.is_none());
             found.sort_by_key(ResourceExt::name_any);
-            Ok(if found.len() == count { Seen::Yes(found) } else { Seen::NotYet(found.len().to_string()) })
+            Ok(if found.len() == count { Check::Met(found) } else { Check::Unmet(found.len().to_string()) })
         })
         .await
     }
 
     /// The note of an Event with this reason that contains the text.
     pub(crate) async fn note(&self, reason: &str, text: &str) -> Result<String> {
-        wait::until_seen(LIMIT, format!("an Event {reason} about {text}"), || async {
+        wait::until_met(LIMIT, format!("an Event {reason} about {text}"), || async {
             let all = self.events().await?;
             let notes = all.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
             let notes: Vec<String> = notes.filter_map(|event| event.note).collect();
             let found = notes.iter().find(|note| note.contains(text)).cloned();
-            Ok(found.map_or_else(|| Seen::NotYet(format!("{notes:?}")), Seen::Yes))
+            Ok(found.map_or_else(|| Check::Unmet(format!("{notes:?}")), Check::Met))
         })
         .await
     }

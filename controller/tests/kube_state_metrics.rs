@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use http::{Request, Uri};
 use jobset_harness::cluster::ControlPlane;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{paths, programs};
 use kube::{Client, Config};
 use serde_json::json;
@@ -79,12 +79,12 @@ async fn kube_state_metrics_shows_of_jobsets_what_the_controller_shows() -> Resu
         let story = value("kube_jobset_restarts", "train") == ["1"]
             && value("kube_jobset_failed_replicas", "split").contains(&"1".to_owned());
         if story && own == others {
-            return Ok(Seen::Yes(own));
+            return Ok(Check::Met(own));
         }
         let differs: Vec<_> = own.symmetric_difference(&others).collect();
-        Ok(Seen::NotYet(format!("{} and {} samples; of one alone: {differs:?}", own.len(), others.len())))
+        Ok(Check::Unmet(format!("{} and {} samples; of one alone: {differs:?}", own.len(), others.len())))
     };
-    let both = wait::until_seen(LIMIT, "both to show the same", compared).await?;
+    let both = wait::until_met(LIMIT, "both to show the same", compared).await?;
     assert!(both.iter().any(|sample| sample.0 == "kube_jobset_status_condition"), "{both:?}");
     fixture.plane.stop().await
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jobset_api::JobSet;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Patch, PatchParams};
@@ -47,11 +47,11 @@ async fn lease(fixture: &Fixture) -> Result<LeaseSpec> {
 
 /// The Lease, once it has changed hands.
 async fn changed_hands(fixture: &Fixture, before: &LeaseSpec) -> Result<LeaseSpec> {
-    wait::until_seen(LIMIT, "the Lease to change hands", || async {
+    wait::until_met(LIMIT, "the Lease to change hands", || async {
         let lease = lease(fixture).await?;
         let holder = lease.holder_identity.clone().unwrap_or_default();
         let changed = !holder.is_empty() && lease.holder_identity != before.holder_identity;
-        Ok(if changed { Seen::Yes(lease) } else { Seen::NotYet(holder) })
+        Ok(if changed { Check::Met(lease) } else { Check::Unmet(holder) })
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_api::{JobSetStatus, conditions};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -61,9 +61,9 @@ impl Space {
 
     /// The Job of this name, once this holds of it.
     pub(crate) async fn job_where(&self, name: &str, what: &str, holds: impl Fn(&Job) -> bool) -> Result<Job> {
-        wait::until_seen(LIMIT, format!("Job {name} {what}"), || async {
+        wait::until_met(LIMIT, format!("Job {name} {what}"), || async {
             let job = self.jobs().get(name).await?;
-            Ok(if holds(&job) { Seen::Yes(job) } else { Seen::NotYet(format!("{:?}", job.status)) })
+            Ok(if holds(&job) { Check::Met(job) } else { Check::Unmet(format!("{:?}", job.status)) })
         })
         .await
     }
@@ -89,12 +89,12 @@ impl Space {
         holds: impl Fn(&[Pod]) -> bool,
     ) -> Result<Vec<Pod>> {
         let params = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
-        wait::until_seen(LIMIT, format!("Pods of {jobset} {what}"), || async {
+        wait::until_met(LIMIT, format!("Pods of {jobset} {what}"), || async {
             let mut pods = self.all_pods().list(&params).await?.items;
             pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() && !has_ended(pod));
             pods.sort_by_key(ResourceExt::name_any);
             let names = || pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(", ");
-            Ok(if holds(&pods) { Seen::Yes(pods) } else { Seen::NotYet(names()) })
+            Ok(if holds(&pods) { Check::Met(pods) } else { Check::Unmet(names()) })
         })
         .await
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
 use jobset_api::conditions::CHILD_REFUSED;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, PostParams};
@@ -111,11 +111,11 @@ async fn a_role_binding_of_somebody_else_is_named_and_left_alone() -> Result<()>
 
     // Once it is gone, the JobSet's own takes its place.
     bindings(&space).delete("train-jobset-agent", &DeleteParams::default()).await?;
-    wait::until_seen(LIMIT, "the JobSet's own RoleBinding", || async {
+    wait::until_met(LIMIT, "the JobSet's own RoleBinding", || async {
         let found = bindings(&space).get_opt("train-jobset-agent").await?;
         Ok(match found {
-            Some(found) if !found.owner_references().is_empty() => Seen::Yes(()),
-            found => Seen::NotYet(format!("{found:?}")),
+            Some(found) if !found.owner_references().is_empty() => Check::Met(()),
+            found => Check::Unmet(format!("{found:?}")),
         })
     })
     .await?;

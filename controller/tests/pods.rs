@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use jobset_api::conditions;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
@@ -35,10 +35,10 @@ async fn tainted(space: &Space, node: &str, ready: &str) -> Result<()> {
     let patch = Patch::Strategic(json!({"status": status}));
     nodes(space).patch_status(node, &PatchParams::default(), &patch).await?;
     let wanted = if ready == "Unknown" { "node.kubernetes.io/unreachable" } else { "node.kubernetes.io/not-ready" };
-    wait::until_seen(LIMIT, format!("node {node} with the taint {wanted}"), || async {
+    wait::until_met(LIMIT, format!("node {node} with the taint {wanted}"), || async {
         let taints = nodes(space).get(node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
         let found = taints.iter().any(|taint| taint.key == wanted);
-        Ok(if found { Seen::Yes(()) } else { Seen::NotYet(format!("{taints:?}")) })
+        Ok(if found { Check::Met(()) } else { Check::Unmet(format!("{taints:?}")) })
     })
     .await
 }

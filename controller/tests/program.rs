@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install, paths};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_yaml_ng::Value;
@@ -96,10 +96,10 @@ impl Program {
 
     /// The first line of the log that contains the text, once there is one.
     pub(crate) async fn logged(&self, text: &str) -> Result<String> {
-        wait::until_seen(LIMIT, format!("{text:?} in {}", self.log.display()), || async {
+        wait::until_met(LIMIT, format!("{text:?} in {}", self.log.display()), || async {
             let log = self.log()?;
             let line = log.lines().find(|line| line.contains(text));
-            Ok(line.map_or_else(|| Seen::NotYet(log.clone()), |line| Seen::Yes(line.to_owned())))
+            Ok(line.map_or_else(|| Check::Unmet(log.clone()), |line| Check::Met(line.to_owned())))
         })
         .await
     }
@@ -124,9 +124,9 @@ impl Program {
 
     /// Waits until a series has this value.
     pub(crate) async fn has_metric(&self, series: &str, wanted: Option<f64>) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{series} to be {wanted:?}"), || async {
+        wait::until_met(LIMIT, format!("{series} to be {wanted:?}"), || async {
             let value = self.metric(series).await?;
-            Ok(if value == wanted { Seen::Yes(()) } else { Seen::NotYet(format!("{value:?}")) })
+            Ok(if value == wanted { Check::Met(()) } else { Check::Unmet(format!("{value:?}")) })
         })
         .await
     }

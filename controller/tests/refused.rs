@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::conditions::CHILD_REFUSED;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -32,9 +32,9 @@ async fn a_template_that_is_refused_costs_one_request_each_time_and_one_event() 
     let (first, written) = (asked().await?, fixture.jobsets().get("train").await?.resource_version());
     assert!(first <= AT_ONCE + 1.0, "{first}");
     // After one second, and two, and four.
-    let often = wait::until_seen(LIMIT, "three more requests", || async {
+    let often = wait::until_met(LIMIT, "three more requests", || async {
         let now = asked().await?;
-        Ok(if now >= first + 3.0 { Seen::Yes(now) } else { Seen::NotYet(now.to_string()) })
+        Ok(if now >= first + 3.0 { Check::Met(now) } else { Check::Unmet(now.to_string()) })
     });
     let often = often.await?;
     assert!(often <= first + 4.0, "{first}, then {often}");
@@ -79,9 +79,9 @@ async fn a_quota_is_named_until_it_is_raised() -> Result<()> {
     space.counts("train", "w", [3, 0, 0, 0, 0]).await?;
 
     allow_jobs(&space, JOBS).await?;
-    wait::until_seen(LIMIT, "all Jobs", || async {
+    wait::until_met(LIMIT, "all Jobs", || async {
         let found = space.jobs().list(&ListParams::default()).await?.items.len();
-        Ok(if found == JOBS { Seen::Yes(()) } else { Seen::NotYet(found.to_string()) })
+        Ok(if found == JOBS { Check::Met(()) } else { Check::Unmet(found.to_string()) })
     })
     .await?;
     let cleared = space.condition("train", CHILD_REFUSED, "False").await?;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use jobset_api::{JobSet, RestartStrategy};
 use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::store::PriorityClasses;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
@@ -17,9 +17,9 @@ const JOB: &str = "train-w-0";
 
 /// The Job, once it is so.
 async fn seen(jobs: &Api<Job>, what: &str, holds: impl Fn(&Job) -> bool) -> Result<Job> {
-    wait::until_seen(LIMIT, what, || async {
+    wait::until_met(LIMIT, what, || async {
         let job = jobs.get(JOB).await?;
-        Ok(if holds(&job) { Seen::Yes(job) } else { Seen::NotYet(format!("{:?}", job.status)) })
+        Ok(if holds(&job) { Check::Met(job) } else { Check::Unmet(format!("{:?}", job.status)) })
     })
     .await
 }

@@ -1,7 +1,7 @@
 //! `ttlSecondsAfterFinished`, and `managedBy`: a JobSet that another controller runs is left alone.
 
 use anyhow::Result;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -14,13 +14,13 @@ use crate::jobsets::{feature, group, jobset, with};
 async fn gone(space: &Space, jobset: &str) -> Result<()> {
     let labels = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
     let services: Api<Service> = Api::default_namespaced(space.client.clone());
-    wait::until_seen(LIMIT, format!("{jobset} to be gone"), || async {
+    wait::until_met(LIMIT, format!("{jobset} to be gone"), || async {
         let found = space.jobsets().get_opt(jobset).await?.is_some();
         let jobs = space.jobs().list(&labels).await?.items.len();
         let pods = space.all_pods().list(&labels).await?.items.len();
         let services = services.list(&labels).await?.items.len();
         let left = (found, jobs, pods, services);
-        Ok(if left == (false, 0, 0, 0) { Seen::Yes(()) } else { Seen::NotYet(format!("{left:?}")) })
+        Ok(if left == (false, 0, 0, 0) { Check::Met(()) } else { Check::Unmet(format!("{left:?}")) })
     })
     .await
 }

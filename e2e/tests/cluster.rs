@@ -27,15 +27,14 @@ fn sleeper(name: &str, node: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn an_own_image_runs_on_both_nodes_with_logs_and_exec() -> Result<()> {
+async fn image_loaded_runs_on_both_nodes_with_logs_and_exec() -> Result<()> {
     let cluster = cluster::shared().await?;
     let client = cluster.client();
     let namespace = namespace(&client, "image").await?;
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let spec = ImageSpec::new("localhost/own:test", Path::new("/bin/busybox"));
     let entrypoint = ["/busybox", "sh", "-c", "echo started; exec /busybox sleep 100000"];
-    let links = [("bin/sh", "/busybox")];
-    let image = images::build(&ImageSpec { entrypoint: &entrypoint, links: &links, ..spec })?;
+    let image = images::build(&ImageSpec { entrypoint: &entrypoint, applets: &["sh"], ..spec })?;
     cluster.load_image(&image).await?;
     for node in cluster.nodes() {
         let mut pod = sleeper(node, node);
@@ -53,7 +52,7 @@ async fn an_own_image_runs_on_both_nodes_with_logs_and_exec() -> Result<()> {
 }
 
 #[tokio::test]
-async fn peers_of_a_headless_service_resolve_each_other_before_they_are_ready() -> Result<()> {
+async fn headless_service_unready_peers_resolve_each_other() -> Result<()> {
     let cluster = cluster::shared().await?;
     let client = cluster.client();
     let namespace = namespace(&client, "dns").await?;
@@ -85,7 +84,7 @@ async fn peers_of_a_headless_service_resolve_each_other_before_they_are_ready() 
 }
 
 #[tokio::test]
-async fn pods_reach_services_and_the_host_and_the_host_reaches_pods() -> Result<()> {
+async fn pods_services_and_host_reach_each_other() -> Result<()> {
     let cluster = cluster::shared().await?;
     let client = cluster.client();
     let namespace = namespace(&client, "services").await?;

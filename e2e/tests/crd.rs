@@ -10,6 +10,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::objects::create_strict;
+
 const LIMIT: Duration = Duration::from_mins(1);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
@@ -23,16 +25,8 @@ fn read(manifest: &str) -> Result<Value> {
     serde_yaml_ng::from_str(manifest).context("not YAML")
 }
 
-/// What the API server answers to a JobSet, with unknown fields refused.
-async fn create(plane: &ControlPlane, jobset: &Value) -> kube::Result<Value> {
-    let request =
-        http::Request::post("/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict");
-    let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
-    plane.client().request(request.map_err(kube::Error::HttpError)?).await
-}
-
 #[tokio::test]
-async fn the_schema_is_complete_and_strict() -> Result<()> {
+async fn schema_is_complete_and_strict() -> Result<()> {
     let plane = plane_with_crd().await?;
 
     let field =
@@ -46,7 +40,7 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
 
     // Everything comes back as it went in, from the API server and through the Rust types.
     let everything = read(EVERYTHING)?;
-    let stored = create(&plane, &everything).await?;
+    let stored = create_strict(&plane.client(), &everything).await?;
     assert_eq!(stored["spec"], everything["spec"]);
     let typed: JobSet = serde_json::from_value(stored.clone())?;
     assert_eq!(serde_json::to_value(&typed)?["spec"], stored["spec"]);
@@ -60,7 +54,7 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
     }
 
     for manifest in [STORY_1, STORY_2, RECREATE] {
-        create(&plane, &read(manifest)?).await.context("a manifest of the seeds was refused")?;
+        create_strict(&plane.client(), &read(manifest)?).await.context("a manifest of the seeds was refused")?;
     }
 
     // A typo deep in the template, and values out of range.
@@ -75,14 +69,18 @@ async fn the_schema_is_complete_and_strict() -> Result<()> {
         let mut wrong = everything.clone();
         wrong["metadata"]["name"] = json!("wrong");
         wrong.pointer_mut(&path).context("no such field")?[key] = value;
-        let error = create(&plane, &wrong).await.err().with_context(|| format!("{key} was accepted"))?.to_string();
+        let error = create_strict(&plane.client(), &wrong)
+            .await
+            .err()
+            .with_context(|| format!("{key} was accepted"))?
+            .to_string();
         assert!(error.contains(wanted) && error.contains(key.trim_end_matches("Order")), "{key}: {error}");
     }
     plane.stop().await
 }
 
 #[tokio::test]
-async fn two_appliers_do_not_overwrite_each_other() -> Result<()> {
+async fn appliers_of_other_containers_keep_each_others_fields() -> Result<()> {
     let plane = plane_with_crd().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
     let jobset = |containers: Value| {
@@ -114,7 +112,7 @@ async fn two_appliers_do_not_overwrite_each_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn epochs_only_grow_and_the_deprecated_one_never_overtakes() -> Result<()> {
+async fn epochs_that_fall_or_overtake_are_rejected() -> Result<()> {
     let plane = plane_with_crd().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
     jobsets.create(&PostParams::default(), &serde_json::from_value(read(STORY_1)?)?).await?;

@@ -25,7 +25,7 @@ fn features(edges: &str) -> Result<BTreeMap<String, Vec<String>>> {
 }
 
 #[test]
-fn tests_are_built_dependencies_keep_their_features() -> Result<()> {
+fn dependencies_of_tests_keep_their_features() -> Result<()> {
     let (programs, tests) = (features("normal,build")?, features("normal,build,dev")?);
     let grown: Vec<_> = programs.iter().filter(|(package, features)| tests.get(*package) != Some(features)).collect();
     ensure!(grown.is_empty(), "add to [dependencies] of e2e/Cargo.toml what tests ask for beyond {grown:?}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{Cluster, ControlPlane, cluster, images};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -18,7 +18,7 @@ use crate::objects::{create, running, shell};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {
+async fn control_plane_creates_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let jobs: Api<Job> = Api::default_namespaced(plane.client());
     let pods: Api<Pod> = Api::default_namespaced(plane.client());
@@ -32,9 +32,9 @@ async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder()
         }),
     )
     .await?;
-    wait::until_seen(LIMIT, "two Pods of the Job", || async {
+    wait::until_met(LIMIT, "two Pods of the Job", || async {
         let found = pods.list(&ListParams::default().labels("batch.kubernetes.io/job-name=two")).await?.items.len();
-        Ok(if found == 2 { Seen::Yes(()) } else { Seen::NotYet(format!("{found} Pods")) })
+        Ok(if found == 2 { Check::Met(()) } else { Check::Unmet(format!("{found} Pods")) })
     })
     .await?;
 
@@ -48,7 +48,7 @@ async fn a_control_plane_creates_the_pods_of_a_job_and_stop_removes_its_folder()
 }
 
 #[tokio::test]
-async fn control_planes_run_side_by_side_and_an_api_server_restart_keeps_objects() -> Result<()> {
+async fn control_planes_share_no_objects_and_keep_them_over_a_restart() -> Result<()> {
     let audited = ControlPlane::builder().audit_log();
     let (one, two) = tokio::try_join!(audited.control_plane(), ControlPlane::start())?;
     assert_ne!(one.ready().server, two.ready().server);
@@ -68,7 +68,7 @@ async fn control_planes_run_side_by_side_and_an_api_server_restart_keeps_objects
 }
 
 #[tokio::test]
-async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()> {
+async fn owner_killed_leaves_no_process_no_mount_and_no_device() -> Result<()> {
     let cluster = Cluster::start(1).await?;
     let node = cluster.nodes().first().context("no node")?.clone();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
@@ -108,9 +108,9 @@ async fn a_killed_owner_leaves_no_process_no_mount_and_no_device() -> Result<()>
     kill_process(owner, Signal::KILL)?;
     let address = cluster.ready().host_address.to_string();
     // The handle keeps the killed owner as a zombie of this process, which is no trace.
-    wait::until_seen(LIMIT, "nothing to be left of the cluster", || async {
+    wait::until_met(LIMIT, "nothing to be left of the cluster", || async {
         let left = traces(&dir, &address)?;
-        Ok(if left.is_empty() { Seen::Yes(()) } else { Seen::NotYet(left.join("; ")) })
+        Ok(if left.is_empty() { Check::Met(()) } else { Check::Unmet(left.join("; ")) })
     })
     .await?;
     drop(cluster);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use jobset_harness::Cluster;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
@@ -35,17 +35,25 @@ where
     api.create(&PostParams::default(), &object).await.context("creating an object")
 }
 
+/// Creates a JobSet in the namespace `default`. The API server rejects unknown fields.
+pub(crate) async fn create_strict(client: &Client, jobset: &serde_json::Value) -> kube::Result<serde_json::Value> {
+    let request =
+        http::Request::post("/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict");
+    let request = request.header("content-type", "application/json").body(jobset.to_string().into_bytes());
+    client.request(request.map_err(kube::Error::HttpError)?).await
+}
+
 /// Waits until a Pod's containers run.
 pub(crate) async fn running(pods: &Api<Pod>, name: &str) -> Result<Pod> {
-    wait::until_seen(POD_LIMIT, format!("the Pod {name} to run"), || async {
+    wait::until_met(POD_LIMIT, format!("the Pod {name} to run"), || async {
         let pod = pods.get(name).await.context("getting the Pod")?;
         let status = pod.status.clone().unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         let runs = |state: &k8s_openapi::api::core::v1::ContainerState| state.running.is_some();
         if !containers.is_empty() && containers.iter().all(|container| container.state.as_ref().is_some_and(runs)) {
-            return Ok(Seen::Yes(pod));
+            return Ok(Check::Met(pod));
         }
-        Ok(Seen::NotYet(format!("phase {:?}, containers {:?}", status.phase, containers)))
+        Ok(Check::Unmet(format!("phase {:?}, containers {:?}", status.phase, containers)))
     })
     .await
 }

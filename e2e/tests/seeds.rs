@@ -7,6 +7,8 @@ use jobset_harness::workload::{STORY_1, STORY_2};
 use jobset_harness::{ControlPlane, install, paths};
 use serde_json::Value;
 
+use crate::objects::create_strict;
+
 /// Every story of seeds 001, 002 and 003 that has a manifest.
 const SEEDS: [&str; 9] = [
     "001-exit-code",
@@ -49,7 +51,7 @@ fn lost(path: &str, written: &Value, stored: Option<&Value>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as_written() -> Result<()> {
+async fn manifest_applied_is_stored_as_written() -> Result<()> {
     let seeds = manifests("seeds")?;
     assert_eq!(seeds.keys().collect::<Vec<_>>(), SEEDS);
     let features = manifests("features")?;
@@ -59,11 +61,8 @@ async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as
 
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
-    let strict = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldValidation=Strict";
     for (name, manifest) in seeds.into_iter().chain(features).chain(examples) {
-        let request = http::Request::post(strict).header("content-type", "application/json");
-        let request = request.body(manifest.to_string().into_bytes())?;
-        let stored: Value = plane.client().request(request).await.with_context(|| format!("{name} was refused"))?;
+        let stored = create_strict(&plane.client(), &manifest).await.with_context(|| format!("{name} was rejected"))?;
         assert_eq!(lost("", &manifest, Some(&stored)), [""; 0], "of {name}");
     }
     plane.stop().await
@@ -71,7 +70,7 @@ async fn every_manifest_of_the_seeds_of_a_feature_and_of_an_example_is_stored_as
 
 /// What runs on a cluster without node pools is the seeds' but for its name and its topology.
 #[test]
-fn the_stories_that_are_run_are_those_of_the_seed() -> Result<()> {
+fn stories_run_are_those_of_the_seed() -> Result<()> {
     let seeds = manifests("seeds")?;
     for (run, seed) in [(STORY_1, "003-story-1"), (STORY_2, "003-story-2")] {
         let run: Value = serde_yaml_ng::from_str(run)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jobset_api::JobSet;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -115,9 +115,9 @@ impl TestNamespace {
 
     /// Waits until the Pod reports this epoch.
     pub(crate) async fn wait_for_report(&self, epoch: i32) -> Result<()> {
-        wait::until_seen(LIMIT, format!("epoch {epoch} in {}", self.namespace), || async {
+        wait::until_met(LIMIT, format!("epoch {epoch} in {}", self.namespace), || async {
             let observed = self.epoch().await?;
-            Ok(if observed == Some(epoch.to_string()) { Seen::Yes(()) } else { Seen::NotYet(format!("{observed:?}")) })
+            Ok(if observed == Some(epoch.to_string()) { Check::Met(()) } else { Check::Unmet(format!("{observed:?}")) })
         })
         .await
     }
@@ -144,9 +144,9 @@ impl TestNamespace {
 
     /// Waits until this file in the folder of the test has exactly this content.
     pub(crate) async fn wait_for_file(&self, file: &str, expected: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{expected:?} in {file} of {}", self.namespace), || async {
+        wait::until_met(LIMIT, format!("{expected:?} in {file} of {}", self.namespace), || async {
             let content = self.file(file);
-            Ok(if content == expected { Seen::Yes(()) } else { Seen::NotYet(format!("{content:?}")) })
+            Ok(if content == expected { Check::Met(()) } else { Check::Unmet(format!("{content:?}")) })
         })
         .await
     }

@@ -1,7 +1,7 @@
 //! The processes that a supervised worker leaves: none survives into the next epoch, and none stays a zombie.
 
 use anyhow::Result;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use rstest::rstest;
 
 use super::fixture::{LIMIT, TestNamespace};
@@ -11,9 +11,9 @@ const SURVIVORS: &str = "for p in /proc/[0-9]*; do p=${p#/proc/}; \
      if [ $p != 1 ] && [ $p != $$ ] && read -r name </proc/$p/comm; then echo \"$name survives\" >>log; fi; done";
 
 async fn wait_for_log(space: &TestNamespace, expected: &str) -> Result<()> {
-    wait::until_seen(LIMIT, format!("{expected:?} in the log of {}", space.namespace), || async {
+    wait::until_met(LIMIT, format!("{expected:?} in the log of {}", space.namespace), || async {
         let log = space.file("log");
-        Ok(if log.contains(expected) { Seen::Yes(()) } else { Seen::NotYet(log) })
+        Ok(if log.contains(expected) { Check::Met(()) } else { Check::Unmet(log) })
     })
     .await
 }

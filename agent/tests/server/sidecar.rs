@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,9 +26,9 @@ async fn probe(port: u16, path: &str) -> Result<String> {
 
 /// Waits until the probe of the barrier returns this status.
 async fn wait_for_probe(port: u16, expected: &str) -> Result<()> {
-    wait::until_seen(LIMIT, format!("{expected} from the probe of the barrier"), || async {
+    wait::until_met(LIMIT, format!("{expected} from the probe of the barrier"), || async {
         let status = probe(port, "/barrier-is-lifted").await?;
-        Ok(if status == expected { Seen::Yes(()) } else { Seen::NotYet(status) })
+        Ok(if status == expected { Check::Met(()) } else { Check::Unmet(status) })
     })
     .await
 }
@@ -114,9 +114,9 @@ async fn jobset_with_other_uid_is_logged() -> Result<()> {
     let space = TestNamespace::new("sidecar-foreign").await?;
     let port = free_port().await?;
     let _agent = space.run(&[], &[("BARRIER_PORT", &port.to_string()), ("JOBSET_UID", "of-another")])?;
-    wait::until_seen(LIMIT, "a line about the UID", || async {
+    wait::until_met(LIMIT, "a line about the UID", || async {
         let log = space.file("stderr");
-        Ok(if log.contains("waiting for the JobSet with UID of-another") { Seen::Yes(()) } else { Seen::NotYet(log) })
+        Ok(if log.contains("waiting for the JobSet with UID of-another") { Check::Met(()) } else { Check::Unmet(log) })
     })
     .await
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use http::Request;
 use jobset_agent::decide::Input;
 use jobset_agent::report::report;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -84,11 +84,11 @@ impl Agent {
 
     /// Waits until role and policy are in force, which takes a moment after they were written.
     pub(crate) async fn is_confined(&self) -> Result<()> {
-        wait::until_seen(LIMIT, "the policy to confine the agent", || async {
+        wait::until_met(LIMIT, "the policy to confine the agent", || async {
             let labelled = self.send(MERGE, "?dryRun=All", &json!({"metadata": {"labels": {"more": "b"}}})).await;
             Ok(match labelled {
-                Err(kube::Error::Api(status)) if status.message.contains(DENIED) => Seen::Yes(()),
-                other => Seen::NotYet(format!("{other:?}")),
+                Err(kube::Error::Api(status)) if status.message.contains(DENIED) => Check::Met(()),
+                other => Check::Unmet(format!("{other:?}")),
             })
         })
         .await

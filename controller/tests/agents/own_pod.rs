@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
@@ -234,11 +234,11 @@ async fn an_agent_reports_nothing_but_numbers_that_do_not_fall() -> Result<()> {
 async fn the_policy_is_sound() -> Result<()> {
     let space = Space::new("agents-policy").await?;
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(space.client.clone());
-    let checked = wait::until_seen(LIMIT, "the policy to be checked", || async {
+    let checked = wait::until_met(LIMIT, "the policy to be checked", || async {
         let policy = policies.get("jobset-agent").await?;
         let status = policy.status.context("no status")?;
         let current = status.observed_generation == policy.metadata.generation;
-        Ok(if current { Seen::Yes(status) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(if current { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await?;
     let warnings = checked.type_checking.and_then(|it| it.expression_warnings).unwrap_or_default();

@@ -17,7 +17,7 @@ use jobset_harness::journal::now;
 use jobset_harness::programs::rust_binaries;
 use jobset_harness::progress::progress;
 use jobset_harness::prometheus::{Prometheus, Series};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{RECREATE, STORY_1, SUPERVISED};
 
 /// Width and height in pixels.
@@ -88,12 +88,12 @@ async fn fail(group: &Group) -> Result<()> {
 
 /// Waits until all Jobs are ready after so many restarts.
 async fn runs_after(group: &Group, restarts: i32) -> Result<()> {
-    wait::until_seen(LIMIT, format!("{} to run after {restarts} restarts", group.namespace), || async {
+    wait::until_met(LIMIT, format!("{} to run after {restarts} restarts", group.namespace), || async {
         let status = group.status().await?;
         let ready = status.jobs_ready.split_once('/').is_some_and(|(ready, all)| ready == all && all != "0");
         let restarting = conditions::is_true(&status.conditions, conditions::RESTARTING);
         let runs = ready && !restarting && status.group_restarts == restarts;
-        Ok(if runs { Seen::Yes(()) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(if runs { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await
 }
@@ -112,9 +112,9 @@ async fn spent(prometheus: &Prometheus) -> Result<Means> {
 
 /// Waits until Prometheus has heard of so many restarts that are over.
 async fn scraped(prometheus: &Prometheus, wanted: f64) -> Result<()> {
-    wait::until_seen(LIMIT, format!("Prometheus to know of {wanted} restarts"), || async {
+    wait::until_met(LIMIT, format!("Prometheus to know of {wanted} restarts"), || async {
         let known = total(prometheus, RECOVERED).await?;
-        Ok(if known >= wanted { Seen::Yes(()) } else { Seen::NotYet(format!("{known}")) })
+        Ok(if known >= wanted { Check::Met(()) } else { Check::Unmet(format!("{known}")) })
     })
     .await
 }

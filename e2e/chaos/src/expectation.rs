@@ -1,9 +1,9 @@
-//! What must have become of a group after a fault: exact numbers, from the rules of the protocol.
+//! The expected state of a group after a fault: exact numbers, from the rules of the protocol.
 //!
 //! A restart of the group is counted in the write that raises `deprecatedEpoch` to `syncedEpoch`: once in each epoch in
 //! which something failed, however many failed in it. So the number of restarts is the number of different epochs of the
-//! workers that a fault took away, which their environment tells in the moment before they are killed. A worker that
-//! cannot be hit, since it is waiting at the barrier just then, adds nothing.
+//! workers that a fault ended; a worker's environment has its epoch. A worker that waits at the barrier cannot be hit, and
+//! adds nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,18 +23,18 @@ const BACK_OFF_FIRST: Duration = Duration::from_secs(10);
 /// The most that it waits.
 const BACK_OFF_MOST: Duration = Duration::from_mins(5);
 
-/// What a fault has taken away.
+/// The workers that a fault has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Struck {
-    /// The epochs of the workers that were alive and are gone by it.
+pub(super) struct Losses {
+    /// Their epochs.
     pub(super) epochs: BTreeSet<i32>,
     /// When the last of them was hit, in seconds since 1970.
     pub(super) at: f64,
-    /// What the kubelet was seen to report of it, where that is asked for.
+    /// The reason that the kubelet reported, where the fault asks for it.
     pub(super) reported: Option<String>,
 }
 
-/// What must have become of a group.
+/// The expected state of a group, compared with the one before a fault.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Expectation {
     /// Restarts of the group: all counted, and as many epochs.
@@ -53,15 +53,15 @@ impl Expectation {
         Self::default()
     }
 
-    /// What the step must lead to for a group that was hit.
-    pub(super) fn of(step: &Step, hit: &Hit, struck: &Struck, before: &Facts) -> Self {
-        let restarts = i32::try_from(struck.epochs.len()).unwrap_or(i32::MAX);
+    /// The expected state after a step, for a group that was hit.
+    pub(super) fn of(step: &Step, hit: &Hit, losses: &Losses, before: &Facts) -> Self {
+        let restarts = i32::try_from(losses.epochs.len()).unwrap_or(i32::MAX);
         let victim = || before.pods.get(hit.victim).map(|pod| pod.slot.clone()).into_iter().collect();
         let all = || before.pods.iter().map(|pod| pod.slot.clone()).collect();
         let (recreations, replaced) = match (step.fault, hit.mode) {
             // What has succeeded cannot come back in place.
             (Fault::WorkerKilledAfterSuccess, _) => (1, all()),
-            // A sidecar that is told to end exits 0, which its rules do not answer with a restart of the Pod: it comes back
+            // A sidecar that gets SIGTERM exits 0, which its rules do not answer with a restart of the Pod: it comes back
             // alone, and its worker runs on in an epoch that is over until the controller deletes the Pod.
             (Fault::PodDeleted, _) | (Fault::AgentTerminated, Mode::Sidecar) => (0, victim()),
             _ => (0, BTreeSet::new()),
@@ -118,7 +118,7 @@ mod tests {
         Expectation::of(
             &step,
             &hit,
-            &Struck { epochs: epochs.iter().copied().collect(), ..Struck::default() },
+            &Losses { epochs: epochs.iter().copied().collect(), ..Losses::default() },
             &before(),
         )
     }
@@ -129,14 +129,14 @@ mod tests {
     #[case::two_in_one_epoch(Fault::TwoWorkersKilled, &[3, 3], 1)]
     #[case::the_second_one_after_the_restart(Fault::TwoWorkersKilled, &[3, 4], 2)]
     #[case::five_times(Fault::SameWorkerKilled, &[3, 4, 5, 6, 7], 5)]
-    fn each_epoch_that_lost_a_worker_counts_once(#[case] fault: Fault, #[case] epochs: &[i32], #[case] restarts: i32) {
+    fn epoch_with_lost_workers_counts_once(#[case] fault: Fault, #[case] epochs: &[i32], #[case] restarts: i32) {
         for mode in Mode::ALL {
             assert_eq!(expected(fault, mode, epochs).restarts, restarts);
         }
     }
 
     #[test]
-    fn pods_stay_but_those_that_cannot() {
+    fn pods_are_replaced_by_few_faults() {
         for fault in Fault::value_variants() {
             for mode in Mode::ALL {
                 let expected = expected(*fault, mode, &[1]);
@@ -158,7 +158,7 @@ mod tests {
     #[case(5, 160)]
     #[case(6, 300)]
     #[case(60, 300)]
-    fn back_off_is_the_kubelets(#[case] restarts: i32, #[case] seconds: u64) {
+    fn back_off_doubles_as_the_kubelets(#[case] restarts: i32, #[case] seconds: u64) {
         assert_eq!(back_off(restarts), Duration::from_secs(seconds));
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen of a group at one moment.
+//! The observed state of a group at one moment.
 
 use anyhow::Result;
 use jobset_api::{JobSetStatus, agent, labels};
@@ -25,7 +25,7 @@ pub(super) struct Facts {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What can be seen of a Pod.
+/// The observed state of a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodFacts {
     /// The slot that it fills.
@@ -45,7 +45,7 @@ pub(super) struct PodFacts {
 pub(super) struct WorkerProcess {
     /// UID of its Pod.
     pub(super) uid: String,
-    /// Epoch that it was told.
+    /// The epoch in its environment.
     pub(super) epoch: Option<i32>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn slot(pod: &str) -> &str {
     pod.rsplit_once('-').map_or(pod, |(slot, _)| slot)
 }
 
-/// The epoch that a worker process was told.
+/// The epoch in the environment of a worker process.
 pub(super) fn epoch(worker: &process::Process) -> Option<i32> {
     worker.variable(agent::EPOCH)?.parse().ok()
 }

@@ -35,22 +35,11 @@ pub enum Fault {
     LeaderKilled,
 }
 
-/// Whom a fault hits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Each group by itself; one step does it to all of them.
-    Group,
-    /// What all groups share. The worker of one group is killed beside it; the others must not notice anything.
-    Cluster,
-}
-
 impl Fault {
-    /// Whom it hits.
-    pub(super) fn scope(self) -> Scope {
-        match self {
-            Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled => Scope::Cluster,
-            _ => Scope::Group,
-        }
+    /// Whether the fault hits what all groups share. A step then kills the worker of one group beside it; the other groups
+    /// must not notice anything. A step of any other fault hits each group by itself.
+    pub(super) fn is_of_cluster(self) -> bool {
+        matches!(self, Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled)
     }
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::DeleteParams;
 
-use super::expectation::Struck;
+use super::expectation::Losses;
 use super::facts::{Facts, PodFacts, epoch};
 use super::fault::Fault;
 use super::plan::{Hit, Step};
@@ -22,7 +22,7 @@ use jobset_harness::install::{NAMESPACE, rolled_out};
 use jobset_harness::journal::now;
 use jobset_harness::order;
 use jobset_harness::process::{self, Errno, Process, Signal};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::WORKER_PORT;
 
 /// How often the same worker is killed.
@@ -32,7 +32,7 @@ const STATUS: Duration = Duration::from_secs(3);
 /// Name of the controller's program and of its Deployment.
 const CONTROLLER: &str = "jobset-controller";
 
-/// What a fault of a group needs.
+/// The group that a fault hits.
 pub(super) struct Target<'a> {
     pub(super) group: &'a Group,
     pub(super) hit: &'a Hit,
@@ -40,77 +40,77 @@ pub(super) struct Target<'a> {
     pub(super) before: &'a Facts,
 }
 
-/// Carries out what a step does to a group, and to the cluster if it is about that.
+/// Carries out a step on a group, and on the cluster if the fault is one of the cluster.
 ///
 /// # Errors
-/// If it cannot be done; it may be half done then.
-pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Result<Struck> {
+/// If a part fails; other parts may have been carried out.
+pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Result<Losses> {
     let victim = target.pod(target.hit.victim)?;
-    let mut struck = Struck::default();
+    let mut losses = Losses::default();
     match step.fault {
-        Fault::WorkerKilled => struck.kill([worker(victim)?])?,
+        Fault::WorkerKilled => losses.kill([worker(victim)?])?,
         Fault::AllWorkersKilled => {
             let workers: Result<Vec<_>> = target.before.pods.iter().map(worker).collect();
-            struck.kill(workers?)?;
+            losses.kill(workers?)?;
         }
         Fault::TwoWorkersKilled => {
-            struck.kill([worker(victim)?])?;
+            losses.kill([worker(victim)?])?;
             tokio::time::sleep(step.apart).await;
             // One that waits at the barrier cannot be hit.
-            struck.kill(workers(target.pod(target.hit.second)?)?)?;
+            losses.kill(workers(target.pod(target.hit.second)?)?)?;
         }
         Fault::SameWorkerKilled => {
             for _ in 0..AGAIN {
-                struck.kill([next_worker(victim, &struck).await?])?;
+                losses.kill([next_worker(victim, &losses).await?])?;
             }
         }
         Fault::WorkerKilledAfterSuccess => {
             succeed(target).await?;
-            struck.kill([worker(victim)?])?;
+            losses.kill([worker(victim)?])?;
         }
         Fault::AgentKilled => {
-            struck.lose(&worker(victim)?)?;
+            losses.lose(&worker(victim)?)?;
             target.group.agent(&victim.name)?.signal(Signal::KILL)?;
         }
         Fault::AgentTerminated => {
-            struck.lose(&worker(victim)?)?;
+            losses.lose(&worker(victim)?)?;
             target.group.agent(&victim.name)?.signal(Signal::TERM)?;
         }
         Fault::AgentOutOfMemory => {
-            struck.lose(&worker(victim)?)?;
+            losses.lose(&worker(victim)?)?;
             let since = Timestamp::now().as_second();
             starve(&target.group.agent(&victim.name)?).await?;
-            struck.reported = out_of_memory(&target.group.pods, victim, since).await;
+            losses.reported = out_of_memory(&target.group.pods, victim, since).await;
         }
         Fault::AgentAndWorkerKilled => {
             let (agent, worker) = (target.group.agent(&victim.name)?, worker(victim)?);
-            struck.lose(&worker)?;
+            losses.lose(&worker)?;
             // The agent first: a supervisor that has time to see its worker go would be a case of its own. Its worker is
             // gone by then.
             agent.signal(Signal::KILL)?;
             let _ = worker.signal(Signal::KILL);
         }
         Fault::PodDeleted => {
-            struck.lose(&worker(victim)?)?;
+            losses.lose(&worker(victim)?)?;
             target.group.pods.delete(&victim.name, &DeleteParams::default()).await?;
         }
-        Fault::KubeletStopped => beside(&mut struck, victim, step, stop_kubelet(cluster, step)).await?,
-        Fault::ApiServerRestarted => beside(&mut struck, victim, step, cluster.restart_api_server()).await?,
-        Fault::LeaderKilled => beside(&mut struck, victim, step, kill_leader(cluster)).await?,
+        Fault::KubeletStopped => beside(&mut losses, victim, step, stop_kubelet(cluster, step)).await?,
+        Fault::ApiServerRestarted => beside(&mut losses, victim, step, cluster.restart_api_server()).await?,
+        Fault::LeaderKilled => beside(&mut losses, victim, step, kill_leader(cluster)).await?,
     }
-    Ok(struck)
+    Ok(losses)
 }
 
 /// Kills a worker before, in the middle of, or after what is done to the cluster.
 async fn beside(
-    struck: &mut Struck,
+    losses: &mut Losses,
     victim: &PodFacts,
     step: &Step,
     disturb: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let kill = async {
         tokio::time::sleep(step.apart).await;
-        struck.kill([worker(victim)?])
+        losses.kill([worker(victim)?])
     };
     let disturb = async {
         tokio::time::sleep(step.delay).await;
@@ -125,13 +125,13 @@ impl Target<'_> {
     }
 }
 
-impl Struck {
-    /// Kills these workers, as fast as they can be told to.
+impl Losses {
+    /// Kills these workers, one right after the other.
     fn kill(&mut self, workers: impl IntoIterator<Item = Process>) -> Result<()> {
         for worker in workers {
             match worker.signal(Signal::KILL) {
                 Ok(()) => self.lose(&worker)?,
-                // It was on its way out.
+                // The worker has ended already.
                 Err(Errno::SRCH) => {}
                 Err(error) => return Err(error).context("cannot kill a worker"),
             }
@@ -139,7 +139,7 @@ impl Struck {
         Ok(())
     }
 
-    /// This worker goes now, whatever takes it away.
+    /// Notes that this worker ends now, whatever ends it.
     fn lose(&mut self, worker: &Process) -> Result<()> {
         self.epochs.insert(epoch(worker).context("a worker does not know its epoch")?);
         self.at = now();
@@ -157,9 +157,9 @@ fn worker(pod: &PodFacts) -> Result<Process> {
 }
 
 /// The worker of a Pod once it has started in another epoch than those in which it was killed.
-async fn next_worker(pod: &PodFacts, struck: &Struck) -> Result<Process> {
+async fn next_worker(pod: &PodFacts, losses: &Losses) -> Result<Process> {
     wait::until(LIMIT, format!("the worker of {} to start again", pod.name), || async {
-        let is_next = |worker: &Process| epoch(worker).is_some_and(|epoch| !struck.epochs.contains(&epoch));
+        let is_next = |worker: &Process| epoch(worker).is_some_and(|epoch| !losses.epochs.contains(&epoch));
         Ok(workers(pod)?.into_iter().find(is_next))
     })
     .await
@@ -170,9 +170,9 @@ async fn succeed(target: &Target<'_>) -> Result<()> {
     let name = &target.pod(target.hit.second)?.name;
     let pods = &target.group.pods;
     order::exit(&pods.get(name).await?, WORKER_PORT, 0).await?;
-    wait::until_seen(LIMIT, format!("{name} to succeed"), || async {
+    wait::until_met(LIMIT, format!("{name} to succeed"), || async {
         let phase = pods.get(name).await?.status.and_then(|status| status.phase);
-        Ok(if phase.as_deref() == Some("Succeeded") { Seen::Yes(()) } else { Seen::NotYet(format!("{phase:?}")) })
+        Ok(if phase.as_deref() == Some("Succeeded") { Check::Met(()) } else { Check::Unmet(format!("{phase:?}")) })
     })
     .await
 }
@@ -203,7 +203,7 @@ async fn kill_leader(cluster: &Cluster) -> Result<()> {
 /// What the Pod's status says of the container that was killed for want of memory since this second. The kubelet erases it
 /// when it restarts the whole Pod, mostly before it has written it.
 async fn out_of_memory(pods: &Api<Pod>, pod: &PodFacts, since: i64) -> Option<String> {
-    let seen = wait::until(STATUS, "the kubelet's report", || async {
+    let reported = wait::until(STATUS, "the kubelet's report", || async {
         let status = pods.get(&pod.name).await?.status.unwrap_or_default();
         let containers = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
         let ended = containers.flat_map(|it| [it.state, it.last_state]).flatten().filter_map(|it| it.terminated);
@@ -211,5 +211,5 @@ async fn out_of_memory(pods: &Api<Pod>, pod: &PodFacts, since: i64) -> Option<St
         let mut new = ended.filter(|ended| ended.finished_at.as_ref().is_some_and(is_new));
         Ok(new.find_map(|ended| ended.reason.filter(|reason| reason == "OOMKilled")))
     });
-    seen.await.ok()
+    reported.await.ok()
 }

@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 
-use check::{Violation, check};
-use expectation::{Expectation, Struck};
+use check::check;
+use expectation::{Expectation, Losses};
 use facts::Facts;
 pub use fault::{Fault, Mode};
 use inject::{Target, inject};
 pub use plan::NODES;
 use plan::{Hit, Plan, Step};
 pub use summary::Report;
-use summary::{Outcome, Wound};
+use summary::{Outcome, Recovery};
 
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
@@ -133,17 +133,17 @@ async fn carry_out(cluster: &Cluster, groups: &mut [ObservedGroup], step: &Step)
 
 impl ObservedGroup {
     /// Waits until the group has come back as it must, or cannot any more.
-    async fn recovers(&mut self, step: &Step, hit: &Hit, struck: &Struck) -> Result<Outcome> {
-        let expected = Expectation::of(step, hit, struck, &self.facts);
+    async fn recovers(&mut self, step: &Step, hit: &Hit, losses: &Losses) -> Result<Outcome> {
+        let expected = Expectation::of(step, hit, losses, &self.facts);
         let pod = self.facts.pods.get(hit.victim).map(|pod| pod.name.clone()).unwrap_or_default();
         let mut outcome = self.becomes(Some(step.fault), &expected).await?;
-        let seconds = self.facts.last_start().unwrap_or(f64::NAN) - struck.at;
-        // Written beside everything else, and maybe not yet.
-        let told = self.group.events("Restarting").await?;
+        let seconds = self.facts.last_start().unwrap_or(f64::NAN) - losses.at;
+        // The controller may not have written the Event yet.
+        let notes = self.group.events("Restarting").await?;
         let began = format!("from epoch {} to", outcome.epochs.0);
-        let cause = told.iter().find(|note| note.contains(&began)).and_then(|note| summary::cause(note));
-        let told = [struck.reported.clone(), cause.map(str::to_owned)];
-        outcome.hit = Some(Wound { pod, seconds, told: told.into_iter().flatten().collect() });
+        let cause = notes.iter().find(|note| note.contains(&began)).and_then(|note| summary::cause(note));
+        let causes = [losses.reported.clone(), cause.map(str::to_owned)];
+        outcome.hit = Some(Recovery { pod, seconds, causes: causes.into_iter().flatten().collect() });
         Ok(outcome)
     }
 
@@ -160,7 +160,7 @@ impl ObservedGroup {
             match Facts::of(&self.group).await {
                 Ok(facts) => {
                     let violations = check(&self.facts, &facts, expected);
-                    if is_over || violations.is_empty() || !violations.iter().all(Violation::may_pass) {
+                    if is_over || violations.is_empty() || !violations.iter().all(|violation| violation.may_pass) {
                         break (facts, violations);
                     }
                 }
@@ -172,7 +172,7 @@ impl ObservedGroup {
         };
         let epochs = (self.facts.status.synced_epoch, after.status.synced_epoch);
         self.facts = after;
-        let violations = violations.iter().map(ToString::to_string).collect();
+        let violations = violations.into_iter().map(|violation| violation.text).collect();
         Ok(Outcome { fault, mode: self.mode, epochs, hit: None, violations })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fault::{Fault, Mode, Scope};
+use super::fault::{Fault, Mode};
 
 /// Workers of each group.
 pub(super) const WORKERS: usize = 4;
@@ -66,9 +66,9 @@ pub(super) struct Plan {
 impl Plan {
     /// The plan of this seed for these faults and groups.
     pub(super) fn new(seed: u64, faults: &[Fault], modes: &[Mode]) -> Self {
-        let kinds = faults.iter().flat_map(|fault| match fault.scope() {
-            Scope::Group => vec![(*fault, modes.to_vec())],
-            Scope::Cluster => modes.iter().map(|mode| (*fault, vec![*mode])).collect(),
+        let kinds = faults.iter().flat_map(|fault| {
+            let at_once = if fault.is_of_cluster() { 1 } else { modes.len().max(1) };
+            modes.chunks(at_once).map(|modes| (*fault, modes.to_vec()))
         });
         Self { random: fastrand::Rng::with_seed(seed), kinds: kinds.collect(), round: Vec::new() }
     }
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_plan_and_another_one_another() {
+    fn seed_decides_the_plan() {
         let steps = |seed| plan(seed).take(60).collect::<Vec<_>>();
         assert_eq!(steps(7), steps(7));
         assert_ne!(steps(7), steps(8));
     }
 
     #[test]
-    fn each_round_has_every_fault_for_every_group_once() {
+    fn round_has_every_fault_for_every_group_once() {
         let size = plan(1).steps_of_a_round();
         let steps: Vec<Step> = plan(1).take(5 * size).collect();
         for round in steps.chunks(size) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn victims_are_two_and_times_are_within_their_bounds() {
+    fn step_has_two_victims_and_bounded_times() {
         for step in plan(2).take(500) {
             assert!(step.hits.iter().all(|hit| hit.victim != hit.second && hit.victim.max(hit.second) < WORKERS));
             assert!(step.pause <= PAUSE && step.apart <= APART && step.delay <= APART && step.node < NODES);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_there_are_no_steps() {
+    fn plan_without_faults_has_no_steps() {
         assert_eq!(Plan::new(1, &[], &Mode::ALL).next(), None);
     }
 }

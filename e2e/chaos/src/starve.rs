@@ -16,7 +16,7 @@ use jobset_harness::wait;
 const LIMIT: Duration = Duration::from_secs(10);
 /// What the cgroup is left above what it uses: enough for the programs that fill it to start.
 const HEADROOM: u64 = 8 << 20;
-/// Joins the cgroup, fills it, and tells how often the kernel has killed in it. `tail` keeps the last line of an endless
+/// Joins the cgroup, fills it, and prints how often the kernel has killed in it. `tail` keeps the last line of an endless
 /// one. While the shell is there, the cgroup is, too.
 const FILL: &str = r#"echo $$ >"$0/cgroup.procs" && { tail /dev/zero; cat "$0/memory.oom_control"; }"#;
 
@@ -54,10 +54,10 @@ async fn fill(dir: &Path) -> Result<()> {
     // Also what keeps `tail` from filling the machine.
     fs::write(dir.join("memory.limit_in_bytes"), (used + HEADROOM).to_string()).context("cannot limit the memory")?;
     let filled = Command::new("sh").arg("-c").arg(FILL).arg(dir).stdin(Stdio::null()).output().await?;
-    let told = String::from_utf8_lossy(&filled.stdout);
-    let kills = told.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse::<u32>().ok());
+    let output = String::from_utf8_lossy(&filled.stdout);
+    let kills = output.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse::<u32>().ok());
     if kills.is_none_or(|kills| kills == 0) {
-        bail!("no process was killed for want of memory: {told}{}", String::from_utf8_lossy(&filled.stderr));
+        bail!("no process was killed for want of memory: {output}{}", String::from_utf8_lossy(&filled.stderr));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a run has shown, for a person. Pure.
+//! The outcomes of a run as text for a person. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use super::fault::{Fault, Mode};
 use jobset_harness::median::median;
 
-/// What a run has shown.
+/// The outcomes of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Steps that were begun.
@@ -14,7 +14,7 @@ pub struct Report {
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// What became of one group in one step.
+/// The outcome of one step for one group.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     /// None between two faults.
@@ -23,19 +23,19 @@ pub(super) struct Outcome {
     /// `syncedEpoch` before and after.
     pub(super) epochs: (i32, i32),
     /// None if the group was not hit.
-    pub(super) hit: Option<Wound>,
+    pub(super) hit: Option<Recovery>,
     pub(super) violations: Vec<String>,
 }
 
 /// Where a group was hit, and how long it took to come back.
 #[derive(Clone, Debug)]
-pub(super) struct Wound {
+pub(super) struct Recovery {
     /// Name of the Pod.
     pub(super) pod: String,
-    /// From the last blow to the last worker's start, as the worker wrote it down.
+    /// From the last fault to the last worker's start, as the worker wrote it down.
     pub(super) seconds: f64,
-    /// What the kubelet was seen to report, and what the JobSet's Event says of it, if it is there already.
-    pub(super) told: Vec<String>,
+    /// The cause as the kubelet reports it, and as the JobSet's Event names it, where they are known.
+    pub(super) causes: Vec<String>,
 }
 
 impl Report {
@@ -73,9 +73,9 @@ impl fmt::Display for Outcome {
         write!(f, "{:<28} {:<11} ", name(self.fault), self.mode)?;
         match &self.hit {
             _ if !self.violations.is_empty() => write!(f, "epoch {from} to {to}: {}", self.violations.join("; ")),
-            Some(Wound { pod, seconds, told }) => {
+            Some(Recovery { pod, seconds, causes }) => {
                 write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.1} s")?;
-                told.iter().try_for_each(|told| write!(f, "; {told}"))
+                causes.iter().try_for_each(|cause| write!(f, "; {cause}"))
             }
             None => write!(f, "did not notice"),
         }
@@ -86,7 +86,7 @@ fn name(fault: Option<Fault>) -> String {
     fault.map_or_else(|| "between faults".to_owned(), |fault| fault.to_string())
 }
 
-/// The cause of a restart in the words of its Event, which tells the epochs before it and how it was counted after it.
+/// The cause of a restart in the words of its Event, between the epochs and how the restart was counted.
 pub(super) fn cause(note: &str) -> Option<&str> {
     Some(note.split_once(": ")?.1.rsplit_once("; ")?.0)
 }
@@ -100,13 +100,13 @@ mod tests {
             fault: Some(fault),
             mode,
             epochs: (3, 4),
-            hit: seconds.map(|seconds| Wound { pod: "g-w-0-0-abcde".into(), seconds, told: Vec::new() }),
+            hit: seconds.map(|seconds| Recovery { pod: "g-w-0-0-abcde".into(), seconds, causes: Vec::new() }),
             violations: violations.iter().map(|violation| (*violation).to_owned()).collect(),
         }
     }
 
     #[test]
-    fn a_fault_has_a_line_for_each_group_that_it_hit() {
+    fn fault_hit_two_groups_has_a_line_for_each() {
         let outcomes = vec![
             outcome(Fault::LeaderKilled, Mode::Sidecar, Some(17.0), &[]),
             outcome(Fault::LeaderKilled, Mode::Supervisor, None, &[]),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_named_with_fault_and_group() {
+    fn violation_is_named_with_fault_and_group() {
         let outcomes = vec![
             outcome(Fault::PodDeleted, Mode::Sidecar, Some(1.0), &[]),
             outcome(Fault::PodDeleted, Mode::Supervisor, Some(1.0), &["a", "b"]),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_became_of_a_group() {
+    fn outcome_line_names_recovery_or_violations() {
         let line = |seconds, violations: &[&str]| {
             let line = outcome(Fault::PodDeleted, Mode::Sidecar, seconds, violations).to_string();
             line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_between_faults_is_named_so() {
+    fn violation_between_faults_is_named_so() {
         let mut unasked = outcome(Fault::PodDeleted, Mode::Sidecar, None, &["a"]);
         unasked.fault = None;
         assert_eq!(Report { steps: 0, outcomes: vec![unasked] }.violations(), ["between faults, sidecar: a"]);
     }
 
     #[test]
-    fn the_cause_is_taken_out_of_the_event() {
+    fn cause_is_taken_out_of_the_event() {
         let note =
             "in place, from epoch 1 to 2: Pod a on node b: container c exited with code 137 (OOMKilled); counted";
         assert_eq!(cause(note), Some("Pod a on node b: container c exited with code 137 (OOMKilled)"));

@@ -17,7 +17,7 @@ use super::stage::Stage;
 use super::summary::Recovery;
 use super::timeline::{HEADER, Line, Timeline, image_trouble};
 use jobset_harness::journal::{Entry, now};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{Workload, is_ready};
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -154,11 +154,11 @@ impl<'a> Observer<'a> {
 
     /// Waits until the API server, too, shows all workers running; what it shows late is not printed.
     async fn settle(&mut self) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{} Pods of {} to be ready", self.workers, self.name), || async {
+        wait::until_met(LIMIT, format!("{} Pods of {} to be ready", self.workers, self.name), || async {
             let pods = self.list().await?;
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let all = ready == self.workers && pods.len() == self.workers;
-            Ok(if all { Seen::Yes(()) } else { Seen::NotYet(format!("{ready} of {} are", pods.len())) })
+            Ok(if all { Check::Met(()) } else { Check::Unmet(format!("{ready} of {} are", pods.len())) })
         })
         .await?;
         while let Ok(Some(seen)) = tokio::time::timeout(JOURNAL_POLL, self.events.next()).await {

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_reports_the_median_and_the_fewest_pods_kept() {
+    fn series_reports_the_median_and_the_fewest_pods_kept() {
         let mut series = Series::default();
         for (seconds, same_uid) in [(3.0, 4), (1.0, 3), (2.000_4, 4)] {
             series.add(Recovery { seconds, pods: 4, same_uid });

@@ -120,7 +120,7 @@ mod tests {
     use super::is_recent;
 
     #[test]
-    fn go_is_compared_by_number() {
+    fn go_version_is_compared_by_number() {
         for recent in ["go1.26", "go1.26.8", "go1.27rc1", "go1.100.1", "go2.0"] {
             assert!(is_recent(recent), "{recent}");
         }

@@ -17,7 +17,7 @@ use crate::install;
 use crate::journal::{self, Entry};
 use crate::order;
 use crate::process::{self, Process, Signal};
-use crate::wait::{self, Seen};
+use crate::wait::{self, Check};
 use crate::workload::{WORKER_PORT, Workload, is_ready};
 
 /// How long a change may take on a machine that runs all tests at once.
@@ -91,20 +91,20 @@ impl Group {
 
     /// Waits until the epoch is synced and all workers run in it; the workers.
     pub async fn runs_in_epoch(&self, epoch: i32) -> Result<Workers> {
-        wait::until_seen(LIMIT, format!("{} workers of {} in epoch {epoch}", self.workers, self.namespace), || async {
+        wait::until_met(LIMIT, format!("{} workers of {} in epoch {epoch}", self.workers, self.namespace), || async {
             let synced = self.status().await?.synced_epoch;
             let pods = self.live_pods().await?;
             let epochs: Vec<_> = pods.iter().map(|pod| pod.annotations().get(labels::EPOCH).cloned()).collect();
             // A container runs before its worker does.
             let entries = self.journal()?;
             let restarts = |pod: &Pod| usize::try_from(restarts(pod)).unwrap_or(0);
-            let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && was_told(&entries, pod, epoch);
+            let begun = |pod: &&Pod| starts(&entries, pod) > restarts(pod) && has_started_in(&entries, pod, epoch);
             let ready = pods.iter().filter(|pod| is_ready(pod)).filter(begun).count();
             if synced != epoch || ready != self.workers || pods.len() != self.workers {
-                return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
+                return Ok(Check::Unmet(format!("syncedEpoch {synced}, {ready} Pods ready, epochs {epochs:?}")));
             }
-            ensure!(epochs.iter().all(|seen| *seen == Some(epoch.to_string())), "epochs {epochs:?}");
-            Ok(Seen::Yes(()))
+            ensure!(epochs.iter().all(|observed| *observed == Some(epoch.to_string())), "epochs {epochs:?}");
+            Ok(Check::Met(()))
         })
         .await?;
         self.workers().await
@@ -203,11 +203,11 @@ fn starts(entries: &[Entry], pod: &Pod) -> usize {
     entries.iter().filter(|entry| entry.event == "start" && entry.uid == uid).count()
 }
 
-/// Whether the worker of a Pod has started in this epoch, by what it was told, if it was.
-fn was_told(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
+/// Whether the worker of a Pod has started in this epoch, by its environment. A worker without an epoch counts as started.
+fn has_started_in(entries: &[Entry], pod: &Pod, epoch: i32) -> bool {
     let uid = pod.uid().unwrap_or_default();
     let last = entries.iter().rfind(|entry| entry.event == "start" && entry.uid == uid);
-    last.is_some_and(|entry| entry.epoch.is_none_or(|told| told == epoch))
+    last.is_some_and(|entry| entry.epoch.is_none_or(|known| known == epoch))
 }
 
 /// How often the kubelet has restarted the worker of a Pod.

@@ -2,8 +2,7 @@
 //! input, made from a static binary.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -88,8 +87,10 @@ pub struct ImageSpec<'a> {
     pub entrypoint: &'a [&'a str],
     /// Further programs as path in the image and file.
     pub programs: &'a [(&'a str, &'a Path)],
-    /// Symbolic links as path and target.
+    /// Symbolic links in the image's root, as name and target.
     pub links: &'a [(&'a str, &'a str)],
+    /// Names in `/bin` that link to `/busybox`.
+    pub applets: &'a [&'a str],
     /// The user of the image's config, as `uid` or `uid:gid`; empty means root.
     pub user: &'a str,
     /// Labels of the image's config.
@@ -101,7 +102,17 @@ pub struct ImageSpec<'a> {
 impl<'a> ImageSpec<'a> {
     /// An image whose entrypoint is the binary, run as root.
     pub fn new(name: &'a str, binary: &'a Path) -> Self {
-        Self { name, binary, entrypoint: &[], programs: &[], links: &[], user: "", labels: &[], architecture: None }
+        Self {
+            name,
+            binary,
+            entrypoint: &[],
+            programs: &[],
+            links: &[],
+            applets: &[],
+            user: "",
+            labels: &[],
+            architecture: None,
+        }
     }
 
     /// An image of the product: it is not run as root, and says what it is.
@@ -114,7 +125,7 @@ impl<'a> ImageSpec<'a> {
 pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     let file_name = spec.binary.file_name().and_then(|name| name.to_str()).context("the binary has no file name")?;
     let binary = fs::read(spec.binary).with_context(|| format!("cannot read {}", spec.binary.display()))?;
-    let layer = layer(file_name, &binary, spec.programs, spec.links)?;
+    let layer = layer(file_name, &binary, spec)?;
     let host = Architecture::of_host()?;
     let architecture = spec.architecture.unwrap_or(host);
     let own_entrypoint = [format!("/{file_name}")];
@@ -159,68 +170,55 @@ pub fn pause(program: &Path) -> Result<PathBuf> {
     build(&ImageSpec { user: "65535:65535", ..ImageSpec::new(PAUSE, program) })
 }
 
+/// The common applets of busybox.
+const APPLETS: [&str; 25] = [
+    "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "httpd", "id", "kill", "ls", "mkdir", "nc",
+    "nslookup", "ping", "ps", "rm", "seq", "sh", "sleep", "test", "touch", "true", "wget",
+];
+
 /// The busybox image with a link for each common applet, from Debian's busybox-static.
 pub fn busybox() -> Result<PathBuf> {
-    with_applets(|links| {
-        let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
-        build(&ImageSpec { entrypoint: &["/bin/sh"], links, ..spec })
-    })
+    let spec = ImageSpec::new(BUSYBOX, Path::new(BUSYBOX_PROGRAM));
+    build(&ImageSpec { entrypoint: &["/bin/sh"], applets: &APPLETS, ..spec })
 }
 
 /// The image [`EXAMPLES`]. Without a command it sleeps for a second, as one that fetches something might take.
 pub fn examples(worker: &Path) -> Result<PathBuf> {
-    with_applets(|links| {
-        let links: Vec<_> = links.iter().copied().filter(|(path, _)| *path != "bin/sleep").collect();
-        let programs = [("bin/bash", Path::new(BASH_PROGRAM)), ("bin/sleep", worker)];
-        let spec = ImageSpec::new(EXAMPLES, Path::new(BUSYBOX_PROGRAM));
-        build(&ImageSpec { entrypoint: &["/bin/sleep", "20"], programs: &programs, links: &links, ..spec })
-    })
+    let applets: Vec<&str> = APPLETS.into_iter().filter(|applet| *applet != "sleep").collect();
+    let programs = [("bin/bash", Path::new(BASH_PROGRAM)), ("bin/sleep", worker)];
+    let spec = ImageSpec::new(EXAMPLES, Path::new(BUSYBOX_PROGRAM));
+    build(&ImageSpec { entrypoint: &["/bin/sleep", "20"], programs: &programs, applets: &applets, ..spec })
 }
 
 /// The image that the Go JobSet's e2e suite names, from Debian's bash-static and busybox-static.
 pub fn go_suite() -> Result<PathBuf> {
-    with_applets(|links| {
-        let programs = [("bin/bash", Path::new(BASH_PROGRAM))];
-        let spec = ImageSpec::new(GO_SUITE, Path::new(BUSYBOX_PROGRAM));
-        build(&ImageSpec { entrypoint: &["/bin/bash"], programs: &programs, links, ..spec })
-    })
+    let programs = [("bin/bash", Path::new(BASH_PROGRAM))];
+    let spec = ImageSpec::new(GO_SUITE, Path::new(BUSYBOX_PROGRAM));
+    build(&ImageSpec { entrypoint: &["/bin/bash"], programs: &programs, applets: &APPLETS, ..spec })
 }
 
 /// An image whose entrypoint is the program, with the applets of busybox beside it.
 pub fn with_shell(name: &str, program: &Path) -> Result<PathBuf> {
-    with_applets(|links| {
-        let programs = [("busybox", Path::new(BUSYBOX_PROGRAM))];
-        build(&ImageSpec { programs: &programs, links, ..ImageSpec::new(name, program) })
-    })
+    let programs = [("busybox", Path::new(BUSYBOX_PROGRAM))];
+    build(&ImageSpec { programs: &programs, applets: &APPLETS, ..ImageSpec::new(name, program) })
 }
 
-/// Makes an image with a link to busybox for each common applet.
-fn with_applets(image: impl FnOnce(&[(&str, &str)]) -> Result<PathBuf>) -> Result<PathBuf> {
-    const APPLETS: [&str; 25] = [
-        "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "httpd", "id", "kill", "ls", "mkdir", "nc",
-        "nslookup", "ping", "ps", "rm", "seq", "sh", "sleep", "test", "touch", "true", "wget",
-    ];
-    let links: Vec<(String, &str)> = APPLETS.iter().map(|applet| (format!("bin/{applet}"), "/busybox")).collect();
-    image(&links.iter().map(|(path, target)| (path.as_str(), *target)).collect::<Vec<_>>())
-}
-
-/// The one layer: the binary, a writable `/tmp`, and the links.
-fn layer(file_name: &str, binary: &[u8], programs: &[(&str, &Path)], links: &[(&str, &str)]) -> Result<Vec<u8>> {
+/// The one layer: the binary, a writable `/tmp`, further programs, and the links.
+fn layer(file_name: &str, binary: &[u8], spec: &ImageSpec<'_>) -> Result<Vec<u8>> {
     let mut layer = Archive::new();
     layer.folder("tmp/", 0o1777)?;
     layer.file(file_name, 0o755, binary)?;
-    let mut folders: Vec<&str> = links.iter().filter_map(|(path, _)| Some(path.rsplit_once('/')?.0)).collect();
-    folders.dedup();
-    for folder in folders {
-        layer.folder(&format!("{folder}/"), 0o755)?;
+    if !spec.applets.is_empty() {
+        layer.folder("bin/", 0o755)?;
     }
-    for (path, program) in programs {
+    for (path, program) in spec.programs {
         let program = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         layer.file(path, 0o755, &program)?;
     }
-    for (path, target) in links {
+    for (path, target) in spec.links {
         layer.link(path, target)?;
     }
+    spec.applets.iter().try_for_each(|applet| layer.link(&format!("bin/{applet}"), "/busybox"))?;
     layer.finish()
 }
 
@@ -244,13 +242,16 @@ impl Archive {
     }
 
     fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<()> {
-        let mut header = Self::header(tar::EntryType::Regular, mode, content.len() as u64);
-        self.0.append_data(&mut header, path, content).with_context(|| format!("cannot add {path} to the archive"))
+        self.add(tar::EntryType::Regular, path, mode, content)
     }
 
     fn folder(&mut self, path: &str, mode: u32) -> Result<()> {
-        let mut header = Self::header(tar::EntryType::Directory, mode, 0);
-        self.0.append_data(&mut header, path, &[][..]).with_context(|| format!("cannot add {path} to the archive"))
+        self.add(tar::EntryType::Directory, path, mode, &[])
+    }
+
+    fn add(&mut self, kind: tar::EntryType, path: &str, mode: u32, content: &[u8]) -> Result<()> {
+        let mut header = Self::header(kind, mode, content.len() as u64);
+        self.0.append_data(&mut header, path, content).with_context(|| format!("cannot add {path} to the archive"))
     }
 
     fn link(&mut self, path: &str, target: &str) -> Result<()> {
@@ -281,8 +282,7 @@ fn write(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let path = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
     // Written aside and renamed: two tests may build the same image at once.
     let aside = dir.join(format!("{:016x}.part", fastrand::u64(..)));
-    let mut file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
-    file.write_all(bytes).with_context(|| format!("cannot write {}", aside.display()))?;
+    fs::write(&aside, bytes).with_context(|| format!("cannot write {}", aside.display()))?;
     fs::rename(&aside, &path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dockerfile_makes_the_same_images() {
+    fn dockerfile_makes_the_same_images() {
         let dockerfile = fs::read_to_string(paths::workspace().join("deploy/Dockerfile")).unwrap();
         assert!(dockerfile.contains(&format!("\nUSER {PRODUCT_USER}\n")), "{dockerfile}");
         for (label, value) in PRODUCT_LABELS {

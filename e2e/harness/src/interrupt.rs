@@ -1,9 +1,9 @@
-//! The end of a program by SIGINT or SIGTERM: what it holds goes with it.
+//! The end of a program by SIGINT or SIGTERM, together with what it holds.
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Awaits `work`, unless the program is told to end before. What `work` holds, a cluster say, is taken down then.
+/// Awaits `work`, unless a signal ends the program before. What `work` holds, for instance a cluster, is then taken down.
 ///
 /// # Errors
 /// That of `work`, or that it was interrupted.

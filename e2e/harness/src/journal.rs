@@ -1,4 +1,4 @@
-//! What the workers themselves wrote down: when each started and ended.
+//! The journals of the workers: when each started and ended.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ pub struct Entry {
     pub node: Option<String>,
     /// IP of its Pod.
     pub ip: Option<String>,
-    /// Epoch that it was told, if it was.
+    /// The epoch in its environment, if there is one.
     #[serde(default)]
     pub epoch: Option<i32>,
     /// Exit code, of an `exit`.

@@ -1,4 +1,4 @@
-//! Waiting on conditions: every wait has a limit, and says what it waited for and what it saw last.
+//! Waits for conditions. Every wait has a limit; its error names the condition and the last observed state.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -6,54 +6,57 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// The pause between two looks at a condition.
+/// The pause between two checks of a condition.
 pub const POLL: Duration = Duration::from_millis(100);
 
-/// What one look at a condition found.
-pub enum Seen<T> {
+/// The outcome of one check.
+pub enum Check<T> {
     /// The condition holds.
-    Yes(T),
-    /// The condition does not hold yet; the text describes the state seen, for the error at the limit.
-    NotYet(String),
+    Met(T),
+    /// The condition does not hold yet. The text describes the observed state, for the error at the limit.
+    Unmet(String),
 }
 
-/// Polls `look` until it returns `Some`, at most for `limit`.
+/// Polls `check` until it returns `Some`, at most for `limit`.
 ///
-/// An error of `look` counts as "not yet": an API server that restarts must not end a wait.
+/// An error of `check` counts as unmet: an API server that restarts must not end a wait.
 ///
 /// # Errors
-/// At the limit; the text names `what` and the last error of `look`.
-pub async fn until<T, F, Fut>(limit: Duration, what: impl Display, mut look: F) -> Result<T>
+/// At the limit; the text names `what` and the last error of `check`.
+pub async fn until<T, F, Fut>(limit: Duration, what: impl Display, mut check: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<Option<T>>>,
 {
-    until_seen(limit, what, || {
-        let look = look();
-        async move { Ok(look.await?.map_or_else(|| Seen::NotYet("the condition does not hold".into()), Seen::Yes)) }
+    until_met(limit, what, || {
+        let check = check();
+        async move {
+            let unmet = || Check::Unmet("the condition does not hold".into());
+            Ok(check.await?.map_or_else(unmet, Check::Met))
+        }
     })
     .await
 }
 
-/// As [`until`], for a condition that can describe the state it saw.
+/// As [`until`], for a condition that can describe the observed state.
 ///
 /// # Errors
-/// At the limit; the text names `what` and the last state or error of `look`.
-pub async fn until_seen<T, F, Fut>(limit: Duration, what: impl Display, mut look: F) -> Result<T>
+/// At the limit; the text names `what` and the last state or error of `check`.
+pub async fn until_met<T, F, Fut>(limit: Duration, what: impl Display, mut check: F) -> Result<T>
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<Seen<T>>>,
+    Fut: Future<Output = Result<Check<T>>>,
 {
     let start = Instant::now();
-    let mut last = "nothing was seen".to_owned();
+    let mut last = "no check ended".to_owned();
     while let Some(left) = limit.checked_sub(start.elapsed()) {
-        match tokio::time::timeout(left, look()).await {
-            Ok(Ok(Seen::Yes(value))) => return Ok(value),
-            Ok(Ok(Seen::NotYet(state))) => last = state,
+        match tokio::time::timeout(left, check()).await {
+            Ok(Ok(Check::Met(value))) => return Ok(value),
+            Ok(Ok(Check::Unmet(state))) => last = state,
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => break,
         }
         tokio::time::sleep(POLL).await;
     }
-    bail!("waited {:.1} s for {what}; last seen: {last}", limit.as_secs_f64())
+    bail!("waited {:.1} s for {what}; last observed: {last}", limit.as_secs_f64())
 }

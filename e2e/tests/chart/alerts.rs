@@ -75,7 +75,7 @@ const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mp
 #[case::followers_wait_for_leaders(&[(PODS_1, "0+0x240"), (PODS_2, "0+10x240"), (PODS, "0+10x240")], &[])]
 #[case::slow_pods(&[(PODS_1, "0+0x240"), (PODS_2, "0+9x240"), (PODS_5, "0+10x240"), (PODS, "0+10x240")], &["JobSetWebhookSlow"])]
 #[case::overloaded(&[(r#"jobset_webhook_overload_total{limit="turn"}"#, "0+15x240")], &["JobSetWebhookOverloaded"])]
-fn after_half_an_hour_these_fire(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
+fn alerts_fire_after_half_an_hour(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
     let well = WELL.iter().filter(|(name, _)| series.iter().all(|(other, _)| other != name));
     let series: Vec<Value> =
         well.chain(series).map(|(series, values)| json!({"series": series, "values": values})).collect();

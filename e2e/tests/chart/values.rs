@@ -65,7 +65,7 @@ fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
 }
 
 #[tokio::test]
-async fn every_value_changes_what_is_rendered() -> Result<()> {
+async fn value_changed_changes_the_rendered_text() -> Result<()> {
     let chart = Chart::new(Helm::V4).await?;
     let text = std::fs::read_to_string(Chart::folder().join("values.yaml"))?;
     let mut values = Vec::new();

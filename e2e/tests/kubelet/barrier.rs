@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::install::kubectl;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{STORY_1, Workload};
 use serde_json::{Value, json};
 
@@ -50,15 +50,15 @@ async fn resolve_peer(group: &Group, workers: &Workers) -> Result<String> {
 }
 
 #[tokio::test]
-async fn peers_resolve_each_other_while_held_and_keep_their_address() -> Result<()> {
+async fn peers_at_the_barrier_resolve_each_other_and_keep_their_address() -> Result<()> {
     let group = apply(NAMESPACE, STORY_1, held).await?;
     let peer = ("0".to_owned(), "1".to_owned());
-    let while_held = wait::until_seen(LIMIT, "the first worker to find the second, both held", || async {
+    let while_held = wait::until_met(LIMIT, "the first worker to find the second, both held", || async {
         let workers = group.workers().await?;
         let address = workers.get(&peer).map(|worker| worker.ip.clone()).unwrap_or_default();
         let answer = resolve_peer(&group, &workers).await?;
         let found = !address.is_empty() && answer.contains(&format!("\"{address}\""));
-        Ok(if found { Seen::Yes(address) } else { Seen::NotYet(format!("{answer}, not {address}")) })
+        Ok(if found { Check::Met(address) } else { Check::Unmet(format!("{answer}, not {address}")) })
     })
     .await?;
     assert!(group.journal()?.is_empty(), "a worker started before the barrier was lifted");

@@ -11,7 +11,7 @@ use jobset_harness::Cluster;
 const SEED: u64 = 467;
 
 #[tokio::test]
-async fn each_fault_ends_with_all_workers_in_one_epoch_and_an_exact_budget() -> Result<()> {
+async fn each_fault_ends_in_one_epoch_with_an_exact_budget() -> Result<()> {
     let cluster = Cluster::start(NODES).await?;
     let faults = Fault::value_variants().to_vec();
     let options = Options { seed: SEED, faults, modes: Mode::ALL.to_vec(), lasts: Duration::ZERO };

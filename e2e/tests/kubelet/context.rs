@@ -43,7 +43,7 @@ async fn stages(handle: &Handle) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn the_demo_installs_what_is_missing_and_removes_its_namespace_whatever_happens() -> Result<()> {
+async fn demo_in_foreign_cluster_installs_product_and_removes_its_namespace() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     install::load_images(&cluster, binaries().await?).await?;
     let results = tempfile::tempdir()?;
@@ -76,7 +76,7 @@ async fn the_demo_installs_what_is_missing_and_removes_its_namespace_whatever_ha
 
 /// A kubelet that has not heard of a Pod answers that its log is not found; so does one that is asked in another's place.
 #[tokio::test]
-async fn what_a_worker_writes_is_read_although_its_kubelet_did_not_know_the_pod_at_first() -> Result<()> {
+async fn log_of_pod_unknown_to_kubelet_is_read_later() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     install::load_images(&cluster, binaries().await?).await?;
     let nodes: Api<Node> = Api::all(cluster.client());
@@ -101,7 +101,7 @@ async fn what_a_worker_writes_is_read_although_its_kubelet_did_not_know_the_pod_
 }
 
 #[tokio::test]
-async fn the_demo_says_what_a_cluster_lacks_to_restart_in_place() -> Result<()> {
+async fn demo_in_unfit_cluster_names_what_is_missing() -> Result<()> {
     let gate = "--feature-gates=RestartAllContainersOnContainerExits=false";
     let plane = ControlPlane::builder().api_server_arg(gate).control_plane().await?;
     let output = demo(&plane, &[])?.output().await?;

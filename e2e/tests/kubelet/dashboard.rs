@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_variable_is_left() {
+    fn dashboard_expression_filled_has_no_variable() {
         let queries = queries("5m").unwrap();
         assert!(queries.len() > 20, "{}", queries.len());
         for query in queries {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use jobset_harness::group::{Group, LIMIT, Worker, Workers};
+use jobset_harness::group::LIMIT;
 use jobset_harness::wait;
 use jobset_harness::workload::{STORY_2, SUPERVISED};
 use k8s_openapi::api::batch::v1::Job;
@@ -11,17 +11,11 @@ use kube::api::{ListParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use super::shared::{self, assert_in_place};
-
-async fn start(namespace: &str, manifest: &str) -> Result<(Group, Workers, Worker)> {
-    let (group, workers) = shared::start(namespace, manifest, |workload| workload).await?;
-    let first = workers.values().next().context("no worker")?.clone();
-    Ok((group, workers, first))
-}
+use super::shared::{assert_in_place, assert_replaced, start_unchanged};
 
 #[tokio::test]
 async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
-    let (group, before, _) = start("agent-x", STORY_2).await?;
+    let (group, before, _) = start_unchanged("agent-x", STORY_2).await?;
     // What the controller writes to make the agents of epoch 1 exit with X.
     let patch = json!({"status": {"deprecatedEpoch": 1}});
     group.jobsets.patch_status(&group.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -34,7 +28,7 @@ async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
 /// back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
 #[tokio::test]
 async fn agent_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start("agent-other", STORY_2).await?;
+    let (group, before, first) = start_unchanged("agent-other", STORY_2).await?;
     group.kill_agent(&first)?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);
@@ -49,7 +43,7 @@ async fn worker_0_completes_the_pod_and_nothing_restarts(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {
-    let (group, before, _) = start(namespace, manifest).await?;
+    let (group, before, _) = start_unchanged(namespace, manifest).await?;
     for worker in before.values() {
         group.exit(worker, 0).await?;
     }
@@ -71,7 +65,7 @@ async fn worker_0_completes_the_pod_and_nothing_restarts(
 #[case::supervisor("supervised-fatal", SUPERVISED)]
 #[tokio::test]
 async fn worker_y_fails_the_jobset(#[case] namespace: &str, #[case] manifest: &str) -> Result<()> {
-    let (group, _, first) = start(namespace, manifest).await?;
+    let (group, _, first) = start_unchanged(namespace, manifest).await?;
     group.exit(&first, 42).await?;
     let status = group.finished().await?;
     assert_eq!(status.terminal_state, "Failed");
@@ -85,23 +79,16 @@ async fn worker_y_fails_the_jobset(#[case] namespace: &str, #[case] manifest: &s
 
 #[tokio::test]
 async fn worker_z_recreates_that_pod_alone() -> Result<()> {
-    let (group, before, first) = start("worker-z", STORY_2).await?;
+    let (group, before, first) = start_unchanged("worker-z", STORY_2).await?;
     group.exit(&first, 43).await?;
-    let mut after = group.runs_in_epoch(2).await?;
-    let mut rest = before.clone();
-    rest.retain(|_, worker| worker.uid != first.uid);
-    let (slot, _) = before.iter().find(|(_, worker)| worker.uid == first.uid).context("no such worker")?;
-    let replacement = after.remove(slot).context("the slot is empty")?;
-    assert_ne!(replacement.uid, first.uid, "that Pod alone gets a new UID");
-    assert_eq!(replacement.starts, 1);
-    assert_in_place(&rest, &after);
+    assert_replaced(&before, &first, group.runs_in_epoch(2).await?)?;
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);
     Ok(())
 }
 
 #[tokio::test]
 async fn worker_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start("worker-other", STORY_2).await?;
+    let (group, before, first) = start_unchanged("worker-other", STORY_2).await?;
     group.exit(&first, 7).await?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
     assert_eq!(group.status().await?.restarts_count_towards_max, 1);

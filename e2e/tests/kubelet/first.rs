@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use jobset_api::JobSet;
 use jobset_harness::group::LIMIT;
 use jobset_harness::install::{self, kubectl};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{images, paths};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -25,7 +25,7 @@ fn story() -> Result<(String, Vec<Vec<String>>)> {
 }
 
 #[tokio::test]
-async fn the_first_jobset_of_the_readme_restarts_in_place_when_its_worker_is_killed() -> Result<()> {
+async fn first_jobset_of_readme_worker_killed_restarts_in_place() -> Result<()> {
     let cluster = installed().await?;
     install::create_namespace(&cluster.client(), NAMESPACE).await?;
     let (manifest, commands) = story()?;
@@ -50,10 +50,10 @@ async fn the_first_jobset_of_the_readme_restarts_in_place_when_its_worker_is_kil
     drop(admission);
     assert_eq!(done, ["apply", "wait", "get", "exec"]);
     let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), NAMESPACE);
-    wait::until_seen(LIMIT, "the group to run again", || async {
+    wait::until_met(LIMIT, "the group to run again", || async {
         let status = jobsets.get("first").await?.status.unwrap_or_default();
         let runs = (status.group_restarts, status.synced_epoch, &status.jobs_ready[..]) == (1, 2, "2/2");
-        Ok(if runs { Seen::Yes(()) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(if runs { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await?;
     assert_eq!(identities().await?, before, "all Pods are kept");

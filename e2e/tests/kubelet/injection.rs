@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::LIMIT;
+use jobset_harness::group::{LIMIT, restarts};
 use jobset_harness::install::{WORKER_IMAGE, kubectl};
 use jobset_harness::order;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{WORKER_PORT, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -38,33 +38,27 @@ async fn apply(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The Pods by UID, once all workers have started in this epoch, answer, and were told so.
+/// The Pods by UID, once all workers have started in this epoch, answer, and know the epoch.
 async fn in_epoch(jobsets: &Api<JobSet>, pods: &Api<Pod>, epoch: i32) -> Result<BTreeMap<String, Pod>> {
-    wait::until_seen(LIMIT, format!("{WORKERS} injected workers in epoch {epoch}"), || async {
+    wait::until_met(LIMIT, format!("{WORKERS} injected workers in epoch {epoch}"), || async {
         let synced = jobsets.get("injected").await?.status.unwrap_or_default().synced_epoch;
         let pods = pods.list(&ListParams::default()).await?.items;
-        let mut told = Vec::new();
+        let mut epochs = Vec::new();
         for pod in pods.iter().filter(|pod| is_ready(pod) && restarts(pod) == epoch - 1) {
             let Ok(answer) = order::get(pod, WORKER_PORT, "/").await else { continue };
-            told.push(serde_json::from_str::<Value>(&answer)?["epoch"].as_i64());
+            epochs.push(serde_json::from_str::<Value>(&answer)?["epoch"].as_i64());
         }
-        if synced != epoch || pods.len() != WORKERS || told.len() != WORKERS {
-            return Ok(Seen::NotYet(format!("syncedEpoch {synced}, {} Pods, told {told:?}", pods.len())));
+        if synced != epoch || pods.len() != WORKERS || epochs.len() != WORKERS {
+            return Ok(Check::Unmet(format!("syncedEpoch {synced}, {} Pods, workers in {epochs:?}", pods.len())));
         }
-        ensure!(told.iter().all(|told| *told == Some(epoch.into())), "told {told:?} in epoch {epoch}");
-        Ok(Seen::Yes(pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect()))
+        ensure!(epochs.iter().all(|known| *known == Some(epoch.into())), "workers in {epochs:?}, not in {epoch}");
+        Ok(Check::Met(pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect()))
     })
     .await
 }
 
-/// How often the worker of a Pod was restarted.
-fn restarts(pod: &Pod) -> i32 {
-    let workers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    workers.map(|worker| worker.restart_count).sum()
-}
-
 #[tokio::test]
-async fn plain_workers_restart_in_place_with_an_injected_agent() -> Result<()> {
+async fn injected_worker_fails_group_restarts_in_place() -> Result<()> {
     let cluster = installed().await?;
     restricted_namespace(cluster).await?;
     apply(cluster).await?;

@@ -50,7 +50,7 @@ async fn fail_again_and_again(number: usize) -> Result<usize> {
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_failure_is_true_or_unknown() -> Result<()> {
+async fn event_of_failure_names_true_exit_code_or_none() -> Result<()> {
     let seen: usize = try_join_all((0..GROUPS).map(fail_again_and_again)).await?.into_iter().sum();
     let all = GROUPS * usize::from(FAILURES);
     println!("e2e: true exit code and last words seen in {seen} of {all} failures");

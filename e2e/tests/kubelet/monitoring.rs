@@ -8,7 +8,7 @@ use jobset_harness::chart::Chart;
 use jobset_harness::group::Group;
 use jobset_harness::install::NAMESPACE;
 use jobset_harness::prometheus::{Programs, Prometheus};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::SUPERVISED;
 
 use super::dashboard;
@@ -23,17 +23,17 @@ const MAY_BE_EMPTY: [&str; 4] =
     ["Recovery by recreation, median", "Pods that wait at the barrier", "Budget left", "Turned away"];
 
 #[test]
-fn the_alerting_rules_pass_promtool() -> Result<()> {
+fn alerting_rules_pass_promtool() -> Result<()> {
     Programs::ensure()?.check_rules(&Chart::folder().join("files/alerts.yaml"))
 }
 
 #[test]
-fn the_dashboard_is_of_grafanas_schema() -> Result<()> {
+fn dashboard_matches_schema_of_grafana() -> Result<()> {
     dashboard::check_schema()
 }
 
 #[tokio::test]
-async fn what_prometheus_scrapes_is_what_happened() -> Result<()> {
+async fn restarts_are_scraped_panels_show_them() -> Result<()> {
     let rules = Chart::folder().join("files/alerts.yaml");
     let cluster = installed().await?;
     let _admission = with_admission().await;
@@ -61,9 +61,9 @@ async fn what_prometheus_scrapes_is_what_happened() -> Result<()> {
     expect(&prometheus, "sum(jobset_leader)", 1.0).await?;
     expect(&prometheus, "sum(jobset_webhook_ca_mismatch)", 0.0).await?;
 
-    wait::until_seen(LIMIT, "all panels to show something", || async {
+    wait::until_met(LIMIT, "all panels to show something", || async {
         let empty = empty_panels(&prometheus).await?;
-        Ok(if empty.is_empty() { Seen::Yes(()) } else { Seen::NotYet(format!("these show nothing: {empty:?}")) })
+        Ok(if empty.is_empty() { Check::Met(()) } else { Check::Unmet(format!("these show nothing: {empty:?}")) })
     })
     .await?;
 
@@ -88,10 +88,10 @@ async fn empty_panels(prometheus: &Prometheus) -> Result<BTreeSet<String>> {
 
 /// Waits until an expression has this value.
 async fn expect(prometheus: &Prometheus, expression: &str, wanted: f64) -> Result<()> {
-    wait::until_seen(LIMIT, format!("{expression} to be {wanted}"), || async {
+    wait::until_met(LIMIT, format!("{expression} to be {wanted}"), || async {
         let found = prometheus.query(expression).await?;
         let is_it = found.first().is_some_and(|(_, value)| (value - wanted).abs() < f64::EPSILON);
-        Ok(if is_it { Seen::Yes(()) } else { Seen::NotYet(format!("{found:?}")) })
+        Ok(if is_it { Check::Met(()) } else { Check::Unmet(format!("{found:?}")) })
     })
     .await
 }

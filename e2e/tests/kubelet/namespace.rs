@@ -15,10 +15,7 @@ use super::shared::start;
 #[case::sidecar("deleted-whole", STORY_1)]
 #[case::supervisor("deleted-whole-supervised", SUPERVISED)]
 #[tokio::test]
-async fn a_deleted_namespace_goes_although_a_group_runs_in_it(
-    #[case] namespace: &str,
-    #[case] manifest: &str,
-) -> Result<()> {
+async fn namespace_deleted_with_running_group_ends(#[case] namespace: &str, #[case] manifest: &str) -> Result<()> {
     let (group, _) = start(namespace, manifest, |workload| workload.of_shape(1, 2)).await?;
     let namespaces: Api<Namespace> = Api::all(group.client);
     namespaces.delete(namespace, &DeleteParams::default()).await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::install::kubectl;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{STORY_1, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -16,7 +16,7 @@ const NAMESPACE: &str = "jobset-system";
 const WEBHOOK: &str = "deployment/jobset-webhook";
 
 #[tokio::test]
-async fn without_any_webhook_pod_jobsets_restart_in_place_and_pods_are_created() -> Result<()> {
+async fn webhook_scaled_to_zero_jobset_restarts_in_place_and_pods_are_created() -> Result<()> {
     let (group, before) = start("no-webhook", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let cluster = installed().await?;
     let _alone = without_admission().await;
@@ -51,9 +51,9 @@ async fn restarts_and_is_recreated(group: &Group, before: &Workers) -> Result<()
 async fn webhooks_are_gone(group: &Group) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(group.client.clone(), NAMESPACE);
     let webhooks = ListParams::default().labels("app.kubernetes.io/name=jobset-webhook");
-    wait::until_seen(LIMIT, "all Pods of the webhook to be gone", async || {
+    wait::until_met(LIMIT, "all Pods of the webhook to be gone", async || {
         let left = pods.list(&webhooks).await?.items.len();
-        Ok(if left == 0 { Seen::Yes(()) } else { Seen::NotYet(format!("{left} left")) })
+        Ok(if left == 0 { Check::Met(()) } else { Check::Unmet(format!("{left} left")) })
     })
     .await
 }
@@ -69,9 +69,9 @@ async fn plain_pod_runs(group: &Group) -> Result<()> {
         "volumes": own.map(|name| json!({ "name": name, "emptyDir": {} })),
     } }))?;
     group.pods.create(&PostParams::default(), &plain).await?;
-    wait::until_seen(LIMIT, "a plain Pod to run", async || {
+    wait::until_met(LIMIT, "a plain Pod to run", async || {
         let pod = group.pods.get("plain").await?;
-        Ok(if is_ready(&pod) { Seen::Yes(()) } else { Seen::NotYet(format!("{:?}", pod.status)) })
+        Ok(if is_ready(&pod) { Check::Met(()) } else { Check::Unmet(format!("{:?}", pod.status)) })
     })
     .await
 }

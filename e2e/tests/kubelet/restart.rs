@@ -7,10 +7,10 @@ use jobset_harness::workload::{STORY_1, SUPERVISED, WORKER_PORT};
 use kube::api::DeleteParams;
 use rstest::rstest;
 
-use super::shared::{assert_in_place, start};
+use super::shared::{assert_in_place, assert_replaced, start};
 
 #[tokio::test]
-async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()> {
+async fn worker_exits_non_zero_group_restarts_in_place() -> Result<()> {
     let (group, before) = start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let first = before.values().next().context("no worker")?;
     group.exit(first, 1).await?;
@@ -25,27 +25,21 @@ async fn a_worker_that_exits_non_zero_restarts_the_group_in_place() -> Result<()
 #[case::sidecar("pod-deleted", STORY_1)]
 #[case::supervisor("supervised-deleted", SUPERVISED)]
 #[tokio::test]
-async fn a_deleted_pod_is_recreated_alone_and_the_rest_restarts_in_place(
+async fn pod_deleted_is_recreated_alone_others_restart_in_place(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {
     let (group, before) = start(namespace, manifest, |workload| workload).await?;
-    let (slot, deleted) = before.last_key_value().context("no worker")?;
+    let (_, deleted) = before.last_key_value().context("no worker")?;
     group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
-    let mut after = group.runs_in_epoch(2).await?;
-    let replacement = after.remove(slot).context("the slot is empty")?;
-    assert_ne!(replacement.uid, deleted.uid);
-    assert_eq!(replacement.starts, 1);
-    let mut rest = before.clone();
-    rest.remove(slot);
-    assert_in_place(&rest, &after);
+    assert_replaced(&before, deleted, group.runs_in_epoch(2).await?)?;
     let status = group.status().await?;
     assert_eq!((status.deprecated_epoch, status.restarts_count_towards_max), (1, 1));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_content_of_an_empty_dir_survives() -> Result<()> {
+async fn empty_dir_keeps_content_over_restart() -> Result<()> {
     let (group, before) = start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     for worker in before.values() {
         let path = format!("/write?name=checkpoint&text={}", worker.uid);
@@ -63,7 +57,7 @@ async fn the_content_of_an_empty_dir_survives() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> Result<()> {
+async fn worker_succeeds_during_restart_group_is_recreated() -> Result<()> {
     let (group, before) = start("succeeds-meanwhile", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let workers: Vec<_> = before.values().collect();
     let (failing, succeeding) = (group.exit(workers[0], 1), group.exit(workers[1], 0));
@@ -84,7 +78,7 @@ async fn a_worker_that_succeeds_while_the_group_restarts_makes_it_recreate() -> 
 #[case::sidecar("fails-late", STORY_1)]
 #[case::supervisor("fails-late-supervised", SUPERVISED)]
 #[tokio::test]
-async fn a_worker_that_fails_after_another_has_succeeded_makes_the_group_recreate_and_complete(
+async fn worker_fails_after_success_of_another_group_is_recreated_and_completes(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {

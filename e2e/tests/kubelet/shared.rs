@@ -1,8 +1,8 @@
 //! Groups on the cluster that the tests share, and what is asserted of several of them.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use jobset_harness::cluster::{self, Cluster};
-use jobset_harness::group::{Group, Workers};
+use jobset_harness::group::{Group, Worker, Workers};
 use jobset_harness::install::install;
 use jobset_harness::programs::{RustBinaries, rust_binaries};
 use jobset_harness::workload::Workload;
@@ -29,6 +29,13 @@ pub(crate) async fn start(
     Ok((group, workers))
 }
 
+/// As [`start`] of an unchanged manifest, and the first of the workers.
+pub(crate) async fn start_unchanged(namespace: &str, manifest: &str) -> Result<(Group, Workers, Worker)> {
+    let (group, workers) = start(namespace, manifest, |workload| workload).await?;
+    let first = workers.values().next().context("no worker")?.clone();
+    Ok((group, workers, first))
+}
+
 /// Keeps the test that takes the admission service away waiting. Whoever holds it creates JobSets by [`Group::apply`].
 pub(crate) async fn with_admission() -> RwLockReadGuard<'static, ()> {
     ADMISSION.read().await
@@ -37,6 +44,18 @@ pub(crate) async fn with_admission() -> RwLockReadGuard<'static, ()> {
 /// Keeps other tests from creating JobSets.
 pub(crate) async fn without_admission() -> RwLockWriteGuard<'static, ()> {
     ADMISSION.write().await
+}
+
+/// Asserts that this worker alone has another Pod, and that all others restarted in place, once.
+pub(crate) fn assert_replaced(before: &Workers, replaced: &Worker, mut after: Workers) -> Result<()> {
+    let mut rest = before.clone();
+    let (slot, _) = before.iter().find(|(_, worker)| *worker == replaced).context("no such worker")?;
+    rest.remove(slot);
+    let replacement = after.remove(slot).context("the slot is empty")?;
+    assert_ne!(replacement.uid, replaced.uid, "that Pod alone gets a new UID");
+    assert_eq!(replacement.starts, 1);
+    assert_in_place(&rest, &after);
+    Ok(())
 }
 
 /// Asserts that every worker restarted in place, once.

@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
-use jobset_harness::group::{Group, Worker, Workers};
+use anyhow::{Result, ensure};
+use jobset_harness::group::Group;
 use jobset_harness::workload::SUPERVISED;
 use kube::ResourceExt;
 
-use super::shared::{self, assert_in_place};
-
-async fn start(namespace: &str) -> Result<(Group, Workers, Worker)> {
-    let (group, workers) = shared::start(namespace, SUPERVISED, |workload| workload).await?;
-    let first = workers.values().next().context("no worker")?.clone();
-    Ok((group, workers, first))
-}
+use super::shared::{assert_in_place, start_unchanged};
 
 /// Name of each Pod, with the worker's container and how often the kubelet has restarted it.
 async fn containers(group: &Group) -> Result<BTreeMap<String, (String, i32)>> {
@@ -27,8 +21,8 @@ async fn containers(group: &Group) -> Result<BTreeMap<String, (String, i32)>> {
 }
 
 #[tokio::test]
-async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
-    let (group, mut before, first) = start("supervised").await?;
+async fn supervised_worker_fails_container_keeps_running() -> Result<()> {
+    let (group, mut before, first) = start_unchanged("supervised", SUPERVISED).await?;
     let containers_before = containers(&group).await?;
     for (failure, code) in [1, 137, 2].into_iter().enumerate() {
         group.exit(&first, code).await?;
@@ -43,8 +37,8 @@ async fn workers_restart_in_place_and_their_containers_go_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_takes_its_worker_along_and_the_group_restarts() -> Result<()> {
-    let (group, before, first) = start("supervised-killed").await?;
+async fn supervisor_killed_group_restarts_in_place() -> Result<()> {
+    let (group, before, first) = start_unchanged("supervised-killed", SUPERVISED).await?;
     group.kill_agent(&first)?;
     assert_in_place(&before, &group.runs_in_epoch(2).await?);
     let restarts = containers(&group).await?;

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use jobset_api::{JobSet, JobSetStatus, conditions};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{self, kubectl};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{admission, images};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -49,7 +49,7 @@ const EXAMPLES: [(&str, End); 13] = [
 
 /// All at once: they mostly sleep.
 #[tokio::test]
-async fn the_examples_end_as_they_are_made_to() -> Result<()> {
+async fn go_examples_end_as_expected() -> Result<()> {
     let run = EXAMPLES.iter().zip(0..).map(|((name, end), number)| async move {
         let manifest = go_examples::example(&format!("{name}.yaml"))?;
         ends(manifest, &format!("example-{number}"), *end).await.with_context(|| format!("{name} in example-{number}"))
@@ -62,7 +62,7 @@ async fn the_examples_end_as_they_are_made_to() -> Result<()> {
 
 /// KEP-572: a claim that all share, and Jobs that wait for those who fill it. The class and the accelerators are made up.
 #[tokio::test]
-async fn volume_claims_are_filled_by_some_and_read_by_others() -> Result<()> {
+async fn volume_claims_shared_jobset_completes() -> Result<()> {
     let cluster = prepared().await?;
     let volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "up-claims"},
@@ -93,13 +93,13 @@ async fn ends(mut manifest: Value, namespace: &str, end: End) -> Result<()> {
         let _admission = with_admission().await;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
     }
-    let status = wait::until_seen(LIMIT, format!("{name} to end as {end:?}"), || async {
+    let status = wait::until_met(LIMIT, format!("{name} to end as {end:?}"), || async {
         let status = jobsets.get(&name).await?.status.unwrap_or_default();
         let ended = match end {
             End::RestartsForEver => status.restarts > 3,
             End::Completed | End::Failed(..) => !status.terminal_state.is_empty(),
         };
-        Ok(if ended { Seen::Yes(status) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(if ended { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await?;
     jobsets.delete(&name, &DeleteParams::background()).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use jobset_api::JobSet;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tokio::task::JoinHandle;
@@ -36,13 +36,13 @@ impl Load {
         self.stop.cancel();
         let created = self.stream.await??;
         ensure!(created > 0, "no JobSet was created");
-        wait::until_seen(LIMIT, "all JobSets of the load to complete", || async {
+        wait::until_met(LIMIT, "all JobSets of the load to complete", || async {
             let jobsets = self.jobsets.list(&ListParams::default()).await?.items;
             ensure!(jobsets.len() == created, "of {created} JobSets {} are there", jobsets.len());
             let open = jobsets.iter().find(|it| it.status.as_ref().is_none_or(|it| it.terminal_state != "Completed"));
             Ok(match open {
-                None => Seen::Yes(()),
-                Some(open) => Seen::NotYet(format!("{}: {:?}", open.name_any(), open.status)),
+                None => Check::Met(()),
+                Some(open) => Check::Unmet(format!("{}: {:?}", open.name_any(), open.status)),
             })
         })
         .await?;

@@ -56,7 +56,7 @@ fn pod_name() -> Value {
     json!({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
 }
 
-/// What the Go JobSet's agent is told.
+/// The environment of the Go JobSet's agent.
 fn agent_env() -> Value {
     let path = "metadata.labels['jobset.sigs.k8s.io/jobset-name']";
     json!([pod_name(), {"name": "JOBSET_NAME", "valueFrom": {"fieldRef": {"fieldPath": path}}}])

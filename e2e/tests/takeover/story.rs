@@ -4,28 +4,28 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use jobset_api::JobSet;
+use jobset_api::{JobSet, LEASE};
 use jobset_e2e::go_jobset;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{self, kubectl};
 use jobset_harness::programs::ensure_go_jobset;
 use jobset_harness::progress::progress;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::{admission, images, paths};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::load::Load;
 use super::manifests::{EXCLUSIVE, LOAD, NAMESPACE, RECREATING, SUPERVISOR_IMAGE, Scale, all, permissions};
-use super::observe::Snapshot;
+use super::observe::{PodState, Snapshot};
 use crate::kubelet::binaries;
 
 pub(super) const LIMIT: Duration = Duration::from_mins(3);
 
-const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";
 /// The group with the Go JobSet's agent as a sidecar, and the one that it supervises. The kubelet starts a container that
 /// fails again and again later each time, so the second restarts in the first swaps alone.
 const GROUPS: [&str; 2] = ["side", "super"];
@@ -108,16 +108,12 @@ impl Story {
     /// The Go JobSet is ended, this one installed.
     pub(super) async fn swap_to_ours(&mut self) -> Result<()> {
         self.begin_recreation().await?;
-        let before = self.settled().await?;
+        let before = Snapshot::take(&self.client).await?;
         let begun = Instant::now();
         go_jobset::stop(&self.cluster).await?;
         let system = ["-n", install::NAMESPACE, "--ignore-not-found"];
-        let objects = [
-            "delete",
-            "deployment/jobset-controller-manager",
-            "service/jobset-webhook-service",
-            "secret/jobset-webhook-server-cert",
-        ];
+        let deployment = "deployment/jobset-controller-manager";
+        let objects = ["delete", deployment, "service/jobset-webhook-service", "secret/jobset-webhook-server-cert"];
         kubectl(&self.cluster, &[&objects[..], &system].concat()).await?;
         let webhook = ["delete", "validatingwebhookconfiguration", "jobset-validating-webhook-configuration"];
         kubectl(&self.cluster, &webhook).await?;
@@ -133,7 +129,7 @@ impl Story {
 
     /// This one is removed, the Go JobSet installed again.
     pub(super) async fn swap_to_go(&mut self) -> Result<()> {
-        let before = self.settled().await?;
+        let before = Snapshot::take(&self.client).await?;
         let begun = Instant::now();
         let part = ["-l", "app.kubernetes.io/part-of=jobset"];
         for kinds in [
@@ -186,18 +182,17 @@ impl Story {
             let (pod, state) = before.first_key_value().context("no Pod")?;
             let next = state.attempt.map(|attempt| attempt + 1);
             std::fs::write(self.flags.join(pod), "")?;
-            let after = wait::until_seen(LIMIT, format!("{group} to restart into attempt {next:?}"), || async {
+            let after = wait::until_met(LIMIT, format!("{group} to restart into attempt {next:?}"), || async {
                 let pods = Snapshot::take(&self.client).await?.pods_of(group);
                 let status = self.jobsets().get(group).await?.status.unwrap_or_default();
                 let there = pods.values().all(|pod| pod.ready && pod.attempt == next);
                 let lifted = status.current_in_place_restart_attempt == next;
-                Ok(if there && lifted { Seen::Yes(pods) } else { Seen::NotYet(format!("{pods:?} {status:?}")) })
+                Ok(if there && lifted { Check::Met(pods) } else { Check::Unmet(format!("{pods:?} {status:?}")) })
             })
             .await?;
-            let uids = |pods: &std::collections::BTreeMap<String, super::observe::PodState>| {
-                pods.iter().map(|(name, pod)| (name.clone(), pod.uid.clone())).collect::<Vec<_>>()
-            };
-            ensure!(uids(&before) == uids(&after), "{group} was not restarted in place: {before:?} {after:?}");
+            let same = |(one, other): (&PodState, &PodState)| one.uid == other.uid;
+            let in_place = before.keys().eq(after.keys()) && before.values().zip(after.values()).all(same);
+            ensure!(in_place, "{group} was not restarted in place: {before:?} {after:?}");
         }
         Ok(())
     }
@@ -229,11 +224,11 @@ impl Story {
         let pods = before.pods_of("counters");
         let (pod, _) = pods.first_key_value().context("no Pod")?;
         std::fs::write(self.flags.join(pod), "")?;
-        wait::until_seen(LIMIT, "a Job to be restarted alone", || async {
+        wait::until_met(LIMIT, "a Job to be restarted alone", || async {
             let now = Snapshot::take(&self.client).await?;
             let changed = before.touched(&now).0 == vec!["counters-w-0"] && now.jobs.contains_key("counters-w-0");
             let ready = now.pods_of("counters").values().filter(|pod| pod.ready).count() == 2;
-            Ok(if changed && ready { Seen::Yes(()) } else { Seen::NotYet(format!("{:?}", before.touched(&now))) })
+            Ok(if changed && ready { Check::Met(()) } else { Check::Unmet(format!("{:?}", before.touched(&now))) })
         })
         .await
     }
@@ -243,41 +238,30 @@ impl Story {
         let jobs = self.recreating_jobs().await?;
         let restarts = self.jobsets().get(RECREATING).await?.status.map_or(0, |status| status.restarts);
         ensure!(jobs.len() == 2, "{jobs:?}");
-        let pods = kubectl(
-            &self.cluster,
-            &[
-                "get",
-                "pods",
-                "-n",
-                NAMESPACE,
-                "-o",
-                "name",
-                "-l",
-                "jobset.sigs.k8s.io/job-global-index=0,jobset.sigs.k8s.io/jobset-name=recreating",
-            ],
-        )
-        .await?;
-        let pods = String::from_utf8(pods.stdout)?;
-        let pod = pods.trim().trim_start_matches("pod/");
-        std::fs::write(self.flags.join(pod), "")?;
-        wait::until_seen(LIMIT, "the Go JobSet to recreate", || async {
+        let first = ListParams::default()
+            .labels("jobset.sigs.k8s.io/job-global-index=0,jobset.sigs.k8s.io/jobset-name=recreating");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        for pod in pods.list(&first).await?.items {
+            std::fs::write(self.flags.join(pod.name_any()), "")?;
+        }
+        wait::until_met(LIMIT, "the Go JobSet to recreate", || async {
             let status = self.jobsets().get(RECREATING).await?.status.unwrap_or_default();
             let done = status.restarts == restarts + 1;
-            Ok(if done { Seen::Yes(()) } else { Seen::NotYet(format!("{status:?}")) })
+            Ok(if done { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
         })
         .await
     }
 
     /// The recreation is carried out, and was counted once.
     async fn recreated(&self) -> Result<()> {
-        wait::until_seen(LIMIT, "the recreation to be carried out", || async {
+        wait::until_met(LIMIT, "the recreation to be carried out", || async {
             let status = self.jobsets().get(RECREATING).await?.status.unwrap_or_default();
             let jobs = self.recreating_jobs().await?;
             let attempt = status.restarts.to_string();
             let new = jobs.iter().filter(|(_, of)| *of == attempt).count() == 2 && jobs.len() == 2;
             let rounds = i32::try_from(self.swaps.div_ceil(2))?;
             ensure!((status.restarts, status.restarts_count_towards_max) == (rounds, rounds), "{status:?}");
-            Ok(if new { Seen::Yes(()) } else { Seen::NotYet(format!("{jobs:?} {status:?}")) })
+            Ok(if new { Check::Met(()) } else { Check::Unmet(format!("{jobs:?} {status:?}")) })
         })
         .await?;
         self.ready(RECREATING, |_| true).await
@@ -307,18 +291,13 @@ impl Story {
         Ok(())
     }
 
-    /// What is there while nothing happens.
-    async fn settled(&self) -> Result<Snapshot> {
-        Snapshot::take(&self.client).await
-    }
-
     /// Waits until the Lease has a holder of this name and not of that one.
     async fn led_by(&self, prefix: &str, but: &str) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), install::NAMESPACE);
-        wait::until_seen(LIMIT, format!("{prefix} to lead"), || async {
+        wait::until_met(LIMIT, format!("{prefix} to lead"), || async {
             let lease = leases.get_opt(LEASE).await?.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
             let led = lease.starts_with(prefix) && !lease.starts_with(but);
-            Ok(if led { Seen::Yes(()) } else { Seen::NotYet(lease) })
+            Ok(if led { Check::Met(()) } else { Check::Unmet(lease) })
         })
         .await
     }
@@ -327,9 +306,10 @@ impl Story {
         let deployment = format!("deployment/{}", go_jobset::DEPLOYMENT);
         let log = kubectl(&self.cluster, &["logs", &deployment, "-n", install::NAMESPACE, "--tail=-1"]).await?;
         let log = String::from_utf8_lossy(&log.stdout).into_owned();
-        let errors: Vec<&str> = log.lines().filter(|line| line.contains("Reconciler error")).collect();
-        // Go's manager retries after a conflict, and calls that an error, too.
-        let errors: Vec<_> = errors.into_iter().filter(|line| !line.contains("the object has been modified")).collect();
+        // The Go manager retries after a conflict, and calls that an error, too.
+        let is_error =
+            |line: &&str| line.contains("Reconciler error") && !line.contains("the object has been modified");
+        let errors: Vec<&str> = log.lines().filter(is_error).collect();
         ensure!(errors.is_empty(), "{}", errors.join("\n"));
         Ok(())
     }
@@ -346,17 +326,16 @@ impl Story {
     /// Waits until the JobSet has Pods of these names, all of which are ready.
     async fn ready(&self, jobset: &str, of: impl Fn(&str) -> bool) -> Result<()> {
         let wanted = self.pods_wanted(jobset).await?;
-        wait::until_seen(LIMIT, format!("the Pods of {jobset} to be ready"), || async {
+        wait::until_met(LIMIT, format!("the Pods of {jobset} to be ready"), || async {
             let pods: Vec<(String, bool)> = self.pods(jobset).await?.into_iter().filter(|(name, _)| of(name)).collect();
             let enough = pods.len() == wanted || jobset == "depends" && !pods.is_empty();
-            Ok(if enough && pods.iter().all(|pod| pod.1) { Seen::Yes(()) } else { Seen::NotYet(format!("{pods:?}")) })
+            Ok(if enough && pods.iter().all(|pod| pod.1) { Check::Met(()) } else { Check::Unmet(format!("{pods:?}")) })
         })
         .await
     }
 
     /// Pods that have not ended, and whether they are ready.
     async fn pods(&self, jobset: &str) -> Result<Vec<(String, bool)>> {
-        use k8s_openapi::api::core::v1::Pod;
         let mut found = Vec::new();
         for namespace in [NAMESPACE, EXCLUSIVE] {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_sleep_reads_them() {
+    fn sleep_arguments_are_parsed_as_by_sleep() {
         let parse = |args: &[&str]| parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(parse(&["10"]), Ok(Duration::from_millis(500)));
         assert_eq!(parse(&["100s"]), Ok(Duration::from_secs(5)));

@@ -92,10 +92,10 @@ impl Replica {
 
     /// Waits until it is not ready, for this reason.
     pub(crate) async fn not_ready(&self, reason: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("not to be ready: {reason}"), async || {
+        wait::until_met(LIMIT, format!("not to be ready: {reason}"), async || {
             let answer = self.readyz().await?;
             let told = answer.starts_with("HTTP/1.1 503") && answer.contains(reason);
-            Ok(if told { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+            Ok(if told { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
         })
         .await
     }

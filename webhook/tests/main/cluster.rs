@@ -148,11 +148,11 @@ impl Plane {
         let jobset = json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "probe" }, "spec": {} });
         let mut refused = jobset.clone();
         refused["spec"] = json!({ "managedBy": "nobody", "coordinator": { "replicatedJob": "nobody" } });
-        wait::until_seen(LIMIT, "the API server to ask for admission", async || {
+        wait::until_met(LIMIT, "the API server to ask for admission", async || {
             let defaulted = self.dry_run(&jobset).await?.spec.network.is_some();
             let denied = matches!(self.dry_run(&refused).await, Err(kube::Error::Api(status)) if status.code == 422);
             let seen = format!("defaulted: {defaulted}, refused: {denied}");
-            Ok(if defaulted && denied { wait::Seen::Yes(()) } else { wait::Seen::NotYet(seen) })
+            Ok(if defaulted && denied { wait::Check::Met(()) } else { wait::Check::Unmet(seen) })
         })
         .await?;
         Ok(replica)
@@ -179,9 +179,9 @@ impl Replica {
     }
 
     pub(crate) async fn ready(&self) -> Result<()> {
-        wait::until_seen(LIMIT, "the service to be ready", async || {
+        wait::until_met(LIMIT, "the service to be ready", async || {
             let answer = self.readyz().await?;
-            Ok(if answer.starts_with("HTTP/1.1 200") { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+            Ok(if answer.starts_with("HTTP/1.1 200") { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
         })
         .await
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -130,24 +130,24 @@ impl Space {
 
     /// Waits until a follower is refused for this reason. Admission may have seen its leader differently a moment ago.
     pub(crate) async fn refuses(&self, job: &Job, reason: &str, text: &str) -> Result<Status> {
-        wait::until_seen(LIMIT, format!("a refusal with {text:?}"), async || {
+        wait::until_met(LIMIT, format!("a refusal with {text:?}"), async || {
             let status = match self.create(&self.pod(job, 1)).await {
                 Err(kube::Error::Api(status)) => *status,
                 Err(error) => return Err(error.into()),
-                Ok(admitted) => return Ok(Seen::NotYet(format!("{} was admitted", admitted.name_any()))),
+                Ok(admitted) => return Ok(Check::Unmet(format!("{} was admitted", admitted.name_any()))),
             };
             let causes = status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();
             let right = causes.iter().any(|cause| cause.reason == reason) && status.message.contains(text);
-            Ok(if right { Seen::Yes(status) } else { Seen::NotYet(format!("{status:?}")) })
+            Ok(if right { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
         })
         .await
     }
 
     /// Waits until a follower is sent to this rack.
     pub(crate) async fn sends(&self, job: &Job, rack: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("a follower for {rack}"), async || {
+        wait::until_met(LIMIT, format!("a follower for {rack}"), async || {
             let sent = self.follower(job).await?;
-            Ok(if sent == rack { Seen::Yes(()) } else { Seen::NotYet(sent) })
+            Ok(if sent == rack { Check::Met(()) } else { Check::Unmet(sent) })
         })
         .await
     }

@@ -54,9 +54,9 @@ impl Program {
     }
 
     async fn says(&self, begin: &str) -> Result<()> {
-        wait::until_seen(LIMIT, format!("readiness to say {begin:?}"), async || {
+        wait::until_met(LIMIT, format!("readiness to say {begin:?}"), async || {
             let answer = readyz(self.health).await?;
-            Ok(if answer.starts_with(begin) { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+            Ok(if answer.starts_with(begin) { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
         })
         .await
     }

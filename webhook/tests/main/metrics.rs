@@ -11,7 +11,7 @@ use axum::routing::post;
 use clap::Parser as _;
 use hyper::{Request, StatusCode};
 use jiff::Timestamp;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_webhook::args::Args;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
@@ -182,9 +182,9 @@ impl Replica {
 
     /// Waits until a series has this value.
     pub(crate) async fn has_metric(&self, series: &str, wanted: f64) -> Result<()> {
-        wait::until_seen(LIMIT, format!("{series} to be {wanted}"), async || {
+        wait::until_met(LIMIT, format!("{series} to be {wanted}"), async || {
             let value = self.metric(series).await?;
-            Ok(if value == Some(wanted) { Seen::Yes(()) } else { Seen::NotYet(format!("{value:?}")) })
+            Ok(if value == Some(wanted) { Check::Met(()) } else { Check::Unmet(format!("{value:?}")) })
         })
         .await
     }

@@ -79,10 +79,10 @@ impl Mount {
 }
 
 async fn says(replica: &Replica, begin: &str, part: &str) -> Result<()> {
-    wait::until_seen(LIMIT, format!("readiness to say {part:?}"), async || {
+    wait::until_met(LIMIT, format!("readiness to say {part:?}"), async || {
         let answer = replica.readyz().await?;
         let said = answer.starts_with(begin) && answer.contains(part);
-        Ok(if said { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+        Ok(if said { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
     })
     .await
 }

@@ -9,7 +9,7 @@ use jobset_api::{JobSet, labels};
 use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::store::PriorityClasses;
 use jobset_harness::ControlPlane;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -93,11 +93,11 @@ impl Space {
 
     /// Waits until all Pods of a Job have a node; returns the racks that these are in.
     async fn racks_of(&self, job: &str) -> Result<BTreeSet<String>> {
-        let pods = wait::until_seen(LIMIT, format!("the Pods of {job} on nodes"), async || {
+        let pods = wait::until_met(LIMIT, format!("the Pods of {job} on nodes"), async || {
             let pods = self.pods_of(job).await?;
             let bound = pods.iter().filter(|pod| node(pod).is_some()).count();
             let state = format!("{bound} of {} Pods have a node", pods.len());
-            Ok(if bound == PODS { Seen::Yes(pods) } else { Seen::NotYet(state) })
+            Ok(if bound == PODS { Check::Met(pods) } else { Check::Unmet(state) })
         })
         .await?;
         let rack = |pod: &Pod| node(pod).and_then(|node| node.split_once('-')).map(|(rack, _)| rack.to_owned());
@@ -136,10 +136,10 @@ async fn each_of_two_jobs_has_a_rack_of_its_own_and_a_third_waits_with_its_reaso
     }
 
     space.create_job(&jobset, 2).await?;
-    let messages = wait::until_seen(LIMIT, "the scheduler's words in an event of the Job", async || {
+    let messages = wait::until_met(LIMIT, "the scheduler's words in an event of the Job", async || {
         let refused = space.refused("train-w-2").await?;
         let told = refused.keys().any(|message| message.contains("is pending: 0/4 nodes are available"));
-        Ok(if told { Seen::Yes(refused) } else { Seen::NotYet(format!("{refused:?}")) })
+        Ok(if told { Check::Met(refused) } else { Check::Unmet(format!("{refused:?}")) })
     })
     .await?;
     let leaders = space.pods_of("train-w-2").await?;

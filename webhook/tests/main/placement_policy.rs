@@ -1,7 +1,7 @@
 //! Which Pods cost a call to admission, and what the API server proves of the others without one.
 
 use anyhow::Result;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use serde_json::{Value, json};
 
 use crate::api_server::refusal;
@@ -89,10 +89,10 @@ async fn a_pod_that_was_not_placed_as_it_asks_is_refused_by_policy() -> Result<(
     };
     let selector = denied(&format!("spec.nodeSelector must contain {}, the domain of the leader", space.rack()));
     // A policy takes a moment to be active, and a webhook to be forgotten.
-    wait::until_seen(LIMIT, "a refusal by policy", async || match space.create(&space.pod(&job, 1)).await {
-        Err(kube::Error::Api(status)) if status.message.contains(&selector) => Ok(Seen::Yes(())),
+    wait::until_met(LIMIT, "a refusal by policy", async || match space.create(&space.pod(&job, 1)).await {
+        Err(kube::Error::Api(status)) if status.message.contains(&selector) => Ok(Check::Met(())),
         Err(error) => Err(error.into()),
-        Ok(_) => Ok(Seen::NotYet("it was created".to_owned())),
+        Ok(_) => Ok(Check::Unmet("it was created".to_owned())),
     })
     .await?;
 

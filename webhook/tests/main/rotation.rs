@@ -206,13 +206,13 @@ async fn what_may_not_be_written_is_not_taken_for_trusted() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
     plane.kubectl(&["delete", "clusterrolebinding", "jobset-webhook-ca-bundle"]).await?;
-    wait::until_seen(LIMIT, "not to be ready with an empty caBundle", async || {
+    wait::until_met(LIMIT, "not to be ready with an empty caBundle", async || {
         // As long as the API server still allows it, the bundle comes back.
         plane.empty_a_bundle().await?;
         let answer = replicas[0].readyz().await?;
         let told = answer.starts_with("HTTP/1.1 503")
             && answer.contains("does not verify the serving certificate; cannot patch the caBundle of");
-        Ok(if told { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+        Ok(if told { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
     })
     .await?;
     let refused = plane.dry_run(&good("refused")).await.map(drop).map_err(|error| error.to_string());
@@ -232,12 +232,12 @@ async fn while_the_secret_may_not_be_read_the_bundles_still_trust_what_is_served
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
     plane.kubectl(&["delete", "rolebinding", "jobset-webhook", "-n", NAMESPACE]).await?;
-    wait::until_seen(LIMIT, "the Secret not to be readable, the bundles filled, and readiness", async || {
+    wait::until_met(LIMIT, "the Secret not to be readable, the bundles filled, and readiness", async || {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
         let answer = replicas[0].readyz().await?;
         let told = answer.starts_with("HTTP/1.1 200") && answer.contains("ok, but cannot read Secret");
-        Ok(if told { wait::Seen::Yes(()) } else { wait::Seen::NotYet(answer) })
+        Ok(if told { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
     })
     .await?;
     plane.dry_run(&good("trusted")).await?;

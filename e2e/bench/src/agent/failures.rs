@@ -9,7 +9,7 @@ use jobset_harness::group::{Group, LIMIT, Worker, Workers};
 use jobset_harness::journal::{self, Entry, now};
 use jobset_harness::process;
 use jobset_harness::progress::progress;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{RECREATE, is_ready};
 
 use super::mode::{MeasuredMode, ModeCase};
@@ -142,7 +142,7 @@ impl FailingGroup {
             return self.group.runs_in_epoch(restarts + 1).await;
         }
         let all = self.group.workers;
-        wait::until_seen(LIMIT, format!("{all} workers of {}", self.group.namespace), || async {
+        wait::until_met(LIMIT, format!("{all} workers of {}", self.group.namespace), || async {
             let observed = self.group.status().await?.restarts;
             let pods = self.group.live_pods().await?;
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
@@ -150,7 +150,7 @@ impl FailingGroup {
             let run = observed == restarts && [pods.len(), ready, started] == [all; 3];
             let state =
                 || format!("{observed} restarts, {} Pods, {ready} ready, {started} workers started", pods.len());
-            Ok(if run { Seen::Yes(()) } else { Seen::NotYet(state()) })
+            Ok(if run { Check::Met(()) } else { Check::Unmet(state()) })
         })
         .await?;
         self.group.workers().await

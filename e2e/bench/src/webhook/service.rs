@@ -16,7 +16,7 @@ use crate::connections;
 use crate::program::{Program, free, kubeconfig_of};
 use jobset_harness::admission;
 use jobset_harness::cluster::ControlPlane;
-use jobset_harness::wait::{self, Seen};
+use jobset_harness::wait::{self, Check};
 
 /// Connections: one from each API server of a replicated control plane.
 const CONNECTIONS: usize = 3;
@@ -52,9 +52,9 @@ impl Service {
     /// Waits until the service says that the API server can call it.
     pub(super) async fn ready(&mut self) -> Result<()> {
         let health = self.health;
-        let ready = wait::until_seen(LIMIT, "the admission service to be ready", async || {
+        let ready = wait::until_met(LIMIT, "the admission service to be ready", async || {
             let answer = admission::readyz(health).await?;
-            Ok(if answer.starts_with("HTTP/1.1 200") { Seen::Yes(()) } else { Seen::NotYet(answer) })
+            Ok(if answer.starts_with("HTTP/1.1 200") { Check::Met(()) } else { Check::Unmet(answer) })
         });
         self.program.while_running(ready).await
     }

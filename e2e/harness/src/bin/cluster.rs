@@ -56,9 +56,8 @@ enum Action {
 
 #[derive(Args)]
 struct Up {
-    /// The number of nodes; 0 means a control plane alone.
-    #[arg(long, default_value_t = 0)]
-    nodes: usize,
+    #[command(flatten)]
+    options: Options,
     /// The folder of its state and logs (default: a new one below target/clusters).
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -68,15 +67,6 @@ struct Up {
     /// Is the process that `--detach` leaves running.
     #[arg(long, hide = true)]
     background: bool,
-    /// Has the API server write an audit log.
-    #[arg(long)]
-    audit: bool,
-    /// One more argument for kube-apiserver; may be repeated.
-    #[arg(long)]
-    api_server_arg: Vec<String>,
-    /// One more argument for kube-controller-manager; may be repeated.
-    #[arg(long)]
-    controller_manager_arg: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -139,17 +129,11 @@ async fn own(up: Up) -> Result<()> {
     if up.background {
         rustix::process::setsid().context("cannot leave the terminal")?;
     }
-    let options = Options {
-        nodes: up.nodes,
-        audit: up.audit,
-        api_server_args: up.api_server_arg,
-        controller_manager_args: up.controller_manager_arg,
-    };
     let dir = match up.dir {
         Some(dir) => std::path::absolute(dir).context("--dir is not a path")?,
         None => cluster::new_dir(),
     };
-    cluster::own(options, dir, ending(up.background)?, announce).await
+    cluster::own(up.options, dir, ending(up.background)?, announce).await
 }
 
 /// Prints the line that whoever started this waits for.

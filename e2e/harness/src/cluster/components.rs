@@ -1,15 +1,13 @@
-//! The command lines of a cluster's processes: pure functions of its layout.
+//! The command lines of a cluster's processes, made from the lists of flags in `e2e/harness/configs`.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::layout::{Layout, Node, Options, SERVICE_RANGE};
+use super::configs::filled;
+use super::layout::{Layout, Node, Options};
 use super::supervisor::ProcessDefinition;
 use crate::programs::GoPrograms;
-
-/// The URL of etcd; the loopback device is the cluster's own.
-const ETCD: &str = "http://127.0.0.1:2379";
 
 /// Makes processes: a program of the set, with its log in the cluster's folder.
 pub(super) struct Components<'a> {
@@ -19,138 +17,63 @@ pub(super) struct Components<'a> {
 }
 
 impl Components<'_> {
-    fn process(&self, name: &str, program: &str, args: Vec<String>) -> Result<ProcessDefinition> {
-        let env =
-            [("PATH", self.programs.search_path()), ("TMPDIR", self.layout.dir.join("tmp").display().to_string())];
-        Ok(ProcessDefinition {
-            name: name.to_owned(),
-            program: self.programs.path(program)?,
-            args,
-            env: env.map(|(key, value)| (key.to_owned(), value)).into(),
-            log: self.layout.log(name),
-        })
-    }
-
-    /// etcd; its state is thrown away, so it need not be safe from a crash of the machine.
+    /// etcd.
     pub(super) fn etcd(&self) -> Result<ProcessDefinition> {
-        let args = flags([
-            ("data-dir", self.layout.dir.join("etcd").display().to_string()),
-            ("listen-client-urls", ETCD.into()),
-            ("advertise-client-urls", ETCD.into()),
-            ("listen-peer-urls", "http://127.0.0.1:2380".into()),
-            ("quota-backend-bytes", (8_u64 << 30).to_string()),
-            ("unsafe-no-fsync", "true".into()),
-            ("log-level", "warn".into()),
-        ]);
-        self.process("etcd", "etcd", args)
+        self.process("etcd", None, include_str!("../../configs/etcd.flags"), &[])
     }
 
     /// kube-apiserver.
     pub(super) fn api_server(&self) -> Result<ProcessDefinition> {
-        let layout = self.layout;
-        let pki = |name: &str| layout.pki(name).display().to_string();
-        let mut args = flags([
-            ("etcd-servers", ETCD.into()),
-            ("advertise-address", layout.inside.to_string()),
-            ("secure-port", "6443".into()),
-            ("service-cluster-ip-range", SERVICE_RANGE.into()),
-            ("tls-cert-file", pki("api-server.crt")),
-            ("tls-private-key-file", pki("api-server.key")),
-            ("client-ca-file", pki("ca.crt")),
-            ("authorization-mode", "Node,RBAC".into()),
-            ("enable-admission-plugins", "NodeRestriction".into()),
-            ("service-account-issuer", "https://kubernetes.default.svc".into()),
-            ("service-account-key-file", pki("service-account.pub")),
-            ("service-account-signing-key-file", pki("service-account.key")),
-            ("kubelet-certificate-authority", pki("ca.crt")),
-            ("kubelet-client-certificate", pki("admin.crt")),
-            ("kubelet-client-key", pki("admin.key")),
-            ("kubelet-preferred-address-types", "InternalIP".into()),
-            // Webhooks by Service are reached at their endpoints: the control plane alone has no kube-proxy.
-            ("enable-aggregator-routing", "true".into()),
-            ("allow-privileged", "true".into()),
-            ("max-requests-inflight", "4000".into()),
-            ("max-mutating-requests-inflight", "2000".into()),
-        ]);
-        if self.options.audit {
-            args.extend(flags([
-                ("audit-policy-file", layout.dir.join("audit-policy.json").display().to_string()),
-                ("audit-log-path", layout.dir.join("logs/audit.log").display().to_string()),
-            ]));
-        }
-        args.extend(self.options.api_server_args.iter().cloned());
-        self.process("kube-apiserver", "kube-apiserver", args)
+        let list = include_str!("../../configs/kube-apiserver.flags");
+        let audit = if self.options.audit { include_str!("../../configs/audit.flags") } else { "" };
+        self.process("kube-apiserver", None, &[list, audit].concat(), &self.options.api_server_args)
     }
 
-    /// kube-controller-manager; its client limits are raised for large runs.
+    /// kube-controller-manager.
     pub(super) fn controller_manager(&self) -> Result<ProcessDefinition> {
-        let pki = |name: &str| self.layout.pki(name).display().to_string();
-        let mut args = flags([
-            ("kubeconfig", self.kubeconfig("kube-controller-manager")),
-            ("bind-address", "127.0.0.1".into()),
-            ("root-ca-file", pki("ca.crt")),
-            ("service-account-private-key-file", pki("service-account.key")),
-            ("use-service-account-credentials", "true".into()),
-            ("leader-elect", "false".into()),
-            ("kube-api-qps", "1000".into()),
-            ("kube-api-burst", "2000".into()),
-            ("concurrent-job-syncs", "20".into()),
-            // A new node keeps its not-ready taint until the next look, by default up to five seconds.
-            ("node-monitor-period", "500ms".into()),
-        ]);
-        args.extend(self.options.controller_manager_args.iter().cloned());
-        self.process("kube-controller-manager", "kube-controller-manager", args)
+        let list = include_str!("../../configs/kube-controller-manager.flags");
+        self.process("kube-controller-manager", None, list, &self.options.controller_manager_args)
     }
 
     /// kube-scheduler.
     pub(super) fn scheduler(&self) -> Result<ProcessDefinition> {
-        let args = flags([
-            ("kubeconfig", self.kubeconfig("kube-scheduler")),
-            ("bind-address", "127.0.0.1".into()),
-            ("leader-elect", "false".into()),
-            ("kube-api-qps", "1000".into()),
-            ("kube-api-burst", "2000".into()),
-        ]);
-        self.process("kube-scheduler", "kube-scheduler", args)
+        self.process("kube-scheduler", None, include_str!("../../configs/kube-scheduler.flags"), &[])
     }
 
     /// kube-proxy; one serves all nodes, which share the network namespace.
     pub(super) fn proxy(&self) -> Result<ProcessDefinition> {
-        self.process("kube-proxy", "kube-proxy", flags([("config", self.file("kube-proxy.json"))]))
+        self.process("kube-proxy", None, "--config={dir}/kube-proxy.yaml", &[])
     }
 
     /// CoreDNS, at the cluster's own address.
     pub(super) fn dns(&self) -> Result<ProcessDefinition> {
-        self.process("coredns", "coredns", vec!["-conf".into(), self.file("Corefile")])
+        self.process("coredns", None, "-conf={dir}/Corefile", &[])
     }
 
     /// The containerd of one node.
     pub(super) fn containerd(&self, node: &Node) -> Result<ProcessDefinition> {
-        let config = node.dir.join("containerd.toml").display().to_string();
-        self.process(&format!("containerd-{}", node.name), "containerd", vec!["--config".into(), config])
+        self.process("containerd", Some(node), "--config={node-dir}/containerd.toml", &[])
     }
 
     /// The kubelet of one node.
     pub(super) fn kubelet(&self, node: &Node) -> Result<ProcessDefinition> {
-        let in_node = |name: &str| node.dir.join(name).display().to_string();
-        let args = flags([
-            ("config", in_node("kubelet.json")),
-            ("kubeconfig", self.kubeconfig(&node.name)),
-            ("root-dir", in_node("kubelet")),
-            ("cert-dir", in_node("kubelet/pki")),
-            ("hostname-override", node.name.clone()),
-            ("node-ip", node.address.to_string()),
-            ("v", "2".into()),
-        ]);
-        self.process(&kubelet_name(&node.name), "kubelet", args)
+        self.process("kubelet", Some(node), include_str!("../../configs/kubelet.flags"), &[])
     }
 
-    fn kubeconfig(&self, name: &str) -> String {
-        self.layout.kubeconfig(name).display().to_string()
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.layout.dir.join(name).display().to_string()
+    /// A program with the flags of a list, one a line (other lines are comments), and more of them.
+    fn process(&self, program: &str, node: Option<&Node>, list: &str, more: &[String]) -> Result<ProcessDefinition> {
+        let name = node.map_or_else(|| program.to_owned(), |node| format!("{program}-{}", node.name));
+        let flags = filled(list, self.layout, node);
+        let flags = flags.lines().filter(|line| line.starts_with('-')).map(str::to_owned);
+        let env =
+            [("PATH", self.programs.search_path()), ("TMPDIR", self.layout.dir.join("tmp").display().to_string())];
+        Ok(ProcessDefinition {
+            program: self.programs.path(program)?,
+            args: flags.chain(more.iter().cloned()).collect(),
+            env: env.map(|(key, value)| (key.to_owned(), value)).into(),
+            log: self.layout.log(&name),
+            name,
+        })
     }
 }
 
@@ -166,8 +89,4 @@ pub(super) fn folders(layout: &Layout) -> Vec<PathBuf> {
         folders.extend(["cni", "kubelet", "pod-logs", "volume-plugins"].map(|name| node.dir.join(name)));
     }
     folders
-}
-
-fn flags<const N: usize>(flags: [(&str, String); N]) -> Vec<String> {
-    flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }

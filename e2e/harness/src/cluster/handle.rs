@@ -34,40 +34,13 @@ pub struct Handle {
     owner: Option<Owner>,
 }
 
-/// Says what a cluster is to be like before it starts.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    options: Options,
-}
-
-impl Builder {
-    /// Has the API server write `logs/audit.log`, one JSON event for each request (level `Metadata`).
-    #[must_use]
-    pub fn audit_log(mut self) -> Self {
-        self.options.audit = true;
-        self
-    }
-
-    /// Gives kube-apiserver one more argument.
-    #[must_use]
-    pub fn api_server_arg(mut self, arg: impl Into<String>) -> Self {
-        self.options.api_server_args.push(arg.into());
-        self
-    }
-
-    /// Gives kube-controller-manager one more argument.
-    #[must_use]
-    pub fn controller_manager_arg(mut self, arg: impl Into<String>) -> Self {
-        self.options.controller_manager_args.push(arg.into());
-        self
-    }
-
+impl Options {
     /// Starts a control plane.
     ///
     /// # Errors
     /// When it does not come up; the owner's error and log go to standard error.
     pub async fn control_plane(mut self) -> Result<ControlPlane> {
-        self.options.nodes = 0;
+        self.nodes = 0;
         self.start().await.map(ControlPlane)
     }
 
@@ -76,12 +49,12 @@ impl Builder {
         if nodes == 0 {
             bail!("a cluster has at least one node; without nodes it is a ControlPlane");
         }
-        self.options.nodes = nodes;
+        self.nodes = nodes;
         self.start().await.map(Cluster)
     }
 
     async fn start(self) -> Result<Handle> {
-        let started = tokio::task::spawn_blocking(move || Owner::start(&self.options, &storage::new_dir())).await?;
+        let started = tokio::task::spawn_blocking(move || Owner::start(&self, &storage::new_dir())).await?;
         let (owner, ready) = started?;
         Handle::new(ready, Some(owner)).await
     }
@@ -94,8 +67,8 @@ impl ControlPlane {
     }
 
     /// Options before the start.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> Options {
+        Options::default()
     }
 
     /// Takes it down and removes its folder. Dropping it takes it down, too, and keeps the logs.
@@ -111,8 +84,8 @@ impl Cluster {
     }
 
     /// Options before the start.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> Options {
+        Options::default()
     }
 
     /// Uses the cluster that `e2e-cluster up --dir DIR` runs; it outlives this handle.
@@ -223,7 +196,7 @@ impl Handle {
         self.ready.owner
     }
 
-    /// Runs `kubectl` as an administrator; the output tells whether it succeeded.
+    /// Runs `kubectl` as an administrator; the output has its exit status.
     pub async fn kubectl<I, S>(&self, args: I) -> Result<Output>
     where
         I: IntoIterator<Item = S>,

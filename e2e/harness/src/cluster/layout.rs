@@ -7,22 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use super::slot::Slot;
 
-/// The range of Service addresses; it lives in the cluster's own network namespace.
-pub(super) const SERVICE_RANGE: &str = "10.96.0.0/16";
-/// The address of the `kubernetes` Service: the first of the range.
+/// The address of the `kubernetes` Service: the first of the API server's `--service-cluster-ip-range`.
 pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-/// What a cluster is to be like.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// The properties of a cluster: arguments of `e2e-cluster up`.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
-    /// The number of nodes; 0 means a control plane without a scheduler.
+    /// The number of nodes; 0 means a control plane alone.
+    #[arg(long, default_value_t = 0)]
     pub nodes: usize,
-    /// Whether the API server writes `logs/audit.log`, one JSON event for each request (level `Metadata`).
+    /// Has the API server write `logs/audit.log`, one JSON event for each request (level `Metadata`).
+    #[arg(long)]
     pub audit: bool,
-    /// More arguments for kube-apiserver, for instance `--feature-gates=...`.
+    /// One more argument for kube-apiserver; may be repeated.
+    #[arg(long = "api-server-arg")]
     pub api_server_args: Vec<String>,
-    /// More arguments for kube-controller-manager.
+    /// One more argument for kube-controller-manager; may be repeated.
+    #[arg(long = "controller-manager-arg")]
     pub controller_manager_args: Vec<String>,
+}
+
+impl Options {
+    /// Has the API server write an audit log.
+    #[must_use]
+    pub fn audit_log(mut self) -> Self {
+        self.audit = true;
+        self
+    }
+
+    /// Gives kube-apiserver one more argument.
+    #[must_use]
+    pub fn api_server_arg(mut self, arg: impl Into<String>) -> Self {
+        self.api_server_args.push(arg.into());
+        self
+    }
+
+    /// Gives kube-controller-manager one more argument.
+    #[must_use]
+    pub fn controller_manager_arg(mut self, arg: impl Into<String>) -> Self {
+        self.controller_manager_args.push(arg.into());
+        self
+    }
 }
 
 /// A cluster that is ready for use.

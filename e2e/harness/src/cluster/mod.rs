@@ -18,12 +18,12 @@ mod supervisor;
 
 pub(crate) use cgroups::check as check_cgroups;
 pub use down::down;
-pub use handle::{Builder, Cluster, ControlPlane, Handle};
+pub use handle::{Cluster, ControlPlane, Handle};
 pub use layout::{Options, Ready};
 pub use owner::{Ending, own};
 pub use shared::shared;
 pub use storage::new_dir;
 pub use supervisor::supervise;
 
-/// The line by which a holder tells the owner's standard input that nothing of the cluster is to be kept.
+/// The line on the owner's standard input by which a holder asks it to keep nothing of the cluster.
 pub const REMOVE: &str = "remove";

@@ -19,7 +19,7 @@ use super::layout::Layout;
 use super::supervisor::{self, Response, ask};
 use crate::http_client;
 use crate::programs::succeeded;
-use crate::wait::{self, Seen};
+use crate::wait::{self, Check};
 
 /// How long each part may take; generous, for a machine that is busy with a build.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -103,13 +103,13 @@ pub(super) async fn controller_manager(client: &Client) -> Result<()> {
 /// Every node is Ready, and the scheduler may use it.
 pub(super) async fn nodes(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
-    wait::until_seen(LIMIT, format!("{count} nodes to be ready"), || async {
+    wait::until_met(LIMIT, format!("{count} nodes to be ready"), || async {
         let seen = nodes.list(&kube::api::ListParams::default()).await.context("listing nodes")?.items;
         let unready: Vec<String> = seen.iter().filter_map(why_unready).collect();
         if seen.len() >= count && unready.is_empty() {
-            return Ok(Seen::Yes(()));
+            return Ok(Check::Met(()));
         }
-        Ok(Seen::NotYet(format!("{} nodes, not ready: [{}]", seen.len(), unready.join("; "))))
+        Ok(Check::Unmet(format!("{} nodes, not ready: [{}]", seen.len(), unready.join("; "))))
     })
     .await
 }

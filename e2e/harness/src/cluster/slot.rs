@@ -82,7 +82,7 @@ mod tests {
     use super::is_routed;
 
     #[test]
-    fn a_network_with_a_route_is_taken() {
+    fn network_with_a_route_is_taken() {
         let routes = "default via 10.0.0.1 dev eth0\n10.161.0.0/16 via 10.161.0.2 dev x\n10.16.0.0/16 dev y\n";
         assert!(is_routed(routes, 161));
         assert!(!is_routed(routes, 160));

@@ -34,7 +34,7 @@ pub(super) struct ProcessDefinition {
     pub(super) log: PathBuf,
 }
 
-/// What the supervisor is asked; one line of JSON for each connection.
+/// A request to the supervisor; one line of JSON for each connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Starts a process; its definition is kept for [`Request::Restart`].
@@ -43,8 +43,6 @@ pub(super) enum Request {
     Stop { name: String, grace: Duration },
     /// Starts a stopped process again.
     Restart { name: String },
-    /// Runs a command to its end.
-    Run { program: PathBuf, args: Vec<String> },
     /// The processes that are not running although nobody stopped them.
     Ended,
 }
@@ -53,12 +51,7 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Response {
     Done,
-    Output {
-        success: bool,
-        stdout: String,
-        stderr: String,
-    },
-    /// Name and exit of each process that ended unasked.
+    /// Name and exit of each process that ended without a request.
     Ended(BTreeMap<String, String>),
     Failed(String),
 }
@@ -83,7 +76,7 @@ struct Child {
     definition: ProcessDefinition,
     pid: Option<Pid>,
     exit: watch::Receiver<Option<ExitStatus>>,
-    /// Nobody is to be told about the end of a process that was asked to stop.
+    /// Whether a request stops the process: its end is then expected.
     stopping: bool,
 }
 
@@ -138,11 +131,6 @@ async fn answer(request: Request, children: &Children) -> Result<Response> {
                 None => bail!("no process is called {name}"),
             };
             start(definition, children).await.map(|()| Response::Done)
-        }
-        Request::Run { program, args } => {
-            // Held over the run: the command would look like an orphan when it has ended.
-            let _children = children.lock().await;
-            run(&program, &args).await
         }
         Request::Ended => {
             let children = children.lock().await;
@@ -199,20 +187,6 @@ async fn stop(name: &str, grace: Duration, children: &Children) -> Result<()> {
         }
     }
     bail!("{name} did not end within {:.0} s of SIGKILL", grace.as_secs_f64())
-}
-
-async fn run(program: &Path, args: &[String]) -> Result<Response> {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    Ok(Response::Output {
-        success: output.status.success(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
 }
 
 /// Reaps ended processes whose parent died before them (container shims): the first process of a namespace inherits
