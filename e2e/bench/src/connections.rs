@@ -15,34 +15,25 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+/// Agents that share one connection.
+const AGENTS: usize = 50;
 /// Ended watches of one connection that may still receive late frames; beyond the default of ten, the connection would
 /// answer each of them.
 const ENDED_STREAMS: usize = 1024;
 
 /// Clients with one connection each.
 #[derive(Clone)]
-pub(crate) struct Connections {
-    clients: Vec<Client>,
-    agents_per_connection: usize,
-}
+pub(crate) struct Connections(Vec<Client>);
 
 impl Connections {
     /// Connections for `agents` agents. Each opens at its first request.
-    pub(crate) fn new(config: &Config, agents: usize, agents_per_connection: usize) -> Result<Self> {
-        let agents_per_connection = agents_per_connection.max(1);
-        let count = agents.div_ceil(agents_per_connection);
-        let clients = (0..count).map(|_| client(config)).collect::<Result<_>>()?;
-        Ok(Self { clients, agents_per_connection })
+    pub(crate) fn new(config: &Config, agents: usize) -> Result<Self> {
+        (0..agents.div_ceil(AGENTS)).map(|_| client(config)).collect::<Result<_>>().map(Self)
     }
 
     /// The client of an agent.
     pub(crate) fn of(&self, agent: usize) -> Client {
-        self.clients[agent / self.agents_per_connection].clone()
-    }
-
-    /// The number of connections.
-    pub(crate) fn count(&self) -> usize {
-        self.clients.len()
+        self.0[agent / AGENTS].clone()
     }
 }
 

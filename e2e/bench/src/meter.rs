@@ -1,9 +1,10 @@
 //! CPU time and memory of processes, as the kernel counts them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use procfs::process::{Process, Status, all_processes};
 use procfs::{CurrentSI as _, KernelStats};
 use serde::Serialize;
@@ -95,23 +96,17 @@ pub(crate) fn peak_rss_kib(pid: u32) -> Result<u64> {
     status(pid)?.vmhwm.with_context(|| format!("process {pid} has no VmHWM"))
 }
 
-/// The process of this program among the descendants of `ancestor`.
-pub(crate) fn descendant_of(ancestor: u32, program: &str) -> Result<u32> {
+/// The one process of this program whose arguments name this folder, such as a cluster's.
+pub(crate) fn process_in(folder: &Path, program: &str) -> Result<u32> {
+    let (folder, comm) = (folder.to_string_lossy(), &program[..program.len().min(COMM)]);
     // A process may end while it is read.
-    let processes = all_processes().context("cannot list processes")?.filter_map(|process| process.ok()?.stat().ok());
-    let processes: Vec<_> = processes.map(|stat| (stat.pid, stat.ppid, stat.comm)).collect();
-    let pid = descendant(&processes, i32::try_from(ancestor)?, program);
-    Ok(u32::try_from(pid.with_context(|| format!("there is not exactly one process {program}"))?)?)
-}
-
-/// As [`descendant_of`], from process id, parent and name of all processes.
-fn descendant(processes: &[(i32, i32, String)], ancestor: i32, program: &str) -> Option<i32> {
-    let parents: HashMap<i32, i32> = processes.iter().map(|(pid, parent, _)| (*pid, *parent)).collect();
-    let descends = |pid| std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).any(|pid| pid == ancestor);
-    let comm = &program[..program.len().min(COMM)];
-    let mut found = processes.iter().filter(|(pid, _, name)| name == comm && descends(*pid));
-    let (pid, ..) = found.next()?;
-    found.next().is_none().then_some(*pid)
+    let is_it = |process: &Process| {
+        process.stat().is_ok_and(|stat| stat.comm == comm)
+            && process.cmdline().is_ok_and(|arguments| arguments.iter().any(|it| it.contains(&*folder)))
+    };
+    let found: Vec<_> = all_processes().context("cannot list processes")?.flatten().filter(is_it).collect();
+    ensure!(found.len() == 1, "{} processes {program} run in {folder}", found.len());
+    Ok(u32::try_from(found[0].pid)?)
 }
 
 fn process(pid: u32) -> Result<Process> {
@@ -124,27 +119,7 @@ fn ticks(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
-
     use super::*;
-
-    #[rstest]
-    #[case::grandchild_with_long_name("kube-controller-manager", Some(4))]
-    #[case::not_a_descendant("etcd", None)]
-    #[case::two_of_them("sh", None)]
-    #[case::absent("kubelet", None)]
-    fn descendant_unique_name_is_found(#[case] program: &str, #[case] expected: Option<i32>) {
-        let process = |pid, comm: &str, parent| (pid, parent, comm.to_owned());
-        let processes = [
-            process(1, "init", 0),
-            process(2, "e2e-cluster", 1),
-            process(3, "sh", 2),
-            process(4, "kube-controller", 3),
-            process(5, "sh", 3),
-            process(6, "etcd", 1),
-        ];
-        assert_eq!(descendant(&processes, 2, program), expected);
-    }
 
     #[test]
     fn others_are_what_no_measured_process_used() {

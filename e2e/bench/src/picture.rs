@@ -1,36 +1,38 @@
-//! The README's picture: what a Prometheus that scraped the controller tells of a few failures, drawn from its answers.
+//! The README's picture: the controller's metrics of a few failures, drawn from the answers of a Prometheus.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use jobset_api::conditions;
-use plotters::coord::Shift;
-use plotters::prelude::*;
-
 use jobset_harness::chart::Chart;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::{Group, LIMIT};
 use jobset_harness::install::{self, install};
 use jobset_harness::journal::now;
+use jobset_harness::paths;
 use jobset_harness::programs::rust_binaries;
 use jobset_harness::progress::progress;
 use jobset_harness::prometheus::{Prometheus, Series};
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{RECREATE, STORY_1, SUPERVISED};
 
-/// Width and height in pixels.
-const SIZE: (u32, u32) = (1100, 420);
-/// To be told apart by those who do not see red and green alike.
-const COLORS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(230, 159, 0), RGBColor(213, 94, 0), RGBColor(86, 180, 233)];
+/// Colors that people who do not see red and green can tell apart.
+const COLORS: [&str; 4] = ["#0072B2", "#E69F00", "#D55E00", "#56B4E9"];
 /// Failures of each group.
 const FAILURES: i32 = 5;
 /// From a restart to the next failure.
 const PAUSE: Duration = Duration::from_secs(8);
 /// Seconds between two points of a curve.
 const STEP: f64 = 1.0;
+/// The plot area of each panel, in pixels: width, and the vertical positions of its bottom and top.
+const WIDTH: f64 = 480.0;
+const BOTTOM: f64 = 370.0;
+const TOP: f64 = 50.0;
+/// Values between 0 and the top that have a line.
+const LINES: f64 = 5.0;
 
 const RESTARTS: &str = "sum by (strategy) (jobset_restarts_total)";
 const RECOVERED: &str = r#"sum(jobset_restart_duration_seconds_count{result="recovered"})"#;
@@ -42,41 +44,52 @@ const ORDER: [&str; 4] = ["detect", "register", "lift", "recreate"];
 /// Mean seconds of each of [`ORDER`].
 type Means = [f64; 4];
 
-/// Lets groups fail while a Prometheus looks on, and draws what it answers into `file`.
+/// Lets groups fail on a cluster of its own while Prometheus scrapes the controller, and draws the metrics into `file`,
+/// by default `deploy/restarts.svg`.
 ///
 /// # Errors
-/// If a group does not come back, or Prometheus has nothing to tell.
-pub async fn draw(cluster: &Cluster, file: &Path) -> Result<()> {
-    install(cluster, &rust_binaries().await?).await?;
-    let prometheus = Prometheus::start(cluster, install::NAMESPACE, &Chart::folder().join("files/alerts.yaml")).await?;
+/// If a group does not recover, Prometheus has no metrics, or the file cannot be written.
+pub async fn draw(file: Option<PathBuf>) -> Result<()> {
+    let file = file.unwrap_or_else(|| paths::workspace().join("deploy/restarts.svg"));
+    let cluster = Cluster::start(2).await?;
+    install(&cluster, &rust_binaries().await?).await?;
+    let prometheus =
+        Prometheus::start(&cluster, install::NAMESPACE, &Chart::folder().join("files/alerts.yaml")).await?;
     let begun = now();
     let mut means = Vec::new();
     for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED), ("recreated", RECREATE)] {
         progress(&format!("{FAILURES} failures of {namespace}"));
-        let before = (total(&prometheus, RECOVERED).await?, spent(&prometheus).await?);
-        let group = Group::apply(cluster, namespace, manifest, |workload| workload.with_max_restarts(100)).await?;
+        let (recovered, before) = (total(&prometheus, RECOVERED).await?, spent(&prometheus).await?);
+        let group = Group::apply(&cluster, namespace, manifest, |workload| workload.with_max_restarts(100)).await?;
         fail(&group).await?;
-        scraped(&prometheus, before.0 + f64::from(FAILURES)).await?;
+        let expected = recovered + f64::from(FAILURES);
+        wait::until_met(LIMIT, format!("Prometheus to have {expected} restarts"), || async {
+            let known = total(&prometheus, RECOVERED).await?;
+            Ok(if known >= expected { Check::Met(()) } else { Check::Unmet(format!("{known}")) })
+        })
+        .await?;
         let after = spent(&prometheus).await?;
-        let mean = |phase: usize| (after[phase] - before.1[phase]) / f64::from(FAILURES);
+        let mean = |phase: usize| (after[phase] - before[phase]) / f64::from(FAILURES);
         means.push((namespace, std::array::from_fn(mean)));
         group.remove().await?;
     }
     let restarts = prometheus.query_range(RESTARTS, (begun, now()), STEP).await?;
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
-    let drawn = (|| {
-        area.fill(&WHITE).map_err(text)?;
-        let panels = area.split_evenly((1, 2));
-        curves(&panels[0], &restarts, begun)?;
-        bars(&panels[1], &means)?;
-        area.present().map_err(text)
-    })();
-    drawn.with_context(|| format!("cannot draw {}", file.display()))
+    std::fs::write(&file, svg(&restarts, begun, &means)).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("written: {}", file.display());
+    cluster.stop().await
 }
 
+/// Lets a worker of the group fail again and again, each time after all Jobs are ready.
 async fn fail(group: &Group) -> Result<()> {
     for restarts in 0..=FAILURES {
-        runs_after(group, restarts).await?;
+        wait::until_met(LIMIT, format!("{} to run after {restarts} restarts", group.namespace), || async {
+            let status = group.status().await?;
+            let ready = status.jobs_ready.split_once('/').is_some_and(|(ready, all)| ready == all && all != "0");
+            let restarting = conditions::is_true(&status.conditions, conditions::RESTARTING);
+            let runs = ready && !restarting && status.group_restarts == restarts;
+            Ok(if runs { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
+        })
+        .await?;
         if restarts < FAILURES {
             tokio::time::sleep(PAUSE).await;
             let workers = group.workers().await?;
@@ -84,18 +97,6 @@ async fn fail(group: &Group) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Waits until all Jobs are ready after so many restarts.
-async fn runs_after(group: &Group, restarts: i32) -> Result<()> {
-    wait::until_met(LIMIT, format!("{} to run after {restarts} restarts", group.namespace), || async {
-        let status = group.status().await?;
-        let ready = status.jobs_ready.split_once('/').is_some_and(|(ready, all)| ready == all && all != "0");
-        let restarting = conditions::is_true(&status.conditions, conditions::RESTARTING);
-        let runs = ready && !restarting && status.group_restarts == restarts;
-        Ok(if runs { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
-    })
-    .await
 }
 
 /// The value of an expression without labels; 0 before there is any.
@@ -110,77 +111,77 @@ async fn spent(prometheus: &Prometheus) -> Result<Means> {
     Ok(ORDER.map(of))
 }
 
-/// Waits until Prometheus has heard of so many restarts that are over.
-async fn scraped(prometheus: &Prometheus, wanted: f64) -> Result<()> {
-    wait::until_met(LIMIT, format!("Prometheus to know of {wanted} restarts"), || async {
-        let known = total(prometheus, RECOVERED).await?;
-        Ok(if known >= wanted { Check::Met(()) } else { Check::Unmet(format!("{known}")) })
-    })
-    .await
-}
-
 fn label<'a>(labels: &'a BTreeMap<String, String>, name: &str) -> &'a str {
     labels.get(name).map_or("", String::as_str)
 }
 
-/// Restarts since the beginning.
-fn curves(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series], begun: f64) -> Result<()> {
-    let last = series.iter().flat_map(|(_, points)| points).map(|(at, _)| at - begun).fold(1.0, f64::max);
-    let most = series.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption("jobset_restarts_total, by strategy", ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(34)
-        .y_label_area_size(38)
-        .build_cartesian_2d(0.0..last, 0.0..most + 1.0)
-        .map_err(text)?;
-    chart.configure_mesh().x_desc("seconds").max_light_lines(1).draw().map_err(text)?;
-    for ((labels, points), color) in series.iter().zip(COLORS) {
-        let steps = points.iter().map(|(at, value)| (at - begun, *value));
-        let line = LineSeries::new(steps, color.stroke_width(2));
-        let drawn = chart.draw_series(line).map_err(text)?;
-        drawn.label(label(labels, "strategy")).legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
-    }
-    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw().map_err(text)
-}
-
-/// Mean seconds of each phase, one upon the other, by group.
-fn bars(area: &DrawingArea<SVGBackend<'_>, Shift>, groups: &[(&str, Means)]) -> Result<()> {
-    let places: Vec<(f64, &str)> = (0_u32..).map(f64::from).zip(groups.iter().map(|(name, _)| *name)).collect();
-    let width = places.last().map_or(1.0, |(place, _)| place + 1.0);
-    let most = groups.iter().map(|(_, means)| means.iter().sum()).fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption("mean of jobset_restart_phase_seconds, by group", ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(34)
-        .y_label_area_size(38)
-        .build_cartesian_2d(0.0..width, 0.0..most * 1.5)
-        .map_err(text)?;
-    let name = |x: &f64| {
-        let middle = places.iter().find(|(place, _)| (x - place - 0.5).abs() < 0.1);
-        middle.map_or_else(String::new, |(_, group)| (*group).to_owned())
-    };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(groups.len() * 2 + 1)
-        .x_label_formatter(&name)
-        .y_desc("seconds")
-        .max_light_lines(1)
-        .draw()
-        .map_err(text)?;
-    for ((index, phase), color) in ORDER.into_iter().enumerate().zip(COLORS) {
-        let rectangle = |((place, _), (_, means)): (&(f64, &str), &(&str, Means))| {
-            let below: f64 = means[..index].iter().sum();
-            Rectangle::new([(place + 0.25, below), (place + 0.75, below + means[index])], color.filled())
+/// The picture: on the left restarts since the beginning, on the right mean seconds of each phase, stacked, by group.
+fn svg(restarts: &[Series], begun: f64, groups: &[(&str, Means)]) -> String {
+    let points = || restarts.iter().flat_map(|(_, points)| points);
+    let last = points().map(|(at, _)| at - begun).fold(1.0, f64::max);
+    let (curves_left, bars_left) = (50.0, 600.0);
+    let strategies: Vec<&str> = restarts.iter().map(|(labels, _)| label(labels, "strategy")).collect();
+    let most = points().map(|(_, value)| *value).fold(1.0, f64::max);
+    let (mut svg, unit) = panel(curves_left, "jobset_restarts_total, by strategy", &strategies, most);
+    for ((_, points), color) in restarts.iter().zip(COLORS) {
+        let point = |(at, value): &(f64, f64)| {
+            format!("{:.0},{:.0} ", curves_left + (at - begun) / last * WIDTH, BOTTOM - value * unit)
         };
-        let rectangles: Vec<_> = places.iter().zip(groups).map(rectangle).collect();
-        let drawn = chart.draw_series(rectangles).map_err(text)?;
-        drawn.label(phase).legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
+        let points: String = points.iter().map(point).collect();
+        let _ = writeln!(svg, r#"<polyline fill="none" stroke="{color}" stroke-width="2" points="{points}"/>"#);
     }
-    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).border_style(BLACK).draw().map_err(text)
+    svg += &text(curves_left + WIDTH, BOTTOM + 20.0, "end", &format!("{last:.0} seconds"));
+
+    let most = groups.iter().map(|(_, means)| means.iter().sum()).fold(1.0, f64::max);
+    let (bars, unit) = panel(bars_left, "mean seconds of jobset_restart_phase_seconds, by group", &ORDER, most);
+    svg += &bars;
+    let width = WIDTH / f64::from(u32::try_from(groups.len()).unwrap_or(u32::MAX));
+    for (place, (group, means)) in (0_u32..).zip(groups) {
+        let (left, mut top) = (bars_left + width * f64::from(place), BOTTOM);
+        for (mean, color) in means.iter().zip(COLORS) {
+            let (x, wide, high) = (left + width / 4.0, width / 2.0, mean * unit);
+            top -= high;
+            let _ = writeln!(svg, r#"<rect x="{x}" y="{top:.1}" width="{wide}" height="{high:.1}" fill="{color}"/>"#);
+        }
+        svg += &text(left + width / 2.0, BOTTOM + 20.0, "middle", group);
+    }
+    let head =
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1100 420" font-family="sans-serif" font-size="12">"#;
+    format!("{head}\n<rect width=\"1100\" height=\"420\" fill=\"white\"/>\n{svg}</svg>\n")
 }
 
-fn text(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("{error}")
+/// A panel without its figures: title, lines with their values, and a legend. Also gives the pixels of one unit.
+fn panel(left: f64, title: &str, names: &[&str], most: f64) -> (String, f64) {
+    let step = (most * 1.2 / LINES).ceil();
+    let unit = (BOTTOM - TOP) / (LINES * step);
+    let mut panel = text(left + WIDTH / 2.0, 25.0, "middle", title);
+    for value in (0..=5).map(|line| f64::from(line) * step) {
+        let (y, right) = (BOTTOM - value * unit, left + WIDTH);
+        let _ = writeln!(panel, r##"<path stroke="#ddd" d="M{left} {y}H{right}"/>"##);
+        panel += &text(left - 8.0, y + 4.0, "end", &value.to_string());
+    }
+    for (line, (name, color)) in (0_u32..).zip(names.iter().zip(COLORS)) {
+        let (x, y) = (left + 12.0, TOP + 8.0 + 18.0 * f64::from(line));
+        let _ = writeln!(panel, r#"<rect x="{x}" y="{y}" width="12" height="10" fill="{color}"/>"#);
+        panel += &text(x + 18.0, y + 10.0, "start", name);
+    }
+    (panel, unit)
+}
+
+fn text(x: f64, y: f64, anchor: &str, text: &str) -> String {
+    format!("<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_and_curves_are_scaled_to_the_highest_line() {
+        let restarts = [([("strategy".to_owned(), "Recreate".to_owned())].into(), vec![(10.0, 0.0), (20.0, 4.0)])];
+        let svg = svg(&restarts, 10.0, &[("sidecars", [1.0, 2.0, 0.5, 0.0])]);
+        assert!(svg.contains(r#"points="50,370 530,114 ""#), "4 of 5 restarts: {svg}");
+        assert!(svg.contains(r#"y="178.0" width="240" height="128.0""#), "2 of 5 seconds above 1: {svg}");
+        assert!(svg.contains(">Recreate</text>") && svg.contains(">sidecars</text>"), "{svg}");
+    }
 }

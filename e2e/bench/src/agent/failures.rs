@@ -1,11 +1,11 @@
 //! JobSets of four workers, one of which fails again and again.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::{Group, LIMIT, Worker, Workers};
+use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::journal::{self, Entry, now};
 use jobset_harness::process;
 use jobset_harness::progress::progress;
@@ -13,10 +13,8 @@ use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{RECREATE, is_ready};
 
 use super::mode::{MeasuredMode, ModeCase};
-use super::phases;
-use super::report::{AgentFigures, FailuresInARow, RestartSeries, key};
-use super::requests::{self, AgentRequest};
-use crate::history::History;
+use super::report::{AgentFigures, FailuresInARow, RestartSeries};
+use super::requests;
 use crate::meter;
 use crate::report::rounded;
 
@@ -25,18 +23,6 @@ const IN_A_ROW: usize = 5;
 /// A kubelet syncs its Pods once a second: failures at equal distances could all fall into the same part of it.
 const KUBELET_PERIOD: Duration = Duration::from_secs(1);
 
-/// One failure. Times are seconds since 1970.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    /// The worker's exit.
-    pub(super) exited: f64,
-    /// The last worker's start.
-    pub(super) started: f64,
-    /// When `deprecatedEpoch` and `syncedEpoch` were raised, if the JobSet restarts in place.
-    pub(super) deprecated: Option<f64>,
-    pub(super) synced: Option<f64>,
-}
-
 /// Lets workers fail, and adds how long each time took until all ran again.
 pub(super) async fn measure(
     cluster: &Cluster,
@@ -44,102 +30,76 @@ pub(super) async fn measure(
     restarts: usize,
     figures: &mut AgentFigures,
 ) -> Result<()> {
-    let mut left = restarts;
-    for number in 1.. {
-        let of_this = case.restarts_of_a_group().min(left);
-        left -= of_this;
-        let group = FailingGroup::start(cluster, case, &format!("{}-{number}", case.name)).await?;
-        group.measure(cluster, figures, of_this, left == 0).await?;
-        progress(&format!("{} of {restarts} restarts", restarts - left));
-        if left == 0 {
-            break;
+    let mut series = RestartSeries::default();
+    let is_in_place = case.mode != MeasuredMode::Recreate;
+    while series.seconds.len() < restarts {
+        let namespace = format!("{}-{}", case.name, series.seconds.len());
+        let group = Group::apply(cluster, &namespace, RECREATE, |workload| case.of(workload)).await?;
+        let mut group = FailingGroup { case, group, restarts: 0 };
+        let workers = group.run(0.0).await?;
+        let nodes: BTreeSet<&str> = workers.values().map(|worker| worker.node.as_str()).collect();
+        ensure!(nodes.len() == cluster.nodes().len(), "the workers are on {nodes:?} alone");
+        for index in 0..case.restarts_of_a_group().min(restarts - series.seconds.len()) {
+            tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
+            let (exited, started) = group.fail(index).await?;
+            let requests = requests::of_agents(cluster, &namespace)?;
+            series.seconds.push(duration(exited, started));
+            series.requests.push(requests::most_of_an_agent(&requests, exited));
         }
+        progress(&format!("{} of {restarts} restarts", series.seconds.len()));
+        if series.seconds.len() == restarts && is_in_place && !case.ignores_sigterm {
+            figures.in_a_row.insert(case.key(), group.fail_in_a_row().await?);
+        }
+        if is_in_place {
+            group.add_footprint(figures)?;
+        }
+        group.group.remove().await?;
     }
+    progress(&format!("{}: {} s", case.name, series.median()));
+    figures.restarts.insert(case.key(), series);
     Ok(())
 }
 
-/// A JobSet and its history.
+/// A JobSet, and how often it has restarted.
 struct FailingGroup {
     case: ModeCase,
     group: Group,
-    history: History,
+    restarts: i32,
 }
 
 impl FailingGroup {
-    async fn start(cluster: &Cluster, case: ModeCase, namespace: &str) -> Result<Self> {
-        let group = Group::apply(cluster, namespace, RECREATE, |workload| case.of(workload)).await?;
-        let history = History::follow(group.client.clone(), &group.namespace, &group.name);
-        Ok(Self { case, group, history })
-    }
-
-    /// Adds `restarts` restarts, and failures in a row if this is the last group, and removes the JobSet.
-    async fn measure(
-        self,
-        cluster: &Cluster,
-        figures: &mut AgentFigures,
-        restarts: usize,
-        is_last: bool,
-    ) -> Result<()> {
-        let mut workers = self.run(0, 0.0).await?;
-        let nodes = on_nodes(&workers);
-        ensure!(nodes.len() == cluster.nodes().len(), "the workers are not on all nodes: {nodes:?}");
-        let in_place = self.case.mode != MeasuredMode::Recreate;
-        let in_a_row = if is_last && in_place && !self.case.ignores_sigterm { IN_A_ROW } else { 0 };
-        let mut failures = Vec::new();
-        for number in 0..restarts + in_a_row {
-            let mut index = 0;
-            if number < restarts {
-                tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
-                index = number % workers.len();
-            }
-            let failure;
-            (workers, failure) = self.fail(&workers, index, number + 1).await?;
-            failures.push(failure);
-        }
-        if in_place {
-            self.add_footprint(figures)?;
-        }
-        let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
-        let requests = requests::of_agents(&log, &self.group.namespace)?;
-        let (failures, row) = failures.split_at(restarts);
-        let end = row.first().map_or(f64::INFINITY, |next| next.exited);
-        let series = figures.restarts.entry(key(self.case.name)).or_default();
-        add_restarts(series, self.case.mode, failures, end, &requests);
-        figures.in_a_row.extend(in_a_row_of(row).map(|row| (key(self.case.name), row)));
-        self.group.remove().await
-    }
-
-    /// Lets one worker end, and waits until all run again after `restarts` restarts.
-    async fn fail(&self, workers: &Workers, index: usize, restarts: usize) -> Result<(Workers, Failure)> {
-        let victim = workers.values().nth(index).context("no worker")?;
+    /// Lets one worker end, and waits until all run again; when it exited, and when the last worker started.
+    async fn fail(&mut self, index: usize) -> Result<(f64, f64)> {
+        let workers = self.group.workers().await?;
+        let victim = workers.values().nth(index % workers.len()).context("no worker")?;
         let asked = now();
         self.group.exit(victim, 1).await?;
-        let exited = self.exited(victim, asked).await?;
-        let workers = self.run(restarts, exited).await.with_context(|| format!("restart {restarts}"))?;
-        let started = last_start(&self.group.journal()?, exited, self.group.workers)?;
-        let epoch = i32::try_from(restarts)?;
-        let time = |at: Option<Instant>| at.map(|at| now() - at.elapsed().as_secs_f64());
-        let deprecated = time(self.history.first(0, |status| status.deprecated_epoch >= epoch));
-        let synced = time(self.history.first(0, |status| status.synced_epoch > epoch));
-        Ok((workers, Failure { exited, started, deprecated, synced }))
-    }
-
-    /// When a worker wrote into its journal that it ends.
-    async fn exited(&self, victim: &Worker, asked: f64) -> Result<f64> {
-        wait::until(LIMIT, format!("the exit of {} in its journal", victim.pod), || async {
-            let entries = self.group.journal()?;
-            let exit = journal::last_exit(&entries, &victim.pod).map(|exit| exit.time);
+        let exited = wait::until(LIMIT, format!("the exit of {} in its journal", victim.pod), || async {
+            let exit = journal::last_exit(&self.group.journal()?, &victim.pod).map(|exit| exit.time);
             // The journal's times are rounded to milliseconds.
             Ok(exit.filter(|exit| *exit >= asked - 0.001))
         })
-        .await
+        .await?;
+        self.restarts += 1;
+        self.run(exited).await.with_context(|| format!("restart {}", self.restarts))?;
+        Ok((exited, last_start(&self.group.journal()?, exited, self.group.workers)?))
     }
 
-    /// Waits until all workers run after `restarts` restarts, the last one caused by this exit.
-    async fn run(&self, restarts: usize, exited: f64) -> Result<Workers> {
-        let restarts = i32::try_from(restarts)?;
+    /// Lets the same worker end again and again.
+    async fn fail_in_a_row(&mut self) -> Result<FailuresInARow> {
+        let mut failures = Vec::new();
+        for _ in 0..IN_A_ROW {
+            failures.push(self.fail(0).await?);
+        }
+        let (first, last) = (failures[0].0, failures[IN_A_ROW - 1].1);
+        let seconds = failures.into_iter().map(|(exited, started)| duration(exited, started)).collect();
+        Ok(FailuresInARow { seconds, within_seconds: duration(first, last) })
+    }
+
+    /// Waits until all workers run after the restarts so far, the last one caused by this exit.
+    async fn run(&self, exited: f64) -> Result<Workers> {
         if self.case.mode != MeasuredMode::Recreate {
-            return self.group.runs_in_epoch(restarts + 1).await;
+            return self.group.runs_in_epoch(self.restarts + 1).await;
         }
         let all = self.group.workers;
         wait::until_met(LIMIT, format!("{all} workers of {}", self.group.namespace), || async {
@@ -147,7 +107,7 @@ impl FailingGroup {
             let pods = self.group.live_pods().await?;
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let started = journal::starts_after(&self.group.journal()?, exited).len();
-            let run = observed == restarts && [pods.len(), ready, started] == [all; 3];
+            let run = observed == self.restarts && [pods.len(), ready, started] == [all; 3];
             let state =
                 || format!("{observed} restarts, {} Pods, {ready} ready, {started} workers started", pods.len());
             Ok(if run { Check::Met(()) } else { Check::Unmet(state()) })
@@ -170,15 +130,6 @@ impl FailingGroup {
     }
 }
 
-/// The number of workers on each node.
-fn on_nodes(workers: &Workers) -> BTreeMap<&str, usize> {
-    let mut nodes = BTreeMap::new();
-    for worker in workers.values() {
-        *nodes.entry(worker.node.as_str()).or_default() += 1;
-    }
-    nodes
-}
-
 /// The last start after an exit, when each of `workers` workers has started once.
 fn last_start(entries: &[Entry], exited: f64, workers: usize) -> Result<f64> {
     let starts = journal::starts_after(entries, exited);
@@ -188,32 +139,9 @@ fn last_start(entries: &[Entry], exited: f64, workers: usize) -> Result<f64> {
     }
 }
 
-/// Adds each restart, with the requests of agents until the next failure, the last one's at `end`.
-fn add_restarts(
-    series: &mut RestartSeries,
-    mode: MeasuredMode,
-    failures: &[Failure],
-    end: f64,
-    requests: &[AgentRequest],
-) {
-    let ends = failures.iter().skip(1).map(|next| next.exited).chain([end]);
-    for (failure, end) in failures.iter().zip(ends) {
-        let is_sidecar = mode == MeasuredMode::Sidecar;
-        let phases = is_sidecar.then(|| phases::of_sidecars(failure, end, requests)).flatten();
-        series.push(duration(failure), requests::most_of_an_agent(requests, &(failure.exited..end)), phases);
-    }
-}
-
-/// Failures in a row, if there were any.
-fn in_a_row_of(failures: &[Failure]) -> Option<FailuresInARow> {
-    let (first, last) = (failures.first()?, failures.last()?);
-    let within_seconds = rounded(last.started - first.exited, 1e3);
-    Some(FailuresInARow { seconds: failures.iter().map(duration).collect(), within_seconds })
-}
-
-/// From the worker's exit to the last worker's start, in seconds, to a millisecond as in the journals.
-fn duration(failure: &Failure) -> f64 {
-    rounded(failure.started - failure.exited, 1e3)
+/// Seconds from a worker's exit to a start, to a millisecond as in the journals.
+fn duration(exited: f64, started: f64) -> f64 {
+    rounded(started - exited, 1e3)
 }
 
 #[cfg(test)]
@@ -230,53 +158,5 @@ mod tests {
         let start = |time: &f64| serde_json::json!({"event": "start", "time": time, "pod": "a", "uid": "1"});
         let entries: Vec<Entry> = starts.iter().map(|time| serde_json::from_value(start(time)).unwrap()).collect();
         assert_eq!(last_start(&entries, 4.0, 2).ok(), expected);
-    }
-
-    fn failure(exited: f64, started: f64) -> Failure {
-        Failure { exited, started, deprecated: Some(exited + 0.1), synced: Some(exited + 0.3) }
-    }
-
-    #[test]
-    fn requests_count_until_next_failure() {
-        let request = |received, verb: &str| AgentRequest {
-            pod: "a".into(),
-            verb: verb.into(),
-            received,
-            ended: Some(received + 0.01),
-        };
-        let requests = [
-            request(1.0, "patch"),
-            request(10.19, "watch"),
-            request(10.24, "patch"),
-            request(20.5, "patch"),
-            request(30.5, "patch"),
-        ];
-        let failures = [failure(10.0, 12.500_4), failure(20.0, 21.0)];
-        let mut series = RestartSeries::default();
-        add_restarts(&mut series, MeasuredMode::Sidecar, &failures, 30.0, &requests);
-        assert_eq!((series.seconds, series.requests), (vec![2.5, 1.0], vec![2, 1]));
-        let phases = series.phases.iter().map(|phases| phases.0.iter().map(|(_, took)| rounded(*took, 1e3)).collect());
-        let phases: Vec<Vec<f64>> = phases.collect();
-        assert_eq!(phases, [[0.1, 0.1, 0.0, 0.05, 0.05, 2.2]], "no agent has started after the second failure");
-        let mut series = RestartSeries::default();
-        add_restarts(&mut series, MeasuredMode::Supervisor, &failures, 30.0, &requests);
-        assert_eq!(series.phases, []);
-    }
-
-    #[test]
-    fn failures_in_a_row_last_from_first_exit_to_last_start() {
-        let expected = FailuresInARow { seconds: vec![2.0, 3.123], within_seconds: 13.123 };
-        assert_eq!(in_a_row_of(&[failure(10.0, 12.0), failure(20.0, 23.123_4)]), Some(expected));
-        assert_eq!(in_a_row_of(&[]), None);
-    }
-
-    #[test]
-    fn workers_are_counted_by_node() {
-        let worker = |index: usize, node: &str| {
-            let (pod, uid, node) = (format!("pod-{index}"), "1".into(), node.into());
-            (("0".to_owned(), index.to_string()), Worker { pod, uid, node, ip: String::new(), starts: 1 })
-        };
-        let workers = [worker(0, "a"), worker(1, "b"), worker(2, "a")].into_iter().collect();
-        assert_eq!(on_nodes(&workers), BTreeMap::from([("a", 2), ("b", 1)]));
     }
 }

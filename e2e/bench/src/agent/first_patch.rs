@@ -16,7 +16,7 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::mode::{MeasuredMode, ModeCase};
+use super::mode::{self, MeasuredMode, ModeCase};
 use super::requests::{self, AgentRequest};
 use crate::program::{Program, free, kubeconfig_of};
 use jobset_harness::cluster::Cluster;
@@ -28,7 +28,7 @@ use jobset_harness::workload::RECREATE;
 /// Longest wait for a report.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The JobSet is suspended, so that its own agents stay away.
-const CASE: ModeCase = ModeCase { name: "first-patch", mode: MeasuredMode::Sidecar, ignores_sigterm: false };
+const CASE: ModeCase = mode::case("first-patch", MeasuredMode::Sidecar);
 
 /// Starts agents one after the other; for each, the milliseconds from its start until its report was answered.
 pub(super) async fn measure(cluster: &Cluster, agent: &Path, agents: usize) -> Result<Vec<f64>> {
@@ -44,8 +44,7 @@ pub(super) async fn measure(cluster: &Cluster, agent: &Path, agents: usize) -> R
         let started = start(cluster, &group, &pod, agent).await.with_context(|| pod.name_any())?;
         starts.push((pod.name_any(), started));
     }
-    let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
-    milliseconds(&starts, &requests::of_agents(&log, CASE.name)?)
+    milliseconds(&starts, &requests::of_agents(cluster, CASE.name)?)
 }
 
 /// Creates a Pod that the scheduler ignores.
@@ -93,8 +92,8 @@ async fn start(cluster: &Cluster, group: &Group, pod: &Pod, agent: &Path) -> Res
 fn milliseconds(starts: &[(String, f64)], requests: &[AgentRequest]) -> Result<Vec<f64>> {
     let of = |(pod, started): &(String, f64)| {
         let patch = requests.iter().find(|request| request.pod == *pod && request.verb == "patch");
-        let ended = patch.and_then(|patch| patch.ended).with_context(|| format!("no report of {pod} was answered"))?;
-        Ok((ended - started) * 1e3)
+        let patch = patch.with_context(|| format!("no report of {pod} was answered"))?;
+        Ok((patch.answered - started) * 1e3)
     };
     starts.iter().map(of).collect()
 }
@@ -105,14 +104,18 @@ mod tests {
 
     #[test]
     fn first_report_of_each_pod_counts() {
-        let request =
-            |pod: &str, verb: &str, ended| AgentRequest { pod: pod.into(), verb: verb.into(), received: 1.0, ended };
+        let request = |pod: &str, verb: &str, answered| AgentRequest {
+            pod: pod.into(),
+            verb: verb.into(),
+            received: 1.0,
+            answered,
+        };
         let starts = [("a".to_owned(), 1.0), ("b".to_owned(), 2.0)];
         let mut requests = vec![
-            request("a", "watch", None),
-            request("a", "patch", Some(1.5)),
-            request("a", "patch", Some(9.0)),
-            request("b", "patch", Some(2.25)),
+            request("a", "watch", 1.25),
+            request("a", "patch", 1.5),
+            request("a", "patch", 9.0),
+            request("b", "patch", 2.25),
         ];
         assert_eq!(milliseconds(&starts, &requests).unwrap(), [500.0, 250.0]);
         requests.pop();

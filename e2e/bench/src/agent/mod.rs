@@ -8,7 +8,6 @@
 mod failures;
 mod first_patch;
 mod mode;
-mod phases;
 mod report;
 mod requests;
 
@@ -58,20 +57,15 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
 
     progress("== first report ==");
     let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
-    let first_patches_ms: Vec<f64> = first_patches.into_iter().map(|took| rounded(took, 1e1)).collect();
-    progress(&format!("milliseconds from an agent's start: {first_patches_ms:?}"));
-
     let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
     let mut figures = AgentFigures {
         binary_bytes: binary.len(),
-        first_patch_ms: rounded(median(first_patches_ms.iter().copied()), 1e1),
-        first_patches_ms,
+        first_patch_ms: rounded(median(first_patches), 1e1),
         ..AgentFigures::default()
     };
     for case in CASES {
         progress(&format!("== {} ==", case.name));
         failures::measure(&cluster, case, options.restarts, &mut figures).await.context(case.name)?;
-        progress(&format!("{}: {}", case.name, figures.series(case.name)));
     }
     cluster.stop().await?;
     let report = Report::new(figures, &binaries.agent);

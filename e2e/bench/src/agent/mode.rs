@@ -15,28 +15,39 @@ pub(super) enum MeasuredMode {
 }
 
 /// One kind of restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ModeCase {
     /// Name of the case; the namespaces of its JobSets begin with it.
     pub(super) name: &'static str,
     pub(super) mode: MeasuredMode,
     /// Whether workers stay alive on SIGTERM: the kubelet, or the agent as a supervisor, kills each after two seconds.
     pub(super) ignores_sigterm: bool,
+    /// Target: requests of one agent for each restart.
+    pub(super) most_requests: Option<f64>,
+    /// Target: the time from a worker's exit to the last worker's start, in seconds.
+    pub(super) most_seconds: Option<f64>,
 }
 
 /// All kinds, in their order.
-pub(super) const CASES: [ModeCase; 5] = {
-    use MeasuredMode::{Recreate, Sidecar, Supervisor};
-    [
-        ModeCase { name: "sidecar", mode: Sidecar, ignores_sigterm: false },
-        ModeCase { name: "sidecar-ignoring-sigterm", mode: Sidecar, ignores_sigterm: true },
-        ModeCase { name: "supervisor", mode: Supervisor, ignores_sigterm: false },
-        ModeCase { name: "supervisor-ignoring-sigterm", mode: Supervisor, ignores_sigterm: true },
-        ModeCase { name: "recreate", mode: Recreate, ignores_sigterm: false },
-    ]
-};
+pub(super) const CASES: [ModeCase; 5] = [
+    ModeCase { most_requests: Some(2.0), most_seconds: Some(2.5), ..case("sidecar", MeasuredMode::Sidecar) },
+    ModeCase { ignores_sigterm: true, ..case("sidecar-ignoring-sigterm", MeasuredMode::Sidecar) },
+    ModeCase { most_requests: Some(1.0), most_seconds: Some(0.3), ..case("supervisor", MeasuredMode::Supervisor) },
+    ModeCase { ignores_sigterm: true, ..case("supervisor-ignoring-sigterm", MeasuredMode::Supervisor) },
+    case("recreate", MeasuredMode::Recreate),
+];
+
+/// A case without targets.
+pub(super) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
+    ModeCase { name, mode, ignores_sigterm: false, most_requests: None, most_seconds: None }
+}
 
 impl ModeCase {
+    /// The case as JSON names it.
+    pub(super) fn key(self) -> String {
+        self.name.replace('-', "_")
+    }
+
     /// Restarts after which a new JobSet takes over. The second in which a kubelet runs a sidecar's startup probe is fixed
     /// for the Pod's life, and so is the sync at which the worker starts: restarts of one JobSet are one sample.
     pub(super) fn restarts_of_a_group(self) -> usize {
@@ -45,20 +56,16 @@ impl ModeCase {
 
     /// Changes the manifest of four recreated workers to restart as the case says, with two workers on each node.
     pub(super) fn of(self, workload: Workload) -> Workload {
-        let Workload(mut jobset) = workload;
-        jobset["metadata"]["name"] = json!("train");
         // More restarts than anyone measures.
-        jobset["spec"]["failurePolicy"]["maxRestarts"] = json!(1_000_000);
+        let mut workload = workload.named("train").with_max_restarts(1_000_000);
         if self.mode != MeasuredMode::Recreate {
-            let shape = format!("{:?}", self.mode);
-            jobset["metadata"]["annotations"] = json!({"jobset.sigs.k8s.io/inject-agent": shape});
-            jobset["spec"]["failurePolicy"]["restartStrategy"] = json!("InPlaceRestart");
-            for group in jobset["spec"]["replicatedJobs"].as_array_mut().into_iter().flatten() {
+            workload = workload.injected(&format!("{:?}", self.mode));
+            workload.0["spec"]["failurePolicy"]["restartStrategy"] = json!("InPlaceRestart");
+            for group in workload.0["spec"]["replicatedJobs"].as_array_mut().into_iter().flatten() {
                 // Admission fills in the fields of a restart in place.
                 group["template"]["spec"].as_object_mut().map(|job| job.remove("backoffLimit"));
             }
         }
-        let mut workload = Workload(jobset);
         workload.each_pod(|pod| {
             // A supervisor needs the command of its worker; the image's entrypoint is the same program.
             pod["containers"][0]["command"] = json!(["/jobset-test-worker"]);
@@ -80,7 +87,6 @@ impl ModeCase {
 mod tests {
     use std::path::Path;
 
-    use jobset_api::labels;
     use jobset_harness::workload::RECREATE;
     use rstest::rstest;
     use serde_json::Value;
@@ -88,34 +94,26 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(CASES[0], json!("Sidecar"), "InPlaceRestart", Value::Null, Value::Null, 2)]
-    #[case(CASES[1], json!("Sidecar"), "InPlaceRestart", Value::Null, json!(2), 2)]
-    #[case(CASES[2], json!("Supervisor"), "InPlaceRestart", Value::Null, Value::Null, usize::MAX)]
-    #[case(CASES[3], json!("Supervisor"), "InPlaceRestart", Value::Null, json!(2), usize::MAX)]
-    #[case(CASES[4], Value::Null, "Recreate", json!(0), Value::Null, usize::MAX)]
+    #[case(CASES[0], json!("Sidecar"), "InPlaceRestart", Value::Null, Value::Null)]
+    #[case(CASES[1], json!("Sidecar"), "InPlaceRestart", Value::Null, json!(2))]
+    #[case(CASES[2], json!("Supervisor"), "InPlaceRestart", Value::Null, Value::Null)]
+    #[case(CASES[4], Value::Null, "Recreate", json!(0), Value::Null)]
     fn manifest_of_each_case_has_its_mode(
         #[case] case: ModeCase,
         #[case] injected: Value,
         #[case] strategy: &str,
         #[case] backoff_limit: Value,
         #[case] grace: Value,
-        #[case] restarts: usize,
     ) {
         let workload = case.of(Workload::new(RECREATE, "ns", Path::new("/journals")).unwrap());
-        assert_eq!((workload.name(), workload.pods(), case.restarts_of_a_group()), ("train", 4, restarts));
+        assert_eq!((workload.name(), workload.pods()), ("train", 4));
         let jobset = workload.0;
         assert_eq!(jobset["metadata"]["annotations"]["jobset.sigs.k8s.io/inject-agent"], injected);
         assert_eq!(jobset["spec"]["failurePolicy"]["restartStrategy"], strategy);
-        assert_eq!(jobset["spec"]["failurePolicy"]["maxRestarts"], 1_000_000);
         let job = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"];
         assert_eq!(job["backoffLimit"], backoff_limit);
         let pod = &job["template"]["spec"];
-        assert_eq!(pod["containers"][0]["command"], json!(["/jobset-test-worker"]));
-        let spread = json!([{
-            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {labels::JOBSET_NAME: "train"}},
-        }]);
-        assert_eq!(pod["topologySpreadConstraints"], spread);
+        assert_eq!(pod["topologySpreadConstraints"][0]["maxSkew"], 1);
         let ignoring = json!({"name": "IGNORE_SIGTERM", "value": "1"});
         assert_eq!(pod["containers"][0]["env"].as_array().unwrap().contains(&ignoring), case.ignores_sigterm);
         assert_eq!(pod["terminationGracePeriodSeconds"], grace);

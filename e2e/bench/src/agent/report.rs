@@ -1,12 +1,11 @@
 //! The figures of the agent, and their table beside what they must be at most. Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jobset_harness::median::median;
 use serde::Serialize;
 
-use crate::phases::Phases;
+use super::mode::CASES;
 use crate::report::{Report, Table, megabytes, number, rounded};
 
 /// Most resident memory of an agent, and the largest binary, in MB.
@@ -14,15 +13,6 @@ const RSS_MB: f64 = 5.0;
 const BINARY_MB: f64 = 6.0;
 /// Longest time from an agent's start to its first report, in milliseconds.
 const FIRST_PATCH_MS: f64 = 60.0;
-/// The kinds of restarts: name, most requests of one agent for each restart, and longest time from a worker's exit to the
-/// last worker's start, in seconds.
-const KINDS: [(&str, Option<f64>, Option<f64>); 5] = [
-    ("sidecar", Some(2.0), Some(2.5)),
-    ("sidecar-ignoring-sigterm", None, None),
-    ("supervisor", Some(1.0), Some(0.3)),
-    ("supervisor-ignoring-sigterm", None, None),
-    ("recreate", None, None),
-];
 /// Longest time that failures in a row take, in seconds.
 const ROW_SECONDS: f64 = 60.0;
 /// By how much a restart among failures in a row may exceed the longest of those before. A kubelet that backs off waits
@@ -39,10 +29,8 @@ pub(super) struct AgentFigures {
     pub(super) threads: u64,
     /// Size of the agent's binary.
     pub(super) binary_bytes: u64,
-    /// Median of `first_patches_ms`.
+    /// Median time from an agent's start to the answer to its first report.
     pub(super) first_patch_ms: f64,
-    /// From the agent's start to the answer to its first report, of one agent after the other.
-    pub(super) first_patches_ms: Vec<f64>,
     /// Restarts by kind: `sidecar`, `sidecar_ignoring_sigterm`, `supervisor`, `supervisor_ignoring_sigterm`, `recreate`.
     #[serde(flatten)]
     pub(super) restarts: BTreeMap<String, RestartSeries>,
@@ -55,13 +43,8 @@ pub(super) struct AgentFigures {
 pub(super) struct RestartSeries {
     /// From the worker's exit to the last worker's start, by the workers' journals.
     pub(super) seconds: Vec<f64>,
-    /// Median of those.
-    pub(super) median: f64,
-    /// The most requests that one agent made until the next failure.
+    /// The most requests that one agent made until all workers ran.
     pub(super) requests: Vec<usize>,
-    /// The parts of the durations, of sidecars.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) phases: Vec<Phases>,
 }
 
 /// Failures in a row.
@@ -73,36 +56,14 @@ pub(super) struct FailuresInARow {
     pub(super) within_seconds: f64,
 }
 
-impl AgentFigures {
-    /// The restarts of a kind.
-    pub(super) fn series(&self, kind: &str) -> RestartSeries {
-        self.restarts.get(&key(kind)).cloned().unwrap_or_default()
-    }
-}
-
-/// A kind as JSON names it.
-pub(super) fn key(kind: &str) -> String {
-    kind.replace('-', "_")
-}
-
 impl RestartSeries {
-    /// Adds a restart.
-    pub(super) fn push(&mut self, seconds: f64, requests: usize, phases: Option<Phases>) {
-        self.seconds.push(seconds);
-        self.median = rounded(median(self.seconds.iter().copied()), 1e3);
-        self.requests.push(requests);
-        self.phases.extend(phases);
+    /// The median of the durations, in seconds.
+    pub(super) fn median(&self) -> f64 {
+        rounded(median(self.seconds.iter().copied()), 1e3)
     }
 }
 
-impl fmt::Display for RestartSeries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phases = Phases::medians(self.phases.iter()).to_string();
-        write!(f, "{} s{}{phases}", self.median, if phases.is_empty() { "" } else { ": " })
-    }
-}
-
-/// One line for each figure, and where the time of sidecars goes.
+/// One line for each figure.
 pub(super) fn summary(report: &Report<AgentFigures>) -> String {
     let figures = &report.figures;
     let mut table = Table::new(&["agent, 4 workers on 2 nodes", "measured", "target"]);
@@ -111,27 +72,24 @@ pub(super) fn summary(report: &Report<AgentFigures>) -> String {
     table.figure("binary", rounded(number(figures.binary_bytes) / 1e6, 1e2), Some(BINARY_MB), "MB");
     table.figure("threads", number(figures.threads), Some(1.0), "");
     table.figure("start to first report", figures.first_patch_ms, Some(FIRST_PATCH_MS), "ms");
-    for (kind, requests, seconds) in KINDS {
-        let series = figures.series(kind);
+    for case in CASES {
+        let (kind, key) = (case.name, case.key());
+        let Some(series) = figures.restarts.get(&key) else { continue };
         let longest = largest(&series.seconds);
-        table.figure(&format!("{kind}: exit to last start"), series.median, seconds, "s");
+        table.figure(&format!("{kind}: exit to last start"), series.median(), case.most_seconds, "s");
         table.figure(&format!("{kind}: longest"), longest, None, "s");
-        if requests.is_some() {
+        if case.most_requests.is_some() {
             let most = series.requests.iter().max().copied().unwrap_or_default();
-            table.figure(&format!("{kind}: requests per restart"), number(most), requests, "");
+            table.figure(&format!("{kind}: requests per restart"), number(most), case.most_requests, "");
         }
-        if let Some(row) = figures.in_a_row.get(&key(kind)) {
-            let failures = row.seconds.len();
+        if let Some(row) = figures.in_a_row.get(&key) {
             let growth = rounded(largest(&row.seconds) / longest, 1e2);
+            let failures = row.seconds.len();
             table.figure(&format!("{kind}: {failures} failures in a row"), row.within_seconds, Some(ROW_SECONDS), "s");
             table.figure(&format!("{kind}: growth of the longest"), growth, Some(ROW_GROWTH), "");
         }
     }
-    let (sidecar, ignoring) = (figures.series("sidecar"), figures.series("sidecar-ignoring-sigterm"));
-    let (restarts, build) = (sidecar.seconds.len(), report.build);
-    format!(
-        "{table}Medians of {restarts} restarts, build {build}. Sidecar {sidecar}; if SIGTERM is ignored {ignoring}."
-    )
+    format!("{table}The agent's build is {}.", report.build)
 }
 
 fn largest(seconds: &[f64]) -> f64 {
@@ -146,30 +104,22 @@ mod tests {
     use crate::report::tests::lines;
 
     fn report() -> Report<AgentFigures> {
-        let phases = |detect, exit| Some(Phases(vec![("detect", detect), ("exit", exit)]));
-        let series = |restarts: &[(f64, usize, Option<Phases>)]| {
-            let mut series = RestartSeries::default();
-            restarts.iter().cloned().for_each(|(seconds, requests, phases)| series.push(seconds, requests, phases));
-            series
-        };
-        let restarts = [
-            ("sidecar", series(&[(2.4, 1, None), (2.9, 2, phases(0.5, 0.1)), (2.7, 2, phases(0.7, 0.100_4))])),
-            ("sidecar_ignoring_sigterm", series(&[(4.5, 2, None)])),
-            ("supervisor", series(&[(0.1, 2, None), (0.2, 2, None)])),
-            ("supervisor_ignoring_sigterm", series(&[(2.1, 1, None)])),
-            ("recreate", series(&[(5.0, 0, None)])),
-        ];
+        let series =
+            |seconds: &[f64], requests: &[usize]| RestartSeries { seconds: seconds.into(), requests: requests.into() };
         let row = |seconds: [f64; 2], within_seconds| FailuresInARow { seconds: seconds.into(), within_seconds };
-        let in_a_row = [("sidecar", row([5.7, 2.5], 20.5)), ("supervisor", row([0.1, 0.2], 61.0))];
         let figures = AgentFigures {
             rss_kib: 4_800,
             peak_rss_kib: 4_900,
             threads: 1,
             binary_bytes: 5_737_288,
             first_patch_ms: 41.5,
-            first_patches_ms: vec![41.0, 42.0],
-            restarts: restarts.map(|(kind, series)| (kind.to_owned(), series)).into(),
-            in_a_row: in_a_row.map(|(kind, row)| (kind.to_owned(), row)).into(),
+            restarts: [
+                ("sidecar".into(), series(&[2.4, 2.9, 2.7], &[1, 2, 2])),
+                ("supervisor".into(), series(&[0.1, 0.2], &[2, 2])),
+                ("recreate".into(), series(&[5.0], &[0])),
+            ]
+            .into(),
+            in_a_row: [("sidecar".into(), row([5.7, 2.5], 20.5)), ("supervisor".into(), row([0.1, 0.2], 61.0))].into(),
         };
         Report { figures, build: "agent (fat LTO, size)", cpus: 2 }
     }
@@ -183,10 +133,8 @@ mod tests {
         assert_eq!(figures, [json!(4_800), json!(5_737_288), json!(41.5), json!("agent (fat LTO, size)")]);
         let seconds = ["sidecar", "supervisor", "recreate"].map(|mode| written[mode]["seconds"].clone());
         assert_eq!(seconds, [json!([2.4, 2.9, 2.7]), json!([0.1, 0.2]), json!([5.0])]);
-        assert_eq!(written["sidecar"]["phases"].as_array().unwrap().len(), 2);
-        assert_eq!((&written["sidecar"]["median"], &written["sidecar"]["requests"]), (&json!(2.7), &json!([1, 2, 2])));
+        assert_eq!(written["sidecar"]["requests"], json!([1, 2, 2]));
         assert_eq!(written["in_a_row"]["sidecar"]["within_seconds"], 20.5);
-        assert_eq!(written["recreate"].get("phases"), None);
     }
 
     #[test]
@@ -203,19 +151,14 @@ mod tests {
             "sidecar: requests per restart 2 2 met",
             "sidecar: 2 failures in a row 20.5 s 60 s met",
             "sidecar: growth of the longest 1.97 1.5 MISSED",
-            "sidecar-ignoring-sigterm: exit to last start 4.5 s",
-            "sidecar-ignoring-sigterm: longest 4.5 s",
             "supervisor: exit to last start 0.15 s 0.3 s met",
             "supervisor: longest 0.2 s",
             "supervisor: requests per restart 2 1 MISSED",
             "supervisor: 2 failures in a row 61 s 60 s MISSED",
             "supervisor: growth of the longest 1 1.5 met",
-            "supervisor-ignoring-sigterm: exit to last start 2.1 s",
-            "supervisor-ignoring-sigterm: longest 2.1 s",
             "recreate: exit to last start 5 s",
             "recreate: longest 5 s",
-            "Medians of 3 restarts, build agent (fat LTO, size). Sidecar 2.7 s: detect 0.6 s, exit 0.1 s; \
-             if SIGTERM is ignored 4.5 s.",
+            "The agent's build is agent (fat LTO, size).",
         ];
         assert_eq!(lines(&summary(&report())), expected);
     }

@@ -1,15 +1,12 @@
-//! `make picture`: draws the README's picture from what a Prometheus saw of a few failures.
+//! `make picture`: draws the README's picture from what Prometheus observed of a few failures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::Parser;
-use jobset_bench::picture;
-use jobset_harness::interrupt::unless_interrupted;
-use jobset_harness::{Cluster, paths};
+use jobset_bench::{exit_code, picture};
 
-/// Lets groups fail on a cluster of two nodes while a Prometheus scrapes the controller, and draws what it tells.
+/// Lets groups fail on a cluster of two nodes while Prometheus scrapes the controller, and draws the metrics.
 #[derive(Parser)]
 struct Args {
     /// The picture. Default: deploy/restarts.svg.
@@ -19,20 +16,5 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    match unless_interrupted(Box::pin(draw(args))).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("picture: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn draw(args: Args) -> Result<()> {
-    let file = args.file.unwrap_or_else(|| paths::workspace().join("deploy/restarts.svg"));
-    let cluster = Cluster::start(2).await?;
-    picture::draw(&cluster, &file).await?;
-    println!("written: {}", file.display());
-    cluster.stop().await
+    exit_code("picture", picture::draw(Args::parse().file)).await
 }

@@ -95,12 +95,12 @@ pub struct Options {
     /// Restarts of each JobSet; the first is reported with the others.
     #[arg(long, value_name = "K", default_value = "5", value_parser = at_least_one())]
     pub restarts: usize,
-    /// What happens to Pods in a restart: their agents' reports alone (bare), also what kubelets write (full), or both cases.
-    #[arg(long = "load", value_name = "LOAD", default_value = "both", value_parser = one_or_both::<Load>)]
-    pub loads: std::vec::Vec<Load>,
-    /// What an agent does with its watch in a restart: open a new one as a sidecar (new), keep it as a supervisor (kept), or both.
-    #[arg(long = "watch", value_name = "WATCH", default_value = "new", value_parser = one_or_both::<WatchMode>)]
-    pub watches: std::vec::Vec<WatchMode>,
+    /// What happens to Pods in a restart: their agents' reports alone (bare), also what kubelets write (full).
+    #[arg(long = "load", value_name = "LOAD,...", value_delimiter = ',', default_value = "bare,full")]
+    pub loads: Vec<Load>,
+    /// What an agent does with its watch in a restart: open a new one as a sidecar (new), keep it as a supervisor (kept).
+    #[arg(long = "watch", value_name = "WATCH,...", value_delimiter = ',', default_value = "new")]
+    pub watches: Vec<WatchMode>,
     /// Measure restarts by recreation of all Pods, too.
     #[arg(long)]
     pub recreate: bool,
@@ -113,13 +113,6 @@ pub struct Options {
     /// Changes to Pods from which the controller's CPU for one change is found; 0 leaves it out.
     #[arg(long, value_name = "M", default_value_t = 10_000)]
     pub pod_events: usize,
-    /// Agents that share one HTTP/2 connection to the API server.
-    #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one())]
-    pub agents_per_connection: usize,
-    /// Concurrent requests of agents. Default: the share of workloads (100 of 245) in the 600 requests that an API server
-    /// handles at once by default.
-    #[arg(long, value_name = "N", default_value = "245", value_parser = at_least_one())]
-    pub agent_seats: usize,
     /// Folder of the results.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -146,18 +139,13 @@ impl Options {
     }
 }
 
-/// Parses the name of one value, or `both`.
-fn one_or_both<T: ValueEnum>(text: &str) -> Result<Vec<T>, String> {
-    if text == "both" { Ok(T::value_variants().to_vec()) } else { T::from_str(text, false).map(|value| vec![value]) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn cases_have_unique_files_and_foreign_pods_are_in_principal_one() {
-        let arguments = "bench --agents 100,5000 --load both --watch both --recreate --foreign-pods 9";
+        let arguments = "bench --agents 100,5000 --load bare,full --watch new,kept --recreate --foreign-pods 9";
         let cases = Options::try_parse_from(arguments.split(' ')).unwrap().cases();
         let files: Vec<String> = cases.iter().map(|case| case.file()).collect();
         let suffixes = ["", "-kept", "-full", "-recreate"];

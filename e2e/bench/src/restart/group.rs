@@ -105,14 +105,11 @@ impl MeasuredGroup {
         let pod = pods.pointer("/items/0").context("the JobSet has no Pod")?;
         Ok(CaseFigures {
             case: bench.case,
-            shape: self.shape,
             restarts,
             controller_peak_rss_kib: peak_rss_kib(bench.controller)?,
-            event_cost: None,
-            agents: None,
+            cpu_us_per_event: None,
             pod_bytes: pod.to_string().len(),
             jobset_bytes: jobset.len(),
-            ratio_to_bare: None,
         })
     }
 }

@@ -15,11 +15,10 @@ use super::case::{Load, WatchMode};
 use super::group::{Bench, MeasuredGroup};
 use super::jobset::NAMESPACE;
 use super::kubelet::Kubelets;
-use super::report::{AgentSetup, CaseFigures, EventCost, Restart};
-use super::roll::WayToEpoch;
+use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
-use crate::report::{number, rounded, seconds};
+use crate::report::{number, rounded};
 
 /// The phases of a restart, in seconds.
 ///
@@ -48,18 +47,16 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> R
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
     drop(census);
-    let connect = || Connections::new(&bench.config, pods.len(), bench.options.agents_per_connection);
+    let connect = || Connections::new(&bench.config, pods.len());
     let connections = connect()?;
     let kubelets = match load {
         Load::Bare => None,
         Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
     };
     let start = Instant::now();
-    let seats = bench.options.agent_seats;
-    let agents = Agents::start(connections.clone(), seats, kubelets, mode, group.uid.clone(), &pods);
-    let way = agents.all_lifted(bench.limit).await.context("the start")?;
-    let started = way.lifted.unwrap_or(start).saturating_duration_since(start);
-    progress(&format!("{} agents run ({:.1} s)", pods.len(), started.as_secs_f64()));
+    let agents = Agents::start(connections.clone(), kubelets, mode, group.uid.clone(), &pods);
+    agents.all_lifted(bench.limit).await.context("the start")?;
+    progress(&format!("{} agents run ({:.1} s)", pods.len(), start.elapsed().as_secs_f64()));
     agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
 
@@ -70,16 +67,15 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> R
         progress(&format!("restart {number} of {}: {:.2} s", bench.options.restarts, restart.seconds));
         restarts.push(restart);
     }
-    let event_cost = match bench.options.pod_events {
+    let cpu_us_per_event = match bench.options.pod_events {
         0 => None,
-        pod_events => Some(event_cost(bench, &group, &connections, &pods, pod_events).await?),
+        pod_events => Some(cpu_us_per_event(bench, &group, &connections, &pods, pod_events).await?),
     };
     let figures = group.figures(bench, restarts).await?;
     let (pod, jobset) = (figures.pod_bytes, figures.jobset_bytes);
     let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
     ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
-    let agents = AgentSetup { start_seconds: seconds(started), connections: connections.count(), agent_seats: seats };
-    Ok(CaseFigures { event_cost, agents: Some(agents), ..figures })
+    Ok(CaseFigures { cpu_us_per_event, ..figures })
 }
 
 /// One failure, and what follows until the JobSet has settled.
@@ -92,41 +88,32 @@ async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, fail
     let cpu = before.cpu(bench)?;
     agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
-
-    let times = times(group, before.writes, epoch, &way, failure).context("a part of the restart was not observed")?;
-    let (start, ends) = times;
+    let observed = (|| {
+        let ends = [
+            group.history.first(before.writes, |status| status.deprecated_epoch >= epoch)?,
+            way.restarted?,
+            way.reported?,
+            group.history.first(before.writes, |status| status.synced_epoch > epoch)?,
+            way.lifted?,
+        ];
+        // The failure is visible in the Pod's status, or else in the first report.
+        Some((failure.or(way.first_report)?, ends))
+    })();
+    let (start, ends) = observed.context("a part of the restart was not observed")?;
     let phases = Phases::new(PHASES, start, ends);
     let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
     Ok(Restart { failed_reports: way.failed_reports, ..restart })
 }
 
-/// The restart's start and the ends of its phases. The failure is visible in the Pod's status, or else in the first report.
-fn times(
-    group: &MeasuredGroup,
-    skip: usize,
-    epoch: i32,
-    way: &WayToEpoch,
-    failure: Option<Instant>,
-) -> Option<(Instant, [Instant; 5])> {
-    let ends = [
-        group.history.first(skip, |status| status.deprecated_epoch >= epoch)?,
-        way.restarted?,
-        way.reported?,
-        group.history.first(skip, |status| status.synced_epoch > epoch)?,
-        way.lifted?,
-    ];
-    Some((failure.or(way.first_report)?, ends))
-}
-
-/// The controller's CPU for one change to a Pod that needs no action. The number of changes is the same for groups of any
+/// The controller's CPU for one change to a Pod that needs no action, in microseconds. The number of changes is the same for groups of any
 /// size, so that their costs can be compared.
-async fn event_cost(
+async fn cpu_us_per_event(
     bench: &Bench<'_>,
     group: &MeasuredGroup,
     connections: &Connections,
     pods: &[String],
     pod_events: usize,
-) -> Result<EventCost> {
+) -> Result<f64> {
     let start = Instant::now();
     let before = idle(bench).await?;
     let touch = async |event: usize| {
@@ -144,7 +131,7 @@ async fn event_cost(
     let used = idle(bench).await? - before;
     group.history.settled(bench.limit).await?;
     progress(&format!("{pod_events} changes to Pods ({:.1} s)", start.elapsed().as_secs_f64()));
-    Ok(EventCost { cpu_us_per_event: rounded(used * 1e6 / number(pod_events), 1e1), pod_events })
+    Ok(rounded(used * 1e6 / number(pod_events), 1e1))
 }
 
 /// The controller's CPU seconds once it is idle.

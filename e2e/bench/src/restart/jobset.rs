@@ -1,7 +1,6 @@
 //! The JobSet that restarts: story 1 of KEP-467 with a given number of Pods. Pure.
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::case::{Load, Strategy};
@@ -21,7 +20,7 @@ const VARIABLES: usize = 16;
 const VALUE: usize = 256;
 
 /// Jobs of one replicatedJob.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Name of the replicatedJob.
     pub(super) name: &'static str,

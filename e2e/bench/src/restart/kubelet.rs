@@ -13,7 +13,6 @@
 //! A kubelet repeats a write that fails, with the agents' back-off. The kubelets have as many seats as priority and
 //! fairness gives nodes, because an administrator is exempt from it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,36 +53,18 @@ enum PodOrder {
     Lift,
 }
 
-/// Orders in progress, failed writes, and the last error.
-#[derive(Debug, Default)]
-struct Backlog {
-    orders: usize,
-    failed: usize,
-    error: String,
-}
-
-impl fmt::Display for Backlog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "statuses of {} changes to Pods are not written", self.orders)?;
-        if self.failed > 0 {
-            write!(f, "; {} writes failed, the last with: {}", self.failed, self.error)
-        } else {
-            Ok(())
-        }
-    }
-}
-
 /// The kubelets of all Pods. They end when this is dropped.
 pub(super) struct Kubelets {
     orders: Vec<mpsc::UnboundedSender<PodOrder>>,
-    backlog: Arc<watch::Sender<Backlog>>,
+    /// Orders in progress.
+    backlog: Arc<watch::Sender<usize>>,
     _tasks: JoinSet<()>,
 }
 
 impl Kubelets {
     /// Starts a kubelet for each Pod.
     pub(super) fn start(connections: &Connections, pods: &[String], mode: WatchMode) -> Self {
-        let backlog = Arc::new(watch::Sender::new(Backlog::default()));
+        let backlog = Arc::new(watch::Sender::new(0));
         let seats = Arc::new(Semaphore::new(SEATS));
         let mut tasks = JoinSet::new();
         let orders = pods.iter().enumerate().map(|(index, name)| {
@@ -100,10 +81,7 @@ impl Kubelets {
     pub(super) async fn fail(&self, pod: usize, limit: Duration) -> Result<()> {
         let (sender, stored) = oneshot::channel();
         self.send(pod, PodOrder::Fail(sender));
-        let stored = tokio::time::timeout(limit, stored).await;
-        stored
-            .with_context(|| format!("the worker's end is not stored: {}", &*self.backlog.borrow()))?
-            .context("no kubelet")
+        tokio::time::timeout(limit, stored).await.context("the worker's end is not stored")?.context("no kubelet")
     }
 
     /// A Pod restarts; returns when its agent starts.
@@ -121,12 +99,13 @@ impl Kubelets {
 
     /// Waits until all statuses are written.
     pub(super) async fn settled(&self, limit: Duration) -> Result<()> {
-        let done = |backlog: &Backlog| (backlog.orders == 0).then_some(());
-        reached(&self.backlog, limit, "kubelets have not finished", done).await
+        let done = |orders: &usize| (*orders == 0).then_some(());
+        reached(&self.backlog, limit, "kubelets have not written all statuses (agents.log has their errors)", done)
+            .await
     }
 
     fn send(&self, pod: usize, order: PodOrder) {
-        self.backlog.send_modify(|backlog| backlog.orders += 1);
+        self.backlog.send_modify(|orders| *orders += 1);
         // The receiver lives as long as this does.
         let _ = self.orders[pod].send(order);
     }
@@ -139,7 +118,7 @@ struct Kubelet {
     index: usize,
     mode: WatchMode,
     seats: Arc<Semaphore>,
-    backlog: Arc<watch::Sender<Backlog>>,
+    backlog: Arc<watch::Sender<usize>>,
     restarts: u32,
     /// The worker has ended by itself since the last restart.
     failed: bool,
@@ -149,7 +128,7 @@ impl Kubelet {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<PodOrder>) {
         while let Some(order) = orders.recv().await {
             self.carry_out(order).await;
-            self.backlog.send_modify(|backlog| backlog.orders -= 1);
+            self.backlog.send_modify(|orders| *orders -= 1);
         }
     }
 
@@ -190,10 +169,7 @@ impl Kubelet {
         let status = pod_status(picture, self.index, self.restarts, &Timestamp::now().to_string());
         let mut failures = 0;
         while let Err(error) = self.patch(&status).await {
-            self.backlog.send_modify(|backlog| {
-                backlog.failed += 1;
-                backlog.error = format!("{error:#}");
-            });
+            tracing::warn!(error = format!("{error:#}"), "cannot write a Pod's status");
             tokio::time::sleep(jittered(after_failures(failures, None))).await;
             failures += 1;
         }

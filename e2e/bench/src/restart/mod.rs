@@ -27,7 +27,7 @@ use jobset_harness::progress::progress;
 use jobset_harness::{install, programs};
 
 use crate::connections;
-use crate::meter::{Meter, descendant_of};
+use crate::meter::{Meter, process_in};
 use crate::program::Program;
 use crate::report::Report;
 use case::{Case, Strategy};
@@ -59,8 +59,7 @@ async fn measure_all(options: &Options, program: &Path, reports: &mut Vec<CaseRe
     for case in options.cases() {
         progress(&format!("== {case} =="));
         let start = Instant::now();
-        let mut report = measure(options, program, case).await.with_context(|| case.to_string())?;
-        report::compare(&mut report, reports);
+        let report = measure(options, program, case).await.with_context(|| case.to_string())?;
         let path = report.write(&options.results, &case.file())?;
         progress(&format!("written: {} ({:.0} s)", path.display(), start.elapsed().as_secs_f64()));
         reports.push(report);
@@ -85,12 +84,12 @@ async fn measure(options: &Options, program: &Path, case: Case) -> Result<CaseRe
     }
     let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
     let mut controller = Program::start("jobset-controller", program, listen, &[], plane.kubeconfig(), &plane)?;
-    let descendant = |program| descendant_of(plane.owner_pid(), program);
+    let process = |program| process_in(plane.dir(), program);
     let meter = Meter::new(&[
         ("controller", controller.pid()),
-        ("api_server", descendant("kube-apiserver")?),
-        ("etcd", descendant("etcd")?),
-        ("controller_manager", descendant("kube-controller-manager")?),
+        ("api_server", process("kube-apiserver")?),
+        ("etcd", process("etcd")?),
+        ("controller_manager", process("kube-controller-manager")?),
     ])?;
     let bench = Bench { options, case, config, client, meter, controller: controller.pid(), limit: limit(case.agents) };
     let measured = controller.while_running(async {

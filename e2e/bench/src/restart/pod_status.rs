@@ -1,7 +1,8 @@
 //! The status of a Pod of two containers, sidecar and worker, as a kubelet writes it. Pure.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 /// What a Pod's status shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) fn pod_status(picture: PodPicture, index: usize, restarts: u32, now: 
     let phase = if picture == PodPicture::Waiting { "Pending" } else { "Running" };
     let condition = |type_: &str, holds: bool| json!({"type": type_, "status": if holds { "True" } else { "False" }, "lastTransitionTime": now});
     let container = |name: &str, ready: bool| {
-        let id = container_id(name, index, restarts);
+        let id = format!("containerd://{:0>64}", format!("{name}{index:08}{restarts:04}"));
         let ended = |exit_code: u8, reason: &str| {
             json!({"terminated": {
                 "exitCode": exit_code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id,
@@ -57,6 +58,8 @@ pub(super) fn pod_status(picture: PodPicture, index: usize, restarts: u32, now: 
             "lastState": if restarts == 0 { json!({}) } else { last },
         })
     };
+    // 10.1.0.0 and the addresses after it.
+    let ip = Ipv4Addr::from_bits(0x0a01_0000 + u32::try_from(index).unwrap_or_default());
     json!({
         "phase": phase,
         "conditions": [
@@ -68,28 +71,16 @@ pub(super) fn pod_status(picture: PodPicture, index: usize, restarts: u32, now: 
             condition("AllContainersRestarting", picture == PodPicture::Restarting),
         ],
         "hostIP": "10.0.0.1",
-        "podIP": ip(index),
-        "podIPs": [{"ip": ip(index)}],
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
         "startTime": now,
         "initContainerStatuses": [container("agent", !has_ended)],
         "containerStatuses": [container("worker", is_ready)],
     })
 }
 
-/// An id for each container of each Pod after each restart.
-fn container_id(name: &str, index: usize, restarts: u32) -> String {
-    format!("containerd://{:x}", Sha256::digest(format!("{name} {index} {restarts}")))
-}
-
-/// An address for each Pod.
-fn ip(index: usize) -> String {
-    format!("10.{}.{}.{}", 1 + index / 65_536, index / 256 % 256, index % 256)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use k8s_openapi::api::core::v1::PodStatus;
     use rstest::rstest;
 
@@ -120,13 +111,5 @@ mod tests {
             conditions.iter().find(|condition| condition.type_ == type_).unwrap().status == "True"
         };
         assert_eq!((holds("AllContainersRestarting"), holds("Ready")), (restarting, ready));
-    }
-
-    #[test]
-    fn containers_have_unique_ids_after_restart() {
-        let ids = [("agent", 1, 0), ("worker", 1, 0), ("worker", 2, 0), ("worker", 1, 1)];
-        let ids: HashSet<String> = ids.map(|(name, index, restarts)| container_id(name, index, restarts)).into();
-        assert_eq!(ids.len(), 4);
-        assert_eq!((ip(0), ip(256), ip(65_537)), ("10.1.0.0".into(), "10.1.1.0".into(), "10.2.0.1".into()));
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -26,8 +25,6 @@ use crate::observe::{follow, reached};
 
 /// Concurrent requests for foreign Pods.
 const CONCURRENCY: usize = 64;
-/// Foreign Pods between two lines of progress.
-const PROGRESS: usize = 5000;
 
 /// The Pods of the JobSet, as one watch of their metadata shows them.
 pub(super) struct Census {
@@ -39,8 +36,6 @@ pub(super) struct Census {
 #[derive(Clone, Debug, Default)]
 struct CensusPods {
     pods: HashMap<String, i32>,
-    /// The number of Pods of each attempt.
-    counts: HashMap<i32, usize>,
     /// When the last Pod was created, and when the last one was deleted.
     created: Option<Instant>,
     deleted: Option<Instant>,
@@ -49,27 +44,27 @@ struct CensusPods {
 impl CensusPods {
     fn put(&mut self, name: String, attempt: i32, now: Instant) {
         if self.pods.insert(name, attempt).is_none() {
-            *self.counts.entry(attempt).or_default() += 1;
             self.created = Some(now);
         }
     }
 
     fn remove(&mut self, name: &str, now: Instant) {
-        if let Some(attempt) = self.pods.remove(name) {
-            *self.counts.entry(attempt).or_default() -= 1;
+        if self.pods.remove(name).is_some() {
             self.deleted = Some(now);
         }
     }
 
     /// Whether there are `count` Pods of this attempt, and none of others.
     fn is_complete(&self, attempt: i32, count: usize) -> bool {
-        self.pods.len() == count && self.counts.get(&attempt).copied().unwrap_or_default() == count
+        self.pods.len() == count && self.pods.values().all(|of| *of == attempt)
     }
 }
 
 impl fmt::Display for CensusPods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} Pods; Pods by attempt: {:?}", self.pods.len(), self.counts)
+        let last = self.pods.values().max().copied().unwrap_or_default();
+        let count = self.pods.values().filter(|of| **of == last).count();
+        write!(f, "{} Pods, {count} of attempt {last}", self.pods.len())
     }
 }
 
@@ -119,7 +114,6 @@ impl Census {
 
 /// Creates Pods that belong to no JobSet, and that nothing will ever run.
 pub(super) async fn create_foreign(client: &Client, count: usize, limit: Duration) -> Result<()> {
-    let created = AtomicUsize::new(0);
     let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
     let create = async |index: usize| {
         let pod = json!({
@@ -130,15 +124,11 @@ pub(super) async fn create_foreign(client: &Client, count: usize, limit: Duratio
         });
         let request = Request::new(&path).create(&PostParams::default(), serde_json::to_vec(&pod)?)?;
         client.request::<IgnoredAny>(request).await.with_context(|| format!("foreign Pod {index}"))?;
-        let created = created.fetch_add(1, Ordering::Relaxed) + 1;
-        if created.is_multiple_of(PROGRESS) {
-            progress(&format!("{created} of {count} foreign Pods"));
-        }
-        Ok(())
+        anyhow::Ok(())
     };
     let all = stream::iter(0..count).map(Ok).try_for_each_concurrent(CONCURRENCY, create);
-    let all = tokio::time::timeout(limit, all).await;
-    all.with_context(|| format!("{} of {count} foreign Pods are created in time", created.load(Ordering::Relaxed)))?
+    progress(&format!("creating {count} foreign Pods"));
+    tokio::time::timeout(limit, all).await.context("the foreign Pods are not created in time")?
 }
 
 #[cfg(test)]
@@ -157,7 +147,7 @@ mod tests {
         // A change of a Pod is no creation, and an absent Pod cannot be deleted.
         pods.put("c".into(), 1, at(5));
         pods.remove("a", at(6));
-        assert_eq!((pods.counts[&0], pods.counts[&1], pods.pods.len()), (1, 1, 2));
+        assert_eq!(pods.pods, [("b".to_owned(), 0), ("c".to_owned(), 1)].into());
         assert!(!pods.is_complete(1, 1) && !pods.is_complete(1, 2));
         assert_eq!((pods.created, pods.deleted), (Some(at(4)), Some(at(3))));
     }

@@ -1,16 +1,13 @@
 //! The figures of one case, and the table of all cases.
 
-use std::collections::BTreeMap;
-
 use jobset_harness::median::median;
 use serde::Serialize;
 
-use super::case::{Case, Load, Strategy};
-use super::jobset::Shape;
+use super::case::Case;
 use super::requests::ApiRequests;
 use crate::meter::CpuSeconds;
 use crate::phases::Phases;
-use crate::report::{Report, Table, number, rounded};
+use crate::report::{Report, Table, number};
 
 /// The result of one case.
 pub(super) type CaseReport = Report<CaseFigures>;
@@ -20,43 +17,17 @@ pub(super) type CaseReport = Report<CaseFigures>;
 pub(super) struct CaseFigures {
     #[serde(flatten)]
     pub(super) case: Case,
-    /// replicatedJobs of the JobSet.
-    pub(super) shape: Vec<Shape>,
     /// The restarts, in their order.
     pub(super) restarts: Vec<Restart>,
     /// Peak of the controller's resident memory, from its start to the end of the case.
     pub(super) controller_peak_rss_kib: u64,
-    #[serde(flatten)]
-    pub(super) event_cost: Option<EventCost>,
-    #[serde(flatten)]
-    pub(super) agents: Option<AgentSetup>,
+    /// CPU of the controller for one change to a Pod that needs no action, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_us_per_event: Option<f64>,
     /// One Pod as JSON, at the end.
     pub(super) pod_bytes: usize,
     /// The JobSet as JSON, at the end.
     pub(super) jobset_bytes: usize,
-    /// Medians of this case over those of the bare load, by figure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ratio_to_bare: Option<BTreeMap<&'static str, f64>>,
-}
-
-/// What one change to a Pod costs.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct EventCost {
-    /// CPU of the controller for one change that needs no action, in microseconds.
-    pub(super) cpu_us_per_event: f64,
-    /// The changes from which that was found.
-    pub(super) pod_events: usize,
-}
-
-/// The agents of a case.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct AgentSetup {
-    /// From the start of the agents to the first lift of the last barrier.
-    pub(super) start_seconds: f64,
-    /// Their connections to the API server.
-    pub(super) connections: usize,
-    /// Their concurrent requests, at most.
-    pub(super) agent_seats: usize,
 }
 
 /// One restart of the group.
@@ -83,34 +54,11 @@ pub(super) struct Restart {
     pub(super) failed_reports: usize,
 }
 
-/// Reads one figure of a restart.
-type RestartFigure = fn(&Restart) -> f64;
-
-/// The figures that loads are compared by, as JSON names them.
-const COMPARED: [(&str, RestartFigure); 4] = [
-    ("seconds", |restart| restart.seconds),
-    ("api_requests", |restart| number(restart.api_requests)),
-    ("controller_cpu_seconds", |restart| restart.controller_cpu_seconds),
-    ("apiserver_cpu_seconds", |restart| restart.apiserver_cpu_seconds),
-];
-
 impl CaseFigures {
     /// The median of a figure over the restarts.
     fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
         median(self.restarts.iter().map(figure))
     }
-}
-
-/// Sets the ratio of a full load to the bare one of as many agents and the same watches among `others`.
-pub(super) fn compare(report: &mut CaseReport, others: &[CaseReport]) {
-    let Case { agents, strategy: Strategy::InPlace { load: Load::Full, watch }, .. } = report.figures.case else {
-        return;
-    };
-    let bare = Strategy::InPlace { load: Load::Bare, watch };
-    let same = |other: &&CaseReport| (other.figures.case.agents, other.figures.case.strategy) == (agents, bare);
-    let Some(bare) = others.iter().find(same) else { return };
-    let ratio = |figure| rounded(report.figures.median(figure) / bare.figures.median(figure), 1e2);
-    report.figures.ratio_to_bare = Some(COMPARED.into_iter().map(|(name, figure)| (name, ratio(figure))).collect());
 }
 
 /// The text that is printed at the end: figures of each case, its phases, and the shares of the CPUs.
@@ -143,14 +91,10 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
             format!("{:.2} s", case.median(|restart| restart.controller_cpu_seconds)),
             format!("{:.2} s", case.median(|restart| restart.apiserver_cpu_seconds)),
             format!("{:.1} MiB", number(case.controller_peak_rss_kib) / 1024.0),
-            case.event_cost.map_or_else(|| "-".to_owned(), |cost| format!("{:.0} us", cost.cpu_us_per_event)),
+            case.cpu_us_per_event.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.0} us")),
         ]);
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
         text.push(format!("{}: {phases}; {}", case.case, shares(report)));
-        if let Some(ratio) = &case.ratio_to_bare {
-            let ratio: Vec<String> = ratio.iter().map(|(name, ratio)| format!("{name} {ratio:.1}")).collect();
-            text.push(format!("{}: full load over bare load: {}", case.case, ratio.join(", ")));
-        }
     }
     figures.to_string() + &text.join("\n")
 }
@@ -175,16 +119,26 @@ fn shares(report: &CaseReport) -> String {
 mod tests {
     use std::time::Instant;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::super::case::WatchMode;
+    use super::super::case::{Load, Strategy, WatchMode};
     use super::super::in_place::PHASES;
     use super::*;
     use crate::report::tests::lines;
 
     /// A case with a restart for each number of seconds, on two CPUs.
-    fn report(agents: usize, load: Load, seconds: &[f64]) -> CaseReport {
+    fn report(seconds: &[f64]) -> CaseReport {
         let now = Instant::now();
+        let cpu = |seconds: f64| {
+            let parts = [
+                ("elapsed", 1.0),
+                ("api_server", 2.0),
+                ("controller", 10.0),
+                ("load_generator", 5.0),
+                ("machine", 1.0),
+            ];
+            CpuSeconds(parts.map(|(process, part)| (process, seconds / part)).into())
+        };
         let restart = |seconds: &f64| Restart {
             seconds: *seconds,
             phases: Phases::new(PHASES, now, [now; 5]),
@@ -193,38 +147,24 @@ mod tests {
             controller_cpu_seconds: seconds / 10.0,
             apiserver_cpu_seconds: seconds / 2.0,
             requests: ApiRequests::default(),
-            cpu: CpuSeconds(
-                [
-                    ("elapsed", *seconds),
-                    ("api_server", seconds / 2.0),
-                    ("controller", seconds / 10.0),
-                    ("load_generator", seconds / 4.0),
-                    ("machine", *seconds),
-                ]
-                .into(),
-            ),
+            cpu: cpu(*seconds),
             failed_reports: 0,
         };
-        let strategy = Strategy::InPlace { load, watch: WatchMode::New };
+        let strategy = Strategy::InPlace { load: Load::Bare, watch: WatchMode::New };
         let figures = CaseFigures {
-            case: Case { agents, strategy, foreign_pods: 0 },
-            shape: Vec::new(),
+            case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
             controller_peak_rss_kib: 20_480,
-            event_cost: None,
-            agents: None,
+            cpu_us_per_event: Some(116.0),
             pod_bytes: 1,
             jobset_bytes: 1,
-            ratio_to_bare: None,
         };
         Report { figures, build: "dev", cpus: 2 }
     }
 
     #[test]
     fn result_has_the_keys_that_others_read() {
-        let mut report = report(100, Load::Bare, &[1.5]);
-        report.figures.event_cost = Some(EventCost { cpu_us_per_event: 116.0, pod_events: 9 });
-        let json = serde_json::to_value(report).unwrap();
+        let json = serde_json::to_value(report(&[1.5])).unwrap();
         assert_eq!((&json["agents"], &json["strategy"]), (&json!(100), &json!("InPlaceRestart")));
         assert_eq!((&json["load"], &json["watch"]), (&json!("bare"), &json!("new-watch")));
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
@@ -233,36 +173,18 @@ mod tests {
         let figures = ["seconds", "api_requests", "jobset_writes", "controller_cpu_seconds", "apiserver_cpu_seconds"];
         assert!(figures.iter().all(|key| restart[key].is_number()), "{restart}");
         assert_eq!(restart["phases"].as_object().unwrap().len(), 5);
-        assert_eq!((json.get("ratio_to_bare"), json.get("connections")), (None::<&Value>, None));
         let recreate = serde_json::to_value(Case { agents: 1, strategy: Strategy::Recreate, foreign_pods: 0 }).unwrap();
         assert_eq!(recreate, json!({"agents": 1, "strategy": "Recreate", "foreign_pods": 0}));
     }
 
     #[test]
-    fn full_load_is_compared_with_bare_load_of_as_many_agents() {
-        let bare = report(100, Load::Bare, &[1.0, 2.0, 3.0]);
-        let other = report(1000, Load::Bare, &[100.0]);
-        let mut full = report(100, Load::Full, &[5.0]);
-        compare(&mut full, &[other, bare.clone()]);
-        assert!((full.figures.ratio_to_bare.unwrap()["seconds"] - 2.5).abs() < 1e-9);
-        let mut again = bare.clone();
-        compare(&mut again, &[bare]);
-        assert_eq!(again.figures.ratio_to_bare, None);
-    }
-
-    #[test]
-    fn summary_has_medians_phases_shares_and_ratio() {
-        let bare = report(100, Load::Bare, &[2.0, 1.0, 9.0]);
-        let mut full = report(100, Load::Full, &[4.0]);
-        compare(&mut full, std::slice::from_ref(&bare));
-        let text = summary(&[bare, full]);
-        let figures = "100 Pods, in place, bare dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB -";
+    fn summary_has_medians_phases_and_shares() {
+        let text = summary(&[report(&[2.0, 1.0, 9.0])]);
+        let figures = "100 Pods, in place, bare dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
         assert!(lines(&text).contains(&figures.to_owned()), "{text}");
         assert!(text.contains("detect 0 s, deprecate 0 s"), "{text}");
         // The machine was half busy; of the restarts' 12 s on two CPUs the API server used 6.
         assert!(text.contains("API server 25 %, etcd 0 %, controller 5 %"), "{text}");
-        assert!(text.contains("load generator 12 %, other processes and kernel 8 %, idle 50 %"), "{text}");
-        assert!(text.contains("full load over bare load: api_requests 1.0,"), "{text}");
-        assert!(text.lines().any(|line| line.ends_with("seconds 2.0")), "{text}");
+        assert!(text.contains("load generator 10 %, other processes and kernel 10 %, idle 50 %"), "{text}");
     }
 }

@@ -75,18 +75,12 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn requests_of_all_codes_sum_by_verb_and_resource() {
-        let requests = ApiRequests::parse(AFTER);
-        let expected = [("PATCH pods", 1_000_107), ("PUT jobsets/status", 3)];
-        assert_eq!(requests.0, expected.map(|(name, count)| (name.to_owned(), count)).into());
-        assert_eq!(requests.total(), 1_000_110);
-    }
-
-    #[test]
-    fn difference_holds_counters_that_grew() {
-        let more = ApiRequests::parse(AFTER).since(&ApiRequests::parse(BEFORE));
-        let expected = [("PATCH pods", 1_000_007), ("PUT jobsets/status", 3)];
-        assert_eq!(more.0, expected.map(|(name, count)| (name.to_owned(), count)).into());
-        assert_eq!(ApiRequests::parse(AFTER).since(&ApiRequests::parse(AFTER)), ApiRequests::default());
+    fn requests_of_all_codes_sum_by_verb_and_resource_and_difference_holds_what_grew() {
+        let requests =
+            |pods| [("PATCH pods", pods), ("PUT jobsets/status", 3)].map(|(name, count)| (name.to_owned(), count));
+        let after = ApiRequests::parse(AFTER);
+        assert_eq!((&after.0, after.total()), (&requests(1_000_107).into(), 1_000_110));
+        assert_eq!(after.since(&ApiRequests::parse(BEFORE)).0, requests(1_000_007).into());
+        assert_eq!(after.since(&after), ApiRequests::default());
     }
 }

@@ -53,8 +53,6 @@ struct RollRecord {
     stages: Vec<AgentStage>,
     /// The epoch that all agents must reach.
     target: i32,
-    /// Agents that have lifted their barrier in the target.
-    lifted: usize,
     way: WayToEpoch,
 }
 
@@ -62,7 +60,6 @@ impl RollRecord {
     fn set_out(&mut self, target: i32) {
         self.target = target;
         self.way = WayToEpoch::default();
-        self.lifted = self.stages.iter().filter(|stage| **stage == AgentStage::Lifted(target)).count();
     }
 
     fn note(&mut self, agent: usize, stage: AgentStage, now: Instant) {
@@ -75,7 +72,6 @@ impl RollRecord {
         }
         self.stages[agent] = stage;
         let target = self.target;
-        self.lifted -= usize::from(before == AgentStage::Lifted(target));
         // A lift before the answer proves that the report has arrived.
         let reported = stage == AgentStage::Waits(target)
             || (before, stage) == (AgentStage::Reports(target), AgentStage::Lifted(target));
@@ -86,13 +82,12 @@ impl RollRecord {
         if stage == AgentStage::Starts {
             self.way.restarted = Some(now);
         } else if stage == AgentStage::Lifted(target) {
-            self.lifted += 1;
             self.way.lifted = Some(now);
         }
     }
 
     fn is_complete(&self) -> bool {
-        self.lifted == self.stages.len()
+        self.stages.iter().all(|stage| *stage == AgentStage::Lifted(self.target))
     }
 }
 
@@ -116,7 +111,7 @@ impl Roll {
     /// The roll of `agents` agents that have not started.
     pub(super) fn new(agents: usize) -> Self {
         let stages = vec![AgentStage::Starts; agents];
-        Self(watch::Sender::new(RollRecord { stages, target: 0, lifted: 0, way: WayToEpoch::default() }))
+        Self(watch::Sender::new(RollRecord { stages, target: 0, way: WayToEpoch::default() }))
     }
 
     /// Makes this epoch the target. What agents do from now on belongs to the way there.
@@ -151,7 +146,7 @@ mod tests {
 
     fn record(agents: usize, epoch: i32) -> RollRecord {
         let stages = vec![Lifted(epoch); agents];
-        let mut record = RollRecord { stages, target: epoch, lifted: agents, way: WayToEpoch::default() };
+        let mut record = RollRecord { stages, target: epoch, way: WayToEpoch::default() };
         record.set_out(epoch + 1);
         record
     }
@@ -190,7 +185,7 @@ mod tests {
             record.note(0, stage, at(when));
         }
         assert!(record.is_complete());
-        assert_eq!((record.way.reported, record.way.lifted, record.lifted), (Some(at(3)), Some(at(3)), 1));
+        assert_eq!((record.way.reported, record.way.lifted), (Some(at(3)), Some(at(3))));
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
 //! What the review of a large JobSet costs the admission service, and how long it takes.
 //!
 //! The service is the build of its image, a process of its own with its own certificate, as it is deployed; it is
-//! registered with a control plane without kubelets. The JobSet ([`jobset`]) goes through that API server once, so that
-//! the right answers are known. Then this process sends the same AdmissionReviews ([`review`]) over a few connections that
-//! stay open, as those of API servers do ([`load`]), and checks every answer.
+//! registered with a control plane without kubelets. The JobSet ([`jobset`]) goes through that API server first, which
+//! adds managedFields and defaults. Then this process sends the same AdmissionReviews ([`review`]) over a few connections
+//! that stay open, as those of API servers do ([`load`]), and checks every answer.
 
 mod jobset;
 mod load;
@@ -25,7 +25,7 @@ use crate::meter::{CpuSeconds, Meter, peak_rss_kib};
 use crate::report::{Report, number, rounded};
 use crate::{at_least_one, results};
 use load::Target;
-use report::{InPlaceFigures, ReviewCosts, ReviewFigures, WebhookFigures};
+use report::{ReviewFigures, WebhookFigures};
 use review::{Review, ReviewedWebhook};
 use service::Service;
 
@@ -73,34 +73,25 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     admission::permit(&plane).await?;
-    let (plain, in_place) = (jobset::plain(), jobset::in_place()?);
-    // As the mutating webhook gets them: no webhook is registered yet.
-    let sent = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
+    let jobset = jobset::jobset();
+    // As the mutating webhook gets it: no webhook is registered yet.
+    let sent = service::dry_run(&plane, &jobset).await?;
     let mut service = Service::start(&program, &plane).await?;
     admission::register(&plane, service.address).await?;
     service.ready().await?;
-    let stored = [service::dry_run(&plane, &plain).await?, service::dry_run(&plane, &in_place).await?];
+    let stored = service::dry_run(&plane, &jobset).await?;
     let pid = service.program.pid();
-    let clients = service.clients(&plane).await?;
+    let clients = service.clients()?;
     progress(&format!("{} is ready, process {pid}", program.display()));
 
     let meter = Meter::new(&[("service", pid)])?;
-    let target = |webhook, case: usize| Target::new(clients.clone(), Review::new(webhook, &sent[case], &stored[case]));
+    let target = |webhook, object| Target::new(clients.clone(), Review::new(webhook, object));
     let measured = service.program.while_running(async {
         anyhow::Ok(WebhookFigures {
-            mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, 0)).await?,
-            validate: figures(options, &meter, target(ReviewedWebhook::Validate, 0)).await?,
+            mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, &sent)).await?,
+            validate: figures(options, &meter, target(ReviewedWebhook::Validate, &stored)).await?,
             peak_rss_kib: peak_rss_kib(pid)?,
-            jobset_bytes: plain.to_string().len(),
-            in_place: InPlaceFigures {
-                mutate: costs(options, &meter, &target(ReviewedWebhook::Mutate, 1)).await?,
-                validate: costs(options, &meter, &target(ReviewedWebhook::Validate, 1)).await?,
-                peak_rss_kib: peak_rss_kib(pid)?,
-                jobset_bytes: in_place.to_string().len(),
-            },
-            reviews: options.reviews,
-            paced_seconds: options.paced.as_secs_f64(),
-            connections: clients.len(),
+            jobset_bytes: jobset.to_string().len(),
         })
     });
     let report = Report::new(measured.await?, &program);
@@ -113,46 +104,30 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
 
 /// Costs and latency of the reviews of one webhook.
 async fn figures(options: &WebhookOptions, meter: &Meter, target: Target) -> Result<ReviewFigures> {
-    let costs = costs(options, meter, &target).await?;
+    load::in_turn(&target, WARM_UP.min(options.reviews)).await?;
+    let start = meter.read()?;
+    load::in_turn(&target, options.reviews).await?;
+    let in_turn = meter.read()?.since(&start);
     let start = meter.read()?;
     let latencies = load::paced(&target, RATE, options.paced).await?;
-    let used = meter.read()?.since(&start);
+    let paced = meter.read()?.since(&start);
     let reviews = latencies.len();
     let [p50_ms_at_500, p99_ms_at_500, max_ms_at_500] = load::percentiles(latencies);
-    let name = target.review.webhook.name();
-    progress(&format!("{name}: {reviews} reviews at {RATE} per second, p99 {p99_ms_at_500:.2} ms"));
-    Ok(ReviewFigures {
-        costs,
+    let figures = ReviewFigures {
+        cpu_ms_per_review: cpu_ms(&in_turn, options.reviews),
+        reviews_per_second: rounded(number(options.reviews) / in_turn.of("elapsed"), 1.0),
+        review_bytes: target.review.body.len(),
         p50_ms_at_500,
         p99_ms_at_500,
         max_ms_at_500,
-        cpu_ms_per_review_at_500: cpu_ms(&used, reviews),
-        others_cpu_share_at_500: others_share(&used),
-    })
-}
-
-/// Costs of the reviews of one webhook.
-async fn costs(options: &WebhookOptions, meter: &Meter, target: &Target) -> Result<ReviewCosts> {
-    load::in_turn(target, WARM_UP.min(options.reviews)).await?;
-    let start = meter.read()?;
-    load::in_turn(target, options.reviews).await?;
-    let used = meter.read()?.since(&start);
-    let costs = ReviewCosts {
-        cpu_ms_per_review: cpu_ms(&used, options.reviews),
-        reviews_per_second: rounded(number(options.reviews) / used.of("elapsed"), 1.0),
-        review_bytes: target.review.body.len(),
-        answer_bytes: target.review.answer_bytes(),
-        others_cpu_share: others_share(&used),
+        cpu_ms_per_review_at_500: cpu_ms(&paced, reviews),
+        others_cpu_share_at_500: rounded(paced.others() / paced.of("elapsed"), 1e2),
     };
-    let (name, reviews, bytes) = (target.review.webhook.name(), options.reviews, costs.review_bytes);
-    progress(&format!("{name}: {reviews} reviews of {bytes} bytes, {:.3} ms of CPU each", costs.cpu_ms_per_review));
-    Ok(costs)
+    let (name, cpu) = (target.review.webhook.name(), figures.cpu_ms_per_review);
+    progress(&format!("{name}: {cpu:.3} ms of CPU for a review, p99 {p99_ms_at_500:.2} ms at {RATE} per second"));
+    Ok(figures)
 }
 
 fn cpu_ms(used: &CpuSeconds, reviews: usize) -> f64 {
     rounded(used.of("service") * 1e3 / number(reviews), 1e3)
-}
-
-fn others_share(used: &CpuSeconds) -> f64 {
-    rounded(used.others() / used.of("elapsed"), 1e2)
 }
