@@ -168,7 +168,7 @@ impl ObservedGroup {
                 // The API server may be on its way.
                 Err(_) => {}
             }
-            tokio::time::sleep(wait::POLL).await;
+            tokio::time::sleep(wait::pause(begun.elapsed())).await;
         };
         let epochs = (self.facts.status.synced_epoch, after.status.synced_epoch);
         self.facts = after;

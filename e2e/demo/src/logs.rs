@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use futures::{AsyncBufReadExt, TryStreamExt};
@@ -11,7 +12,9 @@ use kube::{Api, Client, ResourceExt};
 use tokio::task::JoinSet;
 
 use jobset_harness::journal::Entry;
-use jobset_harness::wait;
+
+/// The pause before a log that has ended is read again.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The logs of the workers of a namespace.
 pub struct Logs {
@@ -50,7 +53,7 @@ impl Logs {
 async fn follow(pods: Api<Pod>, name: String, entries: Arc<Mutex<Vec<Entry>>>) {
     // A container that has not started yet has no log, and one that has ended comes back; what is read again adds nothing.
     while read(&pods, &name, &entries).await.is_ok() || !is_gone(&pods, &name).await {
-        tokio::time::sleep(wait::POLL).await;
+        tokio::time::sleep(AGAIN_AFTER).await;
     }
 }
 

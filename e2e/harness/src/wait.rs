@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// The pause between two checks of a condition.
-pub const POLL: Duration = Duration::from_millis(100);
+/// The shortest and the longest pause between two checks of a condition.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of one check.
 pub enum Check<T> {
@@ -56,7 +57,12 @@ where
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => break,
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pause(start.elapsed())).await;
     }
     bail!("waited {:.1} s for {what}; last observed: {last}", limit.as_secs_f64())
+}
+
+/// The pause between two checks: a tenth of the wait so far, so that long waits cost the API server little.
+pub fn pause(waited: Duration) -> Duration {
+    (waited / 10).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }

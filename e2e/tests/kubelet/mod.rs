@@ -4,6 +4,7 @@ mod barrier;
 mod chaos;
 mod context;
 mod dashboard;
+mod examples;
 mod exit_codes;
 mod first;
 mod go_examples;
@@ -15,6 +16,5 @@ mod no_webhook;
 mod restart;
 mod shared;
 mod supervised;
-mod upstream;
 
 pub(crate) use shared::{assert_in_place, binaries};
