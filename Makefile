@@ -26,10 +26,8 @@ SHIPPED := env JOBSET_BUILD=shipped
 # Notes what each step took: `--start`, `NAME COMMAND...`, `--print`.
 STOPWATCH := e2e/stopwatch
 # Tests on clusters wait for most of their time, so how many run at once does not depend on the cores.
-TESTS_ON_KUBELETS := 3
-TESTS_ON_CONTROL_PLANES := 4
-# Runs tests beside those on kubelets.
-BESIDE := nice -n 10
+TESTS_ON_KUBELETS := 4
+TESTS_ON_CONTROL_PLANES := 6
 DEMO_CLUSTER := target/demo/cluster
 
 .PHONY: help
@@ -88,26 +86,30 @@ test: tools ## Everything: lints, unit tests, and the tests on a real API server
 	@$(MAKE) --no-print-directory run-tests
 	@$(STOPWATCH) --print
 
-# Tests on kubelets wait for half of their time, so the others run beside them, with the CPU that is left: a probe of a kubelet
-# fails after a second. With Go's default, half of an API server's CPU seconds here are garbage collection.
+# Tests on kubelets wait for a third of their time; unit tests, which nothing hurries, get what is left. Tests on control planes come
+# afterwards: beside others they miss their limits. With Go's default, half of an API server's CPU seconds here are garbage collection.
 .PHONY: run-tests
 run-tests: export GOGC := 400
 run-tests:
-	@$(MAKE) --no-print-directory -j2 tests-on-kubelets other-tests
+	@$(MAKE) --no-print-directory -j2 tests-on-kubelets unit-tests
+	@$(MAKE) --no-print-directory tests-on-control-planes
 
 .PHONY: tests-on-kubelets
 tests-on-kubelets:
 	@$(STOPWATCH) 'tests on kubelets' env RUST_TEST_THREADS=$(TESTS_ON_KUBELETS) \
 	  cargo test $(EVERYTHING) --test e2e 2>&1 | sed -u 's/^/[kubelets] /'
 
-.PHONY: other-tests
-other-tests:
+.PHONY: unit-tests
+unit-tests:
+	@$(STOPWATCH) 'unit tests' nice -n 15 cargo test $(EVERYTHING) --lib --bins --test handshake
+	@$(STOPWATCH) 'examples in docs' nice -n 15 cargo test $(EVERYTHING) --doc
+
+.PHONY: tests-on-control-planes
+tests-on-control-planes:
 	@for package in controller webhook agent cli; do \
-	  $(STOPWATCH) "tests of $$package" $(BESIDE) env RUST_TEST_THREADS=$(TESTS_ON_CONTROL_PLANES) \
+	  $(STOPWATCH) "tests of $$package" env RUST_TEST_THREADS=$(TESTS_ON_CONTROL_PLANES) \
 	    cargo test $(EVERYTHING) --test $$package || exit; \
 	done
-	@$(STOPWATCH) 'unit tests' $(BESIDE) cargo test $(EVERYTHING) --lib --bins --test handshake
-	@$(STOPWATCH) 'examples in docs' $(BESIDE) cargo test $(EVERYTHING) --doc
 
 .PHONY: test-long
 test-long: conformance takeover ## What make test has no time for: make conformance and make takeover, three quarters of an hour.
