@@ -14,7 +14,7 @@ cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
 endef
 CRDGEN_PROGRAM := cargo run --quiet -p jobset-api --features crdgen --bin crdgen --
 # What `make test` builds, at once: what features the dependencies get hangs on what is built together, and each selection of
-# packages compiles them anew.
+# packages compiles them again.
 EVERYTHING := --workspace --all-features
 # Where cargo puts programs: .cargo/config.toml names the target, so that all of them are linked statically, as images need them.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
@@ -145,7 +145,7 @@ chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, 
 
 .PHONY: picture
 picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.
-	@$(DEBUG)/picture
+	@$(SHIPPED) $(DEBUG)/picture
 
 .PHONY: bench-deps
 bench-deps: tools

@@ -97,7 +97,7 @@ fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
     });
 }
 
-/// Waits until this time; for ever, if it is `None`.
+/// Waits until this time; forever if it is `None`.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 /// The signals that a supervisor does not forward.
 ///
 /// - SIGKILL and SIGSTOP cannot be caught.
-/// - The signals of a fault (SIGSEGV and others) concern the process at fault. Once caught, the fault would repeat for ever.
+/// - The signals of a fault (SIGSEGV and others) concern the process at fault. Once caught, the fault would repeat forever.
 /// - The signals of job control belong to the terminal.
 /// - SIGPIPE concerns the agent's own writes. SIGCHLD and SIGTERM are inputs of the state machine.
 const NOT_FORWARDED: [Signal; 14] = [

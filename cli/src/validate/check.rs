@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::{Source, documents};
-use super::strict;
+use super::strict::{self, Rejection};
 
 /// Image of the agent if the user gives none. The plugin does not know the webhook's image.
 const ASSUMED_IMAGE: &str = "assumed.invalid/jobset-agent";
@@ -67,16 +67,6 @@ pub enum Outcome {
     /// The document is no object.
     #[default]
     Unreadable,
-}
-
-/// A reason why an object does not pass.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rejection {
-    /// Path of the field; empty for the object as a whole.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
-    /// The problem, and what to do.
-    pub message: String,
 }
 
 impl Rejection {

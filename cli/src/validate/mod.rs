@@ -11,5 +11,6 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
-pub use check::{AdmissionSettings, Outcome, Rejection, Verdict, Verdicts, check};
+pub use check::{AdmissionSettings, Outcome, Verdict, Verdicts, check};
 pub use input::{Source, sources};
+pub use strict::Rejection;

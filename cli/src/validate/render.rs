@@ -1,6 +1,7 @@
 //! The text of verdicts: a line for each object, followed by its errors, warnings and notes.
 
-use super::check::{Outcome, Rejection, Verdict, Verdicts};
+use super::check::{Outcome, Verdict, Verdicts};
+use super::strict::Rejection;
 use crate::output::{BAD, DIM, GOOD, Report, View, WAIT, paint};
 
 impl Report for Verdicts {

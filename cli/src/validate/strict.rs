@@ -2,10 +2,18 @@
 //! each with its path.
 
 use jobset_api::JobSet;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
-use super::check::Rejection;
+/// A reason why an object does not pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rejection {
+    /// Path of the field; empty for the object as a whole.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+    /// The problem, and what to do.
+    pub message: String,
+}
 
 /// The JobSet of an object, or the errors of its fields.
 pub(super) fn read(object: &Value) -> Result<JobSet, Vec<Rejection>> {

@@ -65,7 +65,7 @@ impl Group {
     /// Applies a manifest in a new namespace of a cluster on which the product is installed, after `change`.
     ///
     /// # Errors
-    /// If the namespace exists, or the JobSet is refused.
+    /// If the namespace exists, or the JobSet is rejected.
     pub async fn apply(
         cluster: &Cluster,
         namespace: &str,
@@ -77,7 +77,7 @@ impl Group {
         let client = cluster.client();
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
         let jobset: JobSet = serde_json::from_value(workload.0.clone())?;
-        jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
+        jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was rejected")?;
         Ok(Self {
             namespace: namespace.to_owned(),
             name: workload.name().to_owned(),
@@ -171,12 +171,12 @@ impl Group {
         journal::read(&self.journals, &self.namespace)
     }
 
-    /// Tells the worker of a Pod to end with this code.
+    /// Makes the worker of a Pod end with this code.
     pub async fn exit(&self, worker: &Worker, code: u8) -> Result<()> {
         order::exit(&self.pods.get(&worker.pod).await?, WORKER_PORT, code).await
     }
 
-    /// Tells the worker of a Pod to end with this code, and to say this word before.
+    /// Makes the worker of a Pod end with this code, and to say this word before.
     pub async fn exit_saying(&self, worker: &Worker, code: u8, word: &str) -> Result<()> {
         order::exit_saying(&self.pods.get(&worker.pod).await?, WORKER_PORT, code, word).await
     }

@@ -39,7 +39,7 @@ pub const LIMIT: Duration = Duration::from_mins(2);
 /// Loads the images, applies the manifests, and waits until controller and webhook are ready.
 ///
 /// # Errors
-/// If anything is refused, or not ready in time; the text has what `kubectl` said.
+/// If an object is rejected, or not ready in time; the text has what `kubectl` said.
 pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     load_images(cluster, binaries).await?;
     progress("installing deploy/kustomize");
@@ -52,7 +52,7 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
 /// Loads the images of the product, and of the worker of the tests.
 ///
 /// # Errors
-/// If an image cannot be built, or is refused.
+/// If an image cannot be built or imported.
 pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     progress("loading images");
     for image in product_images(binaries, Architecture::of_host()?)? {
@@ -98,7 +98,7 @@ pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) ->
 /// Applies the CustomResourceDefinition alone, and waits until its API is served.
 ///
 /// # Errors
-/// If it is refused, or not served in time.
+/// If it is rejected, or not served in time.
 pub async fn crd(handle: &Handle) -> Result<()> {
     let crds = paths::workspace().join("deploy/crds");
     kubectl(handle, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
@@ -123,7 +123,7 @@ pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     });
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), name);
     bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await.context("cannot bind agents")?;
-    // A Pod that comes before its namespace's ServiceAccount is refused.
+    // A Pod that comes before its namespace's ServiceAccount is rejected.
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
     wait::until(LIMIT, format!("the ServiceAccount of {name}"), || async {
         Ok(accounts.get_opt("default").await?.map(|_| ()))

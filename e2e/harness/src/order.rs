@@ -28,7 +28,7 @@ pub async fn get(pod: &Pod, port: u16, path: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// Tells a worker to end with this exit code. It may be gone before it has answered.
+/// Makes a worker end with this exit code. It may be gone before it has answered.
 pub async fn exit(pod: &Pod, port: u16, code: u8) -> Result<()> {
     end(pod, port, &format!("/exit?code={code}")).await
 }

@@ -13,7 +13,7 @@ use super::build::Binaries;
 use super::cases::{self, Pass};
 use super::report::{self, Case, Outcome, check_complete};
 use super::{Suite, score};
-use jobset_harness::programs::{Set, beside, ensure};
+use jobset_harness::programs::{Set, ensure, rust_binaries};
 use jobset_harness::progress::progress;
 use jobset_harness::{deps, paths};
 
@@ -27,7 +27,7 @@ const ENDED: char = '•';
 pub(super) async fn passes(binaries: &Binaries, suite: Suite, focus: &[&str]) -> Result<Vec<Case>> {
     let assets = control_plane().await?;
     let all = list(binaries, suite).await?;
-    let controller = beside("jobset-controller")?;
+    let controller = rust_binaries().await?.controller;
     let programs = controller.parent().context("the controller is in no folder")?;
     let manifests = paths::workspace().join("deploy");
     let mut ran = Vec::new();

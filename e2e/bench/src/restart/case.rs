@@ -14,7 +14,7 @@ use crate::{at_least_one, results};
 pub enum Load {
     /// Nothing: Pods stay as the Job controller creates them. The first failure is one agent that restarts by itself.
     Bare,
-    /// What kubelets write: see [`super::kubelet`]. The first failure is a terminated worker in a Pod's status.
+    /// What kubelets write to the status of Pods. The first failure is a terminated worker in a Pod's status.
     Full,
 }
 

@@ -139,8 +139,8 @@ async fn own(up: Up) -> Result<()> {
 /// Prints the line that whoever started this waits for.
 fn announce(ready: &Ready) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", serde_json::to_string(ready)?).context("nobody waits for the cluster any more")?;
-    stdout.flush().context("nobody waits for the cluster any more")
+    writeln!(stdout, "{}", serde_json::to_string(ready)?).context("the program that waits for the cluster has gone")?;
+    stdout.flush().context("the program that waits for the cluster has gone")
 }
 
 /// Waits for a signal or, unless in the background, for the holder to end.

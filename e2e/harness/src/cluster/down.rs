@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use procfs::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::slot::Slot;
+use super::slot::NetworkSlot;
 use super::storage;
 use crate::paths;
 
@@ -32,7 +32,7 @@ pub fn down(dir: &Path) -> Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     // A killed owner has not removed its cgroups.
-    Slot::sweep()?;
+    NetworkSlot::sweep()?;
     paths::remove(dir)
 }
 

@@ -1,5 +1,5 @@
 //! The handles by which a test or the demo holds a cluster. The cluster's owner is another process, tied to the handle
-//! by a pipe: when the holder ends, by whatever cause, the owner takes the cluster down.
+//! by a pipe: when the holder ends, the owner takes the cluster down.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::slot::Slot;
+use super::slot::NetworkSlot;
 
 /// The address of the `kubernetes` Service: the first of the API server's `--service-cluster-ip-range`.
 pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
@@ -111,7 +111,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The layout of a cluster of `nodes` nodes in `slot`.
-    pub(super) fn new(dir: &Path, slot: &Slot, nodes: usize) -> Self {
+    pub(super) fn new(dir: &Path, slot: &NetworkSlot, nodes: usize) -> Self {
         let nodes = (1..=nodes).filter_map(|number| u8::try_from(number).ok()).map(|number| {
             let name = format!("node-{number}");
             Node {

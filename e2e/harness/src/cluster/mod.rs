@@ -20,9 +20,9 @@ pub(crate) use cgroups::check as check_cgroups;
 pub use down::down;
 pub use handle::{Cluster, ControlPlane, Handle};
 pub use layout::{Options, Ready};
-pub use owner::{Ending, own};
+pub use owner::own;
 pub use shared::shared;
-pub use storage::new_dir;
+pub use storage::{Ending, new_dir};
 pub use supervisor::supervise;
 
 /// The line on the owner's standard input by which a holder asks it to keep nothing of the cluster.

@@ -1,8 +1,7 @@
-//! The owner of one cluster: brings it up, and takes it down when its holder ends, by whatever cause.
+//! The owner of one cluster: brings it up, and takes it down when its holder ends, however that ends.
 //!
-//! Everything runs in PID, mount and network namespaces of the cluster's own. Their first process, the supervisor, ends
-//! when the pipe that the owner holds ends; the kernel then ends the rest. Hence no order of stopping is needed: nobody
-//! is left to hang on an etcd that is gone.
+//! Everything runs in PID, mount and network namespaces of the cluster. Their first process, the supervisor, ends when the
+//! owner closes its pipe, and then the kernel kills all other processes at once. So the order of stopping does not matter.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,7 +17,8 @@ use super::layout::{KUBERNETES_SERVICE, Layout, Options, Ready};
 use super::network;
 use super::pki::Authority;
 use super::readiness::{self, Watched};
-use super::slot::Slot;
+use super::slot::NetworkSlot;
+use super::storage::Ending;
 use super::supervisor::{Request, ask};
 use super::{cgroups, storage};
 use crate::programs::{GoPrograms, Set};
@@ -29,15 +29,6 @@ use crate::{deps, images, programs, wait};
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// The most nodes for which there are addresses.
 const MOST_NODES: usize = 200;
-
-/// How a cluster is to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Nothing of it is wanted any more.
-    Remove,
-    /// Its logs, certificates and configuration stay in its folder.
-    KeepLogs,
-}
 
 /// Brings up a cluster in `dir`, calls `ready` when it can be used, waits for `end`, and takes it down.
 ///
@@ -63,7 +54,7 @@ pub async fn own(
         }
     };
     let _lock = storage::claim(&dir)?;
-    let slot = Slot::take()?;
+    let slot = NetworkSlot::take()?;
     let layout = Layout::new(&dir, &slot, options.nodes);
     let mut namespaces = None;
     let outcome = tokio::select! {
@@ -81,7 +72,7 @@ pub async fn own(
 
 async fn bring_up(
     layout: &Layout,
-    slot: &Slot,
+    slot: &NetworkSlot,
     programs: &GoPrograms,
     options: &Options,
     namespaces: &mut Option<Child>,
@@ -89,7 +80,7 @@ async fn bring_up(
     let mut phases = Phases::start();
     write_files(layout, programs)?;
     if !layout.nodes.is_empty() {
-        Slot::sweep()?;
+        NetworkSlot::sweep()?;
         cgroups::create(&slot.name(), &layout.node_names())?;
     }
     *namespaces = Some(enter_namespaces(layout)?);
@@ -221,7 +212,7 @@ async fn load_own_images(layout: &Layout, programs: &GoPrograms) -> Result<()> {
     Ok(())
 }
 
-async fn take_down(namespaces: Option<Child>, slot: &Slot, layout: &Layout) -> Result<()> {
+async fn take_down(namespaces: Option<Child>, slot: &NetworkSlot, layout: &Layout) -> Result<()> {
     if let Some(mut child) = namespaces {
         drop(child.stdin.take());
         if tokio::time::timeout(END_LIMIT, child.wait()).await.is_err() {

@@ -104,12 +104,12 @@ pub(super) async fn controller_manager(client: &Client) -> Result<()> {
 pub(super) async fn nodes(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     wait::until_met(LIMIT, format!("{count} nodes to be ready"), || async {
-        let seen = nodes.list(&kube::api::ListParams::default()).await.context("listing nodes")?.items;
-        let unready: Vec<String> = seen.iter().filter_map(why_unready).collect();
-        if seen.len() >= count && unready.is_empty() {
+        let listed = nodes.list(&kube::api::ListParams::default()).await.context("listing nodes")?.items;
+        let unready: Vec<String> = listed.iter().filter_map(why_unready).collect();
+        if listed.len() >= count && unready.is_empty() {
             return Ok(Check::Met(()));
         }
-        Ok(Check::Unmet(format!("{} nodes, not ready: [{}]", seen.len(), unready.join("; "))))
+        Ok(Check::Unmet(format!("{} nodes, not ready: [{}]", listed.len(), unready.join("; "))))
     })
     .await
 }

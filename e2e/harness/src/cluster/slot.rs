@@ -17,13 +17,13 @@ const PREFIX: &str = "jobset-e2e-";
 /// The second byte of the slots' networks, 10.160.0.0/16 to 10.223.0.0/16.
 const NETWORKS: std::ops::Range<u8> = 160..224;
 
-/// A held slot; it is free again when this is dropped, or its process ended by whatever cause.
-pub(super) struct Slot {
+/// A held slot. It is free again when this is dropped or its process has ended.
+pub(super) struct NetworkSlot {
     network: u8,
     _lock: File,
 }
 
-impl Slot {
+impl NetworkSlot {
     /// Takes the first slot that no other cluster holds and whose network the machine does not route elsewhere.
     pub(super) fn take() -> Result<Self> {
         fs::create_dir_all(LOCKS).with_context(|| format!("cannot create {LOCKS}"))?;

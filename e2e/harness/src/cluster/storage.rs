@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::layout::{Layout, Ready};
-use super::owner::Ending;
 use crate::paths;
 use crate::progress::progress;
 
@@ -16,6 +15,15 @@ const LONGEST_DIR: usize = 107 - "/node-200/containerd.sock.ttrpc".len();
 const KEPT: usize = 8;
 /// The file that says how to use a running cluster.
 const RECORD: &str = "cluster.json";
+
+/// What stays of a cluster that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing.
+    Remove,
+    /// Its logs, certificates and configuration, in its folder.
+    KeepLogs,
+}
 
 /// A new folder for a cluster below the target folder.
 pub fn new_dir() -> PathBuf {
@@ -59,7 +67,7 @@ pub(super) fn recorded(dir: &Path) -> Result<Ready> {
     serde_json::from_slice(&text).with_context(|| format!("{} is not a cluster's record", path.display()))
 }
 
-/// Removes the folder, or what is of no use in it any more.
+/// Removes the folder, or all of it but logs, certificates and configuration.
 pub(super) fn clear(layout: &Layout, ending: Ending) -> Result<()> {
     if ending == Ending::Remove {
         return paths::remove(&layout.dir);

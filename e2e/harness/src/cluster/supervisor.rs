@@ -1,6 +1,6 @@
 //! The first process of a cluster's own namespaces: it starts, stops and reaps what its owner asks for.
 //!
-//! It decides nothing. Its standard input is a pipe held by the owner: at its end, by whatever cause, it exits, and the
+//! It decides nothing. Its standard input is a pipe held by the owner: when the pipe is closed, this process exits, and the
 //! kernel ends every process, mount and network device of the namespaces with it.
 
 use std::collections::BTreeMap;

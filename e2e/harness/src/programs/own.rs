@@ -55,8 +55,10 @@ const BUILD: &str = "JOBSET_BUILD";
 
 /// The binaries that tests and demo run: built with the development profile, or those that `JOBSET_BUILD=shipped` names.
 pub async fn rust_binaries() -> Result<RustBinaries> {
-    if std::env::var_os(BUILD).is_some_and(|build| build == "shipped") {
-        return shipped_binaries(Architecture::of_host()?).await;
+    match std::env::var(BUILD).unwrap_or_default().as_str() {
+        "" => {}
+        "shipped" => return shipped_binaries(Architecture::of_host()?).await,
+        other => bail!("{BUILD} is {other:?}: it can be \"shipped\", or absent for the development profile"),
     }
     blocking(|| {
         let dir = build_programs()?;

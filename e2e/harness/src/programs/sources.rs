@@ -11,7 +11,7 @@ use crate::paths;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Module {
+struct Download {
     dir: Option<PathBuf>,
     error: Option<String>,
 }
@@ -31,7 +31,7 @@ pub fn sources(module: &str, version: &str) -> Result<PathBuf> {
         .stdin(Stdio::null())
         .output()
         .context("cannot run go")?;
-    let module: Module = serde_json::from_slice(&output.stdout).with_context(|| {
+    let module: Download = serde_json::from_slice(&output.stdout).with_context(|| {
         format!("go mod download {name}: {}", String::from_utf8_lossy(&output.stderr).trim().to_owned())
     })?;
     match (module.dir, module.error) {
