@@ -23,6 +23,8 @@ pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
 pub const INVALID: &str = "Invalid";
 /// The API server refuses a child object, or another object has its name. The controller retries without limit.
 pub const CHILD_REFUSED: &str = "ChildRefused";
+/// The controller cannot reconcile the JobSet because of an error of its own.
+pub const INTERNAL_ERROR: &str = "InternalError";
 
 /// Reason of [`IN_PLACE_UNSUPPORTED`]: with its specification, the workers would wait for each other forever.
 pub const CANNOT_RESTART_IN_PLACE: &str = "CannotRestartInPlace";

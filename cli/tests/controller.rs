@@ -39,7 +39,7 @@ async fn run(config: Config) -> Result<()> {
     let elector = Elector::new(clients.elector()?, terms, &registry)?;
     let leadership = elector.leadership();
     let fast = NonZeroU32::new(500).context("not 0")?;
-    let client = clients.worker(Limits { qps: fast, burst: fast }, leadership.clone())?;
+    let client = clients.workers(Limits { qps: fast, burst: fast }, &leadership)?;
     let options = Options { namespace: None, settings: Settings::default(), ..Options::default() };
     let never = CancellationToken::new();
     let reconciled = shell::run(client, options, Health::default(), &registry, leadership, never.clone());

@@ -1,9 +1,10 @@
-//! The JobSet controller: `watch -> store -> observe -> plan -> apply -> status`.
+//! The JobSet controller: `watch -> engine -> observe -> plan -> apply -> status`.
 //!
-//! [`store`], [`observe`], [`plan`] and [`build`] are values and pure functions over them; [`shell`] does the requests.
+//! [`engine`], [`observe`], [`plan`] and [`build`] are values and pure functions over them; [`shell`] sends the requests.
 
 pub mod args;
 pub mod build;
+pub mod engine;
 #[cfg(test)]
 mod model;
 pub mod observe;
@@ -12,4 +13,3 @@ pub mod run;
 pub mod shell;
 #[cfg(test)]
 mod simulation;
-pub mod store;

@@ -1,32 +1,34 @@
-//! The observed state of one JobSet and its children in the store, for one reconciliation.
+//! The observed state of one JobSet and its children, for one reconciliation.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
 
-use crate::store::pods::{GroupPods, JobPods, PodView};
-use crate::store::{ClaimView, JobView, Key, NodeView, PriorityClasses, RoleBindingView, Store};
+use k8s_openapi::jiff::Timestamp;
 
-/// The observed state of one JobSet. A view into the store without copies.
+use crate::engine::pods::{GroupPods, JobPods, PodView};
+use crate::engine::{Cluster, Engine, Group, JobView, Key, Kind, NodeView, OwnedView, PriorityClasses};
+
+/// The observed state of one JobSet. A view into the engine without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The JobSet.
     pub jobset: &'a Arc<JobSet>,
     key: &'a Key,
-    store: &'a Store,
+    group: &'a Group,
+    cluster: &'a Cluster,
 }
 
-static NO_JOBS: BTreeMap<String, JobView> = BTreeMap::new();
-
 impl<'a> Observed<'a> {
-    /// Finds the JobSet in the store; `None` if the store does not have it.
-    pub fn of(store: &'a Store, key: &'a Key) -> Option<Self> {
-        Some(Self { jobset: store.jobset(key)?, key, store })
+    /// Finds the JobSet; `None` if it was not observed.
+    pub fn of(engine: &'a Engine, key: &'a Key) -> Option<Self> {
+        let group = engine.group(key)?;
+        Some(Self { jobset: group.jobset.as_ref()?, key, group, cluster: engine.cluster() })
     }
 
-    /// The stored status, decoded by the store; empty before the first write.
+    /// The stored status, decoded by the engine; empty before the first write.
     pub fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
     }
@@ -44,19 +46,18 @@ impl<'a> Observed<'a> {
     }
 
     fn labelled_jobs(&self) -> impl Iterator<Item = (&'a str, &'a JobView)> + use<'a> {
-        let jobs = self.store.jobs.map_of(self.key).unwrap_or(&NO_JOBS);
-        jobs.iter().map(|(name, job)| (name.as_str(), job))
+        self.group.jobs.iter().map(|(name, job)| (name.as_str(), job))
     }
 
     /// Names of Pods that carry the label of the JobSet and that no Job controls.
     pub fn orphan_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.store.strays(self.key)
+        self.group.orphans.iter().map(String::as_str)
     }
 
     /// The Job of this name, if it carries the label of the JobSet. Its controller may be this JobSet or another object, such
     /// as a deleted JobSet of the same name.
     pub fn job(&self, name: &str) -> Option<&'a JobView> {
-        self.store.jobs.map_of(self.key)?.get(name)
+        self.group.jobs.get(name)
     }
 
     /// Whether the JobSet controls the Job.
@@ -67,12 +68,12 @@ impl<'a> Observed<'a> {
 
     /// Why the specification is invalid, if it is.
     pub fn invalid(&self) -> Option<&'a str> {
-        self.store.findings(self.key)?.invalid.as_deref()
+        self.group.findings()?.invalid.as_deref()
     }
 
     /// Why the specification does not allow in-place restart although it requests it, if so.
     pub fn not_in_place(&self) -> Option<&'a str> {
-        self.store.findings(self.key)?.not_in_place.as_deref()
+        self.group.findings()?.not_in_place.as_deref()
     }
 
     /// Whether the annotation is set by which the controller disables in-place restart of a JobSet.
@@ -93,90 +94,91 @@ impl<'a> Observed<'a> {
 
     /// Which message patterns of the failure policy can never match, if any.
     pub fn unmatchable(&self) -> Option<&'a str> {
-        self.store.findings(self.key)?.unmatchable.as_deref()
+        self.group.findings()?.unmatchable.as_deref()
     }
 
     /// The refused requests of the JobSet, each with its reason; `None` before the controller has sent any.
     pub fn refused(&self) -> Option<&'a [String]> {
-        self.store.refused(self.key)
+        self.group.refused.as_deref()
     }
 
     /// The Pods of the JobSet.
-    pub fn pods(&self) -> Option<&'a GroupPods> {
-        self.store.pods.of(self.key)
+    pub fn pods(&self) -> &'a GroupPods {
+        &self.group.pods
     }
 
     /// Whether the status must also have the fields that agents of the Go JobSet read.
     pub fn report_attempts(&self) -> bool {
-        self.pods().is_some_and(GroupPods::report_attempts)
+        self.group.pods.report_attempts()
     }
 
     /// The Pods of one Job.
     pub fn pods_of(&self, job: &JobView) -> Option<&'a JobPods> {
-        self.pods()?.of_job(&job.uid)
+        self.group.pods.of_job(&job.uid)
     }
 
     /// Whether a Service of this name exists, with any owner.
     pub fn has_service(&self, name: &str) -> bool {
-        self.store.services.find(&self.sibling(name)).is_some()
+        self.owned(Kind::Service, name).is_some()
     }
 
     /// The claim of this name, if it carries the label of a JobSet.
-    pub fn claim(&self, name: &str) -> Option<&'a ClaimView> {
-        self.store.claims.find(&self.sibling(name)).map(|(_, claim)| claim)
+    pub fn claim(&self, name: &str) -> Option<&'a OwnedView> {
+        self.owned(Kind::Claim, name)
     }
 
     /// The RoleBinding of this name, if it carries the label of a JobSet.
-    pub fn role_binding(&self, name: &str) -> Option<&'a RoleBindingView> {
-        self.store.role_bindings.find(&self.sibling(name)).map(|(_, binding)| binding)
+    pub fn role_binding(&self, name: &str) -> Option<&'a OwnedView> {
+        self.owned(Kind::RoleBinding, name)
     }
 
     /// Whether the namespace of the JobSet is being deleted.
     pub fn namespace_is_terminating(&self) -> bool {
-        self.store.terminating.contains(&self.key.namespace)
+        self.cluster.terminating.contains(&self.key.namespace)
     }
 
     /// The node of this name.
-    pub fn node(&self, name: &str) -> Option<&'a NodeView> {
-        self.store.nodes.get(name)
+    pub(crate) fn node(&self, name: &str) -> Option<&'a NodeView> {
+        self.cluster.nodes.get(name)
     }
 
     /// The PriorityClasses of the cluster.
     pub fn priority_classes(&self) -> &'a PriorityClasses {
-        &self.store.classes
+        &self.cluster.classes
     }
 
-    /// For each unreachable node: since when it is unreachable, and the Pods of the JobSet's own Jobs on it.
-    pub fn unreachable(
-        &self,
-    ) -> impl Iterator<Item = (k8s_openapi::jiff::Timestamp, impl Iterator<Item = &'a PodView> + use<'a>)> + use<'a>
-    {
-        let (observed, nodes) = (*self, self.store.nodes.unreachable());
-        nodes.map(move |(node, since)| (since, observed.on_node(node)))
+    /// The Pods of the JobSet's own Jobs on unreachable nodes, each with the time since when its node is unreachable.
+    pub fn unreachable(&self) -> Vec<(Timestamp, &'a PodView)> {
+        let nodes = &self.cluster.nodes;
+        if !nodes.any_unreachable() {
+            return Vec::new();
+        }
+        let pods = self.own_pods_on(|node| nodes.unreachable_since(node).is_some());
+        pods.into_iter().filter_map(|pod| Some((nodes.unreachable_since(pod.node.as_deref()?)?, pod))).collect()
     }
 
     /// Whether the cluster has nodes, and none of them can restart Pods in place.
     pub fn all_nodes_outdated(&self) -> bool {
-        self.store.nodes.all_outdated()
+        self.cluster.nodes.all_outdated()
     }
 
     /// A node that cannot restart Pods in place and has Pods of the JobSet.
     pub fn outdated_node(&self) -> Option<&'a str> {
-        self.store.nodes.outdated().find(|node| self.on_node(node).next().is_some())
+        let nodes = &self.cluster.nodes;
+        if !nodes.any_outdated() {
+            return None;
+        }
+        self.own_pods_on(|node| nodes.is_outdated(node)).into_iter().filter_map(|pod| pod.node.as_deref()).min()
     }
 
-    fn on_node(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a> {
-        let observed = *self;
-        let pods = self.store.pods.on_node(node).filter(move |(_, jobset)| *jobset == observed.key);
-        let jobs: HashSet<&str> = observed.jobs().map(|(_, job)| job.uid.as_str()).collect();
-        let own = move |(pod, _): &(&Key, &Key)| {
-            let uid = observed.pods().and_then(|pods| pods.job_of(&pod.name));
-            uid.is_some_and(|uid| jobs.contains(uid))
-        };
-        pods.filter(own).filter_map(move |(pod, _)| observed.pods()?.find(&pod.name)).collect::<Vec<_>>().into_iter()
+    /// The Pods of the JobSet's own Jobs on some nodes, in the order of their names.
+    fn own_pods_on(&self, is_one: impl Fn(&str) -> bool) -> Vec<&'a PodView> {
+        let jobs: HashSet<&str> = self.jobs().map(|(_, job)| job.uid.as_str()).collect();
+        let pods = self.group.pods.on_nodes(is_one).into_iter();
+        pods.filter(|(job, _)| jobs.contains(job)).map(|(_, pod)| pod).collect()
     }
 
-    fn sibling(&self, name: &str) -> Key {
-        Key { namespace: self.key.namespace.clone(), name: name.to_owned() }
+    fn owned(&self, kind: Kind, name: &str) -> Option<&'a OwnedView> {
+        self.cluster.owned(kind, self.key.sibling(name))
     }
 }

@@ -29,7 +29,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let elector = Elector::new(clients.elector()?, terms, &registry)?;
     let leadership = elector.leadership();
     let limits = Limits { qps: args.client.kube_api_qps, burst: args.client.kube_api_burst };
-    let client = clients.worker(limits, leadership.clone())?;
+    let workers = clients.workers(limits, &leadership)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = args.namespace,
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     let reconciled = async {
         // It owns all that was seen: too much for the stack.
-        Box::pin(shell::run(client, options, health, &registry, leadership, stop.clone())).await?;
+        Box::pin(shell::run(workers, options, health, &registry, leadership, stop.clone())).await?;
         drained.cancel();
         Ok(())
     };

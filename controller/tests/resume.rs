@@ -3,7 +3,7 @@
 use anyhow::Result;
 use jobset_api::{JobSet, RestartStrategy};
 use jobset_controller::build::{self, Attempt, JobPlace};
-use jobset_controller::store::PriorityClasses;
+use jobset_controller::engine::PriorityClasses;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install};
 use k8s_openapi::api::batch::v1::Job;

@@ -8,7 +8,7 @@ mod world;
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use jobset_controller::store::WatchEvent;
+use jobset_controller::engine::View;
 use world::{World, view};
 
 /// A pass over a JobSet in which all is well, with 25 Pods in each Job.
@@ -22,8 +22,8 @@ fn plan(criterion: &mut Criterion) {
 }
 
 /// An agent reports the next epoch, and then this one again: each time a Pod changes its place in the histogram.
-fn store(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("store/pods");
+fn see(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("see/pods");
     for pods in [100, 1_000, 15_000] {
         let mut world = World::new(pods / 100, 100);
         let reports = ["2", "1"].map(|epoch| {
@@ -45,8 +45,8 @@ fn store(criterion: &mut Criterion) {
             bencher.iter_batched(
                 event,
                 |(name, view)| {
-                    let change = world.change(&name, view);
-                    black_box(world.store.see(WatchEvent::Pod(change)))
+                    let event = world.event(&name, View::Pod(view));
+                    black_box(world.engine.observe(event))
                 },
                 BatchSize::SmallInput,
             );
@@ -55,11 +55,11 @@ fn store(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A Pod of some 6 kB from the wire to what the store keeps.
+/// A Pod of some 6 kB from the wire to what the engine keeps.
 fn read(criterion: &mut Criterion) {
     let text = World::new(1, 1).pods[0].to_string();
     criterion.bench_function(&format!("read/{}-bytes", text.len()), |bencher| bencher.iter(|| view(black_box(&text))));
 }
 
-criterion_group!(engine, plan, store, read);
+criterion_group!(engine, plan, see, read);
 criterion_main!(engine);

@@ -3,10 +3,10 @@
 
 use jobset_api::{JobSet, RestartStrategy, names};
 use jobset_controller::build::{self, Attempt, JobPlace};
+use jobset_controller::engine::pods::PodView;
+use jobset_controller::engine::{Engine, JobView, Key, Kind, OwnedView, PriorityClasses, View, WatchEvent};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Plan, Settings, plan};
-use jobset_controller::store::pods::PodView;
-use jobset_controller::store::{Change, JobView, Key, PriorityClasses, ServiceView, Store, WatchEvent};
 use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,9 +17,9 @@ const JOBSET: &str = "train";
 const NAMESPACE: &str = "ml";
 const GROUP: &str = "workers";
 
-/// A store with one JobSet in its first epoch.
+/// An engine with one JobSet in its first epoch.
 pub(crate) struct World {
-    pub(crate) store: Store,
+    pub(crate) engine: Engine,
     /// The Pods as the API server sends them, in the order of Job and index.
     pub(crate) pods: Vec<Value>,
     key: Key,
@@ -29,9 +29,9 @@ impl World {
     /// So many Jobs of so many Pods each.
     pub(crate) fn new(jobs: usize, pods_of_each: usize) -> Self {
         let jobset = jobset(jobs, pods_of_each);
-        let mut world = Self { store: Store::default(), pods: Vec::new(), key: Key::of(&jobset) };
+        let mut world = Self { engine: Engine::default(), pods: Vec::new(), key: Key::of(&jobset) };
         let service = build::service(&jobset);
-        world.see(JOBSET, ServiceView::of(&service), WatchEvent::Service);
+        world.see(JOBSET, View::Owned(Kind::Service, OwnedView::of(&service)));
         for (index, _) in (0..).zip(0..jobs) {
             let (place, classes) = (JobPlace { group_index: 0, job_index: index }, PriorityClasses::default());
             let mut job = build::job(&jobset, place, Attempt::default(), RestartStrategy::InPlaceRestart, &classes);
@@ -39,10 +39,10 @@ impl World {
             job.metadata.uid = Some(format!("uid-of-{name}"));
             let count = i32::try_from(pods_of_each).unwrap_or(i32::MAX);
             job.status = Some(JobStatus { active: Some(count), ready: Some(count), ..JobStatus::default() });
-            world.see(&name, JobView::of(&job), WatchEvent::Job);
+            world.see(&name, View::Job(JobView::of(&job)));
             world.pods.extend((0..pods_of_each).map(|index| pod(&job, &name, index)));
         }
-        world.see(JOBSET, jobset.into(), WatchEvent::JobSet);
+        world.see(JOBSET, View::JobSet(jobset.into()));
         for pod in world.pods.clone() {
             world.see_pod(&pod);
         }
@@ -53,28 +53,28 @@ impl World {
     /// One pass of the rules.
     pub(crate) fn plan(&self) -> Option<Plan> {
         let now = Time(Timestamp::UNIX_EPOCH);
-        Observed::of(&self.store, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))
+        Observed::of(&self.engine, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))
     }
 
     /// Takes in an event of a Pod.
     pub(crate) fn see_pod(&mut self, pod: &Value) {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        self.see(name, view(&pod.to_string()), WatchEvent::Pod);
+        self.see(name, View::Pod(view(&pod.to_string())));
     }
 
-    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> WatchEvent) {
-        self.store.see(seen(self.change(name, view)));
+    fn see(&mut self, name: &str, view: View) {
+        self.engine.observe(self.event(name, view));
     }
 
     /// An event about an object of the JobSet.
-    pub(crate) fn change<V>(&self, name: &str, view: V) -> Change<V> {
+    pub(crate) fn event(&self, name: &str, view: View) -> WatchEvent {
         let object = Key { name: name.to_owned(), ..self.key.clone() };
-        Change::Put { object, owner: Some(self.key.clone()), view }
+        WatchEvent::child(object, &self.key, view)
     }
 
     /// Stores what the rules decide until they have nothing more to say: the barrier is lifted.
     fn settle(&mut self) {
-        while let (Some(plan), Some(jobset)) = (self.plan(), self.store.jobset(&self.key)) {
+        while let (Some(plan), Some(jobset)) = (self.plan(), self.engine.jobset(&self.key)) {
             if jobset.status.as_ref() == Some(&plan.status) {
                 assert!(plan.actions.is_empty(), "a JobSet that runs needs nothing: {:?}", plan.actions);
                 assert_eq!(plan.status.synced_epoch, 1, "all workers run: {:?}", plan.status.conditions);
@@ -82,12 +82,12 @@ impl World {
             }
             let mut jobset = JobSet::clone(jobset);
             jobset.status = Some(plan.status);
-            self.see(JOBSET, jobset.into(), WatchEvent::JobSet);
+            self.see(JOBSET, View::JobSet(jobset.into()));
         }
     }
 }
 
-/// A Pod from the wire, reduced to what the store keeps.
+/// A Pod from the wire, reduced to what the engine keeps.
 pub(crate) fn view(pod: &str) -> PodView {
     PodView::of(&serde_json::from_str::<PartialPod>(pod).expect("a Pod of the schema"))
 }

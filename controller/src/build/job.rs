@@ -11,7 +11,7 @@ use kube::api::ObjectMeta;
 use super::labels::keys;
 use super::owned::Owned;
 use super::{claim, placement};
-use crate::store::PriorityClasses;
+use crate::engine::PriorityClasses;
 
 /// Maximum `completions` for which the Job API accepts `backoffLimitPerIndex` without `maxFailedIndexes`. Above it, the API
 /// also limits `maxFailedIndexes` and `parallelism` to 10,000.

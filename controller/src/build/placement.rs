@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jobset_api::{JobSet, ReplicatedJob, labels, names};
 use k8s_openapi::api::core::v1::{PodSpec, Toleration};
 
-use crate::store::PriorityClasses;
+use crate::engine::PriorityClasses;
 
 /// Annotations of the Job and of its Pods. Those of the Job template replace those of the JobSet. The strategy annotation is
 /// valid only in an object that also has the topology annotation.

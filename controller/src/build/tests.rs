@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Attempt, JobPlace, claim, claims, job, role_binding, service};
-use crate::store::PriorityClasses;
+use crate::engine::PriorityClasses;
 
 #[test]
 fn children_match_snapshots() {

@@ -3,7 +3,7 @@
 use jobset_api::JobSetStatus;
 
 use super::state::ModelStatus;
-use crate::store::pods::{JobPods, ObservedEpochs, PodView};
+use crate::engine::pods::{JobPods, ObservedEpochs, PodView};
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

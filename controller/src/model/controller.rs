@@ -12,10 +12,10 @@ use super::broken::{self, ModelMutation};
 use super::setting::{Mode, Setting};
 use super::state::{End, Event, Going, ModelController, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
+use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView};
+use crate::engine::{ControllerRef, Engine, JobView, Key};
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
-use crate::store::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView, Pods};
-use crate::store::{ControllerRef, JobView, Key, Store};
 
 const JOB: &str = "train-workers-0";
 const JOB_UID: &str = "job";
@@ -69,11 +69,17 @@ pub(super) fn jobset(setting: &Setting) -> JobSet {
     let pods = setting.pods;
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]);
     let agent = json!({"name": "agent", "restartPolicy": "Always", "restartPolicyRules": rules});
-    let agents = if setting.mode == Mode::Sidecar { json!([agent]) } else { json!([]) };
-    let pod = json!({"restartPolicy": "Never", "initContainers": agents, "containers": [{"name": "worker"}]});
+    let (agents, worker) = match setting.mode {
+        Mode::Sidecar => (json!([agent]), json!({"name": "worker"})),
+        Mode::Supervisor => (
+            json!([]),
+            json!({"name": "worker", "command": ["/jobset-agent", "supervise", "--", "train"], "restartPolicyRules": rules}),
+        ),
+    };
+    let pod = json!({"restartPolicy": "Never", "initContainers": agents, "containers": [worker]});
     let job = json!({"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": {"spec": pod}});
     serde_json::from_value(json!({
-        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "u",
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "u", "generation": 1,
                      "annotations": {(labels::RESTART_BUDGET): "Shared"}},
         "spec": {
             "network": {"enableDNSHostnames": false},
@@ -119,15 +125,11 @@ impl System {
             ..JobView::default()
         };
         let kept = JobPods::of(state.slots.iter().map(|slot| &*slot.kept), seen.epochs());
-        let mut store = Store::default();
-        store.jobsets.apply(KEY.clone(), KEY.clone(), Arc::new(jobset));
-        store.jobs.apply(Key { name: JOB.to_owned(), ..KEY.clone() }, KEY.clone(), job);
-        store.pods = Pods::of_one_job(KEY.clone(), JOB_UID, kept, seen.epochs());
-
+        let engine = Engine::with_pods(Arc::new(jobset), JOB, job, kept);
         let now = Time(Timestamp::from_second(if later { LATER } else { NOW }).unwrap());
-        let observed = Observed::of(&store, &KEY).unwrap();
+        let observed = Observed::of(&engine, &KEY).unwrap();
         let mut decided = plan(&observed, &SETTINGS, &now);
-        if let Some(pods) = store.pods.of(&KEY).and_then(|group| group.of_job(JOB_UID)) {
+        if let Some(pods) = observed.pods().of_job(JOB_UID) {
             broken::edit_plan(self.setting.broken, seen, pods, self.setting.pods, &mut decided.status);
         }
         read(&decided)
@@ -246,6 +248,8 @@ fn stored(status: ModelStatus) -> JobSetStatus {
         restarts_count_towards_max: status.counted,
         group_restarts: status.group,
         conditions: status.end.map(|_| end).into_iter().collect(),
+        // A status without it comes from the Go JobSet.
+        jobs_ready: "0/1".to_owned(),
         ..JobSetStatus::default()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::node::ModelMachine;
 use super::properties::ModelViolation;
 use super::setting::Budget;
-use crate::store::pods::{Kept, ObservedEpochs};
+use crate::engine::pods::{Kept, ObservedEpochs};
 
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Hash)]

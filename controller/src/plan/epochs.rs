@@ -10,7 +10,7 @@ use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
 use super::{Action, Fact, PodDeletion};
-use crate::store::pods::PodView;
+use crate::engine::pods::PodView;
 use jobset_api::conditions;
 use k8s_openapi::jiff::SignedDuration;
 

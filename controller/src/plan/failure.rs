@@ -11,7 +11,7 @@ use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
 use super::{Fact, Trigger, budget};
-use crate::store::Finished;
+use crate::engine::Finished;
 
 /// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
 const MAX_JOB_COUNTERS: usize = 1024;

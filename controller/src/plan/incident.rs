@@ -7,7 +7,7 @@ use super::members::{failed_workers, running_jobs};
 use super::placement;
 use super::reconciliation::Reconciliation;
 use super::{ExitClass, Trigger};
-use crate::store::pods::{Exit, FailedWorker, PodFailure};
+use crate::engine::pods::{Exit, FailedWorker, PodFailure};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;

@@ -9,7 +9,7 @@ use jobset_api::ReplicatedJob;
 
 use super::placement;
 use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
-use crate::store::pods::{FailedWorker, JobPods};
+use crate::engine::pods::{FailedWorker, JobPods};
 
 /// Counts of the slots of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use jobset_api::names;
 
 use super::reconciliation::{Reconciliation, first_few};
-use crate::store::JobView;
+use crate::engine::JobView;
 
 pub(super) fn warn(reconciliation: &mut Reconciliation<'_>) {
     let jobset = reconciliation.observed.jobset.metadata.name.as_deref().unwrap_or_default();

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use super::reconciliation::Reconciliation;
 use super::{Action, PodDeletion};
-use crate::store::pods::{PodFailure, PodPhase, PodView};
+use crate::engine::pods::{PodFailure, PodPhase, PodView};
 
 /// Reason of the condition DisruptionTarget of a misplaced Pod, the same as in the Go JobSet.
 const MISPLACED: &str = "ExclusivePlacementViolation";

@@ -10,9 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Action, Fact, Note, Plan, Settings};
 use crate::build;
+use crate::engine::pods::JobPods;
+use crate::engine::{Finished, JobView};
 use crate::observe::Observed;
-use crate::store::pods::JobPods;
-use crate::store::{Finished, JobView};
 
 /// A Job of the current attempt that is not being deleted.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use super::reconciliation::{Current, Reconciliation, is_current};
 use super::restart::recreate;
 use super::{Action, Trigger};
 use crate::build;
-use crate::store::JobView;
+use crate::engine::JobView;
 
 /// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a JobSet of a
 /// million Jobs does not block the others.
@@ -85,7 +85,7 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
     let others: HashSet<&str> = observed.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
     let ours: HashSet<&str> = reconciliation.current.iter().map(|current| current.job.uid.as_str()).collect();
     let is_known = |uid: &str| ours.contains(uid) || others.contains(uid);
-    previous_jobs || observed.pods().is_some_and(|pods| pods.has_others_than(is_known))
+    previous_jobs || observed.pods().has_others_than(is_known)
 }
 
 fn dependencies_are_met(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob, started: &[i32]) -> bool {

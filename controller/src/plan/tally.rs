@@ -7,7 +7,7 @@ use jobset_api::ReplicatedJobStatus;
 
 use super::failure;
 use super::reconciliation::{Reconciliation, has_completed};
-use crate::store::{Finished, JobView};
+use crate::engine::{Finished, JobView};
 
 pub(super) fn count_jobs(reconciliation: &mut Reconciliation<'_>) {
     let counted = reconciliation.groups().iter().map(|group| {

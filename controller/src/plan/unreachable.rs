@@ -7,29 +7,22 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::reconciliation::Reconciliation;
 use super::{Action, PodDeletion};
-use crate::store::pods::PodView;
 
 pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
     let Some(after) = reconciliation.settings.force_delete_after else { return };
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
-    let mut expired: Vec<PodView> = Vec::new();
-    for (since, pods) in reconciliation.observed.unreachable() {
-        let mut pods = pods.peekable();
-        let Some(due) = pods.peek().and_then(|_| since.checked_add(after).ok()) else { continue };
+    for (since, pod) in reconciliation.observed.unreachable() {
+        let Ok(due) = since.checked_add(after) else { continue };
         if reconciliation.now.0 < due {
             reconciliation.requeue_at(due);
-        } else {
-            expired.extend(pods.cloned());
+            continue;
         }
-    }
-    expired.sort_by(|a, b| a.name.cmp(&b.name));
-    for pod in expired {
         let node = pod.node.as_deref().unwrap_or_default();
         reconciliation
             .warn("ForceDeleted", format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name));
         reconciliation.actions.push(Action::DeletePod {
-            name: pod.name,
-            uid: pod.uid,
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
             reason: PodDeletion::Unreachable,
         });
     }

@@ -6,8 +6,8 @@ use jobset_api::{GROUP, event};
 
 use super::client::NotLeading;
 use super::lease::{InvalidTerms, Lost};
+use crate::engine::{Failure, Key, RequestError};
 use crate::plan::Note;
-use crate::store::Key;
 
 /// A request, or a listener, failed. The text names what was tried; the cause is the source.
 #[derive(Debug, thiserror::Error)]
@@ -77,42 +77,30 @@ pub enum Error {
     NotDrained,
 }
 
-/// What a failure means for the next pass, the least hindrance first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RequestFailure {
-    /// The API server refuses the object itself, or its name is taken: trying again alone does not help.
-    Refused,
-    /// The view was outdated; the next event corrects it.
-    Outdated,
-    /// The API server could not be reached, or could not answer: ordinary weather.
-    Weather,
-}
-
 impl Error {
     /// What it means for the next pass.
-    pub(super) fn failure(&self) -> RequestFailure {
+    pub(super) fn failure(&self) -> Failure {
         let Some(error) = self.request() else {
-            return if matches!(self, Self::JobNotAtRest(_)) {
-                RequestFailure::Outdated
-            } else {
-                RequestFailure::Refused
-            };
+            return if matches!(self, Self::JobNotAtRest(_)) { Failure::Outdated } else { Failure::Refused };
         };
         match code(error) {
-            Some(409) => RequestFailure::Outdated,
-            Some(404) if matches!(self, Self::WriteStatus(..)) => RequestFailure::Outdated,
-            Some(429 | 500..) => RequestFailure::Weather,
-            Some(_) => RequestFailure::Refused,
-            None if matches!(error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_)) => {
-                RequestFailure::Refused
-            }
-            None => RequestFailure::Weather,
+            Some(409) => Failure::Outdated,
+            Some(404) if matches!(self, Self::WriteStatus(..)) => Failure::Outdated,
+            Some(429 | 500..) => Failure::Transient,
+            Some(_) => Failure::Refused,
+            None if matches!(error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_)) => Failure::Refused,
+            None => Failure::Transient,
         }
+    }
+
+    /// As far as it decides what happens next.
+    pub(super) fn reduced(&self) -> RequestError {
+        RequestError { failure: self.failure(), note: self.note() }
     }
 
     /// Whether the API server refuses to create a Job, and with it all Jobs of its replicatedJob.
     pub(super) fn refuses_jobs(&self) -> bool {
-        matches!(self, Self::CreateJob(..)) && self.failure() == RequestFailure::Refused
+        matches!(self, Self::CreateJob(..)) && self.failure() == Failure::Refused
     }
 
     /// Whether the request was not sent, because this replica does not lead any more.
@@ -130,7 +118,7 @@ impl Error {
             Self::ServiceTaken { .. } => event::HEADLESS_SERVICE_CREATION_FAILED,
             Self::ClaimTaken { .. } => event::PVC_CREATION_FAILED,
             Self::RoleBindingTaken { .. } => "RoleBindingTaken",
-            _ if self.failure() != RequestFailure::Refused => return None,
+            _ if self.failure() != Failure::Refused => return None,
             Self::CreateJob(..) => event::JOB_CREATION_FAILED,
             Self::CreateService(..) => event::HEADLESS_SERVICE_CREATION_FAILED,
             Self::CreateClaim(..) => event::PVC_CREATION_FAILED,
@@ -199,15 +187,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case(409, RequestFailure::Outdated)]
-    #[case(429, RequestFailure::Weather)]
-    #[case(500, RequestFailure::Weather)]
-    #[case(503, RequestFailure::Weather)]
-    #[case(400, RequestFailure::Refused)]
-    #[case(403, RequestFailure::Refused)]
-    #[case(404, RequestFailure::Refused)]
-    #[case(422, RequestFailure::Refused)]
-    fn an_answer_tells_whether_to_try_again(#[case] code: u16, #[case] wanted: RequestFailure) {
+    #[case(409, Failure::Outdated)]
+    #[case(429, Failure::Transient)]
+    #[case(500, Failure::Transient)]
+    #[case(503, Failure::Transient)]
+    #[case(400, Failure::Refused)]
+    #[case(403, Failure::Refused)]
+    #[case(404, Failure::Refused)]
+    #[case(422, Failure::Refused)]
+    fn an_answer_tells_whether_to_try_again(#[case] code: u16, #[case] wanted: Failure) {
         assert_eq!(answered(code).failure(), wanted);
     }
 
@@ -225,7 +213,7 @@ mod tests {
     fn a_broken_connection_is_weather_and_not_leading_is_told_from_it() {
         let key = Key { namespace: String::new(), name: String::new() };
         let broken = Error::DeleteJob(key.clone(), kube::Error::Service("connection reset".into()));
-        assert_eq!((broken.failure(), broken.is_not_leading()), (RequestFailure::Weather, false));
+        assert_eq!((broken.failure(), broken.is_not_leading()), (Failure::Transient, false));
         assert!(Error::DeleteJob(key, kube::Error::Service(Box::new(NotLeading))).is_not_leading());
     }
 

@@ -1,8 +1,6 @@
 //! The watches: one for each kind, all into one stream.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
@@ -22,81 +21,60 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
 use super::retry_log::RetryLog;
-use crate::store::pods::PodView;
-use crate::store::{Change, ClaimView, JobView, Key, NamespaceWire, RoleBindingView, ServiceView, WatchEvent, version};
+use crate::engine::pods::PodView;
+use crate::engine::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
 
-/// The stream of everything seen. It does not end: what fails is watched again, with backoff.
+/// The events of all watches. The stream does not end: what fails is watched again, with back-off.
 ///
-/// Lists are consistent reads (no resourceVersion), never what some cache happens to hold.
+/// Lists are consistent reads (no resourceVersion), never what a cache happens to hold.
 pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, WatchEvent> {
+    let all = watcher::Config::default();
     let children = watcher::Config::default().labels(labels::JOBSET_NAME);
     stream::select_all([
-        watch(api(client, namespace), watcher::Config::default(), "JobSet", |event| {
-            WatchEvent::JobSet(change(event, read_jobset))
+        watch(api(client, namespace), all.clone(), Kind::JobSet, read_jobset),
+        watch(api(client, namespace), children.clone(), Kind::Job, |job: Job| {
+            child(&job, View::Job(JobView::of(&job)))
         }),
-        watch(api(client, namespace), children.clone(), "Job", |event: Event<Job>| {
-            WatchEvent::Job(change(event, |object| child(&object, JobView::of)))
+        watch(api(client, namespace), children.clone(), Kind::Pod, |pod: PartialPod| {
+            child(&pod, View::Pod(PodView::of(&pod)))
         }),
-        watch(api(client, namespace), children.clone(), "Pod", |event: Event<PartialPod>| {
-            WatchEvent::Pod(change(event, |object| child(&object, PodView::of)))
+        watch(api::<Service>(client, namespace), children.clone(), Kind::Service, owned(Kind::Service)),
+        watch(api::<PersistentVolumeClaim>(client, namespace), children.clone(), Kind::Claim, owned(Kind::Claim)),
+        watch(api::<RoleBinding>(client, namespace), children, Kind::RoleBinding, owned(Kind::RoleBinding)),
+        watch(Api::all(client.clone()), all.clone(), Kind::Node, |node: PartialNode| {
+            WatchEvent::shared(Key::of(&node), View::Node(Box::new(node)))
         }),
-        watch(api(client, namespace), children.clone(), "Service", |event: Event<Service>| {
-            WatchEvent::Service(change(event, |object| child(&object, ServiceView::of)))
+        watch(Api::all(client.clone()), all.clone(), Kind::Namespace, |namespace: PartialNamespace| {
+            WatchEvent::shared(Key::of(&namespace), View::Namespace(Box::new(namespace)))
         }),
-        watch(
-            api(client, namespace),
-            children.clone(),
-            "PersistentVolumeClaim",
-            |event: Event<PersistentVolumeClaim>| {
-                WatchEvent::Claim(change(event, |object| child(&object, ClaimView::of)))
-            },
-        ),
-        watch(api(client, namespace), children, "RoleBinding", |event: Event<RoleBinding>| {
-            WatchEvent::RoleBinding(change(event, |object| child(&object, RoleBindingView::of)))
-        }),
-        watch(Api::all(client.clone()), watcher::Config::default(), "Node", |event: Event<PartialNode>| {
-            WatchEvent::Node(change(event, cluster_wide))
-        }),
-        watch(Api::all(client.clone()), watcher::Config::default(), "Namespace", |event: Event<NamespaceWire>| {
-            WatchEvent::Namespace(change(event, cluster_wide))
-        }),
-        watch(Api::all(client.clone()), watcher::Config::default(), "PriorityClass", |event: Event<PriorityClass>| {
-            WatchEvent::PriorityClass(change(event, cluster_wide))
+        watch(Api::all(client.clone()), all, Kind::PriorityClass, |class: PriorityClass| {
+            WatchEvent::shared(Key::of(&class), View::PriorityClass(Box::new(class)))
         }),
     ])
     .boxed()
 }
 
-/// Number of kinds that are watched.
-const KINDS: usize = 9;
-
-/// The kinds that have been listed in full. Before all have, what is missing from the store may exist.
-#[derive(Default)]
-pub(super) struct Listed(HashSet<Discriminant<WatchEvent>>);
-
-impl Listed {
-    /// Notes the end of a listing.
-    pub(super) fn note(&mut self, seen: &WatchEvent) {
-        let ended = match seen {
-            WatchEvent::JobSet(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Job(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Pod(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Service(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Claim(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::RoleBinding(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Node(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Namespace(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::PriorityClass(change) => matches!(change, Change::ListingEnded),
-        };
-        if ended {
-            self.0.insert(discriminant(seen));
-        }
-    }
-
-    /// Whether the store is complete.
-    pub(super) fn all(&self) -> bool {
-        self.0.len() == KINDS
-    }
+/// Lists the objects of one JobSet.
+///
+/// # Errors
+/// If a list fails.
+pub(super) async fn list(client: &Client, key: &Key) -> kube::Result<Vec<WatchEvent>> {
+    let namespace = Some(&key.namespace[..]);
+    let jobsets = Api::<DeserializeGuard<JobSet>>::namespaced(client.clone(), &key.namespace);
+    let labelled = ListParams::default().labels(&format!("{}={}", labels::JOBSET_NAME, key.name));
+    let of_name = ListParams::default().fields(&format!("metadata.name={}", key.name));
+    let mut events: Vec<WatchEvent> = jobsets.list(&of_name).await?.items.into_iter().map(read_jobset).collect();
+    let job = |job: Job| child(&job, View::Job(JobView::of(&job)));
+    let pod = |pod: PartialPod| child(&pod, View::Pod(PodView::of(&pod)));
+    events.extend(api(client, namespace).list(&labelled).await?.items.into_iter().map(job));
+    events.extend(api(client, namespace).list(&labelled).await?.items.into_iter().map(pod));
+    let services = api::<Service>(client, namespace).list(&labelled).await?;
+    events.extend(services.items.into_iter().map(owned(Kind::Service)));
+    let claims = api::<PersistentVolumeClaim>(client, namespace).list(&labelled).await?;
+    events.extend(claims.items.into_iter().map(owned(Kind::Claim)));
+    let bindings = api::<RoleBinding>(client, namespace).list(&labelled).await?;
+    events.extend(bindings.items.into_iter().map(owned(Kind::RoleBinding)));
+    Ok(events)
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -109,24 +87,30 @@ where
 fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
-    kind: &'static str,
-    reduce: fn(Event<K>) -> WatchEvent,
+    kind: Kind,
+    put: impl Fn(K) -> WatchEvent + Send + 'static,
 ) -> BoxStream<'static, WatchEvent>
 where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
     K::DynamicType: Default,
 {
-    let mut retry_log = RetryLog::default();
+    let (mut retry_log, name) = (RetryLog::default(), kind.name());
     watcher(api, config)
         .backoff(watch_backoff())
         .filter_map(move |event| {
             match &event {
-                Ok(_) => retry_log.succeeded(kind),
+                Ok(_) => retry_log.succeeded(name),
                 // The watch was away for too long, and lists anew.
-                Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind, "listing again"),
-                Err(error) => retry_log.failed(kind, error),
+                Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind = name, "listing again"),
+                Err(error) => retry_log.failed(name, error),
             }
-            std::future::ready(event.ok().map(reduce))
+            let event = event.ok().map(|event| match event {
+                Event::Apply(object) | Event::InitApply(object) => put(object),
+                Event::Delete(object) => WatchEvent::Gone(kind, Key::of(&object), version(&object)),
+                Event::Init => WatchEvent::ListingBegins(kind),
+                Event::InitDone => WatchEvent::ListingEnded(kind),
+            });
+            std::future::ready(event)
         })
         .boxed()
 }
@@ -142,44 +126,31 @@ fn watch_backoff() -> ExponentialBackoff {
         .into()
 }
 
-fn change<K: ResourceExt, V>(event: Event<K>, put: impl Fn(K) -> Change<V>) -> Change<V> {
-    match event {
-        Event::Apply(object) | Event::InitApply(object) => put(object),
-        Event::Delete(object) => Change::Gone(Key::of(&object), version(&object)),
-        Event::Init => Change::ListingBegins,
-        Event::InitDone => Change::ListingEnded,
-    }
+/// A child. It belongs to the JobSet that its label names.
+fn child(object: &impl ResourceExt, view: View) -> WatchEvent {
+    let key = Key::of(object);
+    let owner = object.labels().get(labels::JOBSET_NAME).map(|name| key.sibling(name));
+    WatchEvent::Put { object: key, owner, view }
 }
 
-/// A child, owned by the JobSet that its label names.
-fn child<K: ResourceExt, V>(object: &K, view: impl Fn(&K) -> V) -> Change<V> {
-    let namespace = object.namespace().unwrap_or_default();
-    let owner = object.labels().get(labels::JOBSET_NAME).map(|name| Key { namespace, name: name.clone() });
-    Change::Put { object: Key::of(object), owner, view: view(object) }
+fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(K) -> WatchEvent {
+    move |object| child(&object, View::Owned(kind, OwnedView::of(&object)))
 }
 
-/// A JobSet is kept whole, but for the bookkeeping of field managers, and is its own owner.
-fn put_jobset(mut jobset: JobSet) -> Change<Arc<JobSet>> {
-    jobset.metadata.managed_fields = None;
-    let key = Key::of(&jobset);
-    Change::Put { object: key.clone(), owner: Some(key), view: Arc::new(jobset) }
-}
-
-/// An object that belongs to no JobSet, and concerns any.
-fn cluster_wide<K: ResourceExt>(object: K) -> Change<Box<K>> {
-    Change::Put { object: Key::of(&object), owner: None, view: Box::new(object) }
-}
-
-fn read_jobset(read: DeserializeGuard<JobSet>) -> Change<Arc<JobSet>> {
+/// Keeps the JobSet whole, without the bookkeeping of field managers.
+fn read_jobset(read: DeserializeGuard<JobSet>) -> WatchEvent {
     match read.0 {
-        Ok(jobset) => put_jobset(jobset),
+        Ok(mut jobset) => {
+            jobset.metadata.managed_fields = None;
+            WatchEvent::jobset(Arc::new(jobset))
+        }
         Err(invalid) => {
             let key = Key {
                 namespace: invalid.metadata.namespace.unwrap_or_default(),
                 name: invalid.metadata.name.unwrap_or_default(),
             };
-            warn!(jobset = %key, error = invalid.error, "JobSet is not of the schema, left alone");
-            Change::Gone(key, 0)
+            warn!(jobset = %key, error = invalid.error, "the JobSet does not match the schema and is ignored");
+            WatchEvent::Gone(Kind::JobSet, key, 0)
         }
     }
 }

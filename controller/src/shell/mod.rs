@@ -2,15 +2,12 @@
 
 mod apply;
 pub mod client;
-mod coalesce;
 mod error;
+mod events;
 mod feed;
 mod installed;
 pub mod lease;
 mod metrics;
-mod notes;
-mod postponed;
-mod queue;
 mod reconcile;
 mod retry_log;
 mod serve;

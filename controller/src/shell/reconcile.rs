@@ -1,132 +1,106 @@
-//! The loop: whatever is seen goes into the store and marks its JobSet; whatever is due is planned and applied, while this
-//! replica leads. One that stands by does all of it but the last.
+//! The loop around the engine: what the watches show goes in; the requests of the work that it returns are sent, while this
+//! replica leads. A standby replica does all of that but send requests.
 //!
-//! One task owns store, queue and the rest of [`Reconciler`]; only the requests run beside it.
+//! One task owns the engine. Only the requests run beside it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jobset_api::JobSet;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, error, info};
 
-use super::apply::{Applied, Applier};
-use super::coalesce::{Writes, urgent};
-use super::error::{Error, RequestFailure};
-use super::feed::{self, Listed};
+use super::apply::{Answers, Applier};
+use super::client::Workers;
+use super::error::Error;
+use super::events::Events;
+use super::feed;
 use super::installed;
 use super::lease::Leadership;
-use super::metrics::{Ledger, ObjectMetrics, PassResult, Passes};
-use super::notes::{Notes, Stored};
-use super::postponed::Postponed;
-use super::queue::{LONGEST_IN_BAD_WEATHER, LONGEST_WHEN_REFUSED, Queue};
+use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
-use crate::observe::Observed;
-use crate::plan::{Fact, Note, Plan, Settings, barrier, plan};
-use crate::store::{Change, Key, Store, Versions, WatchEvent, dialect};
+use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
+use crate::plan::Settings;
+use jobset_api::JobSet;
+use std::sync::Arc;
 
-/// JobSets that are worked on at once.
-const CONCURRENT_JOBSETS: usize = 16;
-/// Events that are stored before the next pass is started, if so many are there: a burst of thousands costs few passes,
-/// and no pass waits for the end of the burst.
+/// Events that are taken in before the next work is started, if so many are there: a burst of thousands costs few plans, and no
+/// work waits for the end of the burst.
 const EVENTS_AT_ONCE: usize = 512;
-/// How long a JobSet waits for its own writes to be seen. They are seen at once; a watch that began anew after one of
-/// them was undone might never show it.
-const CATCH_UP: Duration = Duration::from_secs(5);
-/// How long the loop waits when nothing is delayed, and the longest time until a JobSet that asks for another pass gets it:
-/// the clock by which it asks may be set in between.
+/// How long the loop waits when nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
-/// How long passes that are under way may take when the controller shall stop.
+/// Time between two tries to list the objects of a JobSet.
+const LIST_AGAIN: Duration = Duration::from_secs(5);
+/// How long the requests that are under way may take when the controller stops.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// What the loop works on.
+/// Options of the controller's loop.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The only namespace to look at; all of them without.
+    /// The only namespace to watch; all of them if absent.
     pub namespace: Option<String>,
-    /// How to work.
+    /// Settings of the rules.
     pub settings: Settings,
     /// Whether the metrics have the state of each JobSet.
     pub metrics_per_jobset: bool,
 }
 
-/// How one reconciliation ended.
-struct ReconciliationOutcome {
+/// A work whose requests have ended.
+struct Ended {
     key: Key,
+    number: u64,
     jobset: Arc<JobSet>,
-    /// Of the status that it writes.
-    planned: Stored,
-    notes: Vec<Note>,
-    facts: Vec<Fact>,
-    /// Whether it had nothing to write before it goes on.
-    settled: bool,
-    /// When the JobSet is due again although nothing has changed.
-    due: Option<Instant>,
-    began: Instant,
-    applied: Applied,
+    answers: Answers,
 }
 
-/// Runs until `stop`; requests that are under way then are finished.
+/// Runs until `stop`. Requests that are under way then are finished.
 ///
 /// # Errors
-/// If a metric is registered already, the CRD is older than this build, or the passes under way do not end in time.
+/// If a metric is registered already, the CRD is older than this build, or the requests under way do not end in time.
 pub async fn run(
-    client: Client,
+    workers: Workers,
     options: Options,
     health: Health,
     registry: &Registry,
     mut leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    match stop.run_until_cancelled(installed::check(&client)).await {
+    match stop.run_until_cancelled(installed::check(&workers.urgent)).await {
         Some(checked) => checked?,
         None => return Ok(()),
     }
-    let mut feed = feed::feed(&client, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
-    let mut listed = Listed::default();
-    let mut running: FuturesUnordered<BoxFuture<'static, ReconciliationOutcome>> = FuturesUnordered::new();
-    let mut state = Reconciler::new(client, options.settings, options.metrics_per_jobset, registry)?;
+    let mut feed = feed::feed(&workers.urgent, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
+    let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+    let mut listing: FuturesUnordered<BoxFuture<'static, (Key, Vec<WatchEvent>)>> = FuturesUnordered::new();
+    let mut state = Reconciler::new(workers.clone(), options.settings, options.metrics_per_jobset, registry)?;
     loop {
         let leads = leadership.borrow_and_update().holds(Instant::now());
-        let works = leads && listed.all();
-        state.passes.works(works);
-        while works
-            && running.len() < CONCURRENT_JOBSETS
-            && let Some(pass) = state.start_next()
-        {
-            running.push(pass);
+        let works = leads && state.engine.is_complete();
+        state.metrics.works(works);
+        while works && let Some(work) = state.engine.next(Now::read()) {
+            running.push(state.start(work));
         }
-        // While another leads, nothing waits here.
-        state.passes.waiting(if leads { state.queue.depth() } else { 0 });
-        // With all places taken, nothing that becomes due can be started.
-        let free = works && running.len() < CONCURRENT_JOBSETS;
-        let due = state.queue.next_due().filter(|_| free).unwrap_or_else(|| Instant::now() + IDLE);
+        listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
+        // While another replica leads, nothing waits here.
+        state.metrics.waiting(if leads { state.engine.depth() } else { 0 });
+        let due = state.engine.next_due().filter(|_| works).unwrap_or_else(|| Instant::now() + IDLE);
         tokio::select! {
             events = feed.next() => {
                 let Some(events) = events else { break };
-                for seen in events {
-                    listed.note(&seen);
-                    if let WatchEvent::Namespace(Change::Gone(namespace, _)) = &seen {
-                        state.ledger.forget_namespace(&namespace.name);
-                    }
-                    let changed = state.store.see(seen);
-                    state.mark(changed);
+                for event in events {
+                    state.see(event);
                 }
-                if listed.all() {
+                if state.engine.is_complete() {
                     health.set_ready();
                 }
             }
-            Some(pass) = running.next() => state.finish(pass),
+            Some(ended) = running.next() => state.finish(ended),
+            Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
             // Without a sender the election is over, and so is this program.
             Ok(()) = leadership.changed() => {}
             () = tokio::time::sleep_until(due.into()) => {}
@@ -134,256 +108,108 @@ pub async fn run(
         }
     }
     info!(under_way = running.len(), "stopping");
-    state.passes.works(false);
+    state.metrics.works(false);
     let drained = async {
-        while let Some(pass) = running.next().await {
-            state.finish(pass);
+        while let Some(ended) = running.next().await {
+            state.finish(ended);
         }
-        state.notes.sent().await;
+        state.events.sent().await;
     };
     tokio::time::timeout(DRAIN, drained).await.map_err(|_| Error::NotDrained)
 }
 
+/// Lists the objects of a JobSet that has caused a panic, until that succeeds.
+fn list_again(client: Client, key: Key) -> BoxFuture<'static, (Key, Vec<WatchEvent>)> {
+    Box::pin(async move {
+        error!(jobset = %key, "a panic: the JobSet waits, its objects are listed again");
+        loop {
+            match feed::list(&client, &key).await {
+                Ok(objects) => return (key, objects),
+                Err(error) => debug!(jobset = %key, error = &error as &dyn std::error::Error, "a list failed"),
+            }
+            tokio::time::sleep(LIST_AGAIN).await;
+        }
+    })
+}
+
 struct Reconciler {
-    store: Store,
-    queue: Queue,
-    /// What the last pass wrote, and until when the next one waits for it: a pass that has not seen what the one before
-    /// wrote would write it again.
-    awaited: HashMap<Key, (Versions, Instant)>,
-    writes: Writes,
-    postponed: Postponed,
-    notes: Notes,
+    engine: Engine,
+    applier: Applier,
+    events: Events,
     ledger: Ledger,
     objects: Option<ObjectMetrics>,
-    passes: Passes,
+    metrics: Reconciliations,
     retry_log: RetryLog,
-    applier: Applier,
-    settings: Settings,
 }
 
 impl Reconciler {
-    fn new(client: Client, settings: Settings, per_jobset: bool, registry: &Registry) -> Result<Self, Error> {
+    fn new(workers: Workers, settings: Settings, per_jobset: bool, registry: &Registry) -> Result<Self, Error> {
         Ok(Self {
-            store: Store::default(),
-            queue: Queue::default(),
-            awaited: HashMap::new(),
-            writes: Writes::default(),
-            postponed: Postponed::default(),
-            notes: Notes::new(client.clone()),
+            engine: Engine::new(settings),
+            events: Events::new(workers.urgent.clone()),
+            applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
             objects: per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
-            passes: Passes::register(registry)?,
+            metrics: Reconciliations::register(registry)?,
             retry_log: RetryLog::default(),
-            applier: Applier::new(client),
-            settings,
         })
     }
 
-    fn mark(&mut self, keys: Vec<Key>) {
-        for key in keys {
-            if self.exists(&key) {
-                self.queue.mark(key);
-            } else {
-                self.forget(&key);
-            }
+    fn see(&mut self, event: WatchEvent) {
+        if let WatchEvent::Gone(Kind::Namespace, namespace, _) = &event {
+            self.ledger.forget_namespace(&namespace.name);
         }
-    }
-
-    fn exists(&self, key: &Key) -> bool {
-        self.store.jobset(key).is_some()
-    }
-
-    fn forget(&mut self, key: &Key) {
-        self.queue.forget(key);
-        self.awaited.remove(key);
-        self.writes.forget(key);
-        self.postponed.forget(key);
-        self.notes.forget(key);
-        self.ledger.forget(key);
-        if let Some(objects) = &self.objects {
-            objects.forget(key);
-        }
-    }
-
-    /// Plans the next JobSet that is due; what comes back applies the plan.
-    fn start_next(&mut self) -> Option<BoxFuture<'static, ReconciliationOutcome>> {
-        loop {
-            let began = Instant::now();
-            let key = self.queue.pop(began)?;
-            if let Some((written, until)) = self.awaited.get(&key)
-                && !self.store.has_seen(*written)
-                && began < *until
-            {
-                // Its own writes will mark it.
-                self.queue.postpone(&key, *until);
-                continue;
-            }
-            self.awaited.remove(&key);
-            let Some(seen) = Observed::of(&self.store, &key) else {
-                self.queue.succeeded(&key, None);
-                continue;
-            };
-            let jobset = seen.jobset.clone();
-            self.ledger.see(&key, &jobset);
-            let now = Timestamp::now();
+        for key in self.engine.see(event, Instant::now()) {
+            self.ledger.forget(&key);
             if let Some(objects) = &self.objects {
-                objects.see(&key, &jobset, barrier(&seen, &self.settings, &Time(now)));
+                objects.forget(&key);
             }
-            let report_attempts = seen.report_attempts();
-            let mut plan = plan(&seen, &self.settings, &Time(now));
-            let due = self.withhold(&key, &jobset, &mut plan, began, now);
-            let settled = jobset.status.clone().unwrap_or_default() == plan.status;
-            let planned = Stored::of(&plan.status);
-            let (notes, facts) = (std::mem::take(&mut plan.notes), std::mem::take(&mut plan.facts));
-            debug!(jobset = %key, actions = plan.actions.len(), ?due, "planned");
-            let requests = self.applier.clone();
-            return Some(Box::pin(async move {
-                let status = (!settled).then(|| dialect::encode(plan.status, report_attempts));
-                let applied = requests.apply(&jobset, plan.actions, status).await;
-                ReconciliationOutcome { key, jobset, planned, notes, facts, settled, due, began, applied }
-            }));
         }
     }
 
-    /// Takes out of the plan what shall wait; when the JobSet is due again.
-    fn withhold(
-        &mut self,
-        key: &Key,
-        jobset: &JobSet,
-        plan: &mut Plan,
-        now: Instant,
-        time: Timestamp,
-    ) -> Option<Instant> {
-        let asked = plan.requeue.map(|at| {
-            let wait = Duration::try_from(at.duration_since(time)).unwrap_or_default();
-            now + wait.min(IDLE)
-        });
-        let stored = jobset.status.clone().unwrap_or_default();
-        let paused = if plan.facts.is_empty() && !urgent(&stored, &plan.status) && plan.status != stored {
-            self.writes.pause(key, now)
-        } else {
-            None
-        };
-        let settled = paused.is_some() || plan.status == stored;
-        if paused.is_some() {
-            plan.status = stored;
+    fn start(&mut self, work: Work) -> BoxFuture<'static, Ended> {
+        let Work { key, number, jobset, actions, status, urgency, confirmed } = work;
+        debug!(jobset = %key, actions = actions.len(), status = status.is_some(), "planned");
+        self.ledger.see(&key, &jobset);
+        if let Some(objects) = &self.objects {
+            objects.see(&key, &jobset, self.engine.barrier(&key, Now::read()));
         }
-        let postponed = self.postponed.withhold(key, jobset.metadata.generation, &mut plan.actions, settled, now);
-        [asked, paused, postponed].into_iter().flatten().min()
+        if let Some(confirmed) = confirmed {
+            self.record(&key, &jobset, confirmed);
+        }
+        let applier = self.applier.clone();
+        Box::pin(async move {
+            let answers = applier.apply(&jobset, actions, status, urgency).await;
+            Ended { key, number, jobset, answers }
+        })
     }
 
-    /// Reports, and lets the JobSet be due again.
-    fn finish(&mut self, pass: ReconciliationOutcome) {
-        let key = pass.key.clone();
-        self.conclude(pass);
-        // It may have gone while it was worked on.
-        if !self.exists(&key) {
-            self.forget(&key);
+    fn finish(&mut self, ended: Ended) {
+        let Ended { key, number, jobset, answers } = ended;
+        // This program is about to end, and says so.
+        if !answers.errors.iter().any(Error::is_not_leading) {
+            self.log(&key, &answers.errors);
         }
+        let now = Now::read();
+        let effects = self.engine.finish(&key, number, answers.outcome, now);
+        if let Some(began) = effects.began {
+            self.metrics.ended(effects.failure, now.instant.duration_since(began));
+        }
+        self.record(&key, &jobset, effects.confirmed);
     }
 
-    fn conclude(&mut self, pass: ReconciliationOutcome) {
-        let ReconciliationOutcome { key, jobset, planned, notes, facts, settled, mut due, began, applied } = pass;
-        let now = Instant::now();
-        let generation = jobset.metadata.generation;
-        let Applied { written, failures, provided, accepted, status } = applied;
-        if matches!(status, Ok(true)) {
-            self.writes.written(&key, now);
-            self.ledger.written(&key, &facts, Timestamp::now());
-        }
-        if !self.store.has_seen(written) {
-            self.awaited.insert(key.clone(), (written, now + CATCH_UP));
-        }
-        let mut soonest = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
-        for request in provided {
-            soonest(self.postponed.provided(&key, generation, request, now));
-        }
-        let mut worst = Worst::default();
-        for (request, error) in failures {
-            if error.failure() == RequestFailure::Refused {
-                soonest(self.postponed.refused(&key, generation, request, error.note(), now));
-            }
-            worst.add(error);
-        }
-        for request in accepted {
-            self.postponed.accepted(&key, &request, now);
-        }
-        self.keep_refused(&key, &worst, settled);
-        let stored = match status {
-            Ok(_) => Some(planned),
-            Err(error) => {
-                worst.status_refused = error.failure() == RequestFailure::Refused;
-                worst.add(error);
-                None
-            }
-        };
-        self.passes.ended(worst.result(), now.duration_since(began));
-        self.report(&key, &jobset, notes, stored, &worst);
-        match &worst.error {
-            Some((RequestFailure::Weather, _)) => {
-                self.queue.failed(&key, now, LONGEST_IN_BAD_WEATHER);
-            }
-            _ if worst.status_refused => {
-                self.queue.failed(&key, now, LONGEST_WHEN_REFUSED);
-            }
-            Some((RequestFailure::Outdated, _)) => {
-                self.queue.outdated(&key, now);
-            }
-            _ => self.queue.succeeded(&key, due),
-        }
+    fn record(&mut self, key: &Key, jobset: &JobSet, confirmed: Confirmed) {
+        self.ledger.written(key, &confirmed.facts, Now::read().time);
+        self.events.send(jobset, confirmed.events);
     }
 
-    /// Lets the rules see what is refused at present. In bad weather nobody knows that nothing is, nor after a pass that had
-    /// something to write before it could go on.
-    fn keep_refused(&mut self, key: &Key, worst: &Worst, settled: bool) {
-        let refused: Vec<String> = self.postponed.notes(key).into_iter().map(|(note, _)| note.message).collect();
-        let unknown = refused.is_empty() && (!settled || matches!(worst.error, Some((RequestFailure::Weather, _))));
-        if !unknown && self.store.set_refused(key, refused) {
-            self.queue.mark(key.clone());
+    fn log(&mut self, key: &Key, errors: &[Error]) {
+        match errors.iter().find(|error| error.failure() == Failure::Transient) {
+            Some(error) => self.retry_log.failed("reconciliations", error),
+            None => self.retry_log.succeeded("reconciliations"),
         }
-    }
-
-    fn report(&mut self, key: &Key, jobset: &JobSet, mut notes: Vec<Note>, stored: Option<Stored>, worst: &Worst) {
-        match &worst.error {
-            // This program is about to end, and says so.
-            Some((_, error)) if error.is_not_leading() => return,
-            Some((RequestFailure::Weather, error)) => self.retry_log.failed("passes", error),
-            Some((_, error)) => {
-                self.retry_log.succeeded("passes");
-                debug!(jobset = %key, error = error as &dyn std::error::Error, "not everything was carried out");
-            }
-            None => self.retry_log.succeeded("passes"),
+        for error in errors.iter().filter(|error| error.failure() != Failure::Transient) {
+            debug!(jobset = %key, error = error as &dyn std::error::Error, "a request failed");
         }
-        if stored.is_none() {
-            if !worst.status_refused {
-                // What was not stored has not happened; what was told before still holds.
-                return;
-            }
-            notes.clear();
-            notes.extend(worst.error.as_ref().and_then(|(_, error)| error.note()));
-        }
-        let refused = self.postponed.notes(key);
-        let stored = stored.unwrap_or_else(|| jobset.status.as_ref().map_or_else(Stored::default, Stored::of));
-        self.notes.report(key, jobset, stored, notes, refused);
-    }
-}
-
-/// The failure of a pass that decides when the next one comes; of several alike, the first.
-#[derive(Default)]
-struct Worst {
-    error: Option<(RequestFailure, Error)>,
-    status_refused: bool,
-}
-
-impl Worst {
-    fn add(&mut self, error: Error) {
-        let failure = error.failure();
-        if self.error.as_ref().is_none_or(|(worst, _)| *worst < failure) {
-            self.error = Some((failure, error));
-        }
-    }
-
-    fn result(&self) -> PassResult {
-        self.error.as_ref().map_or(PassResult::Success, |(failure, _)| PassResult::Failure(*failure))
     }
 }

@@ -12,9 +12,9 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::scenario::{NAMESPACE, UID, key};
-use super::watches::{KINDS, WatchedKind, Watches};
-use crate::store::pods::PodView;
-use crate::store::{Change, JobView, Key, ServiceView, WatchEvent};
+use super::watches::{KINDS, Watches};
+use crate::engine::pods::PodView;
+use crate::engine::{JobView, Key, Kind, OwnedView, View, WatchEvent};
 
 /// How long a Pod that is asked to go may take, in seconds.
 const GRACE: i64 = 30;
@@ -120,14 +120,14 @@ impl ApiServer {
         };
         self.states.push(state);
         self.jobset = Arc::new(jobset);
-        self.watches.send(WatchedKind::JobSets, shown_jobset(&self.jobset));
+        self.watches.send(Kind::JobSet, shown_jobset(&self.jobset));
     }
 
     /// Creates a Job; one of its name that is there stays. The version of what is there then.
     pub(super) fn create_job(&mut self, mut job: Job, now: &Time) -> u64 {
         let name = job.name_any();
         if let Some(found) = self.jobs.get(&name) {
-            return crate::store::version(&found.job);
+            return crate::engine::version(&found.job);
         }
         job.metadata.uid = Some(format!("{name}-{}", self.version + 1));
         job.metadata.creation_timestamp = Some(now.clone());
@@ -155,14 +155,14 @@ impl ApiServer {
     pub(super) fn remove_job(&mut self, name: &str) {
         self.jobs.remove(name);
         let version = self.bump();
-        self.watches.send(WatchedKind::Jobs, WatchEvent::Job(Change::Gone(child(name), version)));
+        self.watches.send(Kind::Job, WatchEvent::Gone(Kind::Job, child(name), version));
     }
 
     fn show_job(&mut self, name: &str) -> u64 {
         let version = self.next_version();
         let Some(found) = self.jobs.get_mut(name) else { return 0 };
         found.job.metadata.resource_version = Some(version);
-        self.watches.send(WatchedKind::Jobs, shown_job(&found.job));
+        self.watches.send(Kind::Job, shown_job(&found.job));
         self.version
     }
 
@@ -203,7 +203,7 @@ impl ApiServer {
         let Some(pod) = self.pods.get_mut(name) else { return };
         change(&mut pod.wire);
         pod.wire.metadata.resource_version = Some(version);
-        self.watches.send(WatchedKind::Pods, shown_pod(&pod.wire));
+        self.watches.send(Kind::Pod, shown_pod(&pod.wire));
     }
 
     /// Somebody asks the Pod to go.
@@ -218,46 +218,30 @@ impl ApiServer {
     pub(super) fn remove_pod(&mut self, name: &str) {
         self.pods.remove(name);
         let version = self.bump();
-        self.watches.send(WatchedKind::Pods, WatchEvent::Pod(Change::Gone(child(name), version)));
+        self.watches.send(Kind::Pod, WatchEvent::Gone(Kind::Pod, child(name), version));
     }
 
     pub(super) fn create_service(&mut self) -> u64 {
         let version = self.bump();
         self.service = Some(version);
-        self.watches.send(WatchedKind::Services, shown_service(version));
+        self.watches.send(Kind::Service, shown_service(version));
         version
     }
 
     /// A watch of the controller begins anew.
-    pub(super) fn list(&mut self, kind: WatchedKind) {
-        let (begins, ended) = (Change::ListingBegins, Change::ListingEnded);
-        let listing: Vec<WatchEvent> = match kind {
-            WatchedKind::JobSets => {
-                vec![WatchEvent::JobSet(begins), shown_jobset(&self.jobset), WatchEvent::JobSet(Change::ListingEnded)]
-            }
-            WatchedKind::Jobs => {
-                let jobs = self.jobs.values().map(|it| shown_job(&it.job));
-                std::iter::once(WatchEvent::Job(Change::ListingBegins))
-                    .chain(jobs)
-                    .chain([WatchEvent::Job(Change::ListingEnded)])
-                    .collect()
-            }
-            WatchedKind::Pods => {
-                let pods = self.pods.values().map(|it| shown_pod(&it.wire));
-                std::iter::once(WatchEvent::Pod(Change::ListingBegins))
-                    .chain(pods)
-                    .chain([WatchEvent::Pod(Change::ListingEnded)])
-                    .collect()
-            }
-            WatchedKind::Services => {
-                let service = self.service.map(shown_service);
-                std::iter::once(WatchEvent::Service(Change::ListingBegins))
-                    .chain(service)
-                    .chain([WatchEvent::Service(ended)])
-                    .collect()
-            }
-        };
-        self.watches.begin_anew(kind, listing);
+    pub(super) fn list(&mut self, kind: Kind) {
+        let objects = self.listed(kind);
+        self.watches.begin_anew(kind, objects);
+    }
+
+    /// The objects of a kind.
+    pub(super) fn listed(&self, kind: Kind) -> Vec<WatchEvent> {
+        match kind {
+            Kind::JobSet => vec![shown_jobset(&self.jobset)],
+            Kind::Job => self.jobs.values().map(|it| shown_job(&it.job)).collect(),
+            Kind::Pod => self.pods.values().map(|it| shown_pod(&it.wire)).collect(),
+            _ => self.service.map(shown_service).into_iter().collect(),
+        }
     }
 
     fn bump(&mut self) -> u64 {
@@ -275,21 +259,18 @@ pub(super) fn child(name: &str) -> Key {
 }
 
 fn shown_jobset(jobset: &Arc<JobSet>) -> WatchEvent {
-    WatchEvent::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: jobset.clone() })
+    WatchEvent::child(key().clone(), key(), View::JobSet(jobset.clone()))
 }
 
 fn shown_job(job: &Job) -> WatchEvent {
-    WatchEvent::Job(Change::Put { object: Key::of(job), owner: Some(key().clone()), view: JobView::of(job) })
+    WatchEvent::child(Key::of(job), key(), View::Job(JobView::of(job)))
 }
 
 fn shown_pod(pod: &PartialPod) -> WatchEvent {
-    WatchEvent::Pod(Change::Put { object: Key::of(pod), owner: Some(key().clone()), view: PodView::of(pod) })
+    WatchEvent::child(Key::of(pod), key(), View::Pod(PodView::of(pod)))
 }
 
 fn shown_service(version: u64) -> WatchEvent {
-    WatchEvent::Service(Change::Put {
-        object: key().clone(),
-        owner: Some(key().clone()),
-        view: ServiceView { version },
-    })
+    let view = OwnedView { version, ..OwnedView::default() };
+    WatchEvent::child(key().clone(), key(), View::Owned(Kind::Service, view))
 }

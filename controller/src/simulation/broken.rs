@@ -5,9 +5,9 @@ use rstest::rstest;
 
 use super::cluster::run;
 use super::properties::SimulationProperty;
+use crate::engine::{Kind, View, WatchEvent};
 use crate::observe::Observed;
 use crate::plan::{Note, Plan};
-use crate::store::{Change, WatchEvent};
 
 /// Seeds within which a broken rule has to be caught.
 const SEEDS: u64 = 300;
@@ -37,23 +37,25 @@ pub(super) enum RuleMutation {
     NeverContent,
     /// The barrier is lifted one report early.
     LiftedOneReportEarly,
-    /// The end of a Pod does not reach the store.
+    /// The end of a Pod does not reach the engine.
     EndsNotSeen,
+    /// What a panic has cost is not listed again.
+    EntryLostAfterAPanic,
     /// A supervisor goes on to the next epoch while its worker still runs.
     SupervisorsDoNotWait,
 }
 
-/// What of an event reaches the store.
+/// What of an event reaches the engine.
 pub(super) fn edit_seen(broken: Option<RuleMutation>, mut seen: WatchEvent) -> Option<WatchEvent> {
     match (broken, &mut seen) {
-        (Some(RuleMutation::EndsNotSeen), WatchEvent::Pod(Change::Gone(..))) => return None,
-        (Some(RuleMutation::DeletionsAreDisruptions), WatchEvent::Pod(Change::Put { view, .. }))
+        (Some(RuleMutation::EndsNotSeen), WatchEvent::Gone(Kind::Pod, ..)) => return None,
+        (Some(RuleMutation::DeletionsAreDisruptions), WatchEvent::Put { view: View::Pod(view), .. })
             if view.deleted_at.is_some() =>
         {
             let failure = view.failure.get_or_insert_default();
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
-        (Some(RuleMutation::BudgetOffByOne), WatchEvent::JobSet(Change::Put { view, .. })) => {
+        (Some(RuleMutation::BudgetOffByOne), WatchEvent::Put { view: View::JobSet(view), .. }) => {
             let jobset = std::sync::Arc::make_mut(view);
             if let Some(policy) = &mut jobset.spec.failure_policy {
                 policy.max_restarts = policy.max_restarts.map(|limit| limit + 1);
@@ -123,6 +125,7 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, seen: &Observed<'_>, plan:
 #[case::it_comes_to_rest(RuleMutation::NeverContent, &[SimulationProperty::Rest])]
 #[case::nobody_runs_before_all_are_there(RuleMutation::LiftedOneReportEarly, &[SimulationProperty::Barrier])]
 #[case::counts_are_those_of_what_is_there(RuleMutation::EndsNotSeen, &[SimulationProperty::Counts])]
+#[case::entry_lost_after_a_panic(RuleMutation::EntryLostAfterAPanic, &[SimulationProperty::NoHang])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[SimulationProperty::Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[SimulationProperty]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));

@@ -59,7 +59,7 @@ impl SimulatedCluster {
             scenario,
             rng,
             machines: BTreeMap::new(),
-            controller: SimulatedController::default(),
+            controller: SimulatedController::new(broken),
             late: None,
             truth: Truth::default(),
             broken,
@@ -90,7 +90,7 @@ impl SimulatedCluster {
             self.api.edit(|jobset| jobset.spec.suspend = Some(false));
         }
         self.calm()?;
-        self.check_store()
+        self.check_engine()
     }
 
     /// Things happen in an order and at a pace that chance has, and some of them go wrong.

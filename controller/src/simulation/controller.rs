@@ -1,13 +1,14 @@
-//! The controller: the real store and the real rules, driven as `shell::reconcile` and `shell::apply` drive them, one
-//! request at a time, so that it can crash between any two.
+//! The controller: the engine that runs in the cluster. Its requests are sent one at a time, so that it can crash between any two.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::{HashSet, VecDeque};
+use std::panic::resume_unwind;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, conditions};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::broken::{RuleMutation, edit_plan, edit_seen};
@@ -15,62 +16,79 @@ use super::cluster::{Checked, SimulatedCluster};
 use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::key;
 use super::shown::Shown;
-use super::watches::{KINDS, WatchedKind};
-use crate::observe::Observed;
-use crate::plan::{Action, Note, Plan, Settings, plan};
-use crate::store::{Store, Versions};
+use super::watches::KINDS;
+use crate::engine::{
+    Engine, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Versions, WatchEvent, Work, dialect,
+};
+use crate::plan::{Action, Note};
 
-/// How long a pass waits to see what the one before wrote, in milliseconds.
-const CATCH_UP: i64 = 5_000;
-/// How long a request that was refused is not made again.
-const POSTPONED: SignedDuration = SignedDuration::from_secs(2);
-/// Passes in which the controller has to come to rest while nothing else moves.
-const PASSES_TO_REST: usize = 12;
+/// Reconciliations in which the controller has to come to rest while nothing else moves.
+const RECONCILIATIONS_TO_REST: u64 = 100;
 
 /// One life of the controller.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SimulatedController {
-    pub store: Store,
+    pub engine: Engine,
     pub shown: Shown,
-    listed: [bool; KINDS.len()],
-    dirty: bool,
-    due: Option<Timestamp>,
-    awaited: Option<(Versions, i64)>,
-    /// Jobs whose resumption was refused, and until when it is not asked for again.
-    postponed: BTreeMap<String, i64>,
+    /// The monotonic time at which the simulation began.
+    start: Instant,
+    /// Whether the next plan panics.
+    pub panics: Rc<Cell<bool>>,
+    /// Requests that failed when they were sent last.
+    failing: HashSet<Request>,
     pub pass: Option<PassUnderWay>,
 }
 
-/// A pass whose requests are being made.
+/// A work whose requests are being sent.
 #[derive(Debug)]
 pub(super) struct PassUnderWay {
+    number: u64,
     base: Arc<JobSet>,
     actions: VecDeque<Action>,
-    status: JobSetStatus,
-    due: Option<Timestamp>,
+    status: Option<JobSetStatus>,
     written: Versions,
-    /// What is wrong with it, if it is not refused as outdated.
+    failures: Vec<(Request, RequestError)>,
+    accepted: HashSet<Request>,
+    /// What is wrong with it, unless its status write is refused as outdated.
     doubt: Option<SimulationViolation>,
 }
 
 impl SimulatedController {
-    /// Whether it has nothing to do until something happens.
-    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        self.pass.is_none() && !self.dirty && self.due.is_none_or(|due| now < due)
+    /// A controller that has listed the kinds that nobody has here.
+    pub(super) fn new(broken: Option<RuleMutation>) -> Self {
+        let (mut engine, start) = (Engine::default(), Instant::now());
+        let panics = Rc::new(Cell::new(false));
+        let next = Rc::clone(&panics);
+        engine.hook(PlanHook(Box::new(move |observed, plan| {
+            if next.take() {
+                resume_unwind(Box::new("a panic of the simulation"));
+            }
+            edit_plan(broken, observed, plan);
+        })));
+        for kind in [Kind::Claim, Kind::RoleBinding, Kind::Node, Kind::Namespace, Kind::PriorityClass] {
+            engine.see(WatchEvent::ListingEnded(kind), start);
+        }
+        Self { engine, shown: Shown::default(), start, panics, failing: HashSet::new(), pass: None }
     }
 }
 
 impl SimulatedCluster {
+    /// The time of the controller, this long after the time of the simulation.
+    fn controller_now(&self, later: Duration) -> Now {
+        let elapsed = Duration::from_millis(self.clock.try_into().unwrap_or_default());
+        Now { instant: self.controller.start + elapsed + later, time: self.now().0 }
+    }
+
     /// The next event of one stream arrives.
-    pub(super) fn deliver(&mut self, kind: WatchedKind) -> Checked {
-        let Some(seen) = self.api.watches.receive(kind) else { return Ok(()) };
+    pub(super) fn deliver(&mut self, kind: Kind) -> Checked {
+        let Some(event) = self.api.watches.receive(kind) else { return Ok(()) };
+        let now = self.controller_now(Duration::ZERO).instant;
         let controller = &mut self.controller;
-        let ended = controller.shown.note(&seen);
-        controller.listed[kind as usize] |= ended;
+        controller.shown.note(&event);
         self.worked = true;
-        let Some(seen) = edit_seen(self.broken, seen) else { return Ok(()) };
-        controller.dirty |= !controller.store.see(seen).is_empty();
-        if kind == WatchedKind::Pods { self.check_counts() } else { Ok(()) }
+        let Some(event) = edit_seen(self.broken, event) else { return Ok(()) };
+        controller.engine.see(event, now);
+        if kind == Kind::Pod { self.check_counts() } else { Ok(()) }
     }
 
     pub(super) fn deliver_all(&mut self) -> Checked {
@@ -82,103 +100,122 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// The rules are applied to what was seen, if that is due.
+    /// The controller starts its next work, if it has any.
     pub(super) fn start_pass(&mut self) -> Checked {
-        let now = self.now();
+        self.start_pass_later(Duration::ZERO)
+    }
+
+    fn start_pass_later(&mut self, later: Duration) -> Checked {
+        let now = self.controller_now(later);
         let controller = &mut self.controller;
-        let idle = controller.is_idle(now.0);
-        if idle || controller.pass.is_some() || !controller.listed.iter().all(|listed| *listed) {
+        if controller.pass.is_some() || !controller.engine.is_complete() {
             return Ok(());
         }
-        if controller.awaited.is_some_and(|(written, until)| self.clock < until && !controller.store.has_seen(written))
-        {
-            return Ok(());
-        }
-        (controller.awaited, controller.dirty, controller.due) = (None, false, None);
-        let Some((base, decided)) = self.decide(&now) else { return Ok(()) };
-        self.check_counts_of_jobs(&base, &decided.status)?;
-        let doubt = self.check_announcement(&base, &decided.status).err();
-        let Plan { status, actions, requeue, .. } = decided;
-        let actions = actions.into();
-        self.controller.pass =
-            Some(PassUnderWay { base, actions, status, due: requeue, written: Versions::default(), doubt });
+        let work = controller.engine.next(now);
+        self.rebuild(now.instant);
+        let Some(work) = work else { return Ok(()) };
         self.worked = true;
+        let Work { number, jobset, actions, mut status, .. } = work;
+        let mut doubt = None;
+        if let Some(status) = &mut status {
+            dialect::decode(status);
+            // Nothing was counted if the plan has panicked.
+            if !conditions::is_true(&status.conditions, conditions::INTERNAL_ERROR) {
+                self.check_counts_of_jobs(&jobset, status)?;
+            }
+            doubt = self.check_announcement(&jobset, status).err();
+        }
+        self.controller.pass = Some(PassUnderWay {
+            number,
+            base: jobset,
+            actions: actions.into(),
+            status,
+            written: Versions::NONE,
+            failures: Vec::new(),
+            accepted: HashSet::new(),
+            doubt,
+        });
         Ok(())
     }
 
-    fn decide(&self, now: &Time) -> Option<(Arc<JobSet>, Plan)> {
-        let seen = Observed::of(&self.controller.store, key())?;
-        let mut decided = plan(&seen, &Settings::default(), now);
-        edit_plan(self.broken, &seen, &mut decided);
-        let until = |action: &Action| match action {
-            Action::ResumeJob { desired, .. } => self.controller.postponed.get(&desired.name_any()).copied(),
-            _ => None,
-        };
-        let waits = |action: &Action| until(action).is_some_and(|until| self.clock < until);
-        if decided.actions.iter().any(waits) {
-            decided.actions.retain(|action| !waits(action));
-            decided.requeue = now.0.checked_add(POSTPONED).ok();
+    /// What a panic has cost is listed again.
+    fn rebuild(&mut self, now: Instant) {
+        if self.controller.engine.take_dropped().is_empty() || self.broken == Some(RuleMutation::EntryLostAfterAPanic) {
+            return;
         }
-        Some((seen.jobset.clone(), decided))
+        self.trace(|| "the entry is rebuilt after a panic".to_owned());
+        let objects: Vec<_> = KINDS.into_iter().flat_map(|kind| self.api.listed(kind)).collect();
+        let shown = &mut self.controller.shown;
+        let known: Vec<_> = objects.iter().filter(|event| shown.knows(event)).collect();
+        for event in known {
+            shown.note(event);
+        }
+        let edited = objects.into_iter().filter_map(|event| edit_seen(self.broken, event)).collect();
+        self.controller.engine.rebuild(key(), edited, now);
     }
 
-    /// The next request of the pass that is under way: an action, or at last the status.
+    /// The next request of the work that is under way: an action, or at last the status.
     pub(super) fn continue_pass(&mut self) -> Checked {
         let Some(mut pass) = self.controller.pass.take() else { return Ok(()) };
         self.worked = true;
         if let Some(action) = pass.actions.pop_front() {
-            self.carry_out(action, &pass.base, &mut pass.written);
+            self.carry_out(action, &mut pass);
             self.controller.pass = Some(pass);
             return Ok(());
         }
-        let stored = self.write_status(&mut pass)?;
-        let controller = &mut self.controller;
-        if !controller.store.has_seen(pass.written) {
-            controller.awaited = Some((pass.written, self.clock + CATCH_UP));
-        }
-        controller.due = pass.due;
-        // A conflict is looked at again after a moment, if not sooner.
-        controller.dirty |= !stored;
+        let status = self.write_status(&mut pass)?;
+        let PassUnderWay { number, written, failures, accepted, .. } = pass;
+        let failing = &mut self.controller.failing;
+        failing.retain(|request| !accepted.contains(request));
+        failing.extend(failures.iter().map(|(request, _)| request.clone()));
+        let outcome = Outcome { written, failures, provided: Vec::new(), accepted, status };
+        let now = self.controller_now(Duration::ZERO);
+        self.controller.engine.finish(key(), number, outcome, now);
         Ok(())
     }
 
-    /// Whether the status is as the pass has it; not if another one was stored in between.
-    fn write_status(&mut self, pass: &mut PassUnderWay) -> Result<bool, SimulationViolation> {
-        if pass.base.status.clone().unwrap_or_default() == pass.status {
-            return Ok(true);
-        }
+    /// Writes the status of the work, if it has one.
+    fn write_status(&mut self, pass: &mut PassUnderWay) -> Result<Result<bool, RequestError>, SimulationViolation> {
+        let Some(status) = pass.status.take() else { return Ok(Ok(false)) };
         let before = self.api.status();
         let base = if self.broken == Some(RuleMutation::ConflictsIgnored) {
             self.api.jobset.clone()
         } else {
             pass.base.clone()
         };
-        let Ok(version) = self.api.write_status(&base, pass.status.clone()) else {
+        let Ok(version) = self.api.write_status(&base, status.clone()) else {
             self.trace(|| "the status conflicts".to_owned());
-            return Ok(false);
+            return Ok(Err(RequestError { failure: Failure::Outdated, note: None }));
         };
-        pass.written.jobsets = version;
-        let status = &pass.status;
-        self.trace(|| format!("status: {}", brief(status)));
-        self.check_write(&before, &pass.status)?;
-        pass.doubt.take().map_or(Ok(true), Err)
+        pass.written.raise(Versions::of(Kind::JobSet, version));
+        self.trace(|| format!("status: {}", brief(&status)));
+        self.check_write(&before, &status)?;
+        pass.doubt.take().map_or(Ok(Ok(true)), Err)
     }
 
-    fn carry_out(&mut self, action: Action, base: &JobSet, written: &mut Versions) {
+    fn carry_out(&mut self, action: Action, pass: &mut PassUnderWay) {
         let now = self.now();
+        let request = Request::of(&action);
         self.trace(|| format!("request: {}", name(&action)));
+        let (base, written) = (Arc::clone(&pass.base), &mut pass.written);
         let jobs = match action {
             Action::CreateJob(job) => self.api.create_job(*job, &now),
             Action::DeleteJob { name, uid } => self.api.delete_job(&name, &uid, &now),
             Action::SuspendJob { name, uid } => self.api.change_job(&name, &uid, |job| set_suspend(job, true)),
-            Action::ResumeJob { uid, desired } => self.resume_job(&uid, &desired),
+            Action::ResumeJob { uid, desired } => {
+                let Some(version) = self.resume_job(&uid, &desired) else {
+                    pass.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
+                    return;
+                };
+                version
+            }
             Action::ResizeJob { name, uid, parallelism, completions } => self.api.change_job(&name, &uid, |job| {
                 let spec = job.spec.get_or_insert_default();
                 spec.parallelism = Some(parallelism);
                 spec.completions = completions.or(spec.completions);
             }),
             Action::CreateService(_) => {
-                written.services = written.services.max(self.api.create_service());
+                written.raise(Versions::of(Kind::Service, self.api.create_service()));
                 0
             }
             Action::DeletePod { name, uid, .. } => {
@@ -188,7 +225,7 @@ impl SimulatedCluster {
                 0
             }
             Action::AnnotateRestartBudget(budget) => {
-                written.jobsets = written.jobsets.max(self.api.annotate_budget(base, budget));
+                written.raise(Versions::of(Kind::JobSet, self.api.annotate_budget(&base, budget)));
                 0
             }
             Action::CreateClaim(_)
@@ -196,33 +233,32 @@ impl SimulatedCluster {
             | Action::DeleteJobSet
             | Action::DisableInPlaceRestart(_) => 0,
         };
-        written.jobs = written.jobs.max(jobs);
+        written.raise(Versions::of(Kind::Job, jobs));
+        pass.accepted.insert(request);
     }
 
-    /// The template of a Job that is not at rest cannot change, and the request is refused then.
-    fn resume_job(&mut self, uid: &str, desired: &Job) -> u64 {
+    /// Returns the version of the resumed Job; 0 if it is gone. The template of a Job that is not at rest cannot change, and the
+    /// request is refused then.
+    fn resume_job(&mut self, uid: &str, desired: &Job) -> Option<u64> {
         let (name, template) = (desired.name_any(), |job: &Job| job.spec.as_ref().map(|spec| spec.template.clone()));
-        let Some(found) = self.api.jobs.get(&name) else { return 0 };
+        let Some(found) = self.api.jobs.get(&name) else { return Some(0) };
         let rests = found.job.status.as_ref().is_none_or(|status| status.active.unwrap_or(0) == 0);
         if !rests && template(&found.job) != template(desired) {
             self.trace(|| format!("{name} is not at rest"));
-            let until = self.clock + i64::try_from(POSTPONED.as_millis()).unwrap_or(i64::MAX);
-            self.controller.postponed.insert(name, until);
-            self.controller.dirty = true;
-            return 0;
+            return None;
         }
-        self.api.change_job(&name, uid, |job| {
+        Some(self.api.change_job(&name, uid, |job| {
             if let (Some(spec), Some(template)) = (&mut job.spec, template(desired)) {
                 spec.template = template;
             }
             set_suspend(job, false);
-        })
+        }))
     }
 
     /// The controller begins anew, with nothing but what it lists.
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
-        self.controller = SimulatedController::default();
+        self.controller = SimulatedController::new(self.broken);
         for kind in KINDS {
             self.api.list(kind);
         }
@@ -241,7 +277,7 @@ impl SimulatedCluster {
         let Some(mut late) = self.late.take() else { return Ok(()) };
         if let Some(action) = late.actions.pop_front() {
             self.trace(|| "of the former controller:".to_owned());
-            self.carry_out(action, &late.base, &mut late.written);
+            self.carry_out(action, &mut late);
             self.late = Some(late);
             return Ok(());
         }
@@ -251,15 +287,19 @@ impl SimulatedCluster {
     /// While nothing else moves, the controller comes to rest, and then has nothing more to say.
     pub(super) fn check_rest(&mut self) -> Checked {
         let mut last = String::new();
-        for _ in 0..PASSES_TO_REST {
+        for round in 0..RECONCILIATIONS_TO_REST {
             while self.controller.pass.is_some() {
                 self.continue_pass()?;
             }
             self.deliver_all()?;
-            let now = self.now();
-            let Some((base, decided)) = self.decide(&now) else { return Ok(()) };
-            if decided.actions.is_empty() && base.status.clone().unwrap_or_default() == decided.status {
-                let told: Vec<&Note> = decided.notes.iter().collect();
+            let later = Duration::from_secs(10 * round);
+            let panics = self.controller.panics.take();
+            let planned = self.controller.engine.plan_now(key(), self.controller_now(later));
+            self.controller.panics.set(panics);
+            let Some((base, mut plan)) = planned else { return Ok(()) };
+            plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));
+            if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
+                let told: Vec<&Note> = plan.notes.iter().collect();
                 if told.is_empty() {
                     return Ok(());
                 }
@@ -268,9 +308,8 @@ impl SimulatedCluster {
                     format!("nothing changes, and it says {told:?}"),
                 ));
             }
-            last = format!("{} {:?}", brief(&decided.status), decided.actions.iter().map(name).collect::<Vec<_>>());
-            (self.controller.dirty, self.controller.awaited) = (true, None);
-            self.start_pass()?;
+            last = format!("{} {:?}", brief(&plan.status), plan.actions.iter().map(name).collect::<Vec<_>>());
+            self.start_pass_later(later)?;
         }
         Err(SimulationViolation::new(SimulationProperty::Rest, format!("it never comes to rest: {last}")))
     }

@@ -13,7 +13,7 @@ const CODES: [i32; 4] = [1, 3, 137, 139];
 impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
     pub(super) fn disturb(&mut self) -> Checked {
-        match self.rng.u8(..32) {
+        match self.rng.u8(..33) {
             0..=5 => self.workers_fail(1),
             6..=7 => {
                 let several = self.rng.usize(2..=5);
@@ -32,6 +32,10 @@ impl SimulatedCluster {
             24..=25 => self.crash(),
             26 => self.delete_job(),
             27..=28 => return self.race(),
+            29 => {
+                self.trace(|| "the next plan panics".to_owned());
+                self.controller.panics.set(true);
+            }
             _ => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
                 self.trace(|| format!("the watch of {kind:?} begins anew"));

@@ -7,7 +7,7 @@ use jobset_agent::decide::Mode;
 use jobset_api::{FailurePolicyAction, JobSet, RestartBudget, RestartStrategy, labels};
 use serde_json::{Value, json};
 
-use crate::store::Key;
+use crate::engine::Key;
 
 pub(super) const JOBSET: &str = "train";
 pub(super) const NAMESPACE: &str = "ml";

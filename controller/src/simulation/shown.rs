@@ -1,92 +1,54 @@
-//! What the controller was shown, kept plainly: the store has to be worth as much as one that is filled with it anew.
+//! What the controller was shown, kept plainly: the engine has to be worth as much as one that is filled with it anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::time::Instant;
 
-use jobset_api::JobSet;
-
-use super::api::child;
 use super::cluster::{Checked, SimulatedCluster};
 use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::key;
+use crate::engine::pods::JobPods;
+use crate::engine::{Engine, Kind, WatchEvent};
 use crate::observe::Observed;
-use crate::store::pods::{JobPods, PodView};
-use crate::store::{Change, JobView, Store, WatchEvent};
 
+/// The observed objects by kind and name.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    jobset: Option<Arc<JobSet>>,
-    jobs: OfKind<JobView>,
-    pods: OfKind<PodView>,
-}
-
-/// Objects by name.
-#[derive(Debug)]
-struct OfKind<V> {
-    objects: BTreeMap<String, V>,
-    listed: BTreeSet<String>,
-}
-
-impl<V> Default for OfKind<V> {
-    fn default() -> Self {
-        Self { objects: BTreeMap::new(), listed: BTreeSet::new() }
-    }
-}
-
-impl<V: Clone> OfKind<V> {
-    /// Whether a listing has ended.
-    fn note(&mut self, change: &Change<V>) -> bool {
-        match change {
-            Change::Put { object, view, .. } => {
-                self.objects.insert(object.name.clone(), view.clone());
-                self.listed.insert(object.name.clone());
-            }
-            Change::Gone(object, _) => {
-                self.objects.remove(&object.name);
-            }
-            Change::ListingBegins => self.listed.clear(),
-            Change::ListingEnded => self.objects.retain(|name, _| self.listed.contains(name)),
-        }
-        matches!(change, Change::ListingEnded)
-    }
+    objects: BTreeMap<(Kind, String), WatchEvent>,
+    listed: BTreeSet<(Kind, String)>,
 }
 
 impl Shown {
-    /// Notes an event. Whether a listing has ended with it.
-    pub(super) fn note(&mut self, seen: &WatchEvent) -> bool {
-        match seen {
-            WatchEvent::JobSet(Change::Put { view, .. }) => {
-                self.jobset = Some(view.clone());
-                false
+    /// Notes an event.
+    pub(super) fn note(&mut self, event: &WatchEvent) {
+        match event {
+            WatchEvent::Put { object, view, .. } => {
+                let place = (view.kind(), object.name.clone());
+                self.listed.insert(place.clone());
+                self.objects.insert(place, event.clone());
             }
-            WatchEvent::JobSet(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Job(change) => self.jobs.note(change),
-            WatchEvent::Pod(change) => self.pods.note(change),
-            WatchEvent::Service(change) => matches!(change, Change::ListingEnded),
-            WatchEvent::Claim(_)
-            | WatchEvent::RoleBinding(_)
-            | WatchEvent::Namespace(_)
-            | WatchEvent::Node(_)
-            | WatchEvent::PriorityClass(_) => false,
+            WatchEvent::Gone(kind, object, _) => {
+                self.objects.remove(&(*kind, object.name.clone()));
+            }
+            WatchEvent::ListingBegins(kind) => self.listed.retain(|(listed, _)| listed != kind),
+            WatchEvent::ListingEnded(kind) => {
+                self.objects.retain(|place, _| place.0 != *kind || self.listed.contains(place));
+            }
         }
     }
 
-    /// A store that has seen all this for the first time.
-    fn afresh(&self) -> Store {
-        let mut store = Store::default();
-        let jobset = self.jobset.iter().map(|view| {
-            WatchEvent::JobSet(Change::Put { object: key().clone(), owner: Some(key().clone()), view: view.clone() })
-        });
-        let jobs = self.jobs.objects.iter().map(|(name, view)| {
-            WatchEvent::Job(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
-        });
-        let pods = self.pods.objects.iter().map(|(name, view)| {
-            WatchEvent::Pod(Change::Put { object: child(name), owner: Some(key().clone()), view: view.clone() })
-        });
-        for seen in jobset.chain(jobs).chain(pods) {
-            store.see(seen);
+    /// Whether an event is about an object that was shown.
+    pub(super) fn knows(&self, event: &WatchEvent) -> bool {
+        let WatchEvent::Put { object, view, .. } = event else { return false };
+        self.objects.contains_key(&(view.kind(), object.name.clone()))
+    }
+
+    /// An engine that observes all this for the first time.
+    fn afresh(&self) -> Engine {
+        let mut engine = Engine::default();
+        for event in self.objects.values() {
+            engine.see(event.clone(), Instant::now());
         }
-        store
+        engine
     }
 }
 
@@ -105,8 +67,7 @@ fn counts(pods: &JobPods, synced: i32) -> String {
 impl SimulatedCluster {
     /// The sums that are kept are those of what they are sums of.
     pub(super) fn check_counts(&self) -> Checked {
-        let store = &self.controller.store;
-        let Some(seen) = Observed::of(store, key()) else { return Ok(()) };
+        let Some(seen) = Observed::of(&self.controller.engine, key()) else { return Ok(()) };
         for (name, job) in seen.jobs() {
             if let Some(wrong) = seen.pods_of(job).and_then(JobPods::miscounted) {
                 return Err(SimulationViolation::new(SimulationProperty::Counts, format!("of Job {name}: {wrong}")));
@@ -115,9 +76,9 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// A store that sees for the first time what was shown holds the same.
-    pub(super) fn check_store(&self) -> Checked {
-        let (held, fresh) = (&self.controller.store, self.controller.shown.afresh());
+    /// An engine that observes for the first time what was shown holds the same.
+    pub(super) fn check_engine(&self) -> Checked {
+        let (held, fresh) = (&self.controller.engine, self.controller.shown.afresh());
         let (Some(held), Some(fresh)) = (Observed::of(held, key()), Observed::of(&fresh, key())) else {
             return Ok(());
         };
@@ -132,7 +93,7 @@ impl SimulatedCluster {
             let counts = |seen: &Observed<'_>| seen.pods_of(job).map(|pods| counts(pods, synced));
             let (kept, anew) = (counts(&held), counts(&fresh));
             if kept != anew {
-                let message = format!("of Job {name} the store holds {kept:?}, and what was shown is {anew:?}");
+                let message = format!("of Job {name} the engine holds {kept:?}, and what was shown is {anew:?}");
                 return Err(SimulationViolation::new(SimulationProperty::Counts, message));
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::batch::v1::Job;
 
-use crate::store::JobView;
+use crate::engine::JobView;
 
 /// UID of a Job and a completion index.
 pub(super) type SlotId = (String, i32);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use jobset_api::{JobSet, labels};
 use jobset_controller::build::{self, Attempt, JobPlace};
-use jobset_controller::store::PriorityClasses;
+use jobset_controller::engine::PriorityClasses;
 use jobset_harness::ControlPlane;
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;

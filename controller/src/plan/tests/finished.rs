@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fixture::{at, job, jobs_of, jobset, observed, reconcile};
-use crate::store::Finished;
+use crate::engine::Finished;
 
 #[test]
 fn finished_jobset_deletes_active_jobs_and_keeps_finished() {

@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::engine::{Finished, JobView};
 use crate::plan::{Action, Plan};
-use crate::store::{Finished, JobView};
 
 /// A JobSet `train` of two Jobs, with this specification and status merged in.
 pub(super) fn jobset(spec: &Value, status: &Value) -> JobSet {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fixture::{failed, job, jobs_of, jobset, observed, reconcile};
-use crate::store::JobView;
+use crate::engine::JobView;
 
 #[test]
 fn restart_counter_stored_deletes_jobs_in_next_reconciliation() {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::fixture::{job, jobs_of, jobset, observed, reasons, reconcile};
 use super::world::World;
+use crate::engine::{ControllerRef, JobView};
 use crate::plan::{Action, Plan};
-use crate::store::{ControllerRef, JobView};
 
 #[test]
 fn new_jobset_creates_service_then_jobs() {

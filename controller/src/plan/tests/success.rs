@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::fixture::{job, jobset, observed, reconcile};
-use crate::store::Finished;
+use crate::engine::Finished;
 
 #[rstest]
 #[case(json!({"operator": "All"}), false)]

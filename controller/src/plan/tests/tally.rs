@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::fixture::{failed, job, jobset, observed, reconcile};
-use crate::store::{Finished, JobView};
+use crate::engine::{Finished, JobView};
 
 /// `ready/succeeded/failed/active/suspended` of the only replicatedJob.
 #[rstest]

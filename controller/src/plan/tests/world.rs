@@ -1,4 +1,4 @@
-//! A store with one JobSet, filled by watch events, and its reconciliation.
+//! An engine with one JobSet, filled by watch events, and its reconciliation.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use jobset_api::{JobSet, JobSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::engine::{ControllerRef, Engine, JobView, Key, Kind, OwnedView, View, WatchEvent};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
-use crate::store::{Change, ControllerRef, JobView, Key, ServiceView, Store, WatchEvent};
 
 /// One JobSet, its Jobs and its Service. Rules run at second 100.
 pub(super) struct World {
-    pub(super) store: Store,
+    pub(super) engine: Engine,
     pub(super) settings: Settings,
     jobset: JobSet,
     key: Key,
@@ -23,14 +23,13 @@ impl World {
     pub(super) fn new(jobset: JobSet) -> Self {
         let mut world = Self::without_service(jobset);
         let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
-        let owner = Some(world.key.clone());
-        world.store.see(WatchEvent::Service(Change::Put { object, owner, view: ServiceView { version: 1 } }));
+        world.engine.observe(WatchEvent::child(object, &world.key, View::Owned(Kind::Service, OwnedView::default())));
         world
     }
 
     pub(super) fn without_service(jobset: JobSet) -> Self {
         let key = Key::of(&jobset);
-        let world = Self { store: Store::default(), settings: Settings::default(), jobset, key };
+        let world = Self { engine: Engine::default(), settings: Settings::default(), jobset, key };
         let status = world.jobset.status.clone().unwrap_or_default();
         world.with_status(status)
     }
@@ -38,8 +37,7 @@ impl World {
     /// Replaces the stored status.
     pub(super) fn with_status(mut self, status: JobSetStatus) -> Self {
         self.jobset.status = Some(status);
-        let (object, owner) = (self.key.clone(), Some(self.key.clone()));
-        self.store.see(WatchEvent::JobSet(Change::Put { object, owner, view: Arc::new(self.jobset.clone()) }));
+        self.engine.observe(WatchEvent::jobset(Arc::new(self.jobset.clone())));
         self
     }
 
@@ -55,14 +53,13 @@ impl World {
         let controller = job.controller.clone().or(Some(own));
         let uid = if job.uid.is_empty() { format!("uid-of-{name}") } else { job.uid.clone() };
         let view = JobView { controller, uid, index: job.index.or(index), ..job };
-        let object = Key { name: name.to_owned(), ..self.key.clone() };
-        self.store.see(WatchEvent::Job(Change::Put { object, owner: Some(self.key.clone()), view }));
+        self.engine.observe(WatchEvent::child(self.key.sibling(name), &self.key, View::Job(view)));
         self
     }
 
     /// Runs the rules once.
     pub(super) fn plan(&self) -> Plan {
         let now = Time(Timestamp::from_second(100).unwrap());
-        plan(&Observed::of(&self.store, &self.key).unwrap(), &self.settings, &now)
+        plan(&Observed::of(&self.engine, &self.key).unwrap(), &self.settings, &now)
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Done, NOTHING, Of};
 use crate::build::resume;
+use crate::engine::{Key, Kind, Versions, controller, version};
 use crate::shell::error::{Error, code, is_gone};
-use crate::store::{Key, Versions, controller, version};
 
 impl Of<'_> {
     pub(super) async fn create_job(&self, job: &Job) -> Result<Done, Error> {
@@ -130,5 +130,5 @@ fn is_at_rest(job: &Job) -> bool {
 }
 
 fn written(job: &Job) -> Done {
-    Done::Written(Versions { jobs: version(job), ..Versions::default() })
+    Done::Written(Versions::of(Kind::Job, version(job)))
 }

@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::{Done, NOTHING, Of};
+use crate::engine::{Kind, Versions, version};
 use crate::shell::error::{Error, is_gone};
-use crate::store::{Versions, version};
 
 impl Of<'_> {
     pub(super) async fn delete_jobset(&self) -> Result<Done, Error> {
@@ -37,7 +37,7 @@ impl Of<'_> {
         let api: Api<JobSet> = self.api();
         let patch = json!({"metadata": metadata});
         match api.patch_metadata(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(jobset) => Ok(Done::Written(Versions { jobsets: version(&jobset), ..Versions::default() })),
+            Ok(jobset) => Ok(Done::Written(Versions::of(Kind::JobSet, version(&jobset)))),
             Err(error) if is_gone(&error) => Ok(NOTHING),
             Err(error) => Err(Error::AnnotateJobSet(self.key.clone(), error)),
         }

@@ -14,30 +14,25 @@ use jobset_api::{JobSet, JobSetStatus};
 use kube::{Api, Client, Resource};
 use tokio::sync::Semaphore;
 
+use super::client::Workers;
 use super::error::Error;
-use super::postponed::Request;
+use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions};
 use crate::plan::Action;
-use crate::store::{Key, Versions};
 use refusals::Refusals;
 
 /// Requests under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
 /// The same for all JobSets: each is a connection of its own.
 const CONNECTIONS: usize = 64;
+/// The same for bulk work.
+const BULK_CONNECTIONS: usize = 48;
 
-/// How a plan was carried out.
-#[derive(Debug)]
-pub(super) struct Applied {
-    /// Versions of what was written.
-    pub(super) written: Versions,
-    /// What failed, in the order of the plan.
-    pub(super) failures: Vec<(Request, Error)>,
-    /// What need not be created: something else provides it.
-    pub(super) provided: Vec<Request>,
-    /// What was not refused, or not in every case.
-    pub(super) accepted: HashSet<Request>,
-    /// Whether the status was written; `false` if it is as it was.
-    pub(super) status: Result<bool, Error>,
+/// How the requests of a work ended.
+pub(super) struct Answers {
+    /// For the engine.
+    pub(super) outcome: Outcome,
+    /// The errors, for the log.
+    pub(super) errors: Vec<Error>,
 }
 
 /// How a request ended well.
@@ -51,28 +46,45 @@ enum Done {
 }
 
 /// Nothing was left to do.
-const NOTHING: Done = Done::Written(Versions { jobsets: 0, jobs: 0, services: 0, claims: 0, role_bindings: 0 });
+const NOTHING: Done = Done::Written(Versions::NONE);
 
-/// Makes the requests.
+/// Sends the requests.
 #[derive(Clone)]
 pub(super) struct Applier {
-    client: Client,
+    workers: Workers,
     connections: Arc<Semaphore>,
+    bulk_connections: Arc<Semaphore>,
 }
 
 impl Applier {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, connections: Arc::new(Semaphore::new(CONNECTIONS)) }
+    pub(super) fn new(workers: Workers) -> Self {
+        let semaphore = |connections| Arc::new(Semaphore::new(connections));
+        Self { workers, connections: semaphore(CONNECTIONS), bulk_connections: semaphore(BULK_CONNECTIONS) }
     }
 
     /// Carries out the actions for a JobSet, and stores its status if there is one to store.
-    pub(super) async fn apply(&self, jobset: &JobSet, actions: Vec<Action>, status: Option<JobSetStatus>) -> Applied {
-        let of = Of { client: &self.client, key: &Key::of(jobset), jobset };
+    pub(super) async fn apply(
+        &self,
+        jobset: &JobSet,
+        actions: Vec<Action>,
+        status: Option<JobSetStatus>,
+        urgency: Urgency,
+    ) -> Answers {
+        let (client, bulk) = match urgency {
+            Urgency::Urgent => (&self.workers.urgent, None),
+            Urgency::Bulk => (&self.workers.bulk, Some(&self.bulk_connections)),
+        };
+        let of = Of { client, key: &Key::of(jobset), jobset };
         let mut written = Versions::default();
-        let (mut failures, mut provided, mut accepted) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut failures, mut errors) = (Vec::new(), Vec::new());
+        let (mut provided, mut accepted) = (Vec::new(), HashSet::new());
         let refusals = Refusals::default();
         let mut answers = stream::iter(actions.into_iter().map(|action| async {
-            // Nobody closes it.
+            // Nobody closes the semaphores.
+            let _bulk_connection = match bulk {
+                Some(bulk) => bulk.acquire().await.ok(),
+                None => None,
+            };
             let _connection = self.connections.acquire().await;
             let (own, shared) = (Request::of(&action), Request::shared(&action));
             let answer = refusals.unless_refused(shared.as_ref(), || of.carry_out(action)).await;
@@ -83,21 +95,22 @@ impl Applier {
             match answer {
                 Ok(Done::Unsent) => {}
                 Ok(Done::Written(versions)) => {
-                    written.jobsets = written.jobsets.max(versions.jobsets);
-                    written.jobs = written.jobs.max(versions.jobs);
-                    written.services = written.services.max(versions.services);
-                    written.claims = written.claims.max(versions.claims);
-                    written.role_bindings = written.role_bindings.max(versions.role_bindings);
+                    written.raise(versions);
                     accepted.insert(own);
                     accepted.extend(shared);
                 }
                 Ok(Done::Provided) => provided.push(own),
-                Err(error) if error.refuses_jobs() => failures.push((shared.unwrap_or(own), error)),
                 Err(error) => {
-                    if matches!(error, Error::JobTaken { .. }) {
-                        accepted.extend(shared);
-                    }
-                    failures.push((own, error));
+                    let request = if error.refuses_jobs() {
+                        shared.unwrap_or(own)
+                    } else {
+                        if matches!(error, Error::JobTaken { .. }) {
+                            accepted.extend(shared);
+                        }
+                        own
+                    };
+                    failures.push((request, error.reduced()));
+                    errors.push(error);
                 }
             }
         }
@@ -105,12 +118,19 @@ impl Applier {
         // What the status says does not depend on the actions: a Job that is refused does not hold up the others' epochs.
         let status = match status {
             None => Ok(false),
-            Some(status) => of.write_status(status).await.map(|version| {
-                written.jobsets = version;
-                true
-            }),
+            Some(status) => match of.write_status(status).await {
+                Ok(version) => {
+                    written.raise(Versions::of(Kind::JobSet, version));
+                    Ok(true)
+                }
+                Err(error) => {
+                    let reduced = error.reduced();
+                    errors.push(error);
+                    Err(reduced)
+                }
+            },
         };
-        Applied { written, failures, provided, accepted, status }
+        Answers { outcome: Outcome { written, failures, provided, accepted, status }, errors }
     }
 }
 

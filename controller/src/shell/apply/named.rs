@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Done, Of};
+use crate::engine::{Key, Kind, Versions, controller, version};
 use crate::shell::error::{Error, code};
-use crate::store::{Key, Versions, controller, version};
 
 impl Of<'_> {
     pub(super) async fn create_service(&self, service: &Service) -> Result<Done, Error> {
@@ -132,13 +132,13 @@ enum Belongs {
 }
 
 fn service_written(service: &Service) -> Done {
-    Done::Written(Versions { services: version(service), ..Versions::default() })
+    Done::Written(Versions::of(Kind::Service, version(service)))
 }
 
 fn claim_written(claim: &PersistentVolumeClaim) -> Done {
-    Done::Written(Versions { claims: version(claim), ..Versions::default() })
+    Done::Written(Versions::of(Kind::Claim, version(claim)))
 }
 
 fn role_binding_written(binding: &RoleBinding) -> Done {
-    Done::Written(Versions { role_bindings: version(binding), ..Versions::default() })
+    Done::Written(Versions::of(Kind::RoleBinding, version(binding)))
 }

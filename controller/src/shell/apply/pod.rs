@@ -7,9 +7,9 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::{Done, NOTHING, Of};
+use crate::engine::dialect;
 use crate::plan::PodDeletion;
 use crate::shell::error::{Error, is_gone};
-use crate::store::dialect;
 
 /// Reason of the condition of a misplaced Pod, as the Go JobSet gives it: podFailurePolicies may not read it, people do.
 const MISPLACED: &str = "ExclusivePlacementViolation";

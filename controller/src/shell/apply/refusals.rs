@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::Done;
+use crate::engine::Request;
 use crate::shell::error::Error;
-use crate::shell::postponed::Request;
 
 /// The shared requests that were refused in a pass. Of those who share one, only they are refused who are under way when
 /// the first answer comes.
@@ -47,8 +47,8 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+    use crate::engine::Key;
     use crate::shell::apply::NOTHING;
-    use crate::store::Key;
 
     fn refused() -> Error {
         let job = Key { namespace: "ml".to_owned(), name: "train-w-0".to_owned() };

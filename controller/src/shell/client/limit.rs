@@ -1,5 +1,7 @@
-//! How many requests are made: so many a second, and so many at once after a pause. Watches do not count: there are few,
-//! and one that waits its turn lets the store age.
+//! The client's rate limit: so many requests per second, and a burst after a pause. Watches do not count: there are few, and a
+//! watch that waits lets the engine's state age.
+//!
+//! Bulk requests leave a part of the burst to urgent ones, and none of them takes a token in advance.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -7,27 +9,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
+use tokio::sync::Mutex as Turn;
 
 use super::count::is_watch;
+use crate::engine::Urgency;
 
-/// Shared by all who use a client.
+/// The part of the burst that bulk requests leave.
+const RESERVED: u32 = 5;
+
+/// Shared by the clients of both urgencies.
 #[derive(Clone, Debug)]
-pub(super) struct Limiter(Arc<Mutex<Bucket>>);
+pub(super) struct Limiter {
+    bucket: Arc<Mutex<Bucket>>,
+    /// Held by the bulk request that takes the next token.
+    bulk: Arc<Turn<()>>,
+}
 
 impl Limiter {
     pub(super) fn new(qps: NonZeroU32, burst: NonZeroU32) -> Self {
-        Self(Arc::new(Mutex::new(Bucket::new(qps, burst))))
+        Self { bucket: Arc::new(Mutex::new(Bucket::new(qps, burst))), bulk: Arc::default() }
     }
 
     /// Hands the request back when it is its turn.
-    pub(super) async fn admit<B>(self, request: Request<B>) -> Result<Request<B>, Infallible> {
-        if !is_watch(request.uri()) {
-            let wait = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-            if !wait.is_zero() {
-                tokio::time::sleep(wait).await;
+    pub(super) async fn admit<B>(self, request: Request<B>, urgency: Urgency) -> Result<Request<B>, Infallible> {
+        if is_watch(request.uri()) {
+            return Ok(request);
+        }
+        match urgency {
+            Urgency::Urgent => tokio::time::sleep(self.bucket(|bucket| bucket.take(Instant::now()))).await,
+            Urgency::Bulk => {
+                let _turn = self.bulk.lock().await;
+                while let Err(wait) = self.bucket(|bucket| bucket.take_unreserved(Instant::now())) {
+                    tokio::time::sleep(wait).await;
+                }
             }
         }
         Ok(request)
+    }
+
+    fn bucket<T>(&self, take: impl FnOnce(&mut Bucket) -> T) -> T {
+        take(&mut self.bucket.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -47,11 +68,27 @@ impl Bucket {
         Self { refill, capacity: refill.saturating_mul(burst.get()), full_at: None }
     }
 
-    /// Takes a token; how long to wait for it.
+    /// Takes a token. Returns how long to wait for it.
     fn take(&mut self, now: Instant) -> Duration {
-        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now)) + self.refill;
+        let full_at = self.full_after_next(now);
         self.full_at = Some(full_at);
         full_at.saturating_duration_since(now).saturating_sub(self.capacity)
+    }
+
+    /// Takes a token that is there and not reserved, or returns how long to wait before another try.
+    fn take_unreserved(&mut self, now: Instant) -> Result<(), Duration> {
+        let full_at = self.full_after_next(now);
+        let unreserved = self.capacity.saturating_sub(self.capacity / RESERVED).max(self.refill);
+        let wait = full_at.saturating_duration_since(now).saturating_sub(unreserved);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.full_at = Some(full_at);
+        Ok(())
+    }
+
+    fn full_after_next(&self, now: Instant) -> Instant {
+        self.full_at.map_or(now, |full_at| full_at.max(now)) + self.refill
     }
 }
 
@@ -80,5 +117,23 @@ mod tests {
         let later = now + Duration::from_hours(1);
         let waits: Vec<u128> = (0..4).map(|_| bucket.take(later).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100]);
+    }
+
+    #[test]
+    fn bucket_bulk_requests_leave_a_fifth_of_the_burst() {
+        let (mut bucket, now) = (bucket(10, 5), Instant::now());
+        let taken = (0..10).filter(|_| bucket.take_unreserved(now).is_ok()).count();
+        assert_eq!((taken, bucket.take_unreserved(now)), (4, Err(Duration::from_millis(100))));
+        assert_eq!([bucket.take(now), bucket.take(now)].map(|wait| wait.as_millis()), [0, 100]);
+        assert_eq!(bucket.take_unreserved(now + Duration::from_millis(200)), Err(Duration::from_millis(100)));
+        assert_eq!(bucket.take_unreserved(now + Duration::from_millis(300)), Ok(()));
+    }
+
+    #[test]
+    fn bucket_of_one_token_admits_bulk_requests() {
+        let (mut bucket, now) = (bucket(10, 1), Instant::now());
+        assert_eq!(bucket.take_unreserved(now), Ok(()));
+        assert_eq!(bucket.take_unreserved(now), Err(Duration::from_millis(100)));
+        assert_eq!(bucket.take_unreserved(now + Duration::from_millis(100)), Ok(()));
     }
 }

@@ -30,6 +30,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::error::Error;
 use super::lease::Leadership;
+use crate::engine::Urgency;
 use count::CountLayer;
 use limit::Limiter;
 
@@ -55,6 +56,15 @@ pub struct Limits {
     pub burst: NonZeroU32,
 }
 
+/// Clients that share one rate limit.
+#[derive(Clone)]
+pub struct Workers {
+    /// For watches, events and urgent requests.
+    pub urgent: Client,
+    /// For bulk requests.
+    pub bulk: Client,
+}
+
 /// Makes clients that are counted together.
 pub struct Clients {
     config: Config,
@@ -70,19 +80,23 @@ impl Clients {
         Ok(Self { config, count: CountLayer::register(registry).map_err(Error::Metrics)? })
     }
 
-    /// A client for the work. It writes only while this replica leads: what waits for its turn, or to be repeated, when
-    /// the leadership ends is not sent any more.
+    /// Clients for the work. They write only while this replica leads: a request that waits for its turn, or to be repeated,
+    /// when the leadership ends is not sent any more.
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn worker(&self, limits: Limits, leadership: watch::Receiver<Leadership>) -> Result<Client, Error> {
+    pub fn workers(&self, limits: Limits, leadership: &watch::Receiver<Leadership>) -> Result<Workers, Error> {
         let limiter = Limiter::new(limits.qps, limits.burst);
-        let service = ServiceBuilder::new()
-            .layer(RetryLayer::new(retry::WaitAsAsked::default()))
-            .layer(AsyncFilterLayer::new(move |request: Request<Body>| limiter.clone().admit(request)))
-            .layer(FilterLayer::new(move |request: Request<Body>| fence::pass(*leadership.borrow(), request)))
-            .service(self.connected()?);
-        Ok(Client::new(service, &self.config.default_namespace))
+        let client = |urgency: Urgency| {
+            let (limiter, leadership) = (limiter.clone(), leadership.clone());
+            let service = ServiceBuilder::new()
+                .layer(RetryLayer::new(retry::WaitAsAsked::default()))
+                .layer(AsyncFilterLayer::new(move |request: Request<Body>| limiter.clone().admit(request, urgency)))
+                .layer(FilterLayer::new(move |request: Request<Body>| fence::pass(*leadership.borrow(), request)))
+                .service(self.connected()?);
+            Result::<_, Error>::Ok(Client::new(service, &self.config.default_namespace))
+        };
+        Ok(Workers { urgent: client(Urgency::Urgent)?, bulk: client(Urgency::Bulk)? })
     }
 
     /// A client for the election, with connections of its own: nothing else delays its requests.

@@ -46,7 +46,7 @@ impl Server {
 
     fn worker(&self, leadership: &watch::Sender<Leadership>) -> Client {
         let limits = Limits { qps: NonZeroU32::new(1000).unwrap(), burst: NonZeroU32::new(1000).unwrap() };
-        self.clients.worker(limits, leadership.subscribe()).unwrap()
+        self.clients.workers(limits, &leadership.subscribe()).unwrap().urgent
     }
 
     fn requests(&self) -> usize {

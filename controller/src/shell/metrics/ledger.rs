@@ -9,9 +9,9 @@ use prometheus::Registry;
 use super::clock::{Clock, Measured};
 use super::labels;
 use super::restarts::Restarts;
+use crate::engine::Key;
 use crate::plan::Fact;
 use crate::shell::error::Error;
-use crate::store::Key;
 use jobset_metrics::remove_series;
 
 /// The metrics, and a clock for each JobSet.

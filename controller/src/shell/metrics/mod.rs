@@ -5,7 +5,7 @@ mod clock;
 mod labels;
 mod ledger;
 mod objects;
-mod passes;
+mod reconciliations;
 mod restarts;
 #[cfg(test)]
 mod scrape;
@@ -14,4 +14,4 @@ mod tests;
 
 pub(super) use ledger::Ledger;
 pub(super) use objects::ObjectMetrics;
-pub(super) use passes::{Passes, Result as PassResult};
+pub(super) use reconciliations::Reconciliations;

@@ -14,9 +14,9 @@ use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
+use crate::engine::Key;
 use crate::plan::Barrier;
 use crate::shell::error::Error;
-use crate::store::Key;
 
 /// What is known of JobSets, shared with those who scrape it.
 pub(in crate::shell) struct ObjectMetrics(Arc<Mutex<HashMap<Key, ObservedJobSet>>>);

@@ -10,9 +10,9 @@ use prometheus::Registry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Ledger, ObjectMetrics, Passes};
+use super::{Ledger, ObjectMetrics, Reconciliations};
+use crate::engine::Key;
 use crate::plan::Fact;
-use crate::store::Key;
 
 const JOBSETS: usize = 10_000;
 const SCRAPES: usize = 20;
@@ -83,7 +83,7 @@ async fn measure(registry: Registry) -> (usize, Duration, Duration) {
 async fn ten_thousand_finished_jobsets_fit_into_a_megabyte() {
     let of_all = Registry::new();
     let mut ledger = Ledger::register(&of_all).unwrap();
-    let _passes = Passes::register(&of_all).unwrap();
+    let _passes = Reconciliations::register(&of_all).unwrap();
     let of_each = Registry::new();
     let objects = ObjectMetrics::register(&of_each).unwrap();
     let mut letters = 0;

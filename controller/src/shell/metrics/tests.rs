@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::clock::{Clock, Measured, Outcome, Phase};
 use super::{Ledger, ObjectMetrics};
+use crate::engine::Key;
 use crate::plan::{Barrier, ExitClass, Fact, Trigger};
-use crate::store::Key;
 
 use RestartStrategy::{InPlaceRestart as InPlace, Recreate};
 

@@ -1,9 +1,9 @@
 //! The controller's rules on what was admitted: they go on until they have nothing more to do, and build every Job.
 
 use jobset_api::{DependsOnStatus, JobSet, StartupPolicyOrder};
+use jobset_controller::engine::{Engine, JobView, Key, Kind, OwnedView, View, WatchEvent};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Action, Settings, plan};
-use jobset_controller::store::{Change, ClaimView, JobView, Key, RoleBindingView, ServiceView, Store, WatchEvent};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -34,8 +34,8 @@ pub(crate) fn reconcile(mut jobset: JobSet) -> Children {
         jobset.metadata.name = Some(format!("{}12345", jobset.metadata.generate_name.as_deref().unwrap_or_default()));
     }
     let (spec, key) = (jobset.spec.clone(), Key::of(&jobset));
-    let mut world = World { store: Store::default(), key, children: Children::default() };
-    world.see(&jobset.name_any(), jobset.clone().into(), WatchEvent::JobSet);
+    let mut world = World { engine: Engine::default(), key, children: Children::default() };
+    world.see(&jobset.name_any(), View::JobSet(jobset.clone().into()));
     let followed = spec.global_replicas() <= JOBS;
     // In order, a replicatedJob takes its turn in two of them.
     let passes = if followed { 10 + 2 * spec.replicated_jobs.len() } else { 1 };
@@ -56,7 +56,7 @@ pub(crate) fn reconcile(mut jobset: JobSet) -> Children {
 }
 
 struct World {
-    store: Store,
+    engine: Engine,
     key: Key,
     children: Children,
 }
@@ -65,7 +65,7 @@ impl World {
     /// One pass, and what it asks for. Whether there was anything to do.
     fn pass(&mut self) -> bool {
         let now = Time(Timestamp::UNIX_EPOCH);
-        let Some(seen) = Observed::of(&self.store, &self.key) else { return false };
+        let Some(seen) = Observed::of(&self.engine, &self.key) else { return false };
         assert_eq!(seen.invalid(), None, "admission and controller go by the same rules");
         let mut jobset = JobSet::clone(seen.jobset);
         let plan = plan(&seen, &Settings::default(), &now);
@@ -74,7 +74,7 @@ impl World {
             self.carry_out(action);
         }
         jobset.status = Some(plan.status);
-        self.see(&jobset.name_any(), jobset.into(), WatchEvent::JobSet);
+        self.see(&jobset.name_any(), View::JobSet(jobset.into()));
         !rests
     }
 
@@ -86,28 +86,28 @@ impl World {
                 let pods = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
                 self.children.jobs.push(Job::clone(&job));
                 job.status = Some(JobStatus { active: Some(pods), ready: Some(pods), ..JobStatus::default() });
-                self.see(&name, JobView::of(&job), WatchEvent::Job);
+                self.see(&name, View::Job(JobView::of(&job)));
             }
             Action::CreateService(service) => {
-                self.see(&service.name_any(), ServiceView::of(&service), WatchEvent::Service);
+                self.see(&service.name_any(), View::Owned(Kind::Service, OwnedView::of(&*service)));
                 self.children.services.push(*service);
             }
             Action::CreateClaim(claim) => {
-                self.see(&claim.name_any(), ClaimView::of(&claim), WatchEvent::Claim);
+                self.see(&claim.name_any(), View::Owned(Kind::Claim, OwnedView::of(&*claim)));
                 self.children.claims.push(*claim);
             }
             Action::CreateRoleBinding(binding) => {
-                self.see(&binding.name_any(), RoleBindingView::of(&binding), WatchEvent::RoleBinding);
+                self.see(&binding.name_any(), View::Owned(Kind::RoleBinding, OwnedView::of(&*binding)));
                 self.children.role_bindings.push(*binding);
             }
             // Without Jobs it is finished, and its time may be over.
-            Action::DeleteJobSet => drop(self.store.see(WatchEvent::JobSet(Change::Gone(self.key.clone(), 0)))),
+            Action::DeleteJobSet => drop(self.engine.observe(WatchEvent::Gone(Kind::JobSet, self.key.clone(), 0))),
             other => panic!("a new JobSet needs nothing of the sort: {other:?}"),
         }
     }
 
-    fn see<V>(&mut self, name: &str, view: V, seen: impl FnOnce(Change<V>) -> WatchEvent) {
+    fn see(&mut self, name: &str, view: View) {
         let object = Key { name: name.to_owned(), ..self.key.clone() };
-        self.store.see(seen(Change::Put { object, owner: Some(self.key.clone()), view }));
+        self.engine.observe(WatchEvent::child(object, &self.key, view));
     }
 }

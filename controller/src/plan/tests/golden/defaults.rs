@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::merge::merge;
 use crate::build;
-use crate::store::PriorityClasses;
+use crate::engine::PriorityClasses;
 
 pub(super) const JOBSET: &str = "train";
 pub(super) const NAMESPACE: &str = "ml";

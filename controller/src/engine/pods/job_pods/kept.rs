@@ -1,9 +1,9 @@
 //! What the store remembers of one slot, as a value: the model checker takes it out, compares it, and puts it back.
 
 use super::{Extent, JobPods};
-use crate::store::Ranges;
-use crate::store::pods::slot::PodSlot;
-use crate::store::pods::{ObservedEpochs, PodView};
+use crate::engine::Ranges;
+use crate::engine::pods::slot::PodSlot;
+use crate::engine::pods::{ObservedEpochs, PodView};
 
 /// What is remembered of one slot, wherever it is: two slots of which the same is remembered are worth the same.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::ObservedEpochs;
 use super::slot::{FailedWorker, PodSlot, Share, Trust};
 use super::view::{Epoch, PodView};
-use crate::store::Ranges;
+use crate::engine::Ranges;
 #[cfg(test)]
 pub(crate) use kept::Kept;
 

@@ -1,4 +1,4 @@
-//! The Go JobSet's dialect of in-place restart, translated where JobSets and Pods enter the store and where a status is
+//! The Go JobSet's dialect of in-place restart, translated where the engine takes in JobSets and Pods and where a status is
 //! written. The rules know epochs alone.
 //!
 //! | Go JobSet | here |

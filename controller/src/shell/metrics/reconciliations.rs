@@ -4,34 +4,26 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, exponential_buckets};
 
-use crate::shell::error::{Error, RequestFailure};
+use crate::engine::Failure;
+use crate::shell::error::Error;
 
-/// How a pass ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shell) enum Result {
-    Success,
-    Failure(RequestFailure),
-}
-
-impl Result {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure(RequestFailure::Outdated) => "outdated",
-            Self::Failure(RequestFailure::Weather) => "unavailable",
-            Self::Failure(RequestFailure::Refused) => "refused",
-        }
+fn label(failure: Option<Failure>) -> &'static str {
+    match failure {
+        None => "success",
+        Some(Failure::Outdated) => "outdated",
+        Some(Failure::Transient) => "unavailable",
+        Some(Failure::Refused) => "refused",
     }
 }
 
 /// The owner's handles.
-pub(in crate::shell) struct Passes {
+pub(in crate::shell) struct Reconciliations {
     duration: HistogramVec,
     depth: IntGauge,
     works: IntGauge,
 }
 
-impl Passes {
+impl Reconciliations {
     pub(in crate::shell) fn register(registry: &Registry) -> std::result::Result<Self, Error> {
         let register = || {
             let help = "Duration of passes over one JobSet, from the plan to the last answer, by how they ended: success, outdated (the view was), unavailable (the API server was), refused.";
@@ -49,8 +41,8 @@ impl Passes {
         register().map_err(Error::Metrics)
     }
 
-    pub(in crate::shell) fn ended(&self, result: Result, after: Duration) {
-        self.duration.with_label_values(&[result.label()]).observe(after.as_secs_f64());
+    pub(in crate::shell) fn ended(&self, failure: Option<Failure>, after: Duration) {
+        self.duration.with_label_values(&[label(failure)]).observe(after.as_secs_f64());
     }
 
     pub(in crate::shell) fn works(&self, works: bool) {

@@ -46,7 +46,7 @@ struct PolicyInput {
 
 impl PodFailure {
     /// Reads the failure of a Pod.
-    pub(super) fn of(pod: &PartialPod) -> Self {
+    pub(crate) fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let all = pod.status.init_container_statuses.iter().chain(workers);
         let ended = |status: &PartialContainerStatus| {

@@ -11,8 +11,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::failure::PodFailure;
-use crate::store::job::{controller, number};
-use crate::store::{dialect, version};
+use crate::engine::job::{controller, number};
+use crate::engine::{dialect, version};
 
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";

@@ -1,5 +1,5 @@
-//! Requests that are not made again with every pass: the API server refused them for good, or what they would create is
-//! there, and somebody else's. The rest of the JobSet goes on without them. Pure: the clock is an argument.
+//! Requests of a JobSet that are not sent with every reconciliation: the API server refused them, or another owner provides what
+//! they would create. The rest of the JobSet goes on without them.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use jobset_api::labels;
 
 use crate::plan::{Action, Note};
-use crate::store::Key;
 
 /// Wait after the first refusal; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(1);
@@ -17,7 +16,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Names one request of a JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Request {
+pub enum Request {
     /// One action, by its kind and what it is on.
     One(Discriminant<Action>, String),
     /// The creation of all Jobs of this replicatedJob. They have one template, and whatever is wrong with it is wrong
@@ -27,7 +26,7 @@ pub(super) enum Request {
 
 impl Request {
     /// The request that an action is.
-    pub(super) fn of(action: &Action) -> Self {
+    pub fn of(action: &Action) -> Self {
         let name = match action {
             Action::CreateJob(job) | Action::ResumeJob { desired: job, .. } => job.metadata.name.as_deref(),
             Action::DeleteJob { name, .. }
@@ -43,7 +42,7 @@ impl Request {
     }
 
     /// The request that an action shares with others of its kind.
-    pub(super) fn shared(action: &Action) -> Option<Self> {
+    pub fn shared(action: &Action) -> Option<Self> {
         let Action::CreateJob(job) = action else { return None };
         Some(Self::Jobs(job.metadata.labels.as_ref()?.get(labels::REPLICATED_JOB_NAME)?.clone()))
     }
@@ -57,17 +56,14 @@ struct Entry {
     note: Option<(Note, u32)>,
 }
 
+/// The requests of one JobSet that wait.
 #[derive(Debug, Default)]
-struct OfJobSet {
+pub(super) struct Refusals {
     generation: Option<i64>,
     entries: HashMap<Request, Entry>,
 }
 
-/// The postponed requests of all JobSets.
-#[derive(Debug, Default)]
-pub(super) struct Postponed(HashMap<Key, OfJobSet>);
-
-impl Postponed {
+impl Refusals {
     /// Takes the requests out that are not due yet; when the first of them is. Those of an edited JobSet are due at once:
     /// the edit may be what mends them. One that many actions share is made again by one of them alone: if that is
     /// accepted, the others follow in the next pass.
@@ -76,22 +72,20 @@ impl Postponed {
     /// and what is not planned any more needs no memory.
     pub(super) fn withhold(
         &mut self,
-        key: &Key,
         generation: Option<i64>,
         actions: &mut Vec<Action>,
         settled: bool,
         now: Instant,
     ) -> Option<Instant> {
-        let of_jobset = self.0.get_mut(key)?;
-        if of_jobset.generation != generation {
-            of_jobset.generation = generation;
-            for entry in of_jobset.entries.values_mut() {
+        if self.generation != generation {
+            self.generation = generation;
+            for entry in self.entries.values_mut() {
                 (entry.until, entry.refusals) = (now, 0);
             }
         }
         let planned: HashSet<Request> = actions.iter().flat_map(requests).collect();
-        of_jobset.entries.retain(|request, _| !settled || planned.contains(request));
-        let entries = &of_jobset.entries;
+        self.entries.retain(|request, _| !settled || planned.contains(request));
+        let entries = &self.entries;
         let is_due = |request: Request| entries.get(&request).is_none_or(|entry| entry.until <= now);
         let mut left = representatives(entries, actions);
         let mut speaks = |shared: Request| match left.get_mut(&shared) {
@@ -107,25 +101,19 @@ impl Postponed {
         };
         actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut speaks));
         let awaited = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
-        let next = awaited.map(|(_, entry)| entry.until).min();
-        if entries.is_empty() {
-            self.0.remove(key);
-        }
-        next
+        awaited.map(|(_, entry)| entry.until).min()
     }
 
     /// The request was refused; when it is due again.
     pub(super) fn refused(
         &mut self,
-        key: &Key,
         generation: Option<i64>,
         request: Request,
         note: Option<Note>,
         now: Instant,
     ) -> Instant {
-        let of_jobset = self.0.entry(key.clone()).or_default();
-        of_jobset.generation = generation;
-        let before = of_jobset.entries.remove(&request);
+        self.generation = generation;
+        let before = self.entries.remove(&request);
         let entry = match before {
             // Not due, and yet made: of a request that several actions share, this is another refusal in the same pass.
             Some(before) if now < before.until => before,
@@ -136,38 +124,31 @@ impl Postponed {
             }
         };
         let until = entry.until;
-        of_jobset.entries.insert(request, entry);
+        self.entries.insert(request, entry);
         until
     }
 
     /// What it would create is somebody else's, which is as good as long as it is there; when to look again.
-    pub(super) fn provided(&mut self, key: &Key, generation: Option<i64>, request: Request, now: Instant) -> Instant {
-        let of_jobset = self.0.entry(key.clone()).or_default();
-        of_jobset.generation = generation;
+    pub(super) fn provided(&mut self, generation: Option<i64>, request: Request, now: Instant) -> Instant {
+        self.generation = generation;
         let until = now + LONGEST;
-        of_jobset.entries.insert(request, Entry { until, refusals: 0, note: None });
+        self.entries.insert(request, Entry { until, refusals: 0, note: None });
         until
     }
 
     /// The request was made, and not refused, unless another that shares it was in the same pass.
-    pub(super) fn accepted(&mut self, key: &Key, request: &Request, now: Instant) {
-        let Some(of_jobset) = self.0.get_mut(key) else { return };
-        if of_jobset.entries.get(request).is_some_and(|entry| entry.until <= now) {
-            of_jobset.entries.remove(request);
+    pub(super) fn accepted(&mut self, request: &Request, now: Instant) {
+        if self.entries.get(request).is_some_and(|entry| entry.until <= now) {
+            self.entries.remove(request);
         }
     }
 
     /// What still holds of what the user was told, in the order of the texts, each with how often it was refused so.
-    pub(super) fn notes(&self, key: &Key) -> Vec<(Note, u32)> {
-        let entries = self.0.get(key).into_iter().flat_map(|of_jobset| of_jobset.entries.values());
+    pub(super) fn notes(&self) -> Vec<(Note, u32)> {
+        let entries = self.entries.values();
         let mut notes: Vec<(Note, u32)> = entries.filter_map(|entry| entry.note.clone()).collect();
         notes.sort_unstable_by(|(a, _), (b, _)| a.message.cmp(&b.message));
         notes
-    }
-
-    /// The JobSet is gone.
-    pub(super) fn forget(&mut self, key: &Key) {
-        self.0.remove(key);
     }
 }
 
@@ -209,10 +190,6 @@ mod tests {
 
     use super::*;
 
-    fn key() -> Key {
-        Key { namespace: "default".to_owned(), name: "train".to_owned() }
-    }
-
     fn delete(name: &str) -> Action {
         Action::DeleteJob { name: name.to_owned(), uid: String::new() }
     }
@@ -229,50 +206,50 @@ mod tests {
     }
 
     /// What is left of a plan of two requests, and when the withheld ones are due, in seconds.
-    fn left(postponed: &mut Postponed, generation: i64, start: Instant, second: u64) -> (usize, Option<u64>) {
+    fn left(refusals: &mut Refusals, generation: i64, start: Instant, second: u64) -> (usize, Option<u64>) {
         let mut actions = vec![delete("a"), delete("b")];
         let now = start + Duration::from_secs(second);
-        let due = postponed.withhold(&key(), Some(generation), &mut actions, true, now);
+        let due = refusals.withhold(Some(generation), &mut actions, true, now);
         (actions.len(), due.map(|due| due.duration_since(start).as_secs()))
     }
 
     #[test]
     fn a_refused_request_waits_ever_longer_while_others_are_made() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
-        assert_eq!(left(&mut postponed, 1, now, 0), (2, None));
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), now);
-        assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(1)));
-        assert_eq!(postponed.notes(&key()), [(note("refused"), 1)]);
-        assert_eq!(left(&mut postponed, 1, now, 1), (2, None));
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        assert_eq!(left(&mut refusals, 1, now, 0), (2, None));
+        refusals.refused(Some(1), Request::of(&delete("a")), Some(note("refused")), now);
+        assert_eq!(left(&mut refusals, 1, now, 0), (1, Some(1)));
+        assert_eq!(refusals.notes(), [(note("refused"), 1)]);
+        assert_eq!(left(&mut refusals, 1, now, 1), (2, None));
         let later = now + Duration::from_secs(1);
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), later);
-        assert_eq!(left(&mut postponed, 1, now, 1), (1, Some(3)));
-        assert_eq!(postponed.notes(&key()), [(note("refused"), 2)]);
+        refusals.refused(Some(1), Request::of(&delete("a")), Some(note("refused")), later);
+        assert_eq!(left(&mut refusals, 1, now, 1), (1, Some(3)));
+        assert_eq!(refusals.notes(), [(note("refused"), 2)]);
         for minute in 1..40 {
-            postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now + Duration::from_mins(minute));
+            refusals.refused(Some(1), Request::of(&delete("a")), None, now + Duration::from_mins(minute));
         }
-        assert_eq!(left(&mut postponed, 1, now, 39 * 60), (1, Some(40 * 60)));
+        assert_eq!(left(&mut refusals, 1, now, 39 * 60), (1, Some(40 * 60)));
     }
 
     #[test]
     fn an_edited_jobset_is_tried_at_once() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
         for second in [0, 1, 3] {
             let now = now + Duration::from_secs(second);
-            postponed.refused(&key(), Some(1), Request::of(&delete("a")), Some(note("refused")), now);
+            refusals.refused(Some(1), Request::of(&delete("a")), Some(note("refused")), now);
         }
-        assert_eq!(left(&mut postponed, 1, now, 4), (1, Some(7)));
-        assert_eq!(left(&mut postponed, 2, now, 4), (2, None));
+        assert_eq!(left(&mut refusals, 1, now, 4), (1, Some(7)));
+        assert_eq!(left(&mut refusals, 2, now, 4), (2, None));
         // Nobody knows better before that.
-        assert_eq!(postponed.notes(&key()), [(note("refused"), 3)]);
-        postponed.refused(&key(), Some(2), Request::of(&delete("a")), None, now + Duration::from_secs(4));
-        assert_eq!(left(&mut postponed, 2, now, 4), (1, Some(5)));
+        assert_eq!(refusals.notes(), [(note("refused"), 3)]);
+        refusals.refused(Some(2), Request::of(&delete("a")), None, now + Duration::from_secs(4));
+        assert_eq!(left(&mut refusals, 2, now, 4), (1, Some(5)));
     }
 
     /// Names of the Jobs that are left to create, and when the withheld ones are due, in seconds.
-    fn created(postponed: &mut Postponed, start: Instant, second: u64) -> (Vec<String>, Option<u64>) {
+    fn created(refusals: &mut Refusals, start: Instant, second: u64) -> (Vec<String>, Option<u64>) {
         let mut actions = vec![create("w", "w-0"), create("w", "w-1"), create("driver", "driver-0")];
-        let due = postponed.withhold(&key(), Some(1), &mut actions, true, start + Duration::from_secs(second));
+        let due = refusals.withhold(Some(1), &mut actions, true, start + Duration::from_secs(second));
         let name = |action: &Action| match action {
             Action::CreateJob(job) => job.metadata.name.clone().unwrap(),
             _ => unreachable!("only Jobs are created"),
@@ -282,41 +259,41 @@ mod tests {
 
     #[test]
     fn the_jobs_of_a_replicated_job_are_refused_as_one() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
         let jobs = Request::shared(&create("w", "w-0")).unwrap();
         assert_eq!(Request::shared(&create("w", "w-1")).as_ref(), Some(&jobs));
         assert_eq!(Request::shared(&delete("w-0")), None);
         for (times, second, until, next) in [(1, 0, 1, "w-0"), (2, 1, 3, "w-1"), (3, 3, 7, "w-0")] {
             let at = now + Duration::from_secs(second);
             for message in ["w-0", "w-1", "w-2"] {
-                let due = postponed.refused(&key(), Some(1), jobs.clone(), Some(note(message)), at);
+                let due = refusals.refused(Some(1), jobs.clone(), Some(note(message)), at);
                 assert_eq!(due.duration_since(now).as_secs(), until, "{message}");
             }
-            assert_eq!(postponed.notes(&key()), [(note("w-0"), times)]);
-            assert_eq!(created(&mut postponed, now, until - 1), (vec!["driver-0".to_owned()], Some(until)));
+            assert_eq!(refusals.notes(), [(note("w-0"), times)]);
+            assert_eq!(created(&mut refusals, now, until - 1), (vec!["driver-0".to_owned()], Some(until)));
             let tried = [next, "driver-0"].map(ToOwned::to_owned).to_vec();
-            assert_eq!(created(&mut postponed, now, until), (tried, None), "one is enough to see");
+            assert_eq!(created(&mut refusals, now, until), (tried, None), "one is enough to see");
         }
-        postponed.accepted(&key(), &jobs, now + Duration::from_secs(7));
-        assert_eq!(created(&mut postponed, now, 7).0.len(), 3);
+        refusals.accepted(&jobs, now + Duration::from_secs(7));
+        assert_eq!(created(&mut refusals, now, 7).0.len(), 3);
     }
 
     #[test]
     fn a_job_whose_name_is_taken_holds_up_no_other() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
-        postponed.refused(&key(), Some(1), Request::of(&create("w", "w-0")), None, now);
-        assert_eq!(created(&mut postponed, now, 0), (vec!["w-1".to_owned(), "driver-0".to_owned()], Some(1)));
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.refused(Some(1), Request::of(&create("w", "w-0")), None, now);
+        assert_eq!(created(&mut refusals, now, 0), (vec!["w-1".to_owned(), "driver-0".to_owned()], Some(1)));
     }
 
     #[test]
     fn what_is_accepted_is_forgotten_unless_it_was_refused_in_the_same_pass() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
         let jobs = Request::Jobs("w".to_owned());
-        postponed.refused(&key(), Some(1), jobs.clone(), Some(note("refused")), now);
-        postponed.accepted(&key(), &jobs, now);
-        assert_eq!(postponed.notes(&key()), [(note("refused"), 1)]);
-        postponed.accepted(&key(), &jobs, now + Duration::from_secs(1));
-        assert_eq!(postponed.notes(&key()), []);
+        refusals.refused(Some(1), jobs.clone(), Some(note("refused")), now);
+        refusals.accepted(&jobs, now);
+        assert_eq!(refusals.notes(), [(note("refused"), 1)]);
+        refusals.accepted(&jobs, now + Duration::from_secs(1));
+        assert_eq!(refusals.notes(), []);
     }
 
     #[rstest]
@@ -336,30 +313,30 @@ mod tests {
 
     #[test]
     fn the_notes_are_in_a_stable_order() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
         for name in ["c", "a", "d", "b"] {
-            postponed.refused(&key(), Some(1), Request::of(&delete(name)), Some(note(name)), now);
+            refusals.refused(Some(1), Request::of(&delete(name)), Some(note(name)), now);
         }
-        assert_eq!(postponed.notes(&key()), ["a", "b", "c", "d"].map(|text| (note(text), 1)));
+        assert_eq!(refusals.notes(), ["a", "b", "c", "d"].map(|text| (note(text), 1)));
     }
 
     #[test]
     fn what_somebody_else_provides_is_looked_for_once_a_minute() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
-        postponed.provided(&key(), Some(1), Request::of(&delete("b")), now);
-        assert_eq!(left(&mut postponed, 1, now, 59), (1, Some(60)));
-        assert_eq!(left(&mut postponed, 1, now, 60), (2, None));
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.provided(Some(1), Request::of(&delete("b")), now);
+        assert_eq!(left(&mut refusals, 1, now, 59), (1, Some(60)));
+        assert_eq!(left(&mut refusals, 1, now, 60), (2, None));
     }
 
     #[test]
     fn what_is_not_planned_any_more_begins_anew() {
-        let (mut postponed, now) = (Postponed::default(), Instant::now());
-        postponed.refused(&key(), Some(1), Request::of(&delete("a")), None, now);
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.refused(Some(1), Request::of(&delete("a")), None, now);
         // A restart may have to be written first.
-        assert_eq!(postponed.withhold(&key(), Some(1), &mut vec![delete("b")], false, now), None);
-        assert_eq!(left(&mut postponed, 1, now, 0), (1, Some(1)));
-        postponed.withhold(&key(), Some(1), &mut vec![delete("b")], true, now);
-        assert_eq!(left(&mut postponed, 1, now, 0), (2, None));
-        assert!(postponed.0.is_empty());
+        assert_eq!(refusals.withhold(Some(1), &mut vec![delete("b")], false, now), None);
+        assert_eq!(left(&mut refusals, 1, now, 0), (1, Some(1)));
+        refusals.withhold(Some(1), &mut vec![delete("b")], true, now);
+        assert_eq!(left(&mut refusals, 1, now, 0), (2, None));
+        assert!(refusals.entries.is_empty());
     }
 }

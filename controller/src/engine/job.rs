@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Ranges, Versioned};
+use super::Ranges;
 
 /// Condition of a Job whose failure is decided, while its Pods end.
 const FAILURE_TARGET: &str = "FailureTarget";
@@ -113,6 +113,14 @@ impl JobView {
         }
     }
 
+    /// What the rules decide by, but for the numbers that only people read.
+    pub(super) fn without_counts(&self) -> impl PartialEq + use<> {
+        let Self { uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, .. } =
+            self.clone();
+        let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
+        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, sizes)
+    }
+
     /// Whether as many of its Pods are ready or have succeeded as it runs at once.
     pub fn has_ready_pods(&self) -> bool {
         self.ready.saturating_add(self.succeeded) >= self.pods
@@ -126,12 +134,6 @@ impl JobView {
     /// Number of completion indexes that have succeeded or failed for good, of those that the Job runs.
     pub fn done_count(&self) -> i32 {
         self.completed.count_below(self.pods).saturating_add(self.failed.count_below(self.pods))
-    }
-}
-
-impl Versioned for JobView {
-    fn version(&self) -> u64 {
-        self.version
     }
 }
 

@@ -13,7 +13,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// A node, reduced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     /// Labels: topology domains are named by them.
     labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when it carries the taint, if it does.
@@ -25,30 +25,26 @@ pub struct NodeView {
 
 impl NodeView {
     /// The domain that the node belongs to.
-    pub fn domain(&self, topology_key: &str) -> Option<&str> {
+    pub(crate) fn domain(&self, topology_key: &str) -> Option<&str> {
         self.labels.get(topology_key).map(|value| &**value)
     }
 }
 
 /// All nodes by name.
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub(crate) struct Nodes {
     by_name: HashMap<Arc<str>, NodeView>,
     /// Texts of labels, each once: thousands of nodes share them.
     texts: HashSet<Arc<str>>,
     unreachable: BTreeSet<Arc<str>>,
     outdated: BTreeSet<Arc<str>>,
-    listed: Option<HashSet<Arc<str>>>,
 }
 
 impl Nodes {
     /// A node was seen. Returns whether a rule could decide differently because of it.
-    pub fn apply(&mut self, node: &PartialNode) -> bool {
+    pub(crate) fn apply(&mut self, node: &PartialNode) -> bool {
         let name: Arc<str> = node.name_any().into();
         let view = self.reduce(node);
-        if let Some(listed) = &mut self.listed {
-            listed.insert(name.clone());
-        }
         let sets = [
             (&mut self.unreachable, view.unreachable_since.is_some()),
             (&mut self.outdated, view.cannot_restart_in_place),
@@ -65,45 +61,40 @@ impl Nodes {
     }
 
     /// A node is gone.
-    pub fn delete(&mut self, name: &str) {
+    pub(crate) fn delete(&mut self, name: &str) {
         self.by_name.remove(name);
         self.unreachable.remove(name);
         self.outdated.remove(name);
         self.texts.retain(|text| Arc::strong_count(text) > 1);
     }
 
-    /// A listing of all nodes begins.
-    pub fn begin_listing(&mut self) {
-        self.listed = Some(HashSet::new());
-    }
-
-    /// The listing has ended: what it did not show is gone.
-    pub fn end_listing(&mut self) -> Vec<Arc<str>> {
-        let Some(listed) = self.listed.take() else { return Vec::new() };
-        let gone: Vec<_> = self.by_name.keys().filter(|name| !listed.contains(*name)).cloned().collect();
-        for name in &gone {
-            self.delete(name);
-        }
-        gone
-    }
-
     /// The node of this name.
-    pub fn get(&self, name: &str) -> Option<&NodeView> {
+    pub(crate) fn get(&self, name: &str) -> Option<&NodeView> {
         self.by_name.get(name)
     }
 
-    /// Nodes that cannot be reached, and since when.
-    pub fn unreachable(&self) -> impl Iterator<Item = (&str, Timestamp)> {
-        self.unreachable.iter().filter_map(|name| Some((&**name, self.by_name.get(name)?.unreachable_since?)))
+    /// Since when a node is unreachable, if it is.
+    pub(crate) fn unreachable_since(&self, name: &str) -> Option<Timestamp> {
+        self.by_name.get(name)?.unreachable_since
     }
 
-    /// Nodes whose kubelet cannot restart Pods in place.
-    pub fn outdated(&self) -> impl Iterator<Item = &str> {
-        self.outdated.iter().map(|name| &**name)
+    /// Whether a node is unreachable.
+    pub(crate) fn any_unreachable(&self) -> bool {
+        !self.unreachable.is_empty()
+    }
+
+    /// Whether the kubelet of a node cannot restart Pods in place.
+    pub(crate) fn is_outdated(&self, name: &str) -> bool {
+        self.outdated.contains(name)
+    }
+
+    /// Whether any node has a kubelet that cannot restart Pods in place.
+    pub(crate) fn any_outdated(&self) -> bool {
+        !self.outdated.is_empty()
     }
 
     /// Whether there are nodes, and none of them can restart Pods in place.
-    pub fn all_outdated(&self) -> bool {
+    pub(crate) fn all_outdated(&self) -> bool {
         !self.by_name.is_empty() && self.outdated.len() == self.by_name.len()
     }
 
@@ -154,25 +145,15 @@ mod tests {
             )
         };
         assert!(nodes.apply(&tainted("node.kubernetes.io/not-ready")));
-        assert_eq!(nodes.unreachable().count(), 0);
+        assert!(!nodes.any_unreachable());
         let unscheduled = json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSchedule"}]}});
         nodes.apply(&node("a", &unscheduled));
-        assert_eq!(nodes.unreachable().count(), 0, "nothing is done before it is known since when");
+        assert!(!nodes.any_unreachable(), "nothing is done before it is known since when");
         assert!(nodes.apply(&tainted(UNREACHABLE)));
         assert!(!nodes.apply(&tainted(UNREACHABLE)), "nothing new");
-        assert_eq!(nodes.unreachable().collect::<Vec<_>>(), [("a", "2026-01-01T00:00:00Z".parse().unwrap())]);
+        assert_eq!(nodes.unreachable_since("a"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
         nodes.apply(&node("a", &json!({})));
-        assert_eq!(nodes.unreachable().count(), 0);
-    }
-
-    #[test]
-    fn what_a_listing_does_not_show_is_gone() {
-        let mut nodes = Nodes::default();
-        nodes.apply(&node("a", &json!({})));
-        nodes.begin_listing();
-        nodes.apply(&node("b", &json!({})));
-        assert_eq!(nodes.end_listing(), ["a".into()]);
-        assert_eq!(nodes.get("b").and_then(|node| node.domain("rack")), Some("r1"));
+        assert!(!nodes.any_unreachable());
     }
 
     #[test]

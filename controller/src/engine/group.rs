@@ -1,0 +1,123 @@
+//! One JobSet with all that the engine observes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jobset_api::{JobSet, conditions};
+
+use super::internal_error::InternalError;
+use super::pods::{Extent, GroupPods, ObservedEpochs};
+use super::progress::{Progress, differs_in_decisions};
+use super::verdict::SpecVerdict;
+use super::{Finished, JobView, SLICE, Urgency, dialect};
+
+/// A JobSet, or a name that children carry in their label before or after the JobSet exists.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// The JobSet.
+    pub(crate) jobset: Option<Arc<JobSet>>,
+    /// What of its specification cannot be carried out.
+    verdict: Option<SpecVerdict>,
+    /// Jobs by name.
+    pub(crate) jobs: BTreeMap<String, JobView>,
+    /// Pods that a Job controls.
+    pub(crate) pods: GroupPods,
+    /// Names of Pods that no Job controls: a person created them.
+    pub(crate) orphans: BTreeSet<String>,
+    /// The requests that the API server refuses at present, each with its reason; `None` before the first request.
+    pub(crate) refused: Option<Vec<String>>,
+    /// What the engine remembers of its own work.
+    pub(super) progress: Progress,
+    /// The panic that the JobSet has caused, until a reconciliation succeeds.
+    pub(super) internal_error: Option<InternalError>,
+}
+
+impl Group {
+    /// The JobSet was observed. Returns how soon the change must be reconciled.
+    pub(super) fn put_jobset(&mut self, mut jobset: Arc<JobSet>) -> Urgency {
+        if let Some(status) = &mut Arc::make_mut(&mut jobset).status {
+            dialect::decode(status);
+        }
+        let status = jobset.status.as_ref();
+        let epochs =
+            status.map(|status| ObservedEpochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
+        self.pods.set_epochs(epochs.unwrap_or_default());
+        if !self.verdict.as_ref().is_some_and(|verdict| verdict.is_on(&jobset)) {
+            self.verdict = Some(SpecVerdict::of(&jobset));
+        }
+        let before = self.jobset.replace(Arc::clone(&jobset));
+        let only_counts = before.is_some_and(|before| {
+            let (one, other) = (&before.metadata, &jobset.metadata);
+            let of = |jobset: &JobSet| jobset.status.clone().unwrap_or_default();
+            one.generation == other.generation
+                && one.deletion_timestamp == other.deletion_timestamp
+                && (&one.annotations, &one.labels) == (&other.annotations, &other.labels)
+                && !differs_in_decisions(&of(&before), &of(&jobset))
+        });
+        if only_counts { Urgency::Bulk } else { Urgency::Urgent }
+    }
+
+    /// Whether this JobSet has the name of the known one, and is another.
+    pub(super) fn is_replaced_by(&self, jobset: &JobSet) -> bool {
+        self.jobset.as_ref().is_some_and(|known| known.metadata.uid != jobset.metadata.uid)
+    }
+
+    /// The JobSet is gone. Its children may still exist.
+    pub(super) fn remove_jobset(&mut self) {
+        (self.jobset, self.verdict, self.refused, self.internal_error) = (None, None, None, None);
+        self.progress = Progress::default();
+        self.pods.set_epochs(ObservedEpochs::default());
+    }
+
+    /// A Job was observed. It may follow another one of its name. Returns how soon the change must be reconciled.
+    pub(super) fn put_job(&mut self, name: String, job: JobView) -> Urgency {
+        let (uid, extent) = (job.uid.clone(), Extent { size: job.pods, completed: job.completed.clone() });
+        let failed = |job: &JobView| job.failing || matches!(job.finished, Some(Finished::Failed { .. }));
+        let (has_failed, rest) = (failed(&job), job.without_counts());
+        let before = self.jobs.insert(name, job);
+        let urgency = match &before {
+            Some(before) if has_failed && !failed(before) => Urgency::Urgent,
+            Some(before) if before.without_counts() == rest => Urgency::Bulk,
+            _ => self.urgency_of_one(),
+        };
+        if let Some(before) = before.filter(|before| before.uid != uid) {
+            self.pods.forget_job(&before.uid);
+        }
+        self.pods.set_extent(&uid, extent);
+        urgency
+    }
+
+    /// How soon a change of a single child must be reconciled that is no failure: one of many children can wait, as all of
+    /// them may be changing.
+    pub(super) fn urgency_of_one(&self) -> Urgency {
+        if self.jobs.len() > SLICE { Urgency::Bulk } else { Urgency::Urgent }
+    }
+
+    /// A Job is gone, with all that its slots remember.
+    pub(super) fn remove_job(&mut self, name: &str) {
+        if let Some(job) = self.jobs.remove(name) {
+            self.pods.forget_job(&job.uid);
+        }
+    }
+
+    /// The verdict on the specification.
+    pub(crate) fn findings(&self) -> Option<&super::Findings> {
+        self.verdict.as_ref().map(SpecVerdict::findings)
+    }
+
+    /// Notes the requests that the API server refuses at present, in a stable order. Returns whether the rules must look
+    /// again: they name the refused requests in a condition, which may come from an earlier start of the controller.
+    pub(super) fn set_refused(&mut self, refused: Vec<String>) -> bool {
+        let Some(jobset) = &self.jobset else { return false };
+        let conditions = jobset.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let concerns_rules = !refused.is_empty() || conditions::is_true(conditions, conditions::CHILD_REFUSED);
+        let changed = self.refused.as_ref() != Some(&refused);
+        self.refused = Some(refused);
+        changed && concerns_rules
+    }
+
+    /// Whether nothing is observed of it any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobset.is_none() && self.jobs.is_empty() && self.orphans.is_empty() && self.pods.is_empty()
+    }
+}

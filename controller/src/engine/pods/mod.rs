@@ -1,0 +1,186 @@
+//! The Pods of a JobSet, counted as they come.
+//!
+//! An event of a Pod changes the counts of one slot of one Job, whatever the size of the JobSet, and says whether a rule could
+//! decide differently because of it: most events (a probe, a condition) change nothing. No rule walks over all Pods.
+
+mod failure;
+mod job_pods;
+mod member;
+mod slot;
+mod view;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub use failure::{Exit, PodFailure};
+pub(super) use job_pods::Extent;
+pub use job_pods::JobPods;
+#[cfg(test)]
+pub(crate) use job_pods::Kept;
+pub use slot::FailedWorker;
+pub use view::{Domain, Epoch, PodPhase, PodView};
+
+/// The Pods of one JobSet, by the UID of their Job.
+#[derive(Debug, Default)]
+pub struct GroupPods {
+    jobs: HashMap<Arc<str>, JobPods>,
+    places: HashMap<Box<str>, PodPlace>,
+    /// Number of Pods on each node.
+    nodes: BTreeMap<Arc<str>, usize>,
+    epochs: ObservedEpochs,
+    /// Whether an agent of the Go JobSet has reported.
+    report_attempts: bool,
+}
+
+/// `status.syncedEpoch` and `status.deprecatedEpoch` of a JobSet, as last observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObservedEpochs {
+    /// The epoch whose workers may run.
+    pub synced: i32,
+    /// Epochs up to this one are over.
+    pub deprecated: i32,
+}
+
+/// Job, completion index and node of a Pod.
+#[derive(Clone, Debug)]
+struct PodPlace {
+    job: Arc<str>,
+    index: Option<i32>,
+    node: Option<Arc<str>>,
+}
+
+/// What an event of a Pod changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PodChange {
+    /// A rule could decide differently.
+    pub matters: bool,
+    /// The node that has its first Pod of this JobSet.
+    pub entered: Option<Arc<str>>,
+    /// The node that has no Pod of this JobSet any more.
+    pub left: Option<Arc<str>>,
+}
+
+impl GroupPods {
+    /// The Pods of the Job with this UID.
+    pub fn of_job(&self, uid: &str) -> Option<&JobPods> {
+        self.jobs.get(uid)
+    }
+
+    /// Whether Pods exist whose Job is none of these.
+    pub fn has_others_than(&self, is_one: impl Fn(&str) -> bool) -> bool {
+        self.jobs.iter().any(|(uid, pods)| !pods.is_empty() && !is_one(uid))
+    }
+
+    /// Whether an agent of the Go JobSet has reported for one of these Pods.
+    pub fn report_attempts(&self) -> bool {
+        self.report_attempts
+    }
+
+    /// The nodes of these Pods.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.keys()
+    }
+
+    /// The Pods on the nodes for which `is_one` is true, each with the UID of its Job, in the order of their names.
+    pub fn on_nodes(&self, is_one: impl Fn(&str) -> bool) -> Vec<(&str, &PodView)> {
+        let on = |place: &PodPlace| place.node.as_deref().is_some_and(&is_one);
+        let places = self.places.iter().filter(|(_, place)| on(place));
+        let pods = places.filter_map(|(name, place)| {
+            let pods = self.jobs.get(&place.job)?;
+            Some((&*place.job, pods.find(name, place.index)?))
+        });
+        let mut pods: Vec<_> = pods.collect();
+        pods.sort_unstable_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        pods
+    }
+
+    /// A Pod was observed.
+    pub(super) fn see(&mut self, mut view: PodView) -> PodChange {
+        self.report_attempts |= view.reports_attempt;
+        // One allocation for each node, however many Pods are on it.
+        view.node =
+            view.node.take().map(|node| self.nodes.get_key_value(&node).map_or(node, |(known, _)| known.clone()));
+        let uid = view.job_uid.take().unwrap_or_default();
+        let job = self.jobs.get_key_value(uid.as_str()).map_or_else(|| Arc::from(uid), |(job, _)| job.clone());
+        let place = PodPlace { job: job.clone(), index: view.index, node: view.node.clone() };
+        let before = self.places.insert(view.name.as_str().into(), place);
+        if let Some(before) = before.as_ref().filter(|before| before.job != job || before.index != view.index) {
+            self.remove_from_job(&view.name, before);
+        }
+        let was_on = before.as_ref().and_then(|before| before.node.clone());
+        let is_bound = before.is_none() || was_on != view.node;
+        let (entered, left) = if was_on == view.node { (None, None) } else { self.moves(view.node.clone(), was_on) };
+        let changed = self.jobs.entry(job).or_default().see(view, self.epochs);
+        PodChange { matters: changed || is_bound, entered, left }
+    }
+
+    /// A Pod is gone.
+    pub(super) fn remove(&mut self, name: &str) -> PodChange {
+        let Some(place) = self.places.remove(name) else { return PodChange::default() };
+        self.remove_from_job(name, &place);
+        let (_, left) = self.moves(None, place.node);
+        PodChange { matters: true, entered: None, left }
+    }
+
+    fn remove_from_job(&mut self, name: &str, place: &PodPlace) {
+        if let Some(pods) = self.jobs.get_mut(&place.job) {
+            pods.remove(name, place.index, self.epochs);
+            if pods.is_forgettable() {
+                self.jobs.remove(&place.job);
+            }
+        }
+    }
+
+    /// Counts a Pod on another node. Returns the node that it is the first one on, and the node that it was the last one on.
+    fn moves(&mut self, to: Option<Arc<str>>, from: Option<Arc<str>>) -> (Option<Arc<str>>, Option<Arc<str>>) {
+        let left = from.filter(|node| {
+            let count = self.nodes.get_mut(node).map_or(0, |count| {
+                *count -= 1;
+                *count
+            });
+            count == 0 && self.nodes.remove(node).is_some()
+        });
+        let entered = to.filter(|node| {
+            let count = self.nodes.entry(node.clone()).or_default();
+            *count += 1;
+            *count == 1
+        });
+        (entered, left)
+    }
+
+    /// The epochs of the JobSet, whenever it was observed.
+    pub(super) fn set_epochs(&mut self, epochs: ObservedEpochs) {
+        self.epochs = epochs;
+        self.jobs.values_mut().for_each(|job| job.turn(epochs));
+    }
+
+    /// Which slots of a Job count, whenever it was observed.
+    pub(super) fn set_extent(&mut self, job: &str, extent: Extent) {
+        if let Some(pods) = self.jobs.get_mut(job) {
+            pods.set_extent(Some(extent));
+        } else {
+            self.jobs.entry(Arc::from(job)).or_default().set_extent(Some(extent));
+        }
+    }
+
+    /// What is remembered of the Pods of a Job.
+    #[cfg(test)]
+    pub(super) fn insert_job(&mut self, job: &str, pods: JobPods) {
+        self.jobs.insert(Arc::from(job), pods);
+    }
+
+    /// A Job is gone, with all that its slots remember.
+    pub(super) fn forget_job(&mut self, job: &str) {
+        if let Some(pods) = self.jobs.get_mut(job) {
+            pods.set_extent(None);
+            if pods.is_empty() {
+                self.jobs.remove(job);
+            }
+        }
+    }
+
+    /// Whether no Pod exists.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}

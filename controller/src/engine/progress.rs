@@ -1,0 +1,239 @@
+//! What the engine remembers of its own work on one JobSet.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus};
+
+use super::queue::Turn;
+use super::refusals::Refusals;
+use super::work::{Confirmed, EventWrite, Stored};
+use super::{Urgency, Versions};
+use crate::plan::{Action, Fact, Note};
+
+/// What the engine remembers of its own work on one JobSet. Dropped with the JobSet.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub turn: Turn,
+    /// What the last work wrote, and until when the next plan waits to observe it. A plan that has not observed the write
+    /// before it would repeat that write.
+    pub awaited: Option<(Versions, Instant)>,
+    /// When the status was written last.
+    pub status_written: Option<Instant>,
+    /// When the last plan was made.
+    pub planned: Option<Instant>,
+    pub refusals: Refusals,
+    pub told: Told,
+    /// The work under way.
+    pub under_way: Option<UnderWay>,
+    /// A status write whose answer was lost.
+    pub unconfirmed: Option<Decision>,
+    /// What a plan leaves after its first slice.
+    pub rest: Option<Rest>,
+}
+
+/// The work under way.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub number: u64,
+    /// The plan's status; `None` for a later slice of a plan.
+    pub decision: Option<Decision>,
+    /// Whether all of the plan that does not wait for the status is in this work.
+    pub settled: bool,
+    pub due: Option<(Instant, Urgency)>,
+    pub began: Instant,
+}
+
+/// A status, and what follows once it is written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Decision {
+    pub status: JobSetStatus,
+    pub notes: Vec<Note>,
+    pub facts: Vec<Fact>,
+}
+
+/// Actions of a plan that are sent in later slices.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub actions: std::vec::IntoIter<Action>,
+    pub due: Option<(Instant, Urgency)>,
+    pub settled: bool,
+}
+
+/// Whether two statuses differ by more than counts of Jobs that only people read.
+pub(super) fn differs_in_decisions(one: &JobSetStatus, other: &JobSetStatus) -> bool {
+    without_counts(one) != without_counts(other)
+}
+
+fn without_counts(status: &JobSetStatus) -> JobSetStatus {
+    let mut status = JobSetStatus { jobs_ready: String::new(), ..status.clone() };
+    for ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } in &mut status.replicated_jobs_status {
+        for count in [ready, succeeded, failed, active, suspended] {
+            *count = 0;
+        }
+    }
+    status
+}
+
+/// The notes of the last reconciliation: one that holds for many of them becomes one Event. A refusal that repeats is counted
+/// in the series of its Event, as the Go JobSet does, each time that the count has doubled.
+#[derive(Debug, Default)]
+pub(super) struct Told(HashMap<Note, ToldEvent>);
+
+#[derive(Debug)]
+struct ToldEvent {
+    event: String,
+    times: u32,
+}
+
+impl Told {
+    /// The Events for the notes that the reconciliation before did not have. `refused` are the requests that the API server
+    /// refuses at present, each with how often it has refused them.
+    pub(super) fn report(
+        &mut self,
+        jobset: &JobSet,
+        stored: Stored,
+        notes: Vec<Note>,
+        refused: Vec<(Note, u32)>,
+    ) -> Vec<EventWrite> {
+        let mut before = std::mem::take(&mut self.0);
+        let mut writes = Vec::new();
+        for (note, times) in notes.into_iter().map(|note| (note, 1)).chain(refused) {
+            if self.0.contains_key(&note) {
+                continue;
+            }
+            let known = before.remove(&note);
+            let event = known.as_ref().map_or_else(|| event_name(jobset, stored, &note), |known| known.event.clone());
+            match known {
+                None => {
+                    let (name, note) = (event.clone(), note.clone());
+                    writes.push(EventWrite::Create { name, note, stored });
+                }
+                // What is refused for days costs a few writes, not one a minute.
+                Some(known) if known.times < times && times.is_power_of_two() => {
+                    writes.push(EventWrite::Repeat { name: known.event, times });
+                }
+                Some(_) => {}
+            }
+            self.0.insert(note, ToldEvent { event, times });
+        }
+        writes
+    }
+}
+
+/// The name of the Event: the same for the same note on the same state of the same JobSet, so that no restart of the
+/// controller and no lost answer makes two of it.
+fn event_name(jobset: &JobSet, stored: Stored, note: &Note) -> String {
+    let mut hasher = DefaultHasher::new();
+    (jobset.metadata.uid.as_deref(), stored, note.reason, &note.message).hash(&mut hasher);
+    format!("{}.{:016x}", jobset.metadata.name.as_deref().unwrap_or_default(), hasher.finish())
+}
+
+impl Progress {
+    /// The consequences of a status write whose answer was lost, if this observed status shows that it was carried out.
+    pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus) -> Option<Confirmed> {
+        let decision = self.unconfirmed.take()?;
+        if differs_in_decisions(observed, &decision.status) {
+            return None;
+        }
+        let stored = Stored::of(&decision.status);
+        let refused = self.refusals.notes();
+        Some(Confirmed { facts: decision.facts, events: self.told.report(jobset, stored, decision.notes, refused) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jobset_api::conditions;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn workers() -> ReplicatedJobStatus {
+        ReplicatedJobStatus { name: "workers".to_owned(), ready: 2, active: 3, ..ReplicatedJobStatus::default() }
+    }
+
+    fn status() -> JobSetStatus {
+        JobSetStatus { replicated_jobs_status: vec![workers()], synced_epoch: 3, ..JobSetStatus::default() }
+    }
+
+    fn with(workers: ReplicatedJobStatus) -> JobSetStatus {
+        JobSetStatus { replicated_jobs_status: vec![workers], ..status() }
+    }
+
+    fn suspended() -> JobSetStatus {
+        let (mut status, now) = (status(), Time(Timestamp::UNIX_EPOCH));
+        let (type_, reason) = (conditions::SUSPENDED, conditions::SUSPENDED_JOBS);
+        conditions::set(&mut status.conditions, type_, true, reason, "", &now);
+        status
+    }
+
+    #[rstest]
+    #[case::nothing(status(), false)]
+    #[case::ready(with(ReplicatedJobStatus { ready: 3, ..workers() }), false)]
+    #[case::succeeded(with(ReplicatedJobStatus { succeeded: 1, ..workers() }), false)]
+    #[case::failed(with(ReplicatedJobStatus { failed: 1, ..workers() }), false)]
+    #[case::active(with(ReplicatedJobStatus { active: 0, ..workers() }), false)]
+    #[case::suspended(with(ReplicatedJobStatus { suspended: 1, ..workers() }), false)]
+    #[case::restarts_of_a_job(with(ReplicatedJobStatus { job_restarts: vec![1], ..workers() }), true)]
+    #[case::restarts_of_a_replicated_job(with(ReplicatedJobStatus { restarts: 1, ..workers() }), true)]
+    #[case::no_replicated_job(JobSetStatus { replicated_jobs_status: vec![], ..status() }, true)]
+    #[case::deprecated_epoch(JobSetStatus { deprecated_epoch: 3, ..status() }, true)]
+    #[case::synced_epoch(JobSetStatus { synced_epoch: 4, ..status() }, true)]
+    #[case::free_epoch(JobSetStatus { free_epoch: 4, ..status() }, true)]
+    #[case::restarts(JobSetStatus { restarts: 1, ..status() }, true)]
+    #[case::terminal_state(JobSetStatus { terminal_state: "Failed".to_owned(), ..status() }, true)]
+    #[case::condition(suspended(), true)]
+    fn status_differs_in_all_but_counts(#[case] planned: JobSetStatus, #[case] expected: bool) {
+        assert_eq!(differs_in_decisions(&status(), &planned), expected);
+    }
+
+    /// The Events of a reconciliation with these notes and refusals: names of new ones, and counts of repeated ones.
+    fn events(told: &mut Told, notes: &[&str], refused: &[(&str, u32)]) -> Vec<String> {
+        let note = |text: &&str| Note::warning("Said", (*text).to_owned());
+        let refused = refused.iter().map(|(text, times)| (note(text), *times)).collect();
+        let writes = told.report(&JobSet::default(), Stored::default(), notes.iter().map(note).collect(), refused);
+        let text = |write| match write {
+            EventWrite::Create { note, .. } => note.message,
+            EventWrite::Repeat { times, .. } => times.to_string(),
+        };
+        writes.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn told_note_that_holds_is_one_event_until_it_ceases() {
+        let mut told = Told::default();
+        assert_eq!(events(&mut told, &["a", "a"], &[]), ["a"]);
+        assert_eq!(events(&mut told, &["a", "b"], &[]), ["b"]);
+        assert_eq!(events(&mut told, &["b"], &[]), [""; 0]);
+        assert_eq!(events(&mut told, &["a"], &[]), ["a"]);
+    }
+
+    #[test]
+    fn told_refusal_is_counted_each_time_that_it_has_doubled() {
+        let mut told = Told::default();
+        let counts: Vec<_> = (1..=8).flat_map(|times| events(&mut told, &[], &[("quota", times)])).collect();
+        assert_eq!(counts, ["quota", "2", "4", "8"]);
+    }
+
+    #[test]
+    fn event_names_differ_by_jobset_numbers_and_note() {
+        let jobset = |uid: &str| {
+            let mut jobset = JobSet::default();
+            jobset.metadata.uid = Some(uid.to_owned());
+            jobset
+        };
+        let (one, note) = (Stored::default(), |text: &str| Note::warning("Restarting", text.to_owned()));
+        let name = event_name(&jobset("a"), one, &note("x"));
+        assert_eq!(name, event_name(&jobset("a"), one, &note("x")));
+        let others = [
+            event_name(&jobset("b"), one, &note("x")),
+            event_name(&jobset("a"), Stored { epoch: 2, ..one }, &note("x")),
+            event_name(&jobset("a"), one, &note("y")),
+        ];
+        assert!(!others.contains(&name), "{name} {others:?}");
+    }
+}

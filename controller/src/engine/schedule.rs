@@ -1,0 +1,325 @@
+//! What the engine does next, and what it makes of the answers.
+
+use std::time::{Duration, Instant};
+
+use jobset_api::{JobSet, JobSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::internal_error::{self, caught};
+use super::progress::{Decision, Progress, Rest, UnderWay, differs_in_decisions};
+use super::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
+use super::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored, Work};
+use super::{Engine, Key, Urgency, Versions, dialect};
+use crate::observe::Observed;
+use crate::plan::{Barrier, Plan, barrier, plan};
+
+/// JobSets that are reconciled at once.
+pub const PLACES: usize = 16;
+/// The same for bulk work, so that urgent work always finds a place.
+const BULK_PLACES: usize = 8;
+/// Actions of one work. What a plan has beyond that is bulk.
+pub const SLICE: usize = 50;
+/// How long a plan waits to observe the writes of the one before. They are observed at once; a watch that began anew after one
+/// of them was undone might never show it.
+const CATCH_UP: Duration = Duration::from_secs(5);
+/// Shortest time between two writes of one status whose difference only people read. The status of a JobSet that restarts in
+/// place is sent to thousands of agents.
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
+/// Shortest time between two plans for bulk changes, for each Job of the JobSet. A plan reads all of them.
+const PAUSE_PER_JOB: Duration = Duration::from_micros(50);
+/// Longest time until a JobSet that asks to be reconciled again is reconciled: the clock by which it asks may be set in between.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+impl Engine {
+    /// The next work, if there is a place for it and a JobSet is due. The shell sends its requests and calls [`Engine::finish`].
+    pub fn next(&mut self, now: Now) -> Option<Work> {
+        while let Some(key) = self.queue.expired(now.instant) {
+            if let Some(group) = self.groups.get_mut(&key) {
+                self.queue.expire(&key, &mut group.progress.turn, now.instant);
+            }
+        }
+        loop {
+            let (key, urgency) = self.pop()?;
+            let work = self.begin(&key, urgency, now);
+            if let Some(work) = work {
+                self.places.insert(work.number, work.urgency);
+                return Some(work);
+            }
+        }
+    }
+
+    /// When [`Engine::next`] may have work although nothing was observed.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due().filter(|_| self.places.len() < PLACES)
+    }
+
+    /// Number of JobSets that wait for their turn.
+    pub fn depth(&self) -> usize {
+        self.queue.depth()
+    }
+
+    /// Since when the JobSet waits that has waited longest with urgent work.
+    pub fn oldest_urgent(&self) -> Option<Instant> {
+        self.queue.oldest_urgent()
+    }
+
+    /// The barrier of a JobSet, if it has one.
+    pub fn barrier(&self, key: &Key, now: Now) -> Option<Barrier> {
+        barrier(&Observed::of(self, key)?, &self.settings, &Time(now.time))
+    }
+
+    /// The requests of a work have ended.
+    pub fn finish(&mut self, key: &Key, number: u64, outcome: Outcome, now: Now) -> Effects {
+        self.places.remove(&number);
+        let Some(group) = self.groups.get_mut(key) else { return Effects::default() };
+        let progress = &mut group.progress;
+        let Some(under_way) = progress.under_way.take_if(|under_way| under_way.number == number) else {
+            return Effects::default();
+        };
+        let Some(jobset) = group.jobset.clone() else { return Effects::default() };
+        let (began, settled) = (under_way.began, under_way.settled && progress.rest.is_none());
+        if !self.observed.reach(outcome.written) {
+            progress.await_writes(outcome.written, now.instant + CATCH_UP);
+        }
+        let status = outcome.status.as_ref().map_or_else(|error| Some(error.failure), |_| None);
+        let end = progress.record(under_way, outcome, &jobset, now.instant);
+        let failure = end.worst.as_ref().map(|error| error.failure);
+        // After a transient failure nobody knows that nothing is refused, nor before the whole plan was tried.
+        let refused: Vec<String> = progress.refusals.notes().into_iter().map(|(note, _)| note.message).collect();
+        let is_known = !refused.is_empty() || (settled && failure != Some(Failure::Transient));
+        let look_again = is_known && group.set_refused(refused);
+        let (turn, queue, at) = (&mut group.progress.turn, &mut self.queue, now.instant);
+        if look_again {
+            queue.mark(key, turn, Urgency::Urgent, at);
+        }
+        if group.progress.rest.is_some() {
+            queue.mark(key, turn, Urgency::Bulk, at);
+        }
+        match failure {
+            Some(Failure::Transient) => queue.failed(key, turn, at, LONGEST_AFTER_TRANSIENT),
+            _ if status == Some(Failure::Refused) => queue.failed(key, turn, at, LONGEST_AFTER_REFUSAL),
+            Some(Failure::Outdated) => queue.outdated(key, turn, at),
+            _ => queue.succeeded(key, turn, end.due, at),
+        }
+        Effects { confirmed: end.confirmed, failure, began: Some(began) }
+    }
+
+    fn plan(&self, observed: &Observed<'_>, now: Now) -> Plan {
+        #[cfg_attr(not(test), expect(unused_mut, reason = "only tests change a plan"))]
+        let mut plan = plan(observed, &self.settings, &Time(now.time));
+        #[cfg(test)]
+        if let Some(hook) = &self.hook {
+            (hook.0)(observed, &mut plan);
+        }
+        plan
+    }
+
+    /// What would be planned now.
+    #[cfg(test)]
+    pub(crate) fn plan_now(&self, key: &Key, now: Now) -> Option<(std::sync::Arc<JobSet>, Plan)> {
+        let observed = Observed::of(self, key)?;
+        Some((observed.jobset.clone(), self.plan(&observed, now)))
+    }
+
+    /// Has each plan changed by this.
+    #[cfg(test)]
+    pub(crate) fn hook(&mut self, hook: PlanHook) {
+        self.hook = Some(hook);
+    }
+
+    fn pop(&mut self) -> Option<(Key, Urgency)> {
+        if self.places.len() >= PLACES {
+            return None;
+        }
+        if let Some(key) = self.queue.pop(Urgency::Urgent) {
+            return Some((key, Urgency::Urgent));
+        }
+        let bulk = self.places.values().filter(|urgency| **urgency == Urgency::Bulk).count();
+        if bulk < BULK_PLACES { self.queue.pop(Urgency::Bulk).map(|key| (key, Urgency::Bulk)) } else { None }
+    }
+
+    /// The turn of a JobSet begins. It ends at once if the JobSet has to wait.
+    fn begin(&mut self, key: &Key, urgency: Urgency, now: Now) -> Option<Work> {
+        let group = self.groups.get_mut(key)?;
+        let (jobs, progress) = (group.jobs.len(), &mut group.progress);
+        progress.turn.begin();
+        if let Some(error) = &group.internal_error {
+            let until = error.waits(group.jobset.as_deref(), now.instant);
+            if let Some(work) = self.report_internal_error(key, now) {
+                return Some(work);
+            }
+            let progress = &mut self.groups.get_mut(key)?.progress;
+            if let Some(until) = until {
+                self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
+                return None;
+            }
+        }
+        let progress = &mut self.groups.get_mut(key)?.progress;
+        if urgency == Urgency::Bulk && progress.rest.is_some() {
+            return self.next_slice(key, now);
+        }
+        // What has happened since may have made the rest wrong.
+        progress.rest = None;
+        let awaited =
+            progress.awaited.filter(|(written, until)| !self.observed.reach(*written) && now.instant < *until);
+        let pause = progress
+            .planned
+            .map(|planned| planned + PAUSE_PER_JOB.saturating_mul(u32::try_from(jobs).unwrap_or(u32::MAX)));
+        let pause = pause.filter(|until| urgency == Urgency::Bulk && now.instant < *until);
+        if let Some(until) = awaited.map(|(_, until)| until).or(pause) {
+            self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
+            return None;
+        }
+        (progress.awaited, progress.planned) = (None, Some(now.instant));
+        let Some(observed) = Observed::of(self, key) else {
+            let group = self.groups.get_mut(key)?;
+            self.queue.succeeded(key, &mut group.progress.turn, None, now.instant);
+            return None;
+        };
+        let (jobset, report_attempts) = (observed.jobset.clone(), observed.report_attempts());
+        let mut plan = match caught(|| self.plan(&observed, now)) {
+            Ok(plan) => plan,
+            Err(panic) => {
+                self.drop_entry(key, panic, now.instant);
+                return None;
+            }
+        };
+        let group = self.groups.get_mut(key)?;
+        group.internal_error = None;
+        internal_error::clear(&mut plan.status, now);
+        let progress = &mut group.progress;
+        let stored = jobset.status.clone().unwrap_or_default();
+        let confirmed = progress.confirm(&jobset, &stored);
+        let paused = progress.pause_status(&mut plan, &stored, now.instant);
+        let settled = plan.status == stored;
+        let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
+        let asked = plan.requeue.map(|at| {
+            let wait = Duration::try_from(at.duration_since(now.time)).unwrap_or_default();
+            now.instant + wait.min(LONGEST_WAIT)
+        });
+        let urgent = asked.into_iter().chain(withheld).map(|at| (at, Urgency::Urgent));
+        let due = urgent.chain(paused.map(|at| (at, Urgency::Bulk))).min();
+        let Plan { status, mut actions, notes, facts, .. } = plan;
+        if actions.len() > SLICE {
+            let rest = actions.split_off(SLICE).into_iter();
+            progress.rest = Some(Rest { actions: rest, due, settled });
+        }
+        self.number += 1;
+        let number = self.number;
+        let encoded = (!settled).then(|| dialect::encode(status.clone(), report_attempts));
+        let decision = Some(Decision { status, notes, facts });
+        progress.under_way = Some(UnderWay { number, decision, settled, due, began: now.instant });
+        Some(Work { key: key.clone(), number, jobset, actions, status: encoded, urgency, confirmed })
+    }
+
+    /// The next actions of a plan that had many.
+    fn next_slice(&mut self, key: &Key, now: Now) -> Option<Work> {
+        let group = self.groups.get_mut(key)?;
+        let jobset = group.jobset.clone()?;
+        let Rest { mut actions, due, settled } = group.progress.rest.take()?;
+        let slice: Vec<_> = actions.by_ref().take(SLICE).collect();
+        if actions.len() > 0 {
+            group.progress.rest = Some(Rest { actions, due, settled });
+        }
+        self.number += 1;
+        let number = self.number;
+        group.progress.under_way = Some(UnderWay { number, decision: None, settled, due, began: now.instant });
+        let (key, urgency) = (key.clone(), Urgency::Bulk);
+        Some(Work { key, number, jobset, actions: slice, status: None, urgency, confirmed: None })
+    }
+}
+
+/// A change of a plan, or a panic.
+#[cfg(test)]
+pub(crate) type PlanEdit = dyn Fn(&Observed<'_>, &mut Plan);
+
+/// Changes each plan.
+#[cfg(test)]
+pub(crate) struct PlanHook(pub(crate) Box<PlanEdit>);
+
+#[cfg(test)]
+impl std::fmt::Debug for PlanHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlanHook")
+    }
+}
+
+/// How a work ended.
+struct End {
+    confirmed: Confirmed,
+    /// The failure that decides when the next reconciliation is; of several alike, the first.
+    worst: Option<RequestError>,
+    due: Option<(Instant, Urgency)>,
+}
+
+impl Progress {
+    fn await_writes(&mut self, written: Versions, until: Instant) {
+        let mut awaited = self.awaited.map(|(versions, _)| versions).unwrap_or_default();
+        awaited.raise(written);
+        self.awaited = Some((awaited, until));
+    }
+
+    /// Takes a status write out of the plan that nobody waits for, if the last write is too recent. Returns when it is due.
+    fn pause_status(&self, plan: &mut Plan, stored: &JobSetStatus, now: Instant) -> Option<Instant> {
+        let due = self.status_written.map(|written| written + STATUS_PAUSE).filter(|due| now < *due)?;
+        if plan.status == *stored || !plan.facts.is_empty() || differs_in_decisions(stored, &plan.status) {
+            return None;
+        }
+        plan.status = stored.clone();
+        Some(due)
+    }
+
+    /// Takes the answers in.
+    fn record(&mut self, under_way: UnderWay, outcome: Outcome, jobset: &JobSet, now: Instant) -> End {
+        let Outcome { failures, provided, accepted, status, .. } = outcome;
+        let generation = jobset.metadata.generation;
+        let mut due = under_way.due;
+        let mut soonest = |at: Instant| due = due.into_iter().chain([(at, Urgency::Urgent)]).min();
+        for request in provided {
+            soonest(self.refusals.provided(generation, request, now));
+        }
+        let mut worst: Option<RequestError> = None;
+        let mut add = |error: RequestError| {
+            if worst.as_ref().is_none_or(|worst| worst.failure < error.failure) {
+                worst = Some(error);
+            }
+        };
+        for (request, error) in failures {
+            if error.failure == Failure::Refused {
+                soonest(self.refusals.refused(generation, request, error.note.clone(), now));
+            }
+            // The plan is made anew, without what is refused.
+            self.rest = None;
+            add(error);
+        }
+        for request in accepted {
+            self.refusals.accepted(&request, now);
+        }
+        // A slice of a plan has no status, and nothing to tell.
+        let Some(decision) = under_way.decision else { return End { confirmed: Confirmed::default(), worst, due } };
+        let mut confirmed = Confirmed::default();
+        match status {
+            Ok(was_written) => {
+                if was_written {
+                    self.status_written = Some(now);
+                    confirmed.facts = decision.facts;
+                }
+                let stored = Stored::of(&decision.status);
+                confirmed.events = self.told.report(jobset, stored, decision.notes, self.refusals.notes());
+            }
+            Err(error) => {
+                match error.failure {
+                    Failure::Refused => {
+                        let stored = jobset.status.as_ref().map(Stored::of).unwrap_or_default();
+                        let notes = error.note.clone().into_iter().collect();
+                        confirmed.events = self.told.report(jobset, stored, notes, self.refusals.notes());
+                    }
+                    Failure::Transient => self.unconfirmed = Some(decision),
+                    Failure::Outdated => {}
+                }
+                add(error);
+            }
+        }
+        End { confirmed, worst, due }
+    }
+}

@@ -1,0 +1,139 @@
+//! Sends Events.
+
+use std::collections::BTreeMap;
+
+use jobset_api::{JobSet, labels};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource};
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use super::error::code;
+use crate::engine::{EventWrite, Key, Stored};
+use crate::plan::Note;
+
+/// Name of the controller in its Events.
+const REPORTER: &str = "jobset-controller";
+/// Longest note that the API server accepts, in bytes.
+const LONGEST: usize = 1024;
+/// How often an Event is sent again whose answer is lost. Its name makes sure that it is created once.
+const TRIES: u32 = 3;
+
+/// Sends Events without delaying the loop.
+pub(super) struct Events {
+    client: Client,
+    sending: TaskTracker,
+}
+
+impl Events {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, sending: TaskTracker::new() }
+    }
+
+    /// Sends the writes.
+    pub(super) fn send(&self, jobset: &JobSet, writes: Vec<EventWrite>) {
+        for write in writes {
+            match write {
+                EventWrite::Create { name, note, stored } => self.create(jobset, name, stored, &note),
+                EventWrite::Repeat { name, times } => self.repeat(jobset, name, times),
+            }
+        }
+    }
+
+    /// Waits until everything is sent.
+    pub(super) async fn sent(&self) {
+        self.sending.close();
+        self.sending.wait().await;
+    }
+
+    fn create(&self, jobset: &JobSet, name: String, stored: Stored, note: &Note) {
+        let key = Key::of(jobset);
+        if note.warning {
+            warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
+        } else {
+            info!(jobset = %key, reason = note.reason, message = note.message, "note");
+        }
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(key.namespace.clone()),
+                annotations: Some(annotations(stored, note)),
+                ..ObjectMeta::default()
+            },
+            type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(note.reason.to_owned()),
+            note: Some(shortened(&note.message)),
+            action: Some("Reconcile".to_owned()),
+            event_time: Some(MicroTime(Timestamp::now())),
+            regarding: Some(jobset.object_ref(&())),
+            reporting_controller: Some(REPORTER.to_owned()),
+            reporting_instance: Some(REPORTER.to_owned()),
+            ..Event::default()
+        };
+        let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
+        // The log has the Event in any case.
+        self.sending.spawn(async move {
+            for _ in 0..TRIES {
+                match events.create(&PostParams::default(), &event).await {
+                    Ok(_) => return,
+                    Err(error) => {
+                        debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not created");
+                        // Another answer than a lost one is final.
+                        if code(&error).is_some_and(|code| code < 500) {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Counts another occurrence in the series of an Event.
+    fn repeat(&self, jobset: &JobSet, name: String, times: u32) {
+        let key = Key::of(jobset);
+        let series = json!({"series": {"count": times, "lastObservedTime": MicroTime(Timestamp::now())}});
+        let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
+        self.sending.spawn(async move {
+            if let Err(error) = events.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await {
+                debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not counted");
+            }
+        });
+    }
+}
+
+/// What programs read in an Event: numbers of the status as it was stored.
+fn annotations(stored: Stored, note: &Note) -> BTreeMap<String, String> {
+    let numbers = [
+        (labels::EVENT_GROUP_RESTARTS, stored.group_restarts),
+        (labels::EVENT_RESTARTS_COUNT_TOWARDS_MAX, stored.counted),
+        (labels::EVENT_SYNCED_EPOCH, stored.epoch),
+    ];
+    let failed_at = note.failed_at.map(|at| (labels::EVENT_FAILED_AT.to_owned(), at.to_string()));
+    let numbers = numbers.into_iter().map(|(key, number)| (key.to_owned(), number.to_string()));
+    numbers.chain(failed_at).collect()
+}
+
+/// The message, cut to what the API server accepts.
+fn shortened(message: &str) -> String {
+    if message.len() <= LONGEST {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(LONGEST - "...".len());
+    format!("{}...", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortened_long_message_is_cut_between_characters() {
+        assert_eq!(shortened("short"), "short");
+        let cut = shortened(&"\u{e9}".repeat(LONGEST));
+        assert!(cut.len() <= LONGEST && cut.ends_with("..."), "{}", cut.len());
+    }
+}
