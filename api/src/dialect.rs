@@ -45,11 +45,9 @@ pub fn encode(mut status: JobSetStatus, pods_report_attempts: bool) -> JobSetSta
     status
 }
 
-/// The newest attempt that has begun or was announced. New Pods of a recreation report an announced attempt.
+/// The newest attempt that has begun: Pods restart into it as soon as the epoch before it is deprecated.
 pub fn attempt(status: &JobSetStatus) -> i32 {
-    let synced = status.synced_epoch;
-    let announced = if status.free_epoch == synced.saturating_add(1) { synced } else { 0 };
-    synced.saturating_sub(1).max(status.deprecated_epoch).max(announced)
+    status.synced_epoch.saturating_sub(1).max(status.deprecated_epoch)
 }
 
 /// The epoch of an attempt. A negative attempt is not valid and counts as 0.

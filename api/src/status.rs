@@ -1,7 +1,7 @@
 //! The observed state of a JobSet. Only the controller writes it. The agents read `deprecatedEpoch` and `syncedEpoch`.
 
 use jobset_protocol::epoch::GroupEpochs;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,11 +59,16 @@ pub struct JobSetStatus {
     #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub synced_epoch: i32,
 
-    /// freeEpoch is the epoch to which the controller itself advances the group (resume, recreation, resize). Advancing
-    /// to it does not count as a restart.
+    /// freeEpoch is the epoch that a restart leads to which the controller itself has begun and does not count: a
+    /// resume, a change of size, a Job that was deleted. It is 0 once this epoch has begun.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub free_epoch: i32,
+
+    /// barrierUntil is the time before which the next epoch does not begin, although all Pods have reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub barrier_until: Option<Time>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
     /// agents of the Go JobSet read it.
@@ -113,12 +118,26 @@ pub struct ReplicatedJobStatus {
     /// restartsCountTowardsMax is the number of these restarts that count towards maxRestarts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
+    /// syncedPods are the Pods that syncedEpoch began with, as ranges such as `0-3,6`. The number of a Pod is the index of
+    /// its Job, times syncedParallelism, plus its completion index. Any other Pod is new: its first report of the next
+    /// epoch is no failure. Absent until the controller has recorded them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced_pods: Option<String>,
+    /// syncedParallelism is the number of Pods of each Job when syncedPods was recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub synced_parallelism: i32,
 }
 
 impl JobSetStatus {
     /// The status of the replicatedJob with this name.
     pub fn replicated_job(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         self.replicated_jobs_status.iter().find(|status| status.name == name)
+    }
+
+    /// The same, if the usual place of this replicatedJob is known: its place in the specification.
+    pub fn replicated_job_at(&self, place: usize, name: &str) -> Option<&ReplicatedJobStatus> {
+        let usual = self.replicated_jobs_status.get(place).filter(|status| status.name == name);
+        usual.or_else(|| self.replicated_job(name))
     }
 
     /// Whether the JobSet has completed or failed.
@@ -134,11 +153,16 @@ impl JobSetStatus {
     /// Value of [`crate::labels::JOB_RESTART_ATTEMPT`] of the current Job with this index: the number of times that it
     /// was recreated alone plus the number of times that its replicatedJob was recreated. The sum never decreases.
     pub fn job_attempt(&self, replicated_job: &str, job_index: i32) -> i32 {
-        self.replicated_job(replicated_job).map_or(0, |status| status.restarts.saturating_add(status.alone(job_index)))
+        self.replicated_job(replicated_job).map_or(0, |status| status.job_attempt(job_index))
     }
 }
 
 impl ReplicatedJobStatus {
+    /// The attempt of the current Job with this index: [`JobSetStatus::job_attempt`].
+    pub fn job_attempt(&self, job_index: i32) -> i32 {
+        self.restarts.saturating_add(self.alone(job_index))
+    }
+
     /// Number of times that the Job with this index was recreated alone.
     fn alone(&self, job_index: i32) -> i32 {
         let index = usize::try_from(job_index).unwrap_or(usize::MAX);

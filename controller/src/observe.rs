@@ -153,7 +153,7 @@ impl<'a> Observed<'a> {
         if !nodes.any_unreachable() {
             return Vec::new();
         }
-        let pods = self.own_pods_on(|node| nodes.unreachable_since(node).is_some());
+        let pods = self.pods_on(|_| true, |node| nodes.unreachable_since(node).is_some());
         pods.into_iter().filter_map(|pod| Some((nodes.unreachable_since(pod.node.as_deref()?)?, pod))).collect()
     }
 
@@ -162,19 +162,19 @@ impl<'a> Observed<'a> {
         self.cluster.nodes.all_outdated()
     }
 
-    /// A node that cannot restart Pods in place and has Pods of the JobSet.
-    pub fn outdated_node(&self) -> Option<&'a str> {
+    /// A node that cannot restart Pods in place and has Pods of one of these Jobs of the JobSet.
+    pub fn outdated_node(&self, is_one: impl Fn(&JobView) -> bool) -> Option<&'a str> {
         let nodes = &self.cluster.nodes;
         if !nodes.any_outdated() {
             return None;
         }
-        self.own_pods_on(|node| nodes.is_outdated(node)).into_iter().filter_map(|pod| pod.node.as_deref()).min()
+        self.pods_on(is_one, |node| nodes.is_outdated(node)).into_iter().filter_map(|pod| pod.node.as_deref()).min()
     }
 
-    /// The Pods of the JobSet's own Jobs on some nodes, in the order of their names.
-    fn own_pods_on(&self, is_one: impl Fn(&str) -> bool) -> Vec<&'a PodView> {
-        let jobs: HashSet<&str> = self.jobs().map(|(_, job)| job.uid.as_str()).collect();
-        let pods = self.group.pods.on_nodes(is_one).into_iter();
+    /// The Pods of some of the JobSet's own Jobs on some nodes, in the order of their names.
+    fn pods_on(&self, is_job: impl Fn(&JobView) -> bool, is_node: impl Fn(&str) -> bool) -> Vec<&'a PodView> {
+        let jobs: HashSet<&str> = self.jobs().filter(|(_, job)| is_job(job)).map(|(_, job)| job.uid.as_str()).collect();
+        let pods = self.group.pods.on_nodes(is_node).into_iter();
         pods.filter(|(job, _)| jobs.contains(job)).map(|(_, pod)| pod).collect()
     }
 

@@ -50,7 +50,7 @@ async fn a_template_that_is_refused_costs_one_request_each_time_and_one_event() 
 }
 
 /// Lets there be so many Jobs in the namespace, and no more.
-async fn allow_jobs(space: &Space, count: usize) -> Result<()> {
+pub(crate) async fn allow_jobs(space: &Space, count: usize) -> Result<()> {
     let quotas: Api<ResourceQuota> = Api::default_namespaced(space.client.clone());
     let hard = json!({"count/jobs.batch": count.to_string()});
     let quota: Value = json!({"metadata": {"name": "few"}, "spec": {"hard": hard}});

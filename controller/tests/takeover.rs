@@ -258,7 +258,7 @@ async fn failed_job_of_taken_over_group_recreates_it_in_go_words() -> Result<()>
         space.run(pod).await?;
     }
     space.fail_job("train-w-0", "BackoffLimitExceeded").await?;
-    space.in_attempt("train", (Some(0), None, 1, 1)).await?;
+    space.in_attempt("train", (Some(0), Some(0), 1, 1)).await?;
     for pod in &space.pods("train", 2, "1").await? {
         space.attempt(pod, 1).await?;
     }

@@ -21,6 +21,11 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Schema of a time.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "format": "date-time" })
+}
+
 /// Schema of `volumeClaimPolicies[].templates`.
 pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -1,4 +1,4 @@
-//! What a pass of the rules and an event of a Pod cost: `make bench-micro`.
+//! What a reconciliation and an event of a Pod cost: `make bench-micro`.
 
 #![allow(missing_docs, reason = "criterion's macros make public functions without documentation")]
 #![allow(clippy::expect_used, reason = "what is measured is of the schema, or nothing is measured")]
@@ -11,7 +11,8 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use jobset_controller::engine::View;
 use world::{World, view};
 
-/// A pass over a JobSet in which all is well, with 25 Pods in each Job.
+/// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; and of 1,000 Jobs on
+/// 3,000 nodes with outdated kubelets.
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan/jobs");
     for jobs in [1, 20, 200] {
@@ -19,6 +20,11 @@ fn plan(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter(jobs), |bencher| bencher.iter(|| black_box(world.plan())));
     }
     group.finish();
+    let world = World::of_groups(5_000, 1, 1);
+    criterion.bench_function("plan/replicated-jobs/5000", |bencher| bencher.iter(|| black_box(world.plan())));
+    let mut world = World::new(1_000, 3);
+    world.outdate_nodes();
+    criterion.bench_function("plan/outdated-nodes/3000", |bencher| bencher.iter(|| black_box(world.plan())));
 }
 
 /// An agent reports the next epoch, and then this one again: each time a Pod changes its place in the histogram.

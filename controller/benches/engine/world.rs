@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 const JOBSET: &str = "train";
 const NAMESPACE: &str = "ml";
-const GROUP: &str = "workers";
 
 /// An engine with one JobSet in its first epoch.
 pub(crate) struct World {
@@ -26,21 +25,29 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// So many Jobs of so many Pods each.
+    /// One replicatedJob of so many Jobs of so many Pods each.
     pub(crate) fn new(jobs: usize, pods_of_each: usize) -> Self {
-        let jobset = jobset(jobs, pods_of_each);
+        Self::of_groups(1, jobs, pods_of_each)
+    }
+
+    /// So many replicatedJobs of so many Jobs of so many Pods each.
+    pub(crate) fn of_groups(groups: usize, jobs: usize, pods_of_each: usize) -> Self {
+        let jobset = jobset(groups, jobs, pods_of_each);
         let mut world = Self { engine: Engine::default(), pods: Vec::new(), key: Key::of(&jobset) };
         let service = build::service(&jobset);
         world.see(JOBSET, View::Owned(Kind::Service, OwnedView::of(&service)));
-        for (index, _) in (0..).zip(0..jobs) {
-            let (place, classes) = (JobPlace { group_index: 0, job_index: index }, PriorityClasses::default());
+        let places = (0..groups)
+            .flat_map(|group_index| (0..).take(jobs).map(move |job_index| JobPlace { group_index, job_index }));
+        for place in places {
+            let classes = PriorityClasses::default();
             let mut job = build::job(&jobset, place, Attempt::default(), RestartStrategy::InPlaceRestart, &classes);
-            let name = names::job(JOBSET, GROUP, index);
+            let name = names::job(JOBSET, &group(place.group_index), place.job_index);
             job.metadata.uid = Some(format!("uid-of-{name}"));
             let count = i32::try_from(pods_of_each).unwrap_or(i32::MAX);
             job.status = Some(JobStatus { active: Some(count), ready: Some(count), ..JobStatus::default() });
             world.see(&name, View::Job(JobView::of(&job)));
-            world.pods.extend((0..pods_of_each).map(|index| pod(&job, &name, index)));
+            let first = world.pods.len();
+            world.pods.extend((0..pods_of_each).map(|index| pod(&job, &name, index, first + index)));
         }
         world.see(JOBSET, View::JobSet(jobset.into()));
         for pod in world.pods.clone() {
@@ -50,7 +57,18 @@ impl World {
         world
     }
 
-    /// One pass of the rules.
+    /// The nodes of the Pods have kubelets that cannot restart Pods in place.
+    pub(crate) fn outdate_nodes(&mut self) {
+        for (number, version) in (0..self.pods.len()).map(|number| (number, "v1.30.0")).chain([(usize::MAX, "v1.36.0")])
+        {
+            let name = format!("node-{number}");
+            let node = json!({"metadata": {"name": name}, "status": {"nodeInfo": {"kubeletVersion": version}}});
+            let node = View::Node(serde_json::from_value(node).expect("a Node of the schema"));
+            self.engine.observe(WatchEvent::shared(Key { namespace: String::new(), name }, node));
+        }
+    }
+
+    /// One reconciliation.
     pub(crate) fn plan(&self) -> Option<Plan> {
         let now = Time(Timestamp::UNIX_EPOCH);
         Observed::of(&self.engine, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))
@@ -92,14 +110,18 @@ pub(crate) fn view(pod: &str) -> PodView {
     PodView::of(&serde_json::from_str::<PartialPod>(pod).expect("a Pod of the schema"))
 }
 
-fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
-    let jobset = json!({
+fn group(index: usize) -> String {
+    format!("workers-{index}")
+}
+
+fn jobset(groups: usize, jobs: usize, pods_of_each: usize) -> JobSet {
+    let mut jobset = json!({
         "status": {"syncedEpoch": 1},
         "metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": "uid-of-train", "generation": 1,
                      "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
         "spec": {
             "failurePolicy": {"maxRestarts": 100, "restartStrategy": "InPlaceRestart"},
-            "replicatedJobs": [{"name": GROUP, "replicas": jobs, "template": {"spec": {
+            "replicatedJobs": [{"name": group(0), "replicas": jobs, "template": {"spec": {
                 "parallelism": pods_of_each,
                 "completions": pods_of_each,
                 "completionMode": "Indexed",
@@ -114,6 +136,13 @@ fn jobset(jobs: usize, pods_of_each: usize) -> JobSet {
             }}}],
         },
     });
+    let first = jobset["spec"]["replicatedJobs"][0].clone();
+    let renamed = (0..groups).map(|index| {
+        let mut of_name = first.clone();
+        of_name["name"] = json!(group(index));
+        of_name
+    });
+    jobset["spec"]["replicatedJobs"] = renamed.collect();
     serde_json::from_value(jobset).expect("a JobSet of the schema")
 }
 
@@ -123,7 +152,7 @@ fn settings() -> Value {
 }
 
 /// A Pod of the Job whose worker runs and whose agent has reported the first epoch.
-fn pod(job: &Job, job_name: &str, index: usize) -> Value {
+fn pod(job: &Job, job_name: &str, index: usize, node: usize) -> Value {
     let template = json!(job.spec.as_ref().map(|spec| &spec.template));
     let mut metadata = template["metadata"].clone();
     let name = format!("{job_name}-{index}-abcde");
@@ -141,7 +170,7 @@ fn pod(job: &Job, job_name: &str, index: usize) -> Value {
                "restartCount": 0, "ready": true, "started": true, "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}})
     };
     let mut spec = template["spec"].clone();
-    spec["nodeName"] = json!(format!("node-{index}"));
+    spec["nodeName"] = json!(format!("node-{node}"));
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": "True"}],

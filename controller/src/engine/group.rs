@@ -1,11 +1,12 @@
 //! One JobSet with all that the engine observes of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jobset_api::{JobSet, conditions};
 
 use super::internal_error::InternalError;
+use super::members::Members;
 use super::pods::{Extent, GroupPods, ObservedEpochs};
 use super::progress::{Progress, differs_in_decisions};
 use super::verdict::SpecVerdict;
@@ -46,6 +47,13 @@ impl Group {
             self.verdict = Some(SpecVerdict::of(&jobset));
         }
         let before = self.jobset.replace(Arc::clone(&jobset));
+        if before.as_deref().is_none_or(|before| records(before) != records(&jobset)) {
+            let members = members(&jobset);
+            for job in self.jobs.values() {
+                let members = members.get(job.replicated_job.as_str());
+                self.pods.set_extent(&job.uid, extent(members, job));
+            }
+        }
         let only_counts = before.is_some_and(|before| {
             let (one, other) = (&before.metadata, &jobset.metadata);
             let of = |jobset: &JobSet| jobset.status.clone().unwrap_or_default();
@@ -71,7 +79,9 @@ impl Group {
 
     /// A Job was observed. It may follow another one of its name. Returns how soon the change must be reconciled.
     pub(super) fn put_job(&mut self, name: String, job: JobView) -> Urgency {
-        let (uid, extent) = (job.uid.clone(), Extent { size: job.pods, completed: job.completed.clone() });
+        let status = self.jobset.as_ref().and_then(|jobset| jobset.status.as_ref());
+        let members = Members::of(status.and_then(|status| status.replicated_job(&job.replicated_job)));
+        let (uid, extent) = (job.uid.clone(), extent(Some(&members), &job));
         let failed = |job: &JobView| job.failing || matches!(job.finished, Some(Finished::Failed { .. }));
         let (has_failed, rest) = (failed(&job), job.without_counts());
         let before = self.jobs.insert(name, job);
@@ -120,4 +130,22 @@ impl Group {
     pub(super) fn is_empty(&self) -> bool {
         self.jobset.is_none() && self.jobs.is_empty() && self.orphans.is_empty() && self.pods.is_empty()
     }
+}
+
+/// Which Pods of a Job count, and which of them are members.
+fn extent(members: Option<&Members>, job: &JobView) -> Extent {
+    let members = members.map(|members| members.of_job(job.index.unwrap_or(-1))).unwrap_or_default();
+    Extent { size: job.pods, completed: job.completed.clone(), members }
+}
+
+/// The members of each replicatedJob, by its name.
+fn members(jobset: &JobSet) -> HashMap<&str, Members> {
+    let status = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
+    status.map(|status| (status.name.as_str(), Members::of(Some(status)))).collect()
+}
+
+/// The recorded members of each replicatedJob.
+fn records(jobset: &JobSet) -> Vec<(Option<&str>, i32)> {
+    let status = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
+    status.map(|status| (status.synced_pods.as_deref(), status.synced_parallelism)).collect()
 }

@@ -110,7 +110,8 @@ impl Engine {
         let mut status = jobset.status.clone().unwrap_or_default();
         let changed = set(&mut status, true, PANICKED, &message, now);
         let notes = vec![Note::warning(conditions::INTERNAL_ERROR, message)];
-        let decision = Some(Decision { status: status.clone(), notes, facts: Vec::new() });
+        let base = jobset.metadata.resource_version.clone();
+        let decision = Some(Decision { base, status: status.clone(), notes, facts: Vec::new() });
         self.number += 1;
         let number = self.number;
         let due = Some((now.instant + PAUSE, Urgency::Urgent));

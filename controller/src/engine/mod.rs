@@ -10,6 +10,7 @@ mod group;
 mod internal_error;
 mod job;
 mod kinds;
+pub mod members;
 mod nodes;
 pub mod pods;
 mod priority;
@@ -47,7 +48,7 @@ pub use queue::Urgency;
 pub use ranges::Ranges;
 pub use refusals::Request;
 #[cfg(test)]
-pub(crate) use schedule::PlanHook;
+pub(crate) use schedule::{EngineMutation, PlanHook};
 pub use schedule::{PLACES, SLICE};
 pub use verdict::Findings;
 pub use work::{Confirmed, Effects, EventWrite, Failure, Now, Outcome, RequestError, Stored, Work};
@@ -100,6 +101,9 @@ pub struct Engine {
     internal_errors: u64,
     #[cfg(test)]
     hook: Option<schedule::PlanHook>,
+    /// What is done wrong, for the proofs to notice.
+    #[cfg(test)]
+    pub(crate) broken: Option<EngineMutation>,
 }
 
 /// A JobSet to reconcile, and how soon.

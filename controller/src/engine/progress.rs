@@ -1,10 +1,21 @@
 //! What the engine remembers of its own work on one JobSet.
+//!
+//! # Lost answers
+//!
+//! A status write whose answer is lost is confirmed by the next observed version of the JobSet: then its Events are created and
+//! its facts are counted, once. An Event's name is made from the JobSet's UID, its numbers and the note, so that a second
+//! creation is the same Event. The next leader creates the Event of a restart that is under way again.
+//!
+//! What can be lost: if a leader ends between its status write and the answer, no metric counts that restart, since each process
+//! counts its own (the status has it); so are Events other than that of the restart. The same holds when the JobSet changes
+//! again before the written version is observed, or when a panic costs the entry.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus};
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::queue::Turn;
 use super::refusals::Refusals;
@@ -48,6 +59,8 @@ pub(super) struct UnderWay {
 /// A status, and what follows once it is written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Decision {
+    /// resourceVersion of the JobSet that it is based on.
+    pub base: Option<String>,
     pub status: JobSetStatus,
     pub notes: Vec<Note>,
     pub facts: Vec<Fact>,
@@ -133,13 +146,25 @@ fn event_name(jobset: &JobSet, stored: Stored, note: &Note) -> String {
 impl Progress {
     /// The consequences of a status write whose answer was lost, if this observed status shows that it was carried out.
     pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus) -> Option<Confirmed> {
-        let decision = self.unconfirmed.take()?;
+        // Until another version is observed, nobody knows.
+        let decision = self.unconfirmed.take_if(|decision| jobset.metadata.resource_version != decision.base)?;
         if differs_in_decisions(observed, &decision.status) {
             return None;
         }
         let stored = Stored::of(&decision.status);
         let refused = self.refusals.notes();
         Some(Confirmed { facts: decision.facts, events: self.told.report(jobset, stored, decision.notes, refused) })
+    }
+
+    /// The Event of a restart that has begun and is under way when the engine first plans for the JobSet: the leader before
+    /// may have ended before it could create it. If it did, this is the same Event, by its name. Metrics do not count it: they
+    /// count what this process has done.
+    pub(super) fn retell(&mut self, jobset: &JobSet, stored: &JobSetStatus, is_first: bool) -> Option<Confirmed> {
+        let begun = |it: &&Condition| it.type_ == conditions::RESTARTING && it.status == "True";
+        let condition = stored.conditions.iter().find(begun).filter(|_| is_first && stored.epochs().is_closed())?;
+        let note = Note::warning("Restarting", condition.message.clone());
+        let events = self.told.report(jobset, Stored::of(stored), vec![note], Vec::new());
+        Some(Confirmed { facts: Vec::new(), events })
     }
 }
 

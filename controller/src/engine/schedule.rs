@@ -71,6 +71,10 @@ impl Engine {
     /// The requests of a work have ended.
     pub fn finish(&mut self, key: &Key, number: u64, outcome: Outcome, now: Now) -> Effects {
         self.places.remove(&number);
+        #[cfg(test)]
+        let keeps_lost_answer = self.broken == Some(EngineMutation::LostAnswerKept);
+        #[cfg(not(test))]
+        let keeps_lost_answer = false;
         let Some(group) = self.groups.get_mut(key) else { return Effects::default() };
         let progress = &mut group.progress;
         let Some(under_way) = progress.under_way.take_if(|under_way| under_way.number == number) else {
@@ -82,6 +86,9 @@ impl Engine {
             progress.await_writes(outcome.written, now.instant + CATCH_UP);
         }
         let status = outcome.status.as_ref().map_or_else(|error| Some(error.failure), |_| None);
+        if matches!(outcome.status, Ok(true)) && !keeps_lost_answer {
+            progress.unconfirmed = None;
+        }
         let end = progress.record(under_way, outcome, &jobset, now.instant);
         let failure = end.worst.as_ref().map(|error| error.failure);
         // After a transient failure nobody knows that nothing is refused, nor before the whole plan was tried.
@@ -131,6 +138,12 @@ impl Engine {
         if self.places.len() >= PLACES {
             return None;
         }
+        #[cfg(test)]
+        if self.broken == Some(EngineMutation::BulkBeforeUrgent)
+            && let Some(key) = self.queue.pop(Urgency::Bulk)
+        {
+            return Some((key, Urgency::Bulk));
+        }
         if let Some(key) = self.queue.pop(Urgency::Urgent) {
             return Some((key, Urgency::Urgent));
         }
@@ -170,6 +183,7 @@ impl Engine {
             self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
             return None;
         }
+        let is_first = progress.planned.is_none();
         (progress.awaited, progress.planned) = (None, Some(now.instant));
         let Some(observed) = Observed::of(self, key) else {
             let group = self.groups.get_mut(key)?;
@@ -189,7 +203,7 @@ impl Engine {
         internal_error::clear(&mut plan.status, now);
         let progress = &mut group.progress;
         let stored = jobset.status.clone().unwrap_or_default();
-        let confirmed = progress.confirm(&jobset, &stored);
+        let confirmed = progress.confirm(&jobset, &stored).or_else(|| progress.retell(&jobset, &stored, is_first));
         let paused = progress.pause_status(&mut plan, &stored, now.instant);
         let settled = plan.status == stored;
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
@@ -207,7 +221,7 @@ impl Engine {
         self.number += 1;
         let number = self.number;
         let encoded = (!settled).then(|| dialect::encode(status.clone(), report_attempts));
-        let decision = Some(Decision { status, notes, facts });
+        let decision = Some(Decision { base: jobset.metadata.resource_version.clone(), status, notes, facts });
         progress.under_way = Some(UnderWay { number, decision, settled, due, began: now.instant });
         Some(Work { key: key.clone(), number, jobset, actions, status: encoded, urgency, confirmed })
     }
@@ -227,6 +241,16 @@ impl Engine {
         let (key, urgency) = (key.clone(), Urgency::Bulk);
         Some(Work { key, number, jobset, actions: slice, status: None, urgency, confirmed: None })
     }
+}
+
+/// A broken rule of the engine.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EngineMutation {
+    /// Bulk work has its turn first.
+    BulkBeforeUrgent,
+    /// A write whose answer was lost stays unconfirmed when it was repeated.
+    LostAnswerKept,
 }
 
 /// A change of a plan, or a panic.

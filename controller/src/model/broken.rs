@@ -79,12 +79,8 @@ pub(super) fn edit_plan(
             status.restarts_count_towards_max += 1;
             status.group_restarts += 1;
         }
-        Some(ModelMutation::FreeEpochForgotten)
-            if before.free == synced + 1
-                && deprecated < synced
-                && status.deprecated_epoch == synced
-                && status.group_restarts == before.group =>
-        {
+        Some(ModelMutation::FreeEpochForgotten) if status.free_epoch == synced + 1 && deprecated < synced => {
+            status.free_epoch = 0;
             status.group_restarts += 1;
             status.restarts_count_towards_max += 1;
         }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use jobset_api::{JobSet, JobSetStatus, conditions, labels};
+use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -12,8 +12,9 @@ use super::broken::{self, ModelMutation};
 use super::setting::{Mode, Setting};
 use super::state::{End, Event, Going, ModelController, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
+use crate::engine::members::Members;
 use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView};
-use crate::engine::{ControllerRef, Engine, JobView, Key};
+use crate::engine::{ControllerRef, Engine, JobView, Key, Ranges};
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
 
@@ -107,7 +108,7 @@ impl System {
         let pods = i32::try_from(self.setting.pods).unwrap_or(i32::MAX);
         let mut jobset = JobSet::clone(&self.jobset);
         jobset.spec.suspend = Some(suspended);
-        jobset.status = Some(stored(seen));
+        jobset.status = Some(stored(seen, pods));
         if let Some(policy) = &mut jobset.spec.failure_policy {
             policy.max_restarts = Some(broken::max_restarts(self.setting.broken, self.setting.max_restarts));
         }
@@ -124,7 +125,8 @@ impl System {
             restarts_in_place: true,
             ..JobView::default()
         };
-        let kept = JobPods::of(state.slots.iter().map(|slot| &*slot.kept), seen.epochs());
+        let members = Members::of(jobset.status.as_ref().and_then(|status| status.replicated_jobs_status.first()));
+        let kept = JobPods::of(state.slots.iter().map(|slot| &*slot.kept), seen.epochs(), members.of_job(0));
         let engine = Engine::with_pods(Arc::new(jobset), JOB, job, kept);
         let now = Time(Timestamp::from_second(if later { LATER } else { NOW }).unwrap());
         let observed = Observed::of(&engine, &KEY).unwrap();
@@ -232,7 +234,14 @@ impl System {
     }
 }
 
-fn stored(status: ModelStatus) -> JobSetStatus {
+fn stored(status: ModelStatus, pods: i32) -> JobSetStatus {
+    let members = if status.has_members { Ranges::below(pods) } else { Ranges::default() };
+    let workers = ReplicatedJobStatus {
+        name: "workers".to_owned(),
+        synced_pods: Some(members.to_string()),
+        synced_parallelism: pods,
+        ..ReplicatedJobStatus::default()
+    };
     let end = Condition {
         type_: conditions::FAILED.to_owned(),
         status: "True".to_owned(),
@@ -248,6 +257,7 @@ fn stored(status: ModelStatus) -> JobSetStatus {
         restarts_count_towards_max: status.counted,
         group_restarts: status.group,
         conditions: status.end.map(|_| end).into_iter().collect(),
+        replicated_jobs_status: vec![workers],
         // A status without it comes from the Go JobSet.
         jobs_ready: "0/1".to_owned(),
         ..JobSetStatus::default()
@@ -281,6 +291,7 @@ fn read(plan: &Plan) -> Decided {
             synced: status.synced_epoch,
             deprecated: status.deprecated_epoch,
             free: status.free_epoch,
+            has_members: has_members(status),
             counted: status.restarts_count_towards_max,
             group: status.group_restarts,
             end,
@@ -291,11 +302,15 @@ fn read(plan: &Plan) -> Decided {
     }
 }
 
+fn has_members(status: &JobSetStatus) -> bool {
+    status.replicated_jobs_status.iter().any(|status| status.synced_pods.as_ref().is_some_and(|pods| !pods.is_empty()))
+}
+
 fn name(generation: u8) -> String {
     generation.to_string()
 }
 
-/// The Pod as the store reduces it.
+/// The Pod as the engine reduces it.
 fn view(pod: &Pod, mode: Mode) -> PodView {
     let status = pod.status;
     let second = |second| Some(Timestamp::from_second(second).unwrap());

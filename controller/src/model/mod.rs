@@ -1,7 +1,7 @@
 //! The protocol, model-checked: all lives of a small JobSet that restarts in place, one after the other.
 //!
 //! The real programs are in it, not their likeness: the state machine of the agents ([`jobset_agent::decide::Agent`], as
-//! sidecar and as supervisor), what the store remembers of each slot ([`crate::engine::pods`]: whom it has seen well, whom it
+//! sidecar and as supervisor), what the engine remembers of each slot ([`crate::engine::pods`]: whom it has seen well, whom it
 //! suspects, who was told to restart), and the rules ([`crate::plan::plan`]). Around them: an API server, the agents'
 //! watches, the controller's watches, kubelets, supervisors' workers, the Job controller and the user. [`simulation`] draws
 //! ten thousand long lives of large JobSets by chance; this walks through **every** life of a small one.
@@ -40,7 +40,7 @@
 //!
 //! # What is left out
 //!
-//! Workers that succeed, several Jobs, resizing, a podFailurePolicy, in-place restart switched off, workers that save their
+//! Workers that succeed, several Jobs and JobSets, resizing, a podFailurePolicy, in-place restart switched off, workers that save their
 //! state, SIGTERM to an agent, the watch on Jobs being late. Pods that were deleted by force leave nothing behind.
 
 mod broken;

@@ -155,7 +155,7 @@ impl ModelState {
         self.ensure(restarts == 0 || is_struck, ModelProperty::OneRestartPerIncident, || {
             format!("a restart in epoch {s}, in which nothing failed")
         });
-        let is_free = before.free == s + 1 && !(setting.strict && is_struck);
+        let is_free = after.free == s + 1 && !(setting.strict && is_struck);
         self.ensure(!ends || restarts == 1 || is_free, ModelProperty::ExactBudget, || {
             format!("epoch {s} ends, and nobody counts it")
         });

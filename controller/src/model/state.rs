@@ -43,6 +43,8 @@ pub(super) struct ModelStatus {
     pub synced: i32,
     pub deprecated: i32,
     pub free: i32,
+    /// Whether the status records the members of the synced epoch: all Pods.
+    pub has_members: bool,
     /// `restartsCountTowardsMax`.
     pub counted: i32,
     /// `groupRestarts`.

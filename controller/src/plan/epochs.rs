@@ -11,8 +11,9 @@ use super::reconciliation::Reconciliation;
 use super::restart;
 use super::{Action, Fact, PodDeletion};
 use crate::engine::pods::PodView;
-use jobset_api::conditions;
-use k8s_openapi::jiff::SignedDuration;
+use jobset_api::{JobSetStatus, conditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
 /// the other containers.
@@ -25,14 +26,23 @@ pub struct Epochs {
     pub synced: i32,
     /// Pods at this epoch or below must restart.
     pub deprecated: i32,
-    /// The advance to this epoch does not count as a restart, because the controller causes it.
+    /// The restart into this epoch does not count: the controller itself has begun it. 0 otherwise.
     pub free: i32,
 }
 
 impl Epochs {
+    fn of(status: &JobSetStatus) -> Self {
+        Self { synced: status.synced_epoch, deprecated: status.deprecated_epoch, free: status.free_epoch }
+    }
+
     /// The epoch that agents report next.
     fn next(self) -> i32 {
         self.synced.saturating_add(1)
+    }
+
+    /// Whether the group restarts: the synced epoch is over.
+    fn is_over(self) -> bool {
+        self.synced > 0 && self.deprecated == self.synced
     }
 }
 
@@ -45,49 +55,51 @@ pub enum EpochDecision {
     Store {
         /// The new epochs.
         epochs: Epochs,
-        /// Whether the write begins, and counts, a group restart that the controller did not cause itself.
+        /// Whether the write begins, and counts, a restart after a failure.
         begins_restart: bool,
     },
     /// Recreate the group: it has to restart, and slots that are done cannot restart in place.
     Recreate {
-        /// Whether the write that raised `deprecatedEpoch` has counted the restart already.
-        counted: bool,
+        /// Whether a write has begun the restart already, counted or not.
+        has_begun: bool,
+        /// Whether a member has failed.
+        failed: bool,
     },
 }
 
 /// Decides on the next epochs.
 ///
 /// Source: seed 003, "Implementation - JobSet controller". `protocol.md` adds how restarts are counted: in the one write
-/// that raises `deprecatedEpoch` to `syncedEpoch`.
-pub fn decide(current: Epochs, slots: &Slots) -> EpochDecision {
-    let reported = slots.newest();
-    // The agent of a failed worker will report the next epoch. The restart begins before that report.
-    let failing = slots.has_failed_worker.then_some(current.next());
-    let Some(newest) = reported.max(failing) else { return EpochDecision::Nothing };
-    let at_newest = slots.reports.get(&newest).copied().unwrap_or(0);
-    if slots.done > 0 && current.synced > 0 && newest > current.synced {
-        return EpochDecision::Recreate { counted: current.deprecated == current.synced };
-    }
-    let is_free = current.free == current.next();
-    let epochs = if at_newest > 0 && at_newest == slots.open {
-        // All slots have reported the next epoch before the controller deprecated the present one: all failed at once, or
-        // the controller was down. This write deprecates and lifts.
-        let synced = current.synced.max(newest);
-        let deprecated =
-            if newest > current.synced { current.deprecated.max(current.synced) } else { current.deprecated };
-        Epochs { synced, deprecated, ..current }
-    } else if is_free && !slots.has_failed_worker && !slots.all_have_reported() {
-        // The group grows: its workers go on until all new Pods have reported.
+/// that raises `deprecatedEpoch` to `syncedEpoch`. A member that reports the next epoch has failed. Newcomers wait until all
+/// of them have reported it; then the group restarts in its new size, and that does not count.
+///
+/// While the barrier is `held`, no epoch begins.
+pub fn decide(current: Epochs, slots: &Slots, held: bool) -> EpochDecision {
+    let (next, has_begun) = (current.next(), current.is_over());
+    if next == current.synced {
+        // No epoch follows the largest number.
         return EpochDecision::Nothing;
-    } else {
-        Epochs { deprecated: current.deprecated.max(newest - 1), ..current }
-    };
+    }
+    let (failed, arrived) = (slots.has_failed(next), slots.all_have_arrived());
+    if slots.done > 0 && current.synced > 0 && (failed || arrived) {
+        return EpochDecision::Recreate { has_begun, failed };
+    }
+    let begins = current.synced > 0 && !has_begun && (failed || arrived);
+    // The agents of all members may report before the controller has deprecated the present epoch: all failed at once, or
+    // the controller was down. Then one write deprecates and lifts.
+    let all_wait = if slots.members() > 0 { slots.members_at(next) == slots.members() } else { arrived };
+    let lifts = all_wait && !held && (begins || has_begun || current.synced == 0);
+    let mut epochs = current;
+    if begins {
+        (epochs.deprecated, epochs.free) = (current.synced, if failed { 0 } else { next });
+    }
+    if lifts {
+        (epochs.synced, epochs.free) = (next, 0);
+    }
     if epochs == current {
         return EpochDecision::Nothing;
     }
-    // A start never counts, because there is no epoch to deprecate before the first lift.
-    let raised = epochs.deprecated > current.deprecated;
-    EpochDecision::Store { epochs, begins_restart: raised && (!is_free || slots.has_failed_worker) }
+    EpochDecision::Store { epochs, begins_restart: begins && failed }
 }
 
 /// Applies [`decide`] to a JobSet that restarts in place.
@@ -95,38 +107,29 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
         return ControlFlow::Continue(());
     }
-    let current = Epochs {
-        synced: reconciliation.status.synced_epoch,
-        deprecated: reconciliation.status.deprecated_epoch,
-        free: reconciliation.status.free_epoch,
-    };
+    let current = Epochs::of(&reconciliation.status);
     handle_invalid_reports(reconciliation, current)?;
     delete_agents_alone(reconciliation)?;
     if current.synced > 0
         && let Some((lost, group)) = members::lost_workers(reconciliation).next()
     {
         let (cause, counting) = incident::loss(reconciliation, lost, group);
-        let free = current.free == current.next();
-        let counting = match free {
-            // The controller itself may have deleted the Pod, to make the group advance.
-            true if lost.failure.disruption.is_none() => Counting::Ignored,
-            false if current.deprecated == current.synced => Counting::Already,
-            _ => counting,
-        };
+        let counting = if current.is_over() { Counting::Already } else { counting };
         return restart::recreate(reconciliation, counting, &cause);
     }
     let slots = members::slots(reconciliation);
-    match decide(current, &slots) {
+    let held = held_until(reconciliation);
+    if let Some(until) = held {
+        reconciliation.requeue_at(until);
+    }
+    match decide(current, &slots, held.is_some()) {
         EpochDecision::Nothing => {}
-        EpochDecision::Recreate { counted } => {
-            let Incident { cause, counting, counted: note } = incident::first(reconciliation);
-            let (counting, what) = match counted {
-                true => (Counting::Already, format!("{}; {note}", cause.message)),
-                // No worker has failed.
-                false if current.free == current.next() && !slots.has_failed_worker => {
-                    (Counting::Ignored, "the controller makes the group advance, which is not counted".to_owned())
-                }
-                false => (counting, format!("{}; {note}", cause.message)),
+        EpochDecision::Recreate { has_begun, failed } => {
+            let Incident { cause, counting, counted } = incident::first(reconciliation);
+            let (counting, what) = match (has_begun, failed) {
+                (true, _) => (Counting::Already, format!("{}; {counted}", cause.message)),
+                (false, true) => (counting, format!("{}; {counted}", cause.message)),
+                (false, false) => (Counting::Ignored, "the group grows, which is not counted".to_owned()),
             };
             let message = format!(
                 "{what}; workers that have succeeded or failed for good cannot come back in place: {}",
@@ -137,15 +140,11 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         }
         EpochDecision::Store { epochs, begins_restart } => {
             if begins_restart {
-                let Incident { cause, counting, counted } = incident::first(reconciliation);
-                restart::count(reconciliation, counting, &cause)?;
-                // This restart counts, so the announced free advance is over.
-                reconciliation.status.free_epoch = 0;
-                let (synced, next) = (current.synced, current.next());
-                let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
-                restart::begin(reconciliation, reconciliation.strategy, counting, &cause, &message);
+                begin_counted(reconciliation)?;
             }
             if epochs.synced > current.synced {
+                members::record(reconciliation, &slots);
+                reconciliation.status.barrier_until = None;
                 reconciliation.facts.push(Fact::BarrierLifted);
                 reconciliation.note(
                     "BarrierLifted",
@@ -154,8 +153,54 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
             }
             reconciliation.status.synced_epoch = epochs.synced;
             reconciliation.status.deprecated_epoch = epochs.deprecated;
+            reconciliation.status.free_epoch = epochs.free;
         }
     }
+    ControlFlow::Continue(())
+}
+
+/// Until when the barrier stays closed, if that is in the future (`status.barrierUntil`).
+fn held_until(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
+    let Time(until) = reconciliation.status.barrier_until.as_ref()?;
+    Some(*until).filter(|until| *until > reconciliation.now.0)
+}
+
+/// Restarts the group in place, uncounted, because the controller is about to take Pods of it away or to bring them back.
+/// Breaks if this begins the restart: the status has to be stored first, and the next reconciliation continues. A failure
+/// that has been observed is counted.
+pub(super) fn restart_uncounted(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let current = Epochs::of(&reconciliation.status);
+    if !reconciliation.in_place() || current.synced == 0 || current.is_over() {
+        return ControlFlow::Continue(());
+    }
+    if members::slots(reconciliation).has_failed(current.next()) {
+        begin_counted(reconciliation)?;
+    } else {
+        deprecate(reconciliation, true);
+    }
+    ControlFlow::Break(())
+}
+
+/// Deprecates the synced epoch of a group that restarts in place. Returns whether it was not deprecated before.
+pub(super) fn deprecate(reconciliation: &mut Reconciliation<'_>, uncounted: bool) -> bool {
+    let current = Epochs::of(&reconciliation.status);
+    let begins = reconciliation.in_place() && current.synced > 0 && !current.is_over();
+    if begins {
+        reconciliation.status.deprecated_epoch = current.synced;
+        reconciliation.status.free_epoch = if uncounted { current.next() } else { 0 };
+    }
+    begins
+}
+
+/// Begins and counts an in-place restart after a failure. Breaks if no budget is left.
+fn begin_counted(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let current = Epochs::of(&reconciliation.status);
+    let Incident { cause, counting, counted } = incident::first(reconciliation);
+    restart::count(reconciliation, counting, &cause)?;
+    deprecate(reconciliation, false);
+    let (synced, next) = (current.synced, current.next());
+    let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
+    restart::begin(reconciliation, reconciliation.strategy, counting, &cause, &message);
     ControlFlow::Continue(())
 }
 
@@ -180,9 +225,8 @@ fn handle_invalid_reports(reconciliation: &mut Reconciliation<'_>, current: Epoc
     let pods = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.invalid_reports(newest));
     let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
     let is_above = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epoch > newest) && pod.deleted_at.is_none();
-    // The replacement reports the next epoch although no worker has failed.
     if invalid.iter().any(|(pod, _)| is_above(pod)) {
-        reconciliation.announce_free_epoch()?;
+        restart_uncounted(reconciliation)?;
     }
     for (pod, epoch) in invalid {
         let above = is_above(&pod);
@@ -212,10 +256,9 @@ fn delete_agents_alone(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<(
             reconciliation.requeue_at(due);
             continue;
         }
-        // A late Pod status showed no worker, so the controller accepted the report and counted the restart. The
-        // replacement of the Pod reports the next epoch, which must be free.
+        // A late Pod status showed no worker, so the controller accepted the report and counted the restart.
         if pod.epoch.number().is_some_and(|epoch| epoch <= reconciliation.status.synced_epoch) {
-            reconciliation.announce_free_epoch()?;
+            restart_uncounted(reconciliation)?;
         }
         reconciliation.warn(
             "AgentRestartedAlone",
@@ -242,6 +285,7 @@ mod tests {
         Epochs { synced, deprecated, free: 0 }
     }
 
+    /// Slots of members only.
     fn slots(open: usize, done: usize, reports: &[i32]) -> Slots {
         let mut slots = Slots { open, done, ..Slots::default() };
         for epoch in reports {
@@ -250,8 +294,20 @@ mod tests {
         slots
     }
 
+    /// The same, with `waiting` newcomers that have not reported and `arrived` ones that have.
+    fn growing(synced: i32, members: &[i32], waiting: usize, arrived: usize) -> Slots {
+        let mut slots = slots(members.len() + waiting + arrived, 0, members);
+        (slots.newcomers, slots.arrived) = (waiting + arrived, arrived);
+        *slots.reports.entry(synced + 1).or_default() += arrived;
+        slots
+    }
+
     fn store(synced: i32, deprecated: i32, begins_restart: bool) -> EpochDecision {
         EpochDecision::Store { epochs: epochs(synced, deprecated), begins_restart }
+    }
+
+    fn free(synced: i32, deprecated: i32, free: i32) -> EpochDecision {
+        EpochDecision::Store { epochs: Epochs { synced, deprecated, free }, begins_restart: false }
     }
 
     #[rstest]
@@ -261,9 +317,9 @@ mod tests {
     #[case::one_restarted_into_a_new_epoch(epochs(1, 0), slots(2, 0, &[1, 2]), store(1, 1, true))]
     #[case::a_second_one_followed_but_not_all(epochs(1, 1), slots(3, 0, &[1, 2, 2]), EpochDecision::Nothing)]
     // The start of a JobSet counts no restart.
-    #[case::no_pod_has_reported(epochs(0, 0), slots(2, 0, &[]), EpochDecision::Nothing)]
-    #[case::one_of_two_has_reported(epochs(0, 0), slots(2, 0, &[1]), EpochDecision::Nothing)]
-    #[case::the_first_lift(epochs(0, 0), slots(2, 0, &[1, 1]), store(1, 0, false))]
+    #[case::no_pod_has_reported(epochs(0, 0), growing(0, &[], 2, 0), EpochDecision::Nothing)]
+    #[case::one_of_two_has_reported(epochs(0, 0), growing(0, &[], 1, 1), EpochDecision::Nothing)]
+    #[case::the_first_lift(epochs(0, 0), growing(0, &[], 0, 2), store(1, 0, false))]
     // A Pod was deleted and its replacement has not reported: the other workers go on.
     #[case::a_pod_is_missing(epochs(3, 2), slots(2, 0, &[3]), EpochDecision::Nothing)]
     #[case::its_replacement_reported(epochs(3, 2), slots(2, 0, &[3, 4]), store(3, 3, true))]
@@ -273,20 +329,47 @@ mod tests {
     // Done slots.
     #[case::the_rest_runs_on(epochs(1, 0), slots(1, 1, &[1]), EpochDecision::Nothing)]
     #[case::all_are_done(epochs(1, 0), slots(0, 2, &[]), EpochDecision::Nothing)]
-    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), EpochDecision::Recreate { counted: false })]
-    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), EpochDecision::Recreate { counted: false })]
-    #[case::a_success_during_the_restart(epochs(1, 1), slots(1, 1, &[2]), EpochDecision::Recreate { counted: true })]
-    #[case::a_success_before_all_are_back(epochs(1, 1), slots(2, 1, &[1, 2]), EpochDecision::Recreate { counted: true })]
+    #[case::a_late_failure(epochs(1, 0), slots(1, 1, &[2]), EpochDecision::Recreate { has_begun: false, failed: true })]
+    #[case::a_late_failure_of_one_of_two(epochs(1, 0), slots(2, 1, &[1, 2]), EpochDecision::Recreate { has_begun: false, failed: true })]
+    #[case::a_success_during_the_restart(epochs(1, 1), slots(1, 1, &[2]), EpochDecision::Recreate { has_begun: true, failed: true })]
+    #[case::a_success_before_all_are_back(epochs(1, 1), slots(2, 1, &[1, 2]), EpochDecision::Recreate { has_begun: true, failed: true })]
     fn decide_reports_follow_protocol(#[case] current: Epochs, #[case] slots: Slots, #[case] expected: EpochDecision) {
-        assert_eq!(decide(current, &slots), expected);
+        assert_eq!(decide(current, &slots, false), expected);
+    }
+
+    // KEP-467 leaves resizing open; `protocol.md`, "Growth".
+    #[rstest]
+    #[case::newcomers_wait(epochs(3, 2), growing(3, &[3, 3], 1, 1), EpochDecision::Nothing)]
+    #[case::all_newcomers_are_there(epochs(3, 2), growing(3, &[3, 3], 0, 2), free(3, 3, 4))]
+    #[case::members_follow(Epochs { free: 4, ..epochs(3, 3) }, growing(3, &[4, 4], 0, 2), store(4, 3, false))]
+    #[case::member_fails_meanwhile(epochs(3, 2), growing(3, &[3, 4], 1, 1), store(3, 3, true))]
+    #[case::members_do_not_wait_for_newcomers(epochs(3, 3), growing(3, &[4, 4], 1, 1), store(4, 3, false))]
+    #[case::resumed_group_waits_for_all(Epochs { free: 4, ..epochs(3, 3) }, growing(3, &[], 1, 3), EpochDecision::Nothing)]
+    #[case::resumed_group_is_there(Epochs { free: 4, ..epochs(3, 3) }, growing(3, &[], 0, 4), store(4, 3, false))]
+    fn decide_newcomers_begin_uncounted_restart(
+        #[case] current: Epochs,
+        #[case] slots: Slots,
+        #[case] expected: EpochDecision,
+    ) {
+        assert_eq!(decide(current, &slots, false), expected);
+    }
+
+    #[rstest]
+    #[case::first(epochs(0, 0), growing(0, &[], 0, 2), EpochDecision::Nothing)]
+    #[case::restart(epochs(3, 3), slots(2, 0, &[4, 4]), EpochDecision::Nothing)]
+    #[case::all_failed_at_once(epochs(3, 2), slots(2, 0, &[4, 4]), store(3, 3, true))]
+    fn decide_held_barrier_is_not_lifted(
+        #[case] current: Epochs,
+        #[case] slots: Slots,
+        #[case] expected: EpochDecision,
+    ) {
+        assert_eq!(decide(current, &slots, true), expected);
     }
 
     #[test]
-    fn decide_free_advance_is_not_counted() {
-        let current = Epochs { synced: 3, deprecated: 2, free: 4 };
-        let decision = decide(current, &slots(2, 0, &[3, 4]));
-        let expected = EpochDecision::Store { epochs: Epochs { deprecated: 3, ..current }, begins_restart: false };
-        assert_eq!(decision, expected);
+    fn decide_newcomers_of_group_with_done_slots_recreate_it() {
+        let slots = Slots { done: 1, ..growing(3, &[3], 0, 1) };
+        assert_eq!(decide(epochs(3, 2), &slots, false), EpochDecision::Recreate { has_begun: false, failed: false });
     }
 
     /// An incident counts once and the group ends in one epoch, for every number of Pods and of failures.
@@ -297,7 +380,7 @@ mod tests {
         let mut counted = 0;
         reports[..failing].fill(2);
         for _ in 0..2 * pods + 2 {
-            match decide(current, &slots(pods, 0, &reports)) {
+            match decide(current, &slots(pods, 0, &reports), false) {
                 EpochDecision::Store { epochs, begins_restart } => {
                     current = epochs;
                     counted += usize::from(begins_restart);

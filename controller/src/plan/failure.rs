@@ -10,7 +10,7 @@ use regex::Regex;
 use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
-use super::{Fact, Trigger, budget};
+use super::{Fact, Trigger, budget, epochs};
 use crate::engine::Finished;
 
 /// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
@@ -164,8 +164,7 @@ fn restart_replicated_job(
 /// Makes the workers of the other Jobs restart in place, because they cannot go on without the recreated ones. This belongs
 /// to a restart that has been counted already.
 fn announce_partial_restart(reconciliation: &mut Reconciliation<'_>, cause: &Cause) {
-    if reconciliation.announce_free_epoch().is_break() {
-        reconciliation.status.deprecated_epoch = reconciliation.status.synced_epoch;
+    if epochs::deprecate(reconciliation, true) {
         reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
         let message = format!("the others restart in place: {}", cause.message);
         reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
@@ -215,11 +214,9 @@ pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
 /// failure began that restart.
 fn already_counted(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> bool {
     let status = &reconciliation.status;
-    let (synced, free) = (status.synced_epoch, status.free_epoch);
-    let under_way = reconciliation.in_place()
-        && synced > 0
-        && status.deprecated_epoch == synced
-        && free != reconciliation.next_epoch();
+    let synced = status.synced_epoch;
+    let under_way =
+        reconciliation.in_place() && synced > 0 && status.deprecated_epoch == synced && status.free_epoch == 0;
     let current = reconciliation.current.iter().find(|current| current.name == job.name);
     let pods = current.and_then(|current| current.pods);
     under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))

@@ -4,7 +4,6 @@ use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
 
 use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
-use super::placement;
 use super::reconciliation::Reconciliation;
 use super::{ExitClass, Trigger};
 use crate::engine::pods::{Exit, FailedWorker, PodFailure};
@@ -38,7 +37,7 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
     let node = lost.node.as_deref().unwrap_or("unknown");
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
-    let ignored = placement::is_repair(&lost.failure) || uncounted_by(reconciliation, &[(lost, group)]).is_some();
+    let ignored = uncounted_by(reconciliation, &[(lost, group)]).is_some();
     let counting = if ignored { Counting::Ignored } else { Counting::Counted };
     let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), ..cause(message, lost) };
     (cause, counting)

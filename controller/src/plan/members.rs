@@ -3,12 +3,14 @@
 //! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed (action
 //! FailJob) has no slots: the group does not wait for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use jobset_api::ReplicatedJob;
 
-use super::placement;
 use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
+use crate::engine::Ranges;
+use crate::engine::members::{JobMembers, Members};
 use crate::engine::pods::{FailedWorker, JobPods};
 
 /// Counts of the slots of a group.
@@ -21,8 +23,12 @@ pub struct Slots {
     /// Open slots by the epoch that their Pod reports and that its worker is in. Reports outside of `1..=synced + 1` do not
     /// count.
     pub reports: BTreeMap<i32, usize>,
-    /// Open slots by the epoch that their Pod reports, if the worker may still be in an earlier epoch. Such a report can
-    /// begin a restart, but does not fill the slot.
+    /// Open slots of newcomers: the synced epoch began without them ([`crate::engine::members`]).
+    pub newcomers: usize,
+    /// Newcomers whose Pod reports the next epoch. They are in `reports`, too.
+    pub arrived: usize,
+    /// Members by the epoch that their Pod reports, if the worker may still be in an earlier epoch. Such a report can begin
+    /// a restart, but does not fill the slot.
     pub suspects: BTreeMap<i32, usize>,
     /// Open slots whose worker runs in the synced epoch.
     pub running: usize,
@@ -34,15 +40,29 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The newest reported epoch.
-    pub(super) fn newest(&self) -> Option<i32> {
-        let newest = |reports: &BTreeMap<i32, usize>| reports.last_key_value().map(|(epoch, _)| *epoch);
-        newest(&self.reports).max(newest(&self.suspects))
+    /// Open slots of members.
+    pub(super) fn members(&self) -> usize {
+        self.open.saturating_sub(self.newcomers)
     }
 
-    /// Whether the workers of all open slots run in the synced epoch.
+    /// Members whose Pod reports this epoch, the next one.
+    pub(super) fn members_at(&self, next: i32) -> usize {
+        self.reports.get(&next).copied().unwrap_or(0).saturating_sub(self.arrived)
+    }
+
+    /// Whether a member has failed: the controller has observed it, or its agent reports the next epoch.
+    pub(super) fn has_failed(&self, next: i32) -> bool {
+        self.has_failed_worker || self.members_at(next) > 0 || self.suspects.contains_key(&next)
+    }
+
+    /// Whether there are newcomers, and all of them have reported the next epoch.
+    pub(super) fn all_have_arrived(&self) -> bool {
+        self.newcomers > 0 && self.arrived == self.newcomers
+    }
+
+    /// Whether the workers of all members run in the synced epoch.
     pub(super) fn all_run(&self) -> bool {
-        self.running + self.mute >= self.open
+        self.running + self.mute >= self.members()
     }
 
     /// Whether a Pod waits for this epoch, and every other open slot has passed an earlier barrier or runs its worker without
@@ -61,14 +81,108 @@ impl Slots {
 /// The slots of all Jobs, those that do not exist yet included. The cost grows with the number of Jobs, not of Pods.
 pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
     let mut slots = created_slots(reconciliation);
-    let mut missing: Vec<i64> = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).collect();
-    for current in &reconciliation.current {
-        missing[current.group] -= 1;
-    }
+    let present = |index: usize| i32::try_from(reconciliation.jobs_of(index).len()).unwrap_or(i32::MAX);
+    let groups = reconciliation.groups().iter().enumerate();
     // The slots of a Job that does not exist yet are open.
-    let pods = |(missing, group): (i64, &ReplicatedJob)| missing.max(0) * i64::from(group.template.spec.pods());
-    slots.open = slots.open.saturating_add(count(missing.into_iter().zip(reconciliation.groups()).map(pods).sum()));
+    for (index, group) in groups.filter(|(index, group)| present(*index) < group.replicas()) {
+        let pods = group.template.spec.pods();
+        let created: BTreeSet<i32> = reconciliation.jobs_of(index).filter_map(|current| current.job.index).collect();
+        let members = reconciliation.members(index);
+        for job in (0..group.replicas()).filter(|job| !created.contains(job)) {
+            slots.open = slots.open.saturating_add(count(pods.into()));
+            slots.newcomers += count(members.of_job(job).newcomers(pods, &Ranges::default()).into());
+        }
+    }
+    if reconciliation.status.synced_epoch == 0 {
+        // The first epoch begins without members.
+        slots.newcomers = slots.open;
+        slots.arrived = slots.reports.get(&1).copied().unwrap_or(0);
+    }
     slots
+}
+
+/// Records the Pods that begin the next epoch as the members: all members, and the newcomers that have reported it.
+pub(super) fn record(reconciliation: &mut Reconciliation<'_>, slots: &Slots) {
+    let next = reconciliation.next_epoch();
+    let all = slots.arrived == slots.newcomers;
+    let has_arrived = |job: Option<&Current<'_>>, index: i32| {
+        job.and_then(|job| job.pods).is_some_and(|pods| pods.newcomers_at(next).contains(&index))
+    };
+    record_those(reconciliation, |members, job, index| all || members.contains(index) || has_arrived(job, index));
+}
+
+/// Records newcomers that have begun the synced epoch with the members: they reported it too late to be waited for.
+pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let synced = reconciliation.status.synced_epoch;
+    let has_joined = |job: &Current<'_>| job.pods.is_some_and(|pods| !pods.newcomers_at(synced).is_empty());
+    let is_over = reconciliation.status.deprecated_epoch == synced;
+    if !reconciliation.in_place() || is_over || !reconciliation.current.iter().any(has_joined) {
+        return ControlFlow::Continue(());
+    }
+    record_those(reconciliation, |members, job, index| {
+        let pods = job.and_then(|job| job.pods);
+        members.contains(index) || pods.is_some_and(|pods| pods.newcomers_at(synced).contains(&index))
+    });
+    ControlFlow::Break(())
+}
+
+/// Records the members of an epoch whose members are not recorded: it began before the controller recorded members, or the
+/// Go JobSet has begun it. The Pods that the Jobs have now are the members.
+pub(super) fn adopt(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let recorded = reconciliation.status.replicated_jobs_status.iter().all(|status| status.synced_pods.is_some());
+    if !reconciliation.in_place() || reconciliation.status.synced_epoch == 0 || recorded {
+        return ControlFlow::Continue(());
+    }
+    record_those(reconciliation, |_, job, index| job.is_some_and(|job| index < job.job.pods));
+    ControlFlow::Break(())
+}
+
+/// Takes Pods outside of the specified size off the record. Returns whether there were any: the record has to be stored before
+/// they go.
+pub(super) fn leave(reconciliation: &mut Reconciliation<'_>) -> bool {
+    let groups = reconciliation.groups().iter();
+    let exceeds = |(index, group): (usize, &ReplicatedJob)| {
+        reconciliation.members(index).exceed(group.replicas(), group.template.spec.pods())
+    };
+    let leave = reconciliation.in_place() && groups.enumerate().any(exceeds);
+    if leave {
+        record_those(reconciliation, |members, _, index| members.contains(index));
+    }
+    leave
+}
+
+/// Forgets the members: the next epoch begins when all Pods have reported it. Returns whether there were any.
+pub(super) fn forget(reconciliation: &mut Reconciliation<'_>) -> bool {
+    if !reconciliation.in_place() || reconciliation.status.synced_epoch == 0 {
+        return false;
+    }
+    let mut forgotten = false;
+    for status in &mut reconciliation.status.replicated_jobs_status {
+        forgotten |= status.synced_pods.replace(String::new()).is_none_or(|pods| !pods.is_empty());
+    }
+    forgotten
+}
+
+/// Records the specified Pods that are members. A Job that does not exist has the members that it had.
+fn record_those(
+    reconciliation: &mut Reconciliation<'_>,
+    is_member: impl Fn(&JobMembers, Option<&Current<'_>>, i32) -> bool,
+) {
+    let is_member = &is_member;
+    for (index, group) in reconciliation.groups().iter().enumerate() {
+        let (parallelism, members) = (group.template.spec.pods(), reconciliation.members(index));
+        let jobs = reconciliation.jobs_of(index).filter_map(|current| Some((current.job.index?, current)));
+        let jobs: BTreeMap<i32, &Current<'_>> = jobs.collect();
+        let pods = (0..group.replicas()).flat_map(|job| {
+            let (current, of_job) = (jobs.get(&job).copied(), members.of_job(job));
+            let indexes = (0..parallelism).filter(move |index| is_member(&of_job, current, *index));
+            indexes.map(move |index| job.saturating_mul(parallelism).saturating_add(index))
+        });
+        let pods = pods.collect::<Ranges>().to_string();
+        if let Some(status) = reconciliation.status.replicated_jobs_status.get_mut(index) {
+            (status.synced_pods, status.synced_parallelism) = (Some(pods), parallelism);
+        }
+    }
 }
 
 /// The slots of the Jobs that exist.
@@ -76,6 +190,7 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
     let synced = reconciliation.status.synced_epoch;
     let mut slots = Slots::default();
     let (mut expected, mut done) = (0_i64, 0_i64);
+    let members: Vec<Members> = (0..reconciliation.groups().len()).map(|group| reconciliation.members(group)).collect();
     for current in &reconciliation.current {
         let job = current.job;
         let group = &reconciliation.groups()[current.group];
@@ -85,15 +200,21 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         // While a Job is resized, the group waits for its present slots and for its future slots.
         let resizes = reconciliation.settings.gates.elastic_job_set && job.finished.is_none();
         let specified = if resizes { group.template.spec.pods() } else { 0 };
-        expected += i64::from(job.pods.max(specified));
+        let size = job.pods.max(specified);
+        expected += i64::from(size);
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
+        if job.finished.is_none() {
+            let members = members[current.group].of_job(job.index.unwrap_or(-1));
+            slots.newcomers += count(members.newcomers(size, &job.completed).into());
+        }
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
+        slots.arrived += pods.newcomers_at(reconciliation.next_epoch()).len();
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         let valid = 1..=reconciliation.next_epoch();
         for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }
-        for (epoch, count) in pods.suspects().filter(|(epoch, _)| valid.contains(epoch)) {
+        for (epoch, count) in pods.suspects().filter(|(epoch, count)| valid.contains(epoch) && *count > 0) {
             *slots.suspects.entry(epoch).or_default() += count;
         }
         slots.running += pods.running_in(synced);
@@ -108,10 +229,9 @@ fn count(number: i64) -> usize {
     usize::try_from(number.max(0)).unwrap_or(usize::MAX)
 }
 
-/// Workers of the synced epoch whose failure the controller has observed, and the index of their replicatedJob.
+/// Members whose failure in the synced epoch the controller has observed, and the index of their replicatedJob.
 ///
-/// Two kinds of failures are left out: a failure that will fail its Job, because the failure policy decides what follows,
-/// and the end of a Pod that the controller has deleted itself.
+/// A failure that will fail its Job is left out, because the failure policy decides what follows.
 pub(super) fn failed_workers<'a>(
     reconciliation: &Reconciliation<'a>,
 ) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
@@ -119,8 +239,7 @@ pub(super) fn failed_workers<'a>(
     running_jobs(reconciliation).flat_map(move |(pods, group)| {
         let template = &groups[group].template.spec;
         let keeps_job = move |worker: &&FailedWorker| !(worker.pod_ended && worker.failure.fails_job(template));
-        let failed = pods.broken_in(synced).filter(|worker| !placement::is_repair(&worker.failure));
-        failed.filter(keeps_job).map(move |worker| (worker, group))
+        pods.broken_in(synced).filter(keeps_job).map(move |worker| (worker, group))
     })
 }
 

@@ -78,6 +78,8 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     support::set_condition(reconciliation);
     restore::epochs(reconciliation)?;
     barrier::limit_failures(reconciliation)?;
+    members::adopt(reconciliation)?;
+    members::join(reconciliation)?;
     epochs::advance(reconciliation)?;
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);

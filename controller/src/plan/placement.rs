@@ -7,16 +7,11 @@
 use std::ops::ControlFlow;
 
 use super::reconciliation::Reconciliation;
-use super::{Action, PodDeletion};
-use crate::engine::pods::{PodFailure, PodPhase, PodView};
+use super::{Action, PodDeletion, epochs};
+use crate::engine::pods::{PodPhase, PodView};
 
-/// Reason of the condition DisruptionTarget of a misplaced Pod, the same as in the Go JobSet.
+/// Reason of the event and of the condition DisruptionTarget of a misplaced Pod, the same as in the Go JobSet.
 const MISPLACED: &str = "ExclusivePlacementViolation";
-
-/// Whether this rule deleted the Pod. Such an end is no failure.
-pub(super) fn is_repair(failure: &PodFailure) -> bool {
-    failure.disruption.as_ref().is_some_and(|(reason, _)| reason == MISPLACED)
-}
 
 pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
@@ -28,9 +23,8 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
             misplaced.flat_map(move |(_, pods)| pods.map(move |pod| (pod.clone(), domain.to_owned())))
         })
         .collect();
-    // With in-place restart, the replacements make the group advance.
     if !misplaced.is_empty() {
-        reconciliation.announce_free_epoch()?;
+        epochs::restart_uncounted(reconciliation)?;
     }
     for (pod, domain) in misplaced {
         let selected = pod.domain.as_ref().and_then(|domain| domain.value.as_deref()).unwrap_or_default();

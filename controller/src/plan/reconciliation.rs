@@ -1,6 +1,7 @@
 //! The state of one reconciliation: the input of the rules, and what they have decided so far.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use jobset_api::{JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, conditions};
@@ -10,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Action, Fact, Note, Plan, Settings};
 use crate::build;
+use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
 use crate::engine::{Finished, JobView};
 use crate::observe::Observed;
@@ -40,6 +42,10 @@ pub(super) struct Reconciliation<'a> {
     /// the elastic rule deletes them.
     pub surplus: Vec<Current<'a>>,
     pub status: JobSetStatus,
+    /// The place of each replicatedJob in the specification, by its name.
+    places: HashMap<&'a str, usize>,
+    /// For each replicatedJob, the places of its Jobs in `current`.
+    jobs_of: Vec<Vec<usize>>,
     pub actions: Vec<Action>,
     pub notes: Vec<Note>,
     pub facts: Vec<Fact>,
@@ -51,18 +57,24 @@ impl<'a> Reconciliation<'a> {
         let status = observed.status();
         let spec = &observed.jobset.spec;
         let strategy = observed.strategy(settings.gates);
-        let group_of = |job: &JobView| spec.replicated_jobs.iter().position(|group| group.name == job.replicated_job);
-        let current = observed.jobs().filter(|(_, job)| !job.deleting && is_current(&status, job));
+        let places: HashMap<&str, usize> =
+            spec.replicated_jobs.iter().enumerate().map(|(place, group)| (group.name.as_str(), place)).collect();
+        let group_of = |job: &JobView| places.get(job.replicated_job.as_str()).copied();
+        let current = observed.jobs().filter(|(_, job)| !job.deleting && is_current(&status, group_of(job), job));
         // The rules ignore a Job whose labels have no valid index.
-        let placed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
-        let current = placed
+        let indexed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
+        let current = indexed
             .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: observed.pods_of(job) }));
 
         let is_specified = |current: &Current<'_>| {
             let replicas = spec.replicated_jobs[current.group].replicas();
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))
         };
-        let (current, surplus) = current.partition(is_specified);
+        let (current, surplus): (Vec<Current<'_>>, _) = current.partition(is_specified);
+        let mut jobs_of = vec![Vec::new(); spec.replicated_jobs.len()];
+        for (place, current) in current.iter().enumerate() {
+            jobs_of[current.group].push(place);
+        }
         Self {
             observed: *observed,
             settings,
@@ -72,6 +84,8 @@ impl<'a> Reconciliation<'a> {
             current,
             surplus,
             status,
+            places,
+            jobs_of,
             actions: Vec::new(),
             notes: Vec::new(),
             facts: Vec::new(),
@@ -87,12 +101,26 @@ impl<'a> Reconciliation<'a> {
     /// Builds the Job at `place` for the current attempt.
     pub(super) fn build(&self, place: build::JobPlace) -> Job {
         let group = &self.groups()[place.group_index];
-        let attempt = build::Attempt::current(&self.status, &group.name, place.job_index);
+        let status = self.status.replicated_job_at(place.group_index, &group.name);
+        let attempt = build::Attempt {
+            restarts: self.status.restarts,
+            job: status.map_or(0, |status| status.job_attempt(place.job_index)),
+        };
         build::job(self.observed.jobset, place, attempt, self.strategy, self.observed.priority_classes())
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {
         &self.observed.jobset.spec.replicated_jobs
+    }
+
+    /// The Jobs of the replicatedJob at this place, of those in `current`.
+    pub(super) fn jobs_of(&self, group: usize) -> impl ExactSizeIterator<Item = &Current<'a>> {
+        self.jobs_of[group].iter().map(|place| &self.current[*place])
+    }
+
+    /// Whether the Job belongs to the current attempt.
+    pub(super) fn is_current(&self, job: &JobView) -> bool {
+        is_current(&self.status, self.places.get(job.replicated_job.as_str()).copied(), job)
     }
 
     /// Whether workers restart in place.
@@ -110,17 +138,9 @@ impl<'a> Reconciliation<'a> {
         self.status.synced_epoch.saturating_add(1)
     }
 
-    /// Marks the advance to the next epoch as free, because the controller is about to cause it. Breaks if the mark is new:
-    /// the status has to be stored first, and the next reconciliation continues.
-    pub(super) fn announce_free_epoch(&mut self) -> ControlFlow<()> {
-        let (synced, deprecated) = (self.status.synced_epoch, self.status.deprecated_epoch);
-        // No advance counts before the first lift. While the group restarts, the advance has been counted already or was
-        // free.
-        if !self.in_place() || synced == 0 || deprecated == synced || self.status.free_epoch == self.next_epoch() {
-            return ControlFlow::Continue(());
-        }
-        self.status.free_epoch = self.next_epoch();
-        ControlFlow::Break(())
+    /// The members of the replicatedJob at this place.
+    pub(super) fn members(&self, group: usize) -> Members {
+        Members::of(self.status.replicated_jobs_status.get(group))
     }
 
     /// Requeues the JobSet at this time, or earlier if an earlier time is set.
@@ -175,9 +195,10 @@ pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
 /// Whether the Job belongs to the current attempt: no restart of the JobSet, of its replicatedJob or of the Job itself has
 /// begun since its creation. A Job of a later attempt than the status knows is current, too: the status was lost, or
 /// another controller dropped fields that it does not know. The next restart uses a higher attempt.
-pub(super) fn is_current(status: &JobSetStatus, job: &JobView) -> bool {
+fn is_current(status: &JobSetStatus, group: Option<usize>, job: &JobView) -> bool {
     let of_set = job.attempt.is_some_and(|attempt| attempt >= status.restarts);
-    of_set && job.job_attempt >= status.job_attempt(&job.replicated_job, job.index.unwrap_or(-1))
+    let of_group = status.replicated_job_at(group.unwrap_or(usize::MAX), &job.replicated_job);
+    of_set && job.job_attempt >= of_group.map_or(0, |status| status.job_attempt(job.index.unwrap_or(-1)))
 }
 
 /// Whether the Job has completed.

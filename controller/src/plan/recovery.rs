@@ -8,11 +8,22 @@ use super::{Fact, members};
 pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
     let (status, groups) = (&reconciliation.status, reconciliation.groups());
     let restarts = conditions::is_true(&status.conditions, conditions::RESTARTING);
-    if !all_are_ready(status, groups) || restarts && !all_run_again(reconciliation) {
+    let are_ready = all_are_ready(status, groups);
+    let is_over = if restarts {
+        (are_ready || has_newcomers(reconciliation)) && all_run_again(reconciliation)
+    } else {
+        are_ready
+    };
+    if !is_over {
         return;
     }
-    if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, "all jobs are ready") {
-        reconciliation.note("Restarted", restarted_message(reconciliation));
+    let what = if all_are_ready(status, groups) {
+        "all jobs are ready"
+    } else {
+        "all Pods run but new ones, which may follow"
+    };
+    if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, what) {
+        reconciliation.note("Restarted", restarted_message(reconciliation, what));
         reconciliation.facts.push(Fact::Recovered);
     } else if reconciliation.status.group_restarts == 0 && !all_are_ready(&reconciliation.observed.status(), groups) {
         reconciliation.facts.push(Fact::Started);
@@ -26,7 +37,12 @@ fn all_run_again(reconciliation: &Reconciliation<'_>) -> bool {
     !reconciliation.in_place() || lifted && members::slots(reconciliation).all_run()
 }
 
-fn restarted_message(reconciliation: &Reconciliation<'_>) -> String {
+/// Whether Pods are still to join the group, in place. Their Jobs are not ready, and the members run without them.
+fn has_newcomers(reconciliation: &Reconciliation<'_>) -> bool {
+    reconciliation.in_place() && members::slots(reconciliation).newcomers > 0
+}
+
+fn restarted_message(reconciliation: &Reconciliation<'_>, what: &str) -> String {
     let epoch = if reconciliation.in_place() {
         format!(" in epoch {}", reconciliation.status.synced_epoch)
     } else {
@@ -36,15 +52,12 @@ fn restarted_message(reconciliation: &Reconciliation<'_>) -> String {
         reconciliation.budget.spent(&reconciliation.status, Scope::JobSet),
         reconciliation.observed.jobset.spec.max_restarts(),
     );
-    format!(
-        "all jobs are ready{epoch} after restart {}; {counted} of {max_restarts} counted",
-        reconciliation.status.group_restarts
-    )
+    format!("{what}{epoch} after restart {}; {counted} of {max_restarts} counted", reconciliation.status.group_restarts)
 }
 
 fn all_are_ready(status: &JobSetStatus, groups: &[ReplicatedJob]) -> bool {
-    groups.iter().all(|group| {
-        let counted = status.replicated_job(&group.name);
+    groups.iter().enumerate().all(|(place, group)| {
+        let counted = status.replicated_job_at(place, &group.name);
         counted.is_some_and(|counted| {
             counted.suspended == 0 && counted.ready + counted.succeeded + counted.failed >= group.replicas()
         })

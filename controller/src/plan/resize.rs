@@ -1,14 +1,14 @@
 //! Elastic JobSets: resizes the existing Jobs to the size in the specification.
 //!
-//! With in-place restart, the group restarts in its new size. If it grows, the running workers go on until the new Pods
-//! have reported. If it shrinks, the remaining workers restart at once. Neither is a failure (`protocol.md`).
+//! With in-place restart, the group restarts in its new size. If it grows, the members go on until the new Pods have
+//! reported. If it shrinks, the members that stay restart at once. Neither is a failure (`protocol.md`).
 //!
 //! With the feature gate ElasticJobSet off, the rule does nothing.
 
 use std::ops::ControlFlow;
 
-use super::Action;
 use super::reconciliation::{Current, Reconciliation};
+use super::{Action, epochs, members};
 
 /// A Job whose size differs from the specification.
 struct Misfit<'a> {
@@ -27,13 +27,8 @@ pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     if misfits.is_empty() {
         return ControlFlow::Continue(());
     }
-    let shrinks = misfits
-        .iter()
-        .any(|misfit| misfit.specified.is_none_or(|(parallelism, _)| parallelism < misfit.current.job.parallelism));
-    if reconciliation.announce_free_epoch().is_break() {
-        if shrinks {
-            reconciliation.status.deprecated_epoch = reconciliation.status.synced_epoch;
-        }
+    if members::leave(reconciliation) {
+        epochs::restart_uncounted(reconciliation)?;
         return ControlFlow::Break(());
     }
     for Misfit { current, specified } in misfits {

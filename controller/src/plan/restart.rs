@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels};
 
 use super::cause::{Cause, Counting};
-use super::reconciliation::{Reconciliation, is_current};
-use super::{Fact, Note, budget};
+use super::reconciliation::Reconciliation;
+use super::{Fact, Note, budget, epochs};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///
 /// `jobsReady` shows which controller wrote the status: this controller always sets it. For a status with
-/// `currentInPlaceRestartAttempt`, [`crate::store`] has already set `groupRestarts` to all restarts, recreations included.
+/// `currentInPlaceRestartAttempt`, [`crate::engine`] has already set `groupRestarts` to all restarts, recreations included.
 pub(super) fn adopt_go_counts(reconciliation: &mut Reconciliation<'_>) {
     let status = &mut reconciliation.status;
     if status.jobs_ready.is_empty() && status.current_in_place_restart_attempt.is_none() {
@@ -25,7 +25,7 @@ pub(super) fn adopt_go_counts(reconciliation: &mut Reconciliation<'_>) {
 /// so that the user decides.
 pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) {
     for (name, job) in reconciliation.observed.jobs() {
-        if job.deleting || is_current(&reconciliation.status, job) {
+        if job.deleting || reconciliation.is_current(job) {
             continue;
         }
         if job.attempt.is_some() {
@@ -47,8 +47,7 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, counting: Counti
     count(reconciliation, counting, cause)?;
     let newest = reconciliation.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
     reconciliation.status.restarts = reconciliation.status.restarts.max(newest).saturating_add(1);
-    // The new Pods report the next epoch because they are new, and this restart is counted above.
-    let _ = reconciliation.announce_free_epoch();
+    epochs::deprecate(reconciliation, counting == Counting::Ignored);
     let message = format!("recreating all Jobs, attempt {}: {}", reconciliation.status.restarts, cause.message);
     begin(reconciliation, reconciliation.recreation(), counting, cause, &message);
     ControlFlow::Break(())

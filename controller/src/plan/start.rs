@@ -7,9 +7,9 @@ use jobset_api::{DependsOnStatus, ReplicatedJob, RestartStrategy, StartupPolicyO
 use jobset_api::{conditions, event, labels, names};
 
 use super::cause::{Cause, Counting};
-use super::reconciliation::{Current, Reconciliation, is_current};
+use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
-use super::{Action, Trigger};
+use super::{Action, Trigger, epochs, members};
 use crate::build;
 use crate::engine::JobView;
 
@@ -25,7 +25,7 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
     let suspended = spec.is_suspended();
     let order = spec.startup_policy.as_ref().map(|policy| policy.startup_policy_order);
     let in_order = order == Some(StartupPolicyOrder::InOrder) && !suspended;
-    let started = started(reconciliation);
+    let (started, mut created) = (started(reconciliation), 0);
     for (index, group) in reconciliation.groups().iter().enumerate() {
         let has_started = started[index] >= group.replicas();
         if !dependencies_are_met(reconciliation, group, &started) || in_order && has_started {
@@ -34,7 +34,7 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
         if !suspended {
             resume(reconciliation, index)?;
         }
-        create(reconciliation, index)?;
+        create(reconciliation, index, &mut created)?;
         if in_order {
             let message = "in order startup policy is in progress";
             set_exclusively(
@@ -80,7 +80,7 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
     if i64::try_from(reconciliation.current.len()).is_ok_and(|current| current >= specified) {
         return false;
     }
-    let previous_jobs = observed.jobs().any(|(_, job)| !is_current(&reconciliation.status, job));
+    let previous_jobs = observed.jobs().any(|(_, job)| !reconciliation.is_current(job));
     // Pods of foreign Jobs do not block the JobSet, whatever their labels say.
     let others: HashSet<&str> = observed.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
     let ours: HashSet<&str> = reconciliation.current.iter().map(|current| current.job.uid.as_str()).collect();
@@ -114,12 +114,11 @@ fn started(reconciliation: &Reconciliation<'_>) -> Vec<i32> {
     started
 }
 
-/// Resumes the suspended Jobs of a replicatedJob. With in-place restart, the resumed workers advance to the next epoch.
+/// Resumes the suspended Jobs of a replicatedJob. With in-place restart, the resumed workers begin the next epoch together.
 /// Workers that have succeeded cannot, so the group is recreated if there are any.
 fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<()> {
     let is_suspended = |current: &&Current<'_>| current.job.suspended && current.job.finished.is_none();
-    let suspended: Vec<_> =
-        reconciliation.current.iter().filter(is_suspended).filter(|it| it.group == group).copied().collect();
+    let suspended: Vec<_> = reconciliation.jobs_of(group).filter(is_suspended).copied().collect();
     if suspended.is_empty() {
         return ControlFlow::Continue(());
     }
@@ -134,7 +133,10 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
         // A resumption is no failure.
         return recreate(reconciliation, Counting::Ignored, &cause);
     }
-    reconciliation.announce_free_epoch()?;
+    if members::forget(reconciliation) {
+        epochs::restart_uncounted(reconciliation)?;
+        return ControlFlow::Break(());
+    }
     for current in suspended {
         let place = build::JobPlace { group_index: group, job_index: current.job.index.unwrap_or_default() };
         let desired = Box::new(reconciliation.build(place));
@@ -144,26 +146,30 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
 }
 
 /// Creates the missing Jobs of a replicatedJob.
-fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize) -> ControlFlow<()> {
+///
+/// `created` is the number of Jobs that this reconciliation creates.
+fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: &mut usize) -> ControlFlow<()> {
     let (observed, group) = (reconciliation.observed, &reconciliation.groups()[group_index]);
     let jobset_name = observed.jobset.metadata.name.as_deref().unwrap_or_default();
-    let present = reconciliation.current.iter().filter(|current| current.group == group_index).count();
+    let present = reconciliation.jobs_of(group_index).len();
     if i64::try_from(present).is_ok_and(|present| present >= i64::from(group.replicas())) {
         return ControlFlow::Continue(());
     }
-    let mut created = reconciliation.actions.iter().filter(|action| matches!(action, Action::CreateJob(_))).count();
     for job_index in 0..group.replicas() {
-        if created >= AT_ONCE {
+        if *created >= AT_ONCE {
             break;
         }
         let name = names::job(jobset_name, &group.name, job_index);
         match observed.job(&name) {
             None => {
-                reconciliation.announce_free_epoch()?;
+                if !reconciliation.members(group_index).of_job(job_index).is_empty() {
+                    // The other members go on without those of this Job if they are not restarted.
+                    epochs::restart_uncounted(reconciliation)?;
+                }
                 let place = build::JobPlace { group_index, job_index };
                 let job = reconciliation.build(place);
                 reconciliation.actions.push(Action::CreateJob(Box::new(job)));
-                created += 1;
+                *created += 1;
             }
             Some(job) if !observed.owns(job) => {
                 // The garbage collector deletes the Jobs of a deleted JobSet of this name.
@@ -176,9 +182,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize) -> Contro
                     );
                 }
             }
-            Some(job)
-                if !job.deleting && is_current(&reconciliation.status, job) && !is_labelled(job, group, job_index) =>
-            {
+            Some(job) if !job.deleting && reconciliation.is_current(job) && !is_labelled(job, group, job_index) => {
                 let (name_label, index_label) = (labels::REPLICATED_JOB_NAME, labels::JOB_INDEX);
                 reconciliation.warn(
                     "JobMislabelled",

@@ -52,11 +52,12 @@ fn fail_if_all_have_finished(reconciliation: &mut Reconciliation<'_>) -> Control
         return ControlFlow::Continue(());
     }
     let never = never_to_start(reconciliation);
-    let has_ended = |group: &ReplicatedJob| {
-        let status = reconciliation.status.replicated_job(&group.name);
+    let has_ended = |place: usize, group: &ReplicatedJob| {
+        let status = reconciliation.status.replicated_job_at(place, &group.name);
         status.is_some_and(|status| status.succeeded.saturating_add(status.failed) >= group.replicas())
     };
-    if !reconciliation.groups().iter().all(|group| has_ended(group) || never.contains(&group.name.as_str())) {
+    let mut groups = reconciliation.groups().iter().enumerate();
+    if !groups.all(|(place, group)| has_ended(place, group) || never.contains(&group.name.as_str())) {
         return ControlFlow::Continue(());
     }
     let completed = reconciliation.current.iter().filter(|current| has_completed(current.job)).count();

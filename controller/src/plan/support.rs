@@ -1,11 +1,14 @@
 //! Sets the condition InPlaceUnsupported if the cluster cannot restart Pods in place. Without the condition, Pods would
 //! silently wait, or restart one by one.
 
-use jobset_api::conditions;
+use std::collections::HashSet;
+
 use jobset_api::in_place::NEEDS;
 use jobset_api::restart_rules::is_agent_sidecar;
+use jobset_api::{ReplicatedJob, conditions};
 
 use super::reconciliation::Reconciliation;
+use crate::engine::JobView;
 
 pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
     if !reconciliation.in_place() {
@@ -23,19 +26,26 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
 }
 
 fn missing(reconciliation: &Reconciliation<'_>) -> Option<String> {
-    let groups = reconciliation.groups();
-    let has_agent = |group: usize| {
-        let pod = groups[group].template.spec.template.spec.as_ref();
-        pod.is_some_and(|pod| pod.init_containers.iter().flatten().any(is_agent_sidecar))
-    };
+    // A supervisor restarts its worker within its container, whatever the kubelet can.
+    let sidecars: HashSet<&str> =
+        reconciliation.groups().iter().filter(|group| has_sidecar(group)).map(|group| group.name.as_str()).collect();
+    if sidecars.is_empty() {
+        return None;
+    }
+    let has_sidecar = |job: &JobView| sidecars.contains(job.replicated_job.as_str());
     let dropped =
-        reconciliation.current.iter().find(|current| !current.job.restarts_in_place && has_agent(current.group));
+        reconciliation.current.iter().find(|current| !current.job.restarts_in_place && has_sidecar(current.job));
     if let Some(current) = dropped {
         return Some(format!("the API server dropped the restart rules of Job {}", current.name));
     }
     if reconciliation.observed.all_nodes_outdated() {
         return Some("no node can restart Pods in place".to_owned());
     }
-    let node = reconciliation.observed.outdated_node()?;
+    let node = reconciliation.observed.outdated_node(has_sidecar)?;
     Some(format!("node {node} cannot restart Pods in place"))
+}
+
+fn has_sidecar(group: &ReplicatedJob) -> bool {
+    let pod = group.template.spec.template.spec.as_ref();
+    pod.is_some_and(|pod| pod.init_containers.iter().flatten().any(is_agent_sidecar))
 }

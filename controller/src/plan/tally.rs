@@ -10,9 +10,9 @@ use super::reconciliation::{Reconciliation, has_completed};
 use crate::engine::{Finished, JobView};
 
 pub(super) fn count_jobs(reconciliation: &mut Reconciliation<'_>) {
-    let counted = reconciliation.groups().iter().map(|group| {
+    let counted = reconciliation.groups().iter().enumerate().map(|(place, group)| {
         // The failure policy writes the counters of individual restarts. This rule keeps them.
-        let mut stored = reconciliation.status.replicated_job(&group.name).cloned().unwrap_or_default();
+        let mut stored = reconciliation.status.replicated_job_at(place, &group.name).cloned().unwrap_or_default();
         failure::pad(&mut stored.job_restarts, group.replicas());
         failure::pad(&mut stored.job_restarts_count_towards_max, group.replicas());
         ReplicatedJobStatus {

@@ -41,8 +41,12 @@ pub fn barrier(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Opti
 /// reported.
 fn barrier_of(synced: i32, deprecated: i32, slots: &Slots) -> Barrier {
     let at = |epoch: i32| slots.reports.get(&epoch).copied().unwrap_or(0);
-    let open = synced > 0 && deprecated < synced && at(synced) > 0;
-    let waiting = if open { 0 } else { slots.open.saturating_sub(at(synced.saturating_add(1))) };
+    let (open, next) = (synced > 0 && deprecated < synced && at(synced) > 0, synced.saturating_add(1));
+    let waiting = match slots.members() {
+        _ if open => 0,
+        0 => slots.open.saturating_sub(at(next)),
+        members => members.saturating_sub(slots.members_at(next)),
+    };
     Barrier { open, waiting }
 }
 

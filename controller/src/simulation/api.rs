@@ -51,6 +51,8 @@ pub(super) struct ApiServer {
     pub jobs: BTreeMap<String, JobObject>,
     pub pods: BTreeMap<String, PodObject>,
     service: Option<u64>,
+    /// Objects of other tenants, as they are shown.
+    others: BTreeMap<(Kind, String), WatchEvent>,
     pub watches: Watches,
 }
 
@@ -63,6 +65,7 @@ impl ApiServer {
             jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
             service: None,
+            others: BTreeMap::new(),
             watches: Watches::default(),
         };
         api.put_jobset(jobset);
@@ -236,12 +239,24 @@ impl ApiServer {
 
     /// The objects of a kind.
     pub(super) fn listed(&self, kind: Kind) -> Vec<WatchEvent> {
-        match kind {
+        let mut listed: Vec<WatchEvent> = match kind {
             Kind::JobSet => vec![shown_jobset(&self.jobset)],
             Kind::Job => self.jobs.values().map(|it| shown_job(&it.job)).collect(),
             Kind::Pod => self.pods.values().map(|it| shown_pod(&it.wire)).collect(),
             _ => self.service.map(shown_service).into_iter().collect(),
-        }
+        };
+        let others = self.others.iter().filter(|((of_kind, _), _)| *of_kind == kind);
+        listed.extend(others.map(|(_, event)| event.clone()));
+        listed
+    }
+
+    /// Stores an object of another tenant, and shows it. Its version then.
+    pub(super) fn put_other(&mut self, object: Key, owner: &Key, view: impl FnOnce(String) -> View) -> u64 {
+        let view = view(self.next_version());
+        let (place, event) = ((view.kind(), object.name.clone()), WatchEvent::child(object, owner, view));
+        self.watches.send(place.0, event.clone());
+        self.others.insert(place, event);
+        self.version
     }
 
     fn bump(&mut self) -> u64 {

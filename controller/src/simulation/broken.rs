@@ -5,12 +5,12 @@ use rstest::rstest;
 
 use super::cluster::run;
 use super::properties::SimulationProperty;
-use crate::engine::{Kind, View, WatchEvent};
+use crate::engine::{Kind, Ranges, View, WatchEvent};
 use crate::observe::Observed;
 use crate::plan::{Note, Plan};
 
 /// Seeds within which a broken rule has to be caught.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1_000;
 
 /// What is done wrong, around the real store and rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,18 @@ pub(super) enum RuleMutation {
     FreeEpochForgotten,
     /// The same is said with every pass.
     ChattersAtRest,
-    /// The free epoch is announced and taken back, in turns.
+    /// The status changes with each reconciliation.
     NeverContent,
+    /// The free epoch is not taken back when it has begun.
+    FreeEpochOutlivesItsReason,
+    /// Who stays does not restart when others leave.
+    ShrinkWithoutRestart,
+    /// After a lost answer, the status is written again, whatever is stored by then.
+    WriteRepeatedAfterALostAnswer,
+    /// Bulk work has its turn before urgent work.
+    BulkBeforeUrgent,
+    /// While Pods are new, a member that reports the next epoch is taken for one of them.
+    OldSlotTakenForNewcomer,
     /// The barrier is lifted one report early.
     LiftedOneReportEarly,
     /// The end of a Pod does not reach the engine.
@@ -54,6 +64,18 @@ pub(super) fn edit_seen(broken: Option<RuleMutation>, mut seen: WatchEvent) -> O
         {
             let failure = view.failure.get_or_insert_default();
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
+        }
+        (Some(RuleMutation::OldSlotTakenForNewcomer), WatchEvent::Put { view: View::JobSet(view), .. }) => {
+            let jobset = std::sync::Arc::make_mut(view);
+            let sizes: Vec<i32> =
+                jobset.spec.replicated_jobs.iter().map(|group| group.replicas() * group.template.spec.pods()).collect();
+            let status = jobset.status.iter_mut().flat_map(|status| &mut status.replicated_jobs_status);
+            for (recorded, size) in status.zip(sizes) {
+                let pods = recorded.synced_pods.as_deref().map(Ranges::parse);
+                if pods.is_some_and(|pods| pods.count_below(i32::MAX) < size) {
+                    recorded.synced_pods = Some(String::new());
+                }
+            }
         }
         (Some(RuleMutation::BudgetOffByOne), WatchEvent::Put { view: View::JobSet(view), .. }) => {
             let jobset = std::sync::Arc::make_mut(view);
@@ -90,17 +112,25 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, seen: &Observed<'_>, plan:
                 group.active -= 1;
             }
         }
-        RuleMutation::FreeEpochForgotten => {
-            let free = before.free_epoch == synced + 1;
-            if free && before.deprecated_epoch < synced && status.deprecated_epoch == synced {
-                status.group_restarts = before.group_restarts + 1;
-                status.restarts_count_towards_max = before.restarts_count_towards_max + 1;
-            }
+        RuleMutation::FreeEpochForgotten if status.free_epoch == synced + 1 && before.deprecated_epoch < synced => {
+            status.free_epoch = 0;
+            status.group_restarts = before.group_restarts + 1;
+            status.restarts_count_towards_max = before.restarts_count_towards_max + 1;
         }
         RuleMutation::ChattersAtRest => {
             plan.notes.push(Note::normal("StillHere", "still here".to_owned()));
         }
-        RuleMutation::NeverContent => status.free_epoch = if before.free_epoch == 0 { synced + 1 } else { 0 },
+        RuleMutation::NeverContent if before.jobs_ready == status.jobs_ready => status.jobs_ready.push('?'),
+        RuleMutation::FreeEpochOutlivesItsReason if status.synced_epoch > synced => {
+            status.free_epoch = before.free_epoch;
+        }
+        RuleMutation::ShrinkWithoutRestart if before.deprecated_epoch < synced && status.free_epoch > 0 => {
+            let specified = seen.jobset.spec.expected_pods();
+            let pods: i64 = seen.jobs().map(|(_, job)| i64::from(job.pods)).sum();
+            if specified < pods {
+                (status.deprecated_epoch, status.free_epoch) = (before.deprecated_epoch, 0);
+            }
+        }
         RuleMutation::LiftedOneReportEarly => {
             let reported: usize = jobs().filter_map(|pods| pods.reports().get(&(synced + 1))).sum();
             let wanted = seen.jobset.spec.expected_pods();
@@ -120,7 +150,12 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, seen: &Observed<'_>, plan:
 #[case::no_count_is_lost(RuleMutation::ConflictsIgnored, &[SimulationProperty::ExactBudget, SimulationProperty::OneEpochPerIncident])]
 #[case::active_jobs_are_counted(RuleMutation::ActiveForgotten, &[SimulationProperty::CountsOfJobs])]
 #[case::deletions_are_no_failures(RuleMutation::DeletionsAreDisruptions, &[SimulationProperty::OwnDeletionsAreNoFailures])]
-#[case::advances_of_its_own_are_free(RuleMutation::FreeEpochForgotten, &[SimulationProperty::OwnDeletionsAreNoFailures])]
+#[case::advances_of_its_own_are_free(RuleMutation::FreeEpochForgotten, &[SimulationProperty::OwnDeletionsAreNoFailures, SimulationProperty::OneEpochPerIncident])]
+#[case::write_repeated_after_a_lost_answer(RuleMutation::WriteRepeatedAfterALostAnswer, &[SimulationProperty::Facts])]
+#[case::bulk_before_urgent(RuleMutation::BulkBeforeUrgent, &[SimulationProperty::UrgentFirst])]
+#[case::free_epoch_outlives_its_reason(RuleMutation::FreeEpochOutlivesItsReason, &[SimulationProperty::FreeEpoch])]
+#[case::shrink_without_restart(RuleMutation::ShrinkWithoutRestart, &[SimulationProperty::ShrinkRestarts])]
+#[case::old_slot_taken_for_newcomer(RuleMutation::OldSlotTakenForNewcomer, &[SimulationProperty::NoHang])]
 #[case::nothing_is_said_twice(RuleMutation::ChattersAtRest, &[SimulationProperty::Rest])]
 #[case::it_comes_to_rest(RuleMutation::NeverContent, &[SimulationProperty::Rest])]
 #[case::nobody_runs_before_all_are_there(RuleMutation::LiftedOneReportEarly, &[SimulationProperty::Barrier])]

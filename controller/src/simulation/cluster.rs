@@ -42,6 +42,10 @@ pub(super) struct SimulatedCluster {
     /// In milliseconds.
     pub clock: i64,
     pub lost_nodes: u8,
+    /// JobSets of other tenants.
+    pub tenants: usize,
+    /// Whether Pods that the group did not have find no node.
+    pub is_full: bool,
     /// Whether anything happened in the present round.
     pub worked: bool,
     trace: Option<RefCell<Vec<String>>>,
@@ -65,6 +69,8 @@ impl SimulatedCluster {
             broken,
             clock: 0,
             lost_nodes: 0,
+            tenants: 0,
+            is_full: false,
             worked: false,
             trace: traced.then(RefCell::default),
         }
@@ -86,6 +92,7 @@ impl SimulatedCluster {
             }
         }
         self.trace(|| "nothing is disturbed any more".to_owned());
+        self.set_full(false);
         if self.rng.bool() && self.api.jobset.spec.is_suspended() {
             self.api.edit(|jobset| jobset.spec.suspend = Some(false));
         }
@@ -117,6 +124,7 @@ impl SimulatedCluster {
                 (0..events).try_for_each(|_| self.deliver(kind))
             }
             1 => self.start_pass(),
+            2 if self.rng.bool() && self.finish_other() => Ok(()),
             2 => self.continue_pass(),
             3 => {
                 if let Some(name) = pick(&mut self.rng, self.api.jobs.keys()) {
@@ -153,7 +161,10 @@ impl SimulatedCluster {
                 continue;
             }
             match self.settled() {
-                Ok(()) => return self.check_rest(),
+                Ok(()) => {
+                    self.check_facts()?;
+                    return self.check_rest();
+                }
                 // Somebody waits for a time: the controller for a lonely agent, an agent to report again.
                 Err(reason) => why = reason,
             }
@@ -172,6 +183,7 @@ impl SimulatedCluster {
         while self.controller.pass.is_some() {
             self.continue_pass()?;
         }
+        while self.finish_other() {}
         for name in self.api.jobs.keys().cloned().collect::<Vec<_>>() {
             self.sync_job(&name);
         }
@@ -194,6 +206,9 @@ impl SimulatedCluster {
         if self.api.jobset.spec.is_suspended() {
             let runs = self.machines.values().find(|machine| machine.runs());
             return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));
+        }
+        if self.machines.values().any(|machine| machine.waits_for_node) && !self.can_run_without_newcomers(&status) {
+            return Ok(());
         }
         if jobset_api::conditions::is_true(&status.conditions, jobset_api::conditions::RESTARTING) {
             return Err("it is still restarting".to_owned());
@@ -222,6 +237,10 @@ impl SimulatedCluster {
         let (name, uid) = (found.job.name_any(), found.job.uid().unwrap_or_default());
         let pods = found.job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
         for index in (0..pods).filter(|index| !found.completed.contains(index)) {
+            // A newcomer waits until all of them have a node.
+            if self.machines.values().any(|machine| machine.waits_for_node) && !self.is_recorded(&name, index) {
+                continue;
+            }
             let of_slot = self.machines.values().filter(|it| it.job_uid == uid && it.index == index && it.runs());
             let epochs: Vec<Option<i32>> = of_slot.map(SimulatedMachine::runs_in).collect();
             let wanted = self.scenario.in_place().then_some(synced);

@@ -13,14 +13,15 @@ use kube::ResourceExt;
 
 use super::broken::{RuleMutation, edit_plan, edit_seen};
 use super::cluster::{Checked, SimulatedCluster};
-use super::properties::{SimulationProperty, SimulationViolation};
-use super::scenario::key;
+use super::properties::{SimulationProperty, SimulationViolation, ensure};
+use super::scenario::{JOBSET, key};
 use super::shown::Shown;
 use super::watches::KINDS;
 use crate::engine::{
-    Engine, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Versions, WatchEvent, Work, dialect,
+    Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
+    WatchEvent, Work, dialect,
 };
-use crate::plan::{Action, Note};
+use crate::plan::{Action, Fact, Note};
 
 /// Reconciliations in which the controller has to come to rest while nothing else moves.
 const RECONCILIATIONS_TO_REST: u64 = 100;
@@ -34,6 +35,14 @@ pub(super) struct SimulatedController {
     start: Instant,
     /// Whether the next plan panics.
     pub panics: Rc<Cell<bool>>,
+    /// Whether the answer to the next status write that begins an epoch gets lost.
+    pub loses_answer: bool,
+    /// Whether the last answer was lost.
+    lost_answer: bool,
+    /// Works on the JobSets of other tenants.
+    pub others: VecDeque<Work>,
+    /// Epochs that this controller has begun, and those of them that it has counted in its metrics. A panic may cost some.
+    lifts: Option<(i32, usize)>,
     /// Requests that failed when they were sent last.
     failing: HashSet<Request>,
     pub pass: Option<PassUnderWay>,
@@ -60,6 +69,9 @@ impl SimulatedController {
         let panics = Rc::new(Cell::new(false));
         let next = Rc::clone(&panics);
         engine.hook(PlanHook(Box::new(move |observed, plan| {
+            if observed.jobset.metadata.name.as_deref() != Some(JOBSET) {
+                return;
+            }
             if next.take() {
                 resume_unwind(Box::new("a panic of the simulation"));
             }
@@ -68,13 +80,45 @@ impl SimulatedController {
         for kind in [Kind::Claim, Kind::RoleBinding, Kind::Node, Kind::Namespace, Kind::PriorityClass] {
             engine.see(WatchEvent::ListingEnded(kind), start);
         }
-        Self { engine, shown: Shown::default(), start, panics, failing: HashSet::new(), pass: None }
+        engine.broken = match broken {
+            Some(RuleMutation::BulkBeforeUrgent) => Some(EngineMutation::BulkBeforeUrgent),
+            Some(RuleMutation::WriteRepeatedAfterALostAnswer) => Some(EngineMutation::LostAnswerKept),
+            _ => None,
+        };
+        Self {
+            engine,
+            others: VecDeque::new(),
+            lost_answer: false,
+            shown: Shown::default(),
+            start,
+            panics,
+            loses_answer: false,
+            lifts: Some((0, 0)),
+            failing: HashSet::new(),
+            pass: None,
+        }
+    }
+}
+
+impl SimulatedController {
+    fn note_lifts(&mut self, confirmed: &Confirmed) {
+        if let Some((_, counted)) = &mut self.lifts {
+            *counted += confirmed.facts.iter().filter(|fact| **fact == Fact::BarrierLifted).count();
+        }
     }
 }
 
 impl SimulatedCluster {
+    /// What the controller has written is told once, although answers get lost.
+    pub(super) fn check_facts(&self) -> Checked {
+        let Some((begun, counted)) = self.controller.lifts else { return Ok(()) };
+        ensure(usize::try_from(begun) == Ok(counted), SimulationProperty::Facts, || {
+            format!("the controller has begun {begun} epochs and counted {counted}")
+        })
+    }
+
     /// The time of the controller, this long after the time of the simulation.
-    fn controller_now(&self, later: Duration) -> Now {
+    pub(super) fn controller_now(&self, later: Duration) -> Now {
         let elapsed = Duration::from_millis(self.clock.try_into().unwrap_or_default());
         Now { instant: self.controller.start + elapsed + later, time: self.now().0 }
     }
@@ -112,10 +156,21 @@ impl SimulatedCluster {
             return Ok(());
         }
         let work = controller.engine.next(now);
+        let urgent_waits = controller.engine.oldest_urgent().is_some();
         self.rebuild(now.instant);
         let Some(work) = work else { return Ok(()) };
+        ensure(!urgent_waits || work.urgency == Urgency::Urgent, SimulationProperty::UrgentFirst, || {
+            format!("bulk work on {} begins, and urgent work waits", work.key)
+        })?;
         self.worked = true;
-        let Work { number, jobset, actions, mut status, .. } = work;
+        if work.key != *key() {
+            self.controller.others.push_back(work);
+            return Ok(());
+        }
+        let Work { number, jobset, actions, mut status, confirmed, .. } = work;
+        if let Some(confirmed) = &confirmed {
+            self.controller.note_lifts(confirmed);
+        }
         let mut doubt = None;
         if let Some(status) = &mut status {
             dialect::decode(status);
@@ -144,7 +199,9 @@ impl SimulatedCluster {
             return;
         }
         self.trace(|| "the entry is rebuilt after a panic".to_owned());
-        let objects: Vec<_> = KINDS.into_iter().flat_map(|kind| self.api.listed(kind)).collect();
+        self.controller.lifts = None;
+        let mut objects: Vec<_> = KINDS.into_iter().flat_map(|kind| self.api.listed(kind)).collect();
+        objects.retain(|event| matches!(event, WatchEvent::Put { owner: Some(owner), .. } if owner == key()));
         let shown = &mut self.controller.shown;
         let known: Vec<_> = objects.iter().filter(|event| shown.knows(event)).collect();
         for event in known {
@@ -159,26 +216,34 @@ impl SimulatedCluster {
         let Some(mut pass) = self.controller.pass.take() else { return Ok(()) };
         self.worked = true;
         if let Some(action) = pass.actions.pop_front() {
+            self.check_action(&action)?;
             self.carry_out(action, &mut pass);
             self.controller.pass = Some(pass);
             return Ok(());
         }
-        let status = self.write_status(&mut pass)?;
+        let status = self.write_status(&mut pass, false)?;
         let PassUnderWay { number, written, failures, accepted, .. } = pass;
         let failing = &mut self.controller.failing;
         failing.retain(|request| !accepted.contains(request));
         failing.extend(failures.iter().map(|(request, _)| request.clone()));
         let outcome = Outcome { written, failures, provided: Vec::new(), accepted, status };
         let now = self.controller_now(Duration::ZERO);
-        self.controller.engine.finish(key(), number, outcome, now);
+        let effects = self.controller.engine.finish(key(), number, outcome, now);
+        self.controller.note_lifts(&effects.confirmed);
         Ok(())
     }
 
     /// Writes the status of the work, if it has one.
-    fn write_status(&mut self, pass: &mut PassUnderWay) -> Result<Result<bool, RequestError>, SimulationViolation> {
+    fn write_status(
+        &mut self,
+        pass: &mut PassUnderWay,
+        is_late: bool,
+    ) -> Result<Result<bool, RequestError>, SimulationViolation> {
         let Some(status) = pass.status.take() else { return Ok(Ok(false)) };
         let before = self.api.status();
-        let base = if self.broken == Some(RuleMutation::ConflictsIgnored) {
+        let repeats = std::mem::take(&mut self.controller.lost_answer)
+            && self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer);
+        let base = if repeats || self.broken == Some(RuleMutation::ConflictsIgnored) {
             self.api.jobset.clone()
         } else {
             pass.base.clone()
@@ -187,10 +252,43 @@ impl SimulatedCluster {
             self.trace(|| "the status conflicts".to_owned());
             return Ok(Err(RequestError { failure: Failure::Outdated, note: None }));
         };
-        pass.written.raise(Versions::of(Kind::JobSet, version));
         self.trace(|| format!("status: {}", brief(&status)));
         self.check_write(&before, &status)?;
-        pass.doubt.take().map_or(Ok(Ok(true)), Err)
+        if !is_late && let Some((begun, _)) = &mut self.controller.lifts {
+            *begun += status.synced_epoch - before.synced_epoch;
+        }
+        if let Some(doubt) = pass.doubt.take() {
+            return Err(doubt);
+        }
+        let is_lift = status.synced_epoch > before.synced_epoch;
+        if !is_late && is_lift && std::mem::take(&mut self.controller.loses_answer) {
+            self.trace(|| "the answer gets lost".to_owned());
+            self.controller.lost_answer = true;
+            return Ok(Err(RequestError { failure: Failure::Transient, note: None }));
+        }
+        pass.written.raise(Versions::of(Kind::JobSet, version));
+        Ok(Ok(true))
+    }
+
+    /// A request of a former controller may shrink a Job that is to grow again: what goes then is taken for failed.
+    fn note_shrink(&mut self, action: &Action) {
+        let Action::ResizeJob { name, parallelism, .. } = action else { return };
+        let goes = self
+            .machines
+            .values()
+            .filter(|it| it.index >= *parallelism && self.api.pods.get(&it.pod).is_some_and(|pod| pod.job == *name));
+        let struck: Vec<_> = goes.map(|it| ((it.job_uid.clone(), it.index), it.epoch)).collect();
+        for (slot, epoch) in struck {
+            self.truth.struck(slot, epoch, false);
+        }
+    }
+
+    fn check_action(&self, action: &Action) -> Checked {
+        match action {
+            Action::ResizeJob { name, parallelism, .. } => self.check_shrink(name, *parallelism),
+            Action::DeleteJob { name, .. } => self.check_shrink(name, 0),
+            _ => Ok(()),
+        }
     }
 
     fn carry_out(&mut self, action: Action, pass: &mut PassUnderWay) {
@@ -277,11 +375,12 @@ impl SimulatedCluster {
         let Some(mut late) = self.late.take() else { return Ok(()) };
         if let Some(action) = late.actions.pop_front() {
             self.trace(|| "of the former controller:".to_owned());
+            self.note_shrink(&action);
             self.carry_out(action, &mut late);
             self.late = Some(late);
             return Ok(());
         }
-        self.write_status(&mut late).map(|_| ())
+        self.write_status(&mut late, true).map(|_| ())
     }
 
     /// While nothing else moves, the controller comes to rest, and then has nothing more to say.

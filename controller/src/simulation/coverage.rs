@@ -11,7 +11,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 28] = [
+const EVENTS: [&str; 31] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -40,6 +40,9 @@ const EVENTS: [&str; 28] = [
     "what is left of",
     "failed by the Pod garbage collector",
     "status: S 5",
+    "finds no node",
+    "no longer full",
+    "the answer gets lost",
 ];
 
 #[test]

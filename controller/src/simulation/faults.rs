@@ -13,7 +13,7 @@ const CODES: [i32; 4] = [1, 3, 137, 139];
 impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
     pub(super) fn disturb(&mut self) -> Checked {
-        match self.rng.u8(..33) {
+        match self.rng.u8(..39) {
             0..=5 => self.workers_fail(1),
             6..=7 => {
                 let several = self.rng.usize(2..=5);
@@ -36,6 +36,16 @@ impl SimulatedCluster {
                 self.trace(|| "the next plan panics".to_owned());
                 self.controller.panics.set(true);
             }
+            30 => self.set_full(!self.is_full),
+            31..=32 => {
+                self.set_full(true);
+                self.resize();
+            }
+            34 => self.create_other(),
+            33 | 35 => {
+                self.trace(|| "the answer to the next lift gets lost".to_owned());
+                self.controller.loses_answer = true;
+            }
             _ => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
                 self.trace(|| format!("the watch of {kind:?} begins anew"));
@@ -48,7 +58,8 @@ impl SimulatedCluster {
     fn pick(&mut self, which: impl Fn(&SimulatedMachine) -> bool) -> Option<String> {
         let standing = self.standing_pods();
         let is_standing = |machine: &SimulatedMachine| standing.binary_search(&machine.pod).is_ok();
-        let machines = self.machines.iter().filter(|(_, it)| !it.lost && it.ended.is_none() && is_standing(it));
+        let is_there = |it: &SimulatedMachine| !it.lost && !it.waits_for_node && it.ended.is_none() && is_standing(it);
+        let machines = self.machines.iter().filter(|(_, it)| is_there(it));
         let uids: Vec<&String> = machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid).collect();
         (!uids.is_empty()).then(|| uids[self.rng.usize(..uids.len())].clone())
     }
@@ -136,8 +147,12 @@ impl SimulatedCluster {
         let Some(uid) = self.pick(|_| true) else { return };
         let node = self.machines[&uid].node.clone();
         self.lost_nodes += 1;
-        let there: Vec<String> =
-            self.machines.iter().filter(|(_, it)| it.node == node && !it.lost).map(|(uid, _)| uid.clone()).collect();
+        let there: Vec<String> = self
+            .machines
+            .iter()
+            .filter(|(_, it)| it.node == node && !it.lost && !it.waits_for_node)
+            .map(|(uid, _)| uid.clone())
+            .collect();
         for uid in there {
             self.strike(&uid, true, "its node is lost");
             if let Some(machine) = self.machines.get_mut(&uid) {
@@ -145,6 +160,17 @@ impl SimulatedCluster {
                 machine.agent = None;
                 machine.worker = SimulatedWorker::NotYet;
             }
+        }
+    }
+
+    /// While the cluster is full, Pods that the group did not have find no node.
+    pub(super) fn set_full(&mut self, is_full: bool) {
+        if self.is_full != is_full {
+            self.trace(|| format!("the cluster is {}full", if is_full { "" } else { "no longer " }));
+            self.is_full = is_full;
+        }
+        if !is_full {
+            self.machines.values_mut().for_each(|machine| machine.waits_for_node = false);
         }
     }
 

@@ -34,7 +34,8 @@ impl SimulatedCluster {
             return;
         }
         self.count_ended(name, &wanted);
-        let Some(found) = self.api.jobs.get(name) else { return };
+        let Some(found) = self.api.jobs.get_mut(name) else { return };
+        found.completed.retain(|index| *index < wanted.pods);
         let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
         let failing = found.failing.clone();
         if failing.is_some() || done >= wanted.pods || wanted.suspended {
@@ -60,7 +61,8 @@ impl SimulatedCluster {
             let asked = is_going(pod) && pod.wire.status.conditions.is_empty();
             let Some(found) = self.api.jobs.get_mut(name) else { continue };
             if succeeded {
-                found.completed.insert(index);
+                // Indexes beyond the size of the Job are not counted.
+                found.completed.extend((index < wanted.pods).then_some(index));
             } else if fatal && found.failing.is_none() {
                 let message = format!(
                     "Container worker for pod {NAMESPACE}/{pod_name} failed with exit code {FATAL} matching FailJob rule \
@@ -113,7 +115,11 @@ impl SimulatedCluster {
             let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
-            let machine = SimulatedMachine::new(&pod, &self.api.pods[&pod], &wanted.uid);
+            let mut machine = SimulatedMachine::new(&pod, &self.api.pods[&pod], &wanted.uid);
+            machine.waits_for_node = self.is_full && !self.has_place(name, index);
+            if machine.waits_for_node {
+                self.trace(|| format!("{pod} finds no node"));
+            }
             self.machines.insert(format!("uid-of-{pod}"), machine);
             self.worked = true;
         }

@@ -18,6 +18,9 @@ impl SimulatedCluster {
 
     /// One thing that a kubelet does to the containers of a Pod, if there is one to do.
     pub(super) fn step_kubelet(&mut self, uid: &str) -> Checked {
+        if self.waits_for_node(uid) {
+            return Ok(());
+        }
         let Some(machine) = self.machines.get(uid).filter(|machine| !machine.lost && machine.ended.is_none()) else {
             self.machines.retain(|other, machine| other != uid || self.api.pods.contains_key(&machine.pod));
             return Ok(());
@@ -61,6 +64,19 @@ impl SimulatedCluster {
             return self.start_worker(uid);
         }
         Ok(())
+    }
+
+    /// Whether the Pod has no node. One that is asked to go then is gone at once.
+    fn waits_for_node(&mut self, uid: &str) -> bool {
+        let Some(pod) = self.machines.get(uid).filter(|it| it.waits_for_node).map(|it| it.pod.clone()) else {
+            return false;
+        };
+        if self.api.pods.get(&pod).is_none_or(is_going) {
+            self.api.remove_pod(&pod);
+            self.machines.remove(uid);
+            self.worked = true;
+        }
+        true
     }
 
     fn start_worker(&mut self, uid: &str) -> Checked {
@@ -126,7 +142,8 @@ impl SimulatedCluster {
 
     /// The kubelet writes the status of a Pod as it is now.
     pub(super) fn write_pod_status(&mut self, uid: &str) {
-        let Some(machine) = self.machines.get_mut(uid).filter(|machine| machine.unsaid && !machine.lost) else {
+        let says = |it: &&mut SimulatedMachine| it.unsaid && !it.lost && !it.waits_for_node;
+        let Some(machine) = self.machines.get_mut(uid).filter(says) else {
             return;
         };
         machine.unsaid = false;

@@ -26,6 +26,8 @@ pub(super) struct SimulatedMachine {
     pub supervised: bool,
     /// Its supervisor has asked the worker to end.
     pub stopping: bool,
+    /// It has no node yet: nothing runs, and no kubelet knows of it.
+    pub waits_for_node: bool,
     /// Its node is dead: nothing runs, and nobody says so.
     pub lost: bool,
     pub agent: Option<AgentProcess>,
@@ -68,6 +70,7 @@ impl SimulatedMachine {
             job_uid: job_uid.to_owned(),
             index: pod.index,
             node: pod.wire.spec.node_name.clone().unwrap_or_default(),
+            waits_for_node: false,
             lost: false,
             agent: None,
             worker: SimulatedWorker::NotYet,

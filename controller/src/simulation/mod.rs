@@ -1,9 +1,9 @@
 //! Properties of the pure core, held under ten thousand simulated lives of a JobSet.
 //!
-//! Around the real store and the real rules, with the real state machine of the agents, everything else is simulated: the
+//! Around the engine that runs in the cluster, and the real state machine of the agents, everything else is simulated: the
 //! API server ([`api`]) and the controller's watches on it ([`watches`]), the Job controller ([`jobs`]), kubelets
 //! ([`kubelets`]), agents ([`agents`]; in a third of the lives that restart in place, the parents of their workers:
-//! [`supervisors`]), and the shell's part of the controller ([`controller`]). A seed draws the JobSet
+//! [`supervisors`]), other tenants ([`tenants`]), and the requests of the controller ([`controller`]). A seed draws the JobSet
 //! ([`scenario`]), who is quick and who is slow, and what goes wrong and when ([`faults`]). Then the faults stop, everybody
 //! does what there is to do, and the JobSet has to come to rest ([`cluster`]). The same seed is the same life.
 //!
@@ -22,6 +22,9 @@
 //! - The controller crashes between any two of its requests; requests that it had sent arrive after its successor has
 //!   begun, its status write among them.
 //! - The user suspends, resumes, resizes and deletes single Jobs while all this goes on, so that status writes conflict.
+//! - The cluster is full: Pods that join the group by a growth find no node.
+//! - The answer to a status write gets lost. A plan panics.
+//! - Another tenant creates a JobSet of more Jobs than one work creates.
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //!
 //! # What has to hold
@@ -35,7 +38,11 @@
 //! 5. Deletions of the controller's own (recreation, suspension, resizing) never count as failures.
 //! 6. Rest: while nothing else moves, the controller soon has nothing to write, nothing to request and nothing to say.
 //! 7. No epoch begins before every open slot has reported it.
-//! 8. The sums that the store keeps are those of what it was shown.
+//! 8. The sums that the engine keeps are those of what it was shown.
+//! 9. A Job loses Pods of the group only once all others have been told to restart.
+//! 10. A free epoch is announced only while the group restarts into it.
+//! 11. Each epoch that a controller begins is counted once in its metrics, although answers get lost. A panic may cost one.
+//! 12. No bulk work begins while urgent work waits.
 //!
 //! [`broken`] shows for each of them that it can fail.
 //!
@@ -66,6 +73,7 @@ mod properties;
 mod scenario;
 mod shown;
 mod supervisors;
+mod tenants;
 mod truth;
 mod watches;
 

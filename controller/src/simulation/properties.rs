@@ -1,8 +1,9 @@
 //! What has to hold of every status that is written, against what has truly happened.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, RestartBudget, Scope, conditions};
+use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, RestartBudget, Scope, conditions, names};
 use kube::ResourceExt;
 
 use super::api::JobObject;
@@ -11,6 +12,7 @@ use super::jobs::finished;
 use super::machine::is_going;
 use super::scenario::key;
 use super::truth::{JobFailure, SlotId};
+use crate::engine::members::Members;
 use crate::engine::{Finished, JobView};
 use crate::observe::Observed;
 
@@ -25,6 +27,10 @@ pub(super) enum SimulationProperty {
     Rest,
     Barrier,
     Counts,
+    ShrinkRestarts,
+    FreeEpoch,
+    Facts,
+    UrgentFirst,
 }
 
 /// A property that does not hold.
@@ -46,7 +52,7 @@ impl fmt::Display for SimulationViolation {
     }
 }
 
-fn ensure(holds: bool, property: SimulationProperty, message: impl FnOnce() -> String) -> Checked {
+pub(super) fn ensure(holds: bool, property: SimulationProperty, message: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(SimulationViolation::new(property, message())) }
 }
 
@@ -96,7 +102,9 @@ impl SimulatedCluster {
         let jobs = || seen.jobs().filter(|(_, job)| !job.deleting && is_current(&before, job));
         let all_are_there = i64::try_from(jobs().count()).is_ok_and(|jobs| jobs >= base.spec.global_replicas());
         let is_alone = |job| seen.pods_of(job).is_some_and(|pods| pods.alone().next().is_some());
-        let idle = all_are_there && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job));
+        let idle = all_are_there
+            && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job))
+            && !self.newcomers_have_arrived(&before);
         ensure(!announced || recreates || !idle, SimulationProperty::OneEpochPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })
@@ -105,12 +113,18 @@ impl SimulatedCluster {
     /// The status that has just been written over another one.
     pub(super) fn check_write(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
         check_growth(before, after)?;
+        let (synced, free) = (after.synced_epoch, after.free_epoch);
+        ensure(
+            free == 0 || after.deprecated_epoch == synced && free == synced + 1,
+            SimulationProperty::FreeEpoch,
+            || format!("epoch {free} is free, and the group does not restart: {}", super::controller::brief(after)),
+        )?;
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
         self.check_end(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
-            self.check_lift(after)?;
+            self.check_lift(before, after)?;
             let machines = &self.machines;
             let pods = &self.api.pods;
             let goes_on = |slot: &SlotId| {
@@ -139,7 +153,8 @@ impl SimulatedCluster {
         }
         let epoch = before.synced_epoch;
         let ends = epoch > 0 && before.deprecated_epoch < epoch && after.deprecated_epoch >= epoch;
-        let is_free = before.free_epoch == epoch + 1 || after.free_epoch == epoch + 1;
+        let is_free =
+            after.free_epoch == epoch + 1 || after.synced_epoch > epoch && self.newcomers_have_arrived(before);
         let partial = partial_restarts(before) != partial_restarts(after);
         if group == 0 {
             return ensure(!ends || is_free, SimulationProperty::ExactBudget, || {
@@ -277,9 +292,11 @@ impl SimulatedCluster {
         ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
     }
 
-    /// Every open slot has reported the epoch whose workers may now run.
-    fn check_lift(&self, after: &JobSetStatus) -> Checked {
+    /// Every open slot of the group has reported the epoch whose workers may now run. Newcomers may come later.
+    fn check_lift(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> Checked {
         let epoch = after.synced_epoch;
+        let members = if before.synced_epoch > 0 { self.recorded(before) } else { BTreeSet::new() };
+        let belongs = |job: &str, index: i32| members.is_empty() || members.contains(&(job.to_owned(), index));
         for group in &self.api.jobset.spec.replicated_jobs {
             let wanted = group.template.spec.pods();
             for job in self.wanted_jobs(after).flatten() {
@@ -292,22 +309,109 @@ impl SimulatedCluster {
                 for index in 0..wanted {
                     let slot = (view.uid.clone(), index);
                     let waits = !self.is_done(job, &slot) && !self.truth.has_reported(&slot, epoch);
-                    ensure(!waits, SimulationProperty::Barrier, || {
+                    ensure(!waits || !belongs(&job.job.name_any(), index), SimulationProperty::Barrier, || {
                         format!("epoch {epoch} begins, and slot {index} of {} has not reported it", job.job.name_any())
                     })?;
                 }
             }
         }
         // Of a Job that somebody has just deleted, nobody may know yet. Its slots had reported.
-        let is_there = self.wanted_jobs(after).all(|job| job.is_some()) || self.truth.job_was_deleted_by_hand;
-        ensure(is_there, SimulationProperty::Barrier, || format!("epoch {epoch} begins, and a Job is missing"))
+        let jobs = self.wanted_names().zip(self.wanted_jobs(after));
+        let missing: BTreeSet<String> = jobs.filter(|(_, job)| job.is_none()).map(|(name, _)| name).collect();
+        let is_there = self.truth.job_was_deleted_by_hand || !missing.iter().any(|name| belongs(name, 0));
+        ensure(is_there, SimulationProperty::Barrier, || format!("epoch {epoch} begins, and {missing:?} is missing"))?;
+        let (mut recorded, present) = (self.recorded(after), self.present(after));
+        recorded.retain(|(job, _)| !missing.contains(job));
+        ensure(recorded.is_subset(&present), SimulationProperty::Barrier, || {
+            format!("epoch {epoch} begins with {recorded:?}, and only {present:?} have reported it")
+        })?;
+        self.truth.present = present;
+        Ok(())
+    }
+
+    /// The Pods of the specified size that have reported this epoch or are done: the epoch begins with them.
+    fn present(&self, status: &JobSetStatus) -> BTreeSet<(String, i32)> {
+        let epoch = status.synced_epoch;
+        let mut present = BTreeSet::new();
+        for job in self.wanted_jobs(status).flatten() {
+            let view = JobView::of(&job.job);
+            for index in 0..self.specified_pods(&view) {
+                let slot = (view.uid.clone(), index);
+                if self.is_done(job, &slot) || finished(&job.job).is_some() || self.truth.has_reported(&slot, epoch) {
+                    present.insert((job.job.name_any(), index));
+                }
+            }
+        }
+        present
+    }
+
+    /// Whether a Pod in this place finds a node although the cluster is full: the group has had one there.
+    pub(super) fn has_place(&self, job: &str, index: i32) -> bool {
+        self.truth.present.contains(&(job.to_owned(), index)) || self.is_recorded(job, index)
+    }
+
+    /// Whether this Pod is a member of the present epoch.
+    pub(super) fn is_recorded(&self, job: &str, index: i32) -> bool {
+        self.recorded(&self.api.status()).contains(&(job.to_owned(), index))
+    }
+
+    /// Whether the members of the group can run although other Pods find no node.
+    pub(super) fn can_run_without_newcomers(&self, status: &JobSetStatus) -> bool {
+        self.scenario.in_place() && status.synced_epoch > 0 && !self.recorded(status).is_empty()
+    }
+
+    fn specified_pods(&self, job: &JobView) -> i32 {
+        let groups = &self.api.jobset.spec.replicated_jobs;
+        groups.iter().find(|group| group.name == job.replicated_job).map_or(0, |group| group.template.spec.pods())
+    }
+
+    /// The Pods that the status records as those that the epoch began with.
+    fn recorded(&self, status: &JobSetStatus) -> BTreeSet<(String, i32)> {
+        let mut recorded = BTreeSet::new();
+        for group in &self.api.jobset.spec.replicated_jobs {
+            let members = Members::of(status.replicated_job(&group.name));
+            for job in 0..group.replicas() {
+                let (name, members) = (names::job(super::scenario::JOBSET, &group.name, job), members.of_job(job));
+                let indexes = (0..group.template.spec.pods()).filter(|index| members.contains(*index));
+                recorded.extend(indexes.map(|index| (name.clone(), index)));
+            }
+        }
+        recorded
+    }
+
+    /// Whether Pods have joined the specification, and all of them have reported the epoch after this one.
+    fn newcomers_have_arrived(&self, status: &JobSetStatus) -> bool {
+        let (next, members) = (status.synced_epoch + 1, self.recorded(status));
+        let open = self.wanted_jobs(status).flatten().filter(|job| finished(&job.job).is_none());
+        let slots = open.flat_map(|job| {
+            let view = JobView::of(&job.job);
+            (0..self.specified_pods(&view)).map(move |index| (job.job.name_any(), view.uid.clone(), index))
+        });
+        let mut newcomers = slots.filter(|(name, _, index)| !members.contains(&(name.clone(), *index))).peekable();
+        newcomers.peek().is_some() && newcomers.all(|(_, uid, index)| self.truth.has_reported(&(uid, index), next))
+    }
+
+    /// A Job loses Pods of the group only once all others have been told to restart.
+    pub(super) fn check_shrink(&self, name: &str, pods: i32) -> Checked {
+        let (status, present) = (self.api.status(), &self.truth.present);
+        let is_over = status.deprecated_epoch >= status.synced_epoch || !status.terminal_state.is_empty();
+        let loses = |(job, index): &(String, i32)| job == name && *index >= pods;
+        ensure(is_over || !present.iter().any(loses), SimulationProperty::ShrinkRestarts, || {
+            format!("{name} keeps {pods} Pods, and the others go on in epoch {}", status.synced_epoch)
+        })
+    }
+
+    fn wanted_names(&self) -> impl Iterator<Item = String> {
+        self.api.jobset.spec.replicated_jobs.iter().flat_map(|group| {
+            (0..group.replicas()).map(|index| names::job(super::scenario::JOBSET, &group.name, index))
+        })
     }
 
     /// The Job of each place of the current attempt, if it is there.
     pub(super) fn wanted_jobs<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = Option<&'a JobObject>> {
         self.api.jobset.spec.replicated_jobs.iter().flat_map(move |group| {
             (0..group.replicas()).map(move |index| {
-                let name = jobset_api::names::job(super::scenario::JOBSET, &group.name, index);
+                let name = names::job(super::scenario::JOBSET, &group.name, index);
                 let found = self.api.jobs.get(&name).filter(|found| found.job.metadata.deletion_timestamp.is_none());
                 found.filter(|found| is_current(status, &JobView::of(&found.job)))
             })

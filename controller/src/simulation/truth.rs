@@ -34,6 +34,8 @@ pub(super) struct Truth {
     reports: BTreeMap<SlotId, BTreeSet<i32>>,
     /// How often each slot was struck since the last lift.
     strikes: BTreeMap<SlotId, i32>,
+    /// Name of the Job and completion index of the Pods that had reported the epoch when it began.
+    pub present: BTreeSet<(String, i32)>,
     pub failed_jobs: Vec<JobFailure>,
     pub job_was_deleted_by_hand: bool,
 }

@@ -9,8 +9,11 @@ use super::ObservedEpochs;
 use super::slot::{FailedWorker, PodSlot, Share, Trust};
 use super::view::{Epoch, PodView};
 use crate::engine::Ranges;
+use crate::engine::members::JobMembers;
 #[cfg(test)]
 pub(crate) use kept::Kept;
+
+static NONE: BTreeSet<i32> = BTreeSet::new();
 
 /// The slots of one Job and their counts.
 #[derive(Debug, Default)]
@@ -33,6 +36,8 @@ pub(crate) struct Extent {
     pub size: i32,
     /// Completed indexes.
     pub completed: Ranges,
+    /// The Pods that the epoch of the group began with.
+    pub members: JobMembers,
 }
 
 impl Extent {
@@ -45,6 +50,8 @@ impl Extent {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     reports: BTreeMap<i32, usize>,
+    /// The newcomers among them, by index.
+    newcomers: BTreeMap<i32, BTreeSet<i32>>,
     /// Those of them whose worker runs.
     running: BTreeMap<i32, usize>,
     suspects: BTreeMap<i32, BTreeSet<i32>>,
@@ -57,7 +64,7 @@ struct Counts {
     domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Losses count wherever they are: their index is completed.
     lost: BTreeSet<i32>,
-    /// The slot that first reported the newest epoch.
+    /// The member that first reported the newest epoch.
     first_to_report: Option<(i32, i32)>,
 }
 
@@ -145,9 +152,15 @@ impl JobPods {
         self.counts.running.get(&epoch).copied().unwrap_or(0)
     }
 
-    /// Open slots whose Pod reports an epoch that its worker may not be in, by that epoch.
+    /// The indexes of newcomers whose Pod reports this epoch.
+    pub fn newcomers_at(&self, epoch: i32) -> &BTreeSet<i32> {
+        self.counts.newcomers.get(&epoch).unwrap_or(&NONE)
+    }
+
+    /// Members whose Pod reports an epoch that its worker may not be in, by that epoch.
     pub fn suspects(&self) -> impl Iterator<Item = (i32, usize)> {
-        self.counts.suspects.iter().map(|(epoch, indexes)| (*epoch, indexes.len()))
+        let member = |index: &&i32| self.extent.as_ref().is_none_or(|extent| extent.members.contains(**index));
+        self.counts.suspects.iter().map(move |(epoch, indexes)| (*epoch, indexes.iter().filter(member).count()))
     }
 
     /// Pods whose agent restarted without its worker.
@@ -260,7 +273,8 @@ fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &PodSlot) -> Sh
     let Some(extent) = extent else { return Share::default() };
     let share = slot.share(synced);
     if extent.counts(index) {
-        return Share { lost: false, ..share };
+        let newcomer = !extent.members.contains(index);
+        return Share { lost: false, newcomer, broken: share.broken.filter(|_| !newcomer), ..share };
     }
     // Until the Job says so, it may be failing, and have deleted the Pod itself.
     Share { lost: share.lost && index < extent.size, ..Share::default() }
@@ -282,10 +296,13 @@ impl Counts {
                 if share.runs {
                     *self.running.entry(epoch).or_default() += 1;
                 }
+                if share.newcomer {
+                    self.newcomers.entry(epoch).or_default().insert(index);
+                }
             } else {
                 self.suspects.entry(epoch).or_default().insert(index);
             }
-            if self.first_to_report.is_none_or(|(newest, _)| newest < epoch) {
+            if !share.newcomer && self.first_to_report.is_none_or(|(newest, _)| newest < epoch) {
                 self.first_to_report = Some((epoch, index));
             }
         }
@@ -310,6 +327,9 @@ impl Counts {
                 count_down(&mut self.reports, epoch);
                 if share.runs {
                     count_down(&mut self.running, epoch);
+                }
+                if share.newcomer {
+                    take(&mut self.newcomers, &epoch, index);
                 }
             }
             None => {}

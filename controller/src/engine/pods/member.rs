@@ -22,6 +22,8 @@ pub(super) struct Member {
     /// The first epoch that it was seen to report since then: the one that its containers leave when they restart again. By
     /// the time a slow status shows that, the agent may have reported the next.
     entered: Option<i32>,
+    /// Whether the worker was seen running when the Pod was being deleted; `None` if it was never seen being deleted.
+    ran_when_deleted: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
@@ -45,8 +47,9 @@ impl Member {
         // What is not new may have run.
         let ran = view.restarting || view.restarts > 0 || has_run(&view);
         let entered = view.epoch.number();
-        let mut member = Self { ran, well: None, run: 0, left: 0, entered, view };
+        let mut member = Self { ran, well: None, run: 0, left: 0, entered, ran_when_deleted: None, view };
         member.note_run(epochs);
+        member.note_deletion(false);
         member
     }
 
@@ -54,6 +57,7 @@ impl Member {
     pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) -> MemberChange {
         let before = std::mem::replace(&mut self.view, view);
         self.note_run(epochs);
+        self.note_deletion(before.workers_ended.is_some());
         let now = &self.view;
         let restarted = now.restarts > before.restarts && !self.was_told_to(epochs.deprecated);
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
@@ -106,6 +110,25 @@ impl Member {
         let view = &self.view;
         let ends = view.deleted_at.is_some() && view.is_disrupted() && view.fills_its_slot();
         self.well.map(|well| well.epoch).filter(|epoch| ends && view.epoch.number() == Some(*epoch))
+    }
+
+    /// Whether the Pod succeeded because it was deleted: a worker that exits with 0 on SIGTERM has not done its work.
+    ///
+    /// What was seen in which order decides. Where both came at once, the times do, of the API server and of the node.
+    pub(super) fn succeeded_by_deletion(&self) -> bool {
+        let by_times =
+            || self.view.deleted_at.zip(self.view.workers_ended).is_some_and(|(deleted, ended)| ended >= deleted);
+        self.view.phase == PodPhase::Succeeded
+            && self.view.deleted_at.is_some()
+            && self.ran_when_deleted.unwrap_or_else(by_times)
+    }
+
+    /// Notes whether the worker still ran when the deletion was first seen. `had_ended` says that its end was seen before.
+    fn note_deletion(&mut self, had_ended: bool) {
+        let PodView { deleted_at, workers, .. } = self.view;
+        if deleted_at.is_some() && self.ran_when_deleted.is_none() && (workers != 0 || had_ended) {
+            self.ran_when_deleted = Some(!had_ended);
+        }
     }
 
     /// Whether its worker was seen running in the newest epoch.
@@ -182,6 +205,34 @@ mod tests {
 
     fn synced(synced: i32) -> ObservedEpochs {
         ObservedEpochs { synced, deprecated: synced - 1 }
+    }
+
+    // The clocks of nodes and API servers differ.
+    #[rstest]
+    #[case::node_behind_seen_running(&[deleted(60, None), deleted(60, Some(50))], true)]
+    #[case::node_ahead_seen_ended(&[ended(70), PodView { deleted_at: Some(at_second(60)), ..ended(70) }], false)]
+    #[case::both_at_once_ended_after(&[deleted(60, Some(61))], true)]
+    #[case::both_at_once_ended_before(&[deleted(60, Some(59))], false)]
+    fn success_of_deleted_pod_is_loss_if_worker_ran_when_deleted(#[case] seen: &[PodView], #[case] expected: bool) {
+        let mut pod = Member::new(running(1, 7, 1), synced(1));
+        for view in seen {
+            pod.see(view.clone(), synced(1));
+        }
+        assert_eq!(pod.succeeded_by_deletion(), expected);
+    }
+
+    fn at_second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Succeeded at this second.
+    fn ended(second: i64) -> PodView {
+        PodView { phase: PodPhase::Succeeded, workers_ended: Some(at_second(second)), ..at(1) }
+    }
+
+    /// Deleted at one second, and still running or succeeded at the other.
+    fn deleted(second: i64, succeeded: Option<i64>) -> PodView {
+        PodView { deleted_at: Some(at_second(second)), ..succeeded.map_or_else(|| running(1, 7, 1), ended) }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct FailedWorker {
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
+    /// The epoch of the group began without it.
+    pub newcomer: bool,
     /// Epoch that the Pod reports.
     pub report: Option<i32>,
     /// Whether the worker is in that epoch, too.
@@ -145,9 +147,9 @@ impl PodSlot {
 
     /// A Pod that follows another shows that the Job did not take that one for a success.
     fn note_loss(&mut self, uid: &str) {
-        let Some(pod) = self.standing().filter(|pod| pod.uid == uid) else { return };
+        let Some(member) = self.standing_member().filter(|member| member.view.uid == uid) else { return };
         let broken = |pod: &PodView| Box::new(FailedWorker::of(pod, pod.epoch.number().unwrap_or(0)));
-        self.lost = pod.succeeded_by_deletion().then(|| broken(pod));
+        self.lost = member.succeeded_by_deletion().then(|| broken(&member.view));
     }
 
     fn note_failure(&mut self, broken: FailedWorker) {

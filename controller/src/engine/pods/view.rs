@@ -152,12 +152,6 @@ impl PodView {
     pub fn is_disrupted(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.disruption.is_some())
     }
-
-    /// Whether the Pod succeeded because it was asked to go: a worker that exits 0 on SIGTERM has not done its work.
-    pub fn succeeded_by_deletion(&self) -> bool {
-        let ended_after = |request: Timestamp| self.workers_ended.is_some_and(|end| end >= request);
-        self.phase == PodPhase::Succeeded && self.deleted_at.is_some_and(ended_after)
-    }
 }
 
 impl Epoch {
@@ -239,6 +233,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
+    use super::super::ObservedEpochs;
     use super::*;
 
     fn pod(part: &Value) -> PodView {
@@ -278,7 +273,8 @@ mod tests {
             "status": {"phase": "Succeeded", "containerStatuses": [
                 {"name": "w", "state": {"terminated": {"exitCode": 0, "finishedAt": finished}}}]},
         }));
-        assert_eq!(deleted.succeeded_by_deletion(), by_deletion);
+        let member = super::super::member::Member::new(deleted, ObservedEpochs::default());
+        assert_eq!(member.succeeded_by_deletion(), by_deletion);
     }
 
     #[test]

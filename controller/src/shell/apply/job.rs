@@ -21,7 +21,7 @@ impl Of<'_> {
         }
     }
 
-    /// A Job of this name is there, and the store does not hold it: it has just been created, or it does not carry the
+    /// A Job of this name is there, and the engine does not hold it: it has just been created, or it does not carry the
     /// label by which the JobSet's children are watched.
     async fn existing_job(&self, job: &Job, conflict: kube::Error) -> Result<Done, Error> {
         let (api, key): (Api<Job>, _) = (self.api(), Key::of(job));

@@ -1,7 +1,8 @@
-//! What the store remembers of one slot, as a value: the model checker takes it out, compares it, and puts it back.
+//! What the engine remembers of one slot, as a value: the model checker takes it out, compares it, and puts it back.
 
 use super::{Extent, JobPods};
 use crate::engine::Ranges;
+use crate::engine::members::JobMembers;
 use crate::engine::pods::slot::PodSlot;
 use crate::engine::pods::{ObservedEpochs, PodView};
 
@@ -34,7 +35,7 @@ impl Kept {
     }
 
     fn change(&self, epochs: ObservedEpochs, change: impl FnOnce(&mut JobPods)) -> Self {
-        let mut pods = JobPods::of([self], epochs);
+        let mut pods = JobPods::of([self], epochs, JobMembers::All);
         change(&mut pods);
         if let Some(wrong) = pods.miscounted() {
             panic!("the counts are wrong: {wrong}");
@@ -46,14 +47,18 @@ impl Kept {
 
 impl JobPods {
     /// The slots of a Job, with what is remembered of each. Their Pods are told apart by the index before their names.
-    pub(crate) fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: ObservedEpochs) -> Self {
+    pub(crate) fn of<'a>(
+        kept: impl IntoIterator<Item = &'a Kept>,
+        epochs: ObservedEpochs,
+        members: JobMembers,
+    ) -> Self {
         let mut pods = Self { epochs, ..Self::default() };
         for (index, Kept(slot)) in (0..).zip(kept) {
             pods.pods += slot.pods().count();
             pods.slots.insert(index, slot.clone().renamed(Some(index), |pod| name(index, pod)));
         }
         let size = i32::try_from(pods.slots.len()).unwrap_or(i32::MAX);
-        pods.extent = Some(Extent { size, completed: Ranges::default() });
+        pods.extent = Some(Extent { size, completed: Ranges::default(), members });
         pods.recount();
         pods
     }

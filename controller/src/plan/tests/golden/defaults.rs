@@ -89,6 +89,7 @@ pub(super) fn replicated_jobs(jobset: &Value) -> Vec<Value> {
 pub(super) fn complete(object: &mut Value, known: &[Value], now: Timestamp) {
     if object["metadata"]["name"] == JOBSET && object["spec"].is_object() {
         complete_spec(&mut object["spec"], known);
+        record_members(object);
     }
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
@@ -100,6 +101,27 @@ pub(super) fn complete(object: &mut Value, known: &[Value], now: Timestamp) {
         let statuses = object.pointer_mut(&format!("/status/{list}")).and_then(Value::as_array_mut);
         for status in statuses.into_iter().flatten() {
             complete_container_status(status, now);
+        }
+    }
+}
+
+/// Records the Pods of the specification as the members of the synced epoch, unless the case does.
+fn record_members(jobset: &mut Value) {
+    let in_place = jobset["spec"]["failurePolicy"]["restartStrategy"] == "InPlaceRestart";
+    if !in_place || jobset["status"]["syncedEpoch"].as_i64().is_none_or(|synced| synced == 0) {
+        return;
+    }
+    let groups = jobset["spec"]["replicatedJobs"].as_array().cloned().unwrap_or_default();
+    let status = jobset["status"].as_object_mut().unwrap().entry("replicatedJobsStatus").or_insert_with(|| json!([]));
+    for group in groups {
+        let (name, parallelism) = (&group["name"], group["template"]["spec"]["parallelism"].as_i64().unwrap_or(1));
+        let last = group["replicas"].as_i64().unwrap_or(1) * parallelism - 1;
+        let pods = if last == 0 { "0".to_owned() } else { format!("0-{last}") };
+        let recorded = json!({"name": name, "syncedPods": pods, "syncedParallelism": parallelism});
+        match status.as_array_mut().unwrap().iter_mut().find(|status| status["name"] == *name) {
+            Some(status) if status.get("syncedPods").is_none() => merge(status, recorded),
+            Some(_) => {}
+            None => status.as_array_mut().unwrap().push(recorded),
         }
     }
 }

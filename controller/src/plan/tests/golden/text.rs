@@ -63,6 +63,8 @@ fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
                 fields.extend(
                     groups.iter().map(|it| (format!("replicatedJobsStatus[{}]", word(&it["name"])), counters(it))),
                 );
+                let recorded = groups.iter().filter(|it| it.get("syncedPods").is_some());
+                fields.extend(recorded.map(|it| (format!("syncedPods[{}]", word(&it["name"])), members(it))));
             }
             _ => {
                 fields.insert(name.clone(), word(value));
@@ -78,9 +80,16 @@ fn condition(it: &Value) -> String {
     format!("{status} since {since}, {reason}: {message}")
 }
 
+/// The members of the synced epoch.
+fn members(group: &Value) -> String {
+    let (pods, parallelism) = (word(&group["syncedPods"]), &group["syncedParallelism"]);
+    if pods.is_empty() { "none".to_owned() } else { format!("{pods}, {parallelism} a Job") }
+}
+
 /// The counters that are not zero, those of a list with their index.
 fn counters(group: &Value) -> String {
-    let counters = group.as_object().unwrap().iter().filter(|(name, value)| *name != "name" && **value != 0);
+    let is_counter = |name: &str| !["name", "syncedPods", "syncedParallelism"].contains(&name);
+    let counters = group.as_object().unwrap().iter().filter(|(name, value)| is_counter(name) && **value != 0);
     let counters: Vec<String> = counters.map(|(name, value)| format!("{name} {}", counter(value))).collect();
     if counters.is_empty() { "none".to_owned() } else { counters.join(", ") }
 }
