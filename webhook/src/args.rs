@@ -212,6 +212,7 @@ mod tests {
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
         assert_eq!(args.certificates.secret_name, "jobset-webhook-server-cert");
         assert!(args.features.gates.in_place_restart);
+        assert_eq!(args.limits.max_jobs_per_jobset, 20_000);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! comes in, an object or errors go out.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use jobset_api::gates::Gates;
 use jobset_api::injection::{self, Settings};
-use jobset_api::validation::{self, Errors};
+use jobset_api::validation::{self, Errors, Path};
 use jobset_api::{JobSet, JobSetSpec, RestartBudget, RestartStrategy, defaults, labels, restore};
 use kube::core::ObjectMeta;
 use kube::core::admission::Operation;
@@ -92,6 +93,8 @@ pub struct Terms {
     pub injection: Settings,
     /// The cluster that they are to run in.
     pub cluster: Cluster,
+    /// Jobs that one JobSet may have, if that is limited.
+    pub max_jobs: Option<NonZeroU32>,
 }
 
 /// Everything that is wrong with the JobSet of the request.
@@ -100,7 +103,8 @@ pub struct Terms {
 pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
     let Some(jobset) = reviewed(request) else { return Errors::default() };
     let gates = terms.gates;
-    match (&request.operation, &request.old_object) {
+    let old = request.old_object.as_ref().filter(|_| request.operation == Operation::Update);
+    let mut errors = match (&request.operation, old) {
         (Operation::Update, Some(old)) => validation::validate_update(old, jobset, gates),
         (Operation::Create, _) => {
             let mut errors = against_injection(jobset, &terms.injection);
@@ -108,7 +112,28 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
             errors
         }
         _ => validation::validate_create(jobset, gates),
+    };
+    check_number_of_jobs(old, jobset, terms.max_jobs, &mut errors);
+    errors
+}
+
+/// Rejects more Jobs than one JobSet may have: one object could fill etcd. An update is rejected only if it adds Jobs,
+/// because a lower limit must not lock the JobSets that exist.
+fn check_number_of_jobs(old: Option<&JobSet>, new: &JobSet, max_jobs: Option<NonZeroU32>, errors: &mut Errors) {
+    let Some(limit) = max_jobs else { return };
+    let jobs = number_of_jobs(new);
+    if jobs <= i64::from(limit.get()) || old.is_some_and(|old| jobs <= number_of_jobs(old)) {
+        return;
     }
+    let required = format_args!(
+        "the replicas of all replicatedJobs together must not exceed {limit}, the limit of this cluster \
+         (--max-jobs-per-jobset of the webhook)"
+    );
+    errors.invalid(&Path::root("spec").child("replicatedJobs"), jobs, required);
+}
+
+fn number_of_jobs(jobset: &JobSet) -> i64 {
+    jobset.spec.replicated_jobs.iter().map(|job| i64::from(job.replicas().max(0))).sum()
 }
 
 /// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
@@ -180,6 +205,49 @@ mod tests {
     #[case::deleted(request("DELETE", &Value::Null, &bad()), 0)]
     fn operations_decide_what_is_validated(#[case] request: AdmissionRequest<JobSet>, #[case] errors: usize) {
         assert_eq!(validate(&request, &Terms::default()).iter().count(), errors);
+    }
+
+    /// A JobSet with replicatedJobs of these sizes.
+    fn sized(replicas: &[i32]) -> Value {
+        let mut object = with("/spec", "failurePolicy", json!({}));
+        let job = object["spec"]["replicatedJobs"][0].clone();
+        let jobs = replicas.iter().enumerate().map(|(index, replicas)| {
+            let mut job = job.clone();
+            (job["name"], job["replicas"]) = (json!(format!("w{index}")), json!(replicas));
+            job
+        });
+        object["spec"]["replicatedJobs"] = jobs.collect();
+        object
+    }
+
+    #[rstest]
+    #[case::created_at_limit(request("CREATE", &sized(&[3, 2]), &Value::Null), None)]
+    #[case::created_above(request("CREATE", &sized(&[3, 3]), &Value::Null), Some(6))]
+    #[case::created_with_sum_above_32_bits(request("CREATE", &sized(&[1_500_000_000; 2]), &Value::Null), Some(3_000_000_000))]
+    #[case::replaced_what_cannot_be_read(request("UPDATE", &sized(&[6]), &Value::Null), Some(6))]
+    #[case::grown_to_limit(request("UPDATE", &sized(&[5]), &sized(&[1])), None)]
+    #[case::grown_above(request("UPDATE", &sized(&[6]), &sized(&[5])), Some(6))]
+    #[case::above_and_unchanged(request("UPDATE", &sized(&[7]), &sized(&[7])), None)]
+    #[case::above_and_shrunk(request("UPDATE", &sized(&[6]), &sized(&[7])), None)]
+    #[case::above_and_grown(request("UPDATE", &sized(&[8]), &sized(&[7])), Some(8))]
+    fn number_of_jobs_above_limit_is_rejected_if_it_grows(
+        #[case] request: AdmissionRequest<JobSet>,
+        #[case] rejected: Option<i64>,
+    ) {
+        let terms = |max_jobs| Terms { max_jobs: NonZeroU32::new(max_jobs), ..Terms::default() };
+        let errors = |max_jobs| {
+            let errors = validate(&request, &terms(max_jobs));
+            let of_limit = errors.iter().filter(|error| error.message.contains("--max-jobs-per-jobset"));
+            of_limit.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let expected = rejected.map(|jobs| {
+            format!(
+                "spec.replicatedJobs: Invalid value: {jobs}: the replicas of all replicatedJobs together must not exceed 5, the \
+                 limit of this cluster (--max-jobs-per-jobset of the webhook)"
+            )
+        });
+        assert_eq!(errors(5), Vec::from_iter(expected));
+        assert_eq!(errors(0), Vec::<String>::new());
     }
 
     /// A JobSet that is admitted with a warning.

@@ -1,4 +1,4 @@
-//! How much a client may ask for: of time, of connections, of memory. Whoever asks for more gets an answer that says so.
+//! How much a client may ask for: of time, of connections, of memory, of Jobs. Whoever asks for more gets an answer that says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,11 @@ pub struct Limits {
     /// longest, if that is longer than `--displace-after`, else 503. At least the 8 MiB of one body.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
     pub max_body_memory: u32,
+
+    /// Jobs that one JobSet may have: the replicas of all its replicatedJobs together. An existing JobSet that has more keeps
+    /// them, and may be changed except to have still more. 0 sets no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    pub max_jobs_per_jobset: u32,
 
     /// How long a body or an answer may be on its way before it gives way to those that need its memory or connection.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]

@@ -1,6 +1,7 @@
 //! Puts the parts together and takes them down again.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,7 @@ impl Service {
                 gates: args.features.gates,
                 injection: injection::Settings { agent_image: args.features.agent_image.clone() },
                 cluster: Cluster::default(),
+                max_jobs: NonZeroU32::new(args.limits.max_jobs_per_jobset),
             },
             drain_delay: args.serving.drain_delay,
             drain_timeout: args.serving.drain_timeout,

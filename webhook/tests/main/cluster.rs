@@ -142,7 +142,12 @@ impl Plane {
 
     /// Starts an admission service, registers it, and waits until the API server asks it about every write.
     pub(crate) async fn admission(&self) -> Result<Replica> {
-        let replica = self.replica().await?;
+        self.admission_with(&[]).await
+    }
+
+    /// The same with more flags.
+    pub(crate) async fn admission_with(&self, flags: &[&str]) -> Result<Replica> {
+        let replica = self.replica_with(flags).await?;
         self.register(replica.address).await?;
         replica.ready().await?;
         let jobset = json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "probe" }, "spec": {} });

@@ -4,13 +4,50 @@
 use anyhow::Result;
 use jobset_api::JobSet;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::api_server::{good, refusal};
 use crate::cluster::Plane;
 
 const POD: &str = "/replicatedJobs/0/template/spec/template";
+
+#[tokio::test]
+async fn jobs_above_limit_are_rejected_and_an_existing_jobset_stays_editable() -> Result<()> {
+    let plane = Plane::start().await?;
+    let of_size = |name: &str, replicas: i32| {
+        let mut jobset = good(name);
+        jobset["spec"]["replicatedJobs"][0]["replicas"] = json!(replicas);
+        jobset
+    };
+    plane.create(&of_size("older", 6)).await?;
+    let replica = plane.admission_with(&["--max-jobs-per-jobset=5"]).await?;
+    plane.create(&of_size("largest", 5)).await?;
+    let rejected = |status: kube::core::Status, jobs: i32| {
+        let expected = format!(
+            "spec.replicatedJobs: Invalid value: {jobs}: the replicas of all replicatedJobs together must not exceed 5, the limit \
+             of this cluster (--max-jobs-per-jobset of the webhook)"
+        );
+        assert!(status.code == 422 && status.message.contains(&expected), "{}", status.message);
+    };
+    rejected(
+        refusal(plane.jobsets().create(&PostParams::default(), &serde_json::from_value(of_size("new", 6))?).await),
+        6,
+    );
+    let jobsets = plane.jobsets();
+    let resized = async |replicas: i32| {
+        let mut spec = serde_json::to_value(jobsets.get("older").await.unwrap().spec).unwrap();
+        spec["replicatedJobs"][0]["replicas"] = json!(replicas);
+        merge(&jobsets, "older", &spec).await
+    };
+    rejected(refusal(resized(7).await), 7);
+    for replicas in [6, 5] {
+        assert_eq!(resized(replicas).await?.spec.replicated_jobs[0].replicas(), replicas);
+    }
+    rejected(refusal(resized(6).await), 6);
+    replica.stop().await?;
+    plane.plane.stop().await
+}
 
 #[tokio::test]
 async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field() -> Result<()> {
