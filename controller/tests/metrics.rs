@@ -78,6 +78,8 @@ async fn a_restart_in_place_is_measured_and_a_deleted_jobset_leaves_no_series() 
         ("jobset_leader", 1.0),
         (r#"jobset_build_info{version="0.1.0"}"#, 1.0),
         ("jobset_workqueue_depth", 0.0),
+        ("jobset_workqueue_oldest_urgent_seconds", 0.0),
+        ("jobset_internal_errors_total", 0.0),
         (r#"jobset_api_requests_total{code="201",resource="jobs",verb="create"}"#, 1.0),
     ] {
         assert_eq!(program.metric(series).await?, Some(wanted), "{series}");

@@ -32,8 +32,8 @@ use std::sync::Arc;
 /// Events that are taken in before the next work is started, if so many are there: a burst of thousands costs few plans, and no
 /// work waits for the end of the burst.
 const EVENTS_AT_ONCE: usize = 512;
-/// How long the loop waits when nothing is due.
-const IDLE: Duration = Duration::from_hours(1);
+/// Longest time between two turns of the loop, also when nothing is due: `/healthz` asks for the last turn.
+pub(super) const TICK: Duration = Duration::from_secs(10);
 /// Time between two tries to list the objects of a JobSet.
 const LIST_AGAIN: Duration = Duration::from_secs(5);
 /// How long the requests that are under way may take when the controller stops.
@@ -79,16 +79,18 @@ pub async fn run(
     let mut listing: FuturesUnordered<BoxFuture<'static, (Key, Vec<WatchEvent>)>> = FuturesUnordered::new();
     let mut state = Reconciler::new(workers.clone(), options.settings, options.metrics_per_jobset, registry)?;
     loop {
-        let leads = leadership.borrow_and_update().holds(Instant::now());
+        let now = Instant::now();
+        health.begin_turn(now);
+        let leads = leadership.borrow_and_update().holds(now);
         let works = leads && state.engine.is_complete();
         state.metrics.works(works);
         while works && let Some(work) = state.engine.next(Now::read()) {
             running.push(state.start(work));
         }
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
-        // While another replica leads, nothing waits here.
-        state.metrics.waiting(if leads { state.engine.depth() } else { 0 });
-        let due = state.engine.next_due().filter(|_| works).unwrap_or_else(|| Instant::now() + IDLE);
+        state.measure(leads);
+        let tick = now + TICK;
+        let due = state.engine.next_due().filter(|due| works && *due < tick).unwrap_or(tick);
         tokio::select! {
             events = feed.next() => {
                 let Some(events) = events else { break };
@@ -153,6 +155,13 @@ impl Reconciler {
             metrics: Reconciliations::register(registry)?,
             retry_log: RetryLog::default(),
         })
+    }
+
+    fn measure(&self, leads: bool) {
+        // While another replica leads, nothing waits here.
+        let waiting = Some(&self.engine).filter(|_| leads);
+        self.metrics.waiting(waiting.map_or(0, Engine::depth), waiting.and_then(Engine::oldest_urgent));
+        self.metrics.internal_errors(self.engine.internal_errors());
     }
 
     fn see(&mut self, event: WatchEvent) {

@@ -35,6 +35,8 @@ const FAILED: &str =
 const PASSED: &str = r#"jobset_reconcile_duration_seconds_count{result="success"}"#;
 const REFUSED: &str = r#"jobset_reconcile_duration_seconds_count{result="refused"}"#;
 const UNAVAILABLE: &str = r#"jobset_reconcile_duration_seconds_count{result="unavailable"}"#;
+const PANICS: &str = r#"jobset_internal_errors_total{instance="a"}"#;
+const OLDEST_URGENT: &str = r#"jobset_workqueue_oldest_urgent_seconds{instance="a"}"#;
 const REVIEWS_1: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="1"}"#;
 const REVIEWS_2: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="2.5"}"#;
 const REVIEWS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="+Inf"}"#;
@@ -64,6 +66,11 @@ const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mp
 #[case::a_failover(&[(RECONCILING, "1+0x118 0+0x1 1+0x120")], &[])]
 #[case::an_api_server_that_fails(&[(PASSED, "0+1x240"), (UNAVAILABLE, "0+1x240")], &["JobSetControllerErrors"])]
 #[case::a_job_over_its_quota(&[(PASSED, "8+0x240"), (UNAVAILABLE, "0+0x240"), (REFUSED, "0+1x240")], &[])]
+#[case::a_panic(&[(PANICS, "0+0x100 1+0x140")], &["JobSetControllerPanics"])]
+#[case::a_panic_an_hour_ago(&[(PANICS, "1+0x240")], &[])]
+#[case::urgent_work_waits(&[(OLDEST_URGENT, "0+0x110 31+15x130")], &["JobSetUrgentWorkWaits"])]
+#[case::urgent_work_waits_briefly(&[(OLDEST_URGENT, "0+0x110 40+0x3 0+0x2 40+0x3 0+0x120")], &[])]
+#[case::urgent_work_is_always_there(&[(OLDEST_URGENT, "5+0x240")], &[])]
 #[case::no_webhook(&[(MISMATCH, NONE), (EXPIRY, NONE), (NOT_BEFORE, NONE)], &["JobSetWebhookMissing"])]
 #[case::a_webhook_without_a_certificate(&[(EXPIRY, NONE), (NOT_BEFORE, NONE)], &["JobSetWebhookMissing"])]
 #[case::not_trusted(&[(MISMATCH, "1+0x240")], &["JobSetWebhookNotTrusted"])]

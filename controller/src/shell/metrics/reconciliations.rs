@@ -1,8 +1,12 @@
-//! Metrics of the loop: `jobset_reconcile_duration_seconds{result}`, `jobset_workqueue_depth` and `jobset_reconciling`.
+//! Metrics of the loop: `jobset_reconcile_duration_seconds{result}`, `jobset_workqueue_depth`,
+//! `jobset_workqueue_oldest_urgent_seconds`, `jobset_internal_errors_total` and `jobset_reconciling`.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, exponential_buckets};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntGauge, Registry, exponential_buckets};
 
 use crate::engine::Failure;
 use crate::shell::error::Error;
@@ -20,7 +24,39 @@ fn label(failure: Option<Failure>) -> &'static str {
 pub(in crate::shell) struct Reconciliations {
     duration: HistogramVec,
     depth: IntGauge,
+    oldest_urgent: Age,
+    internal_errors: IntCounter,
     works: IntGauge,
+}
+
+/// A gauge of the seconds since an instant, 0 without one. A scrape computes it, so that it grows also while the loop stands
+/// still.
+#[derive(Clone)]
+struct Age {
+    gauge: Gauge,
+    since: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Age {
+    fn new(name: &str, help: &str) -> prometheus::Result<Self> {
+        Ok(Self { gauge: Gauge::new(name, help)?, since: Arc::default() })
+    }
+
+    fn set(&self, since: Option<Instant>) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+impl Collector for Age {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gauge.set(since.map_or(0.0, |since| since.elapsed().as_secs_f64()));
+        self.gauge.collect()
+    }
 }
 
 impl Reconciliations {
@@ -34,9 +70,15 @@ impl Reconciliations {
             registry.register(Box::new(duration.clone()))?;
             let help = "1 while this replica leads and has listed all that it goes by, else 0: a leader alone restarts nothing yet.";
             let works = IntGauge::new("jobset_reconciling", help)?;
+            let help = "For how long the JobSet waits that has waited longest with urgent work; 0 if none waits.";
+            let oldest_urgent = Age::new("jobset_workqueue_oldest_urgent_seconds", help)?;
+            let help = "Panics of the controller that were caught. Each costs one JobSet its reconciliations.";
+            let internal_errors = IntCounter::new("jobset_internal_errors_total", help)?;
             registry.register(Box::new(depth.clone()))?;
+            registry.register(Box::new(oldest_urgent.clone()))?;
+            registry.register(Box::new(internal_errors.clone()))?;
             registry.register(Box::new(works.clone()))?;
-            Ok(Self { duration, depth, works })
+            Ok(Self { duration, depth, oldest_urgent, internal_errors, works })
         };
         register().map_err(Error::Metrics)
     }
@@ -49,7 +91,50 @@ impl Reconciliations {
         self.works.set(works.into());
     }
 
-    pub(in crate::shell) fn waiting(&self, depth: usize) {
+    /// Number of JobSets that wait, and since when one of them waits with urgent work.
+    pub(in crate::shell) fn waiting(&self, depth: usize, oldest_urgent: Option<Instant>) {
         self.depth.set(depth.try_into().unwrap_or(i64::MAX));
+        self.oldest_urgent.set(oldest_urgent);
+    }
+
+    /// Number of panics since the start.
+    pub(in crate::shell) fn internal_errors(&self, total: u64) {
+        self.internal_errors.inc_by(total.saturating_sub(self.internal_errors.get()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(registry: &Registry, name: &str) -> f64 {
+        let families = registry.gather();
+        let family = families.iter().find(|family| family.name() == name).unwrap();
+        let metric = &family.get_metric()[0];
+        metric.get_gauge().get_value() + metric.get_counter().get_value()
+    }
+
+    #[test]
+    fn oldest_urgent_work_ages_between_scrapes_without_a_turn_of_the_loop() {
+        let registry = Registry::new();
+        let metrics = Reconciliations::register(&registry).unwrap();
+        let age = || value(&registry, "jobset_workqueue_oldest_urgent_seconds");
+        metrics.waiting(3, Instant::now().checked_sub(Duration::from_secs(40)));
+        let first = age();
+        assert!((40.0..60.0).contains(&first), "{first}");
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(age() > first);
+        metrics.waiting(2, None);
+        assert_eq!((age(), value(&registry, "jobset_workqueue_depth")), (0.0, 2.0));
+    }
+
+    #[test]
+    fn internal_errors_are_counted_once_each() {
+        let registry = Registry::new();
+        let metrics = Reconciliations::register(&registry).unwrap();
+        for total in [0, 1, 1, 3] {
+            metrics.internal_errors(total);
+        }
+        assert_eq!(value(&registry, "jobset_internal_errors_total"), 3.0);
     }
 }
