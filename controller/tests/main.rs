@@ -25,6 +25,7 @@ mod manifests;
 mod metrics;
 mod namespace;
 mod outcome;
+mod panics;
 mod permissions;
 mod placement;
 mod pods;

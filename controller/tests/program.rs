@@ -41,6 +41,9 @@ async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// An annotation of JobSets on which the controller panics. Shipped builds do not know the variable that names it.
+pub(crate) const PANICS: &str = "test.jobset.sigs.k8s.io/panics";
+
 fn kubeconfig(plane: &ControlPlane) -> PathBuf {
     plane.dir().join("jobset-controller.kubeconfig")
 }
@@ -71,6 +74,7 @@ impl Program {
             .args(arguments)
             .env("KUBECONFIG", kubeconfig(plane))
             .env("POD_NAMESPACE", NAMESPACE)
+            .env("JOBSET_TEST_PANIC_ANNOTATION", PANICS)
             .stdin(Stdio::null())
             .stderr(std::fs::File::create(&log)?)
             .kill_on_drop(true)

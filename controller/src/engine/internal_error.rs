@@ -4,6 +4,7 @@
 //! reconciled again when its specification changes, or after a while: not on each event, which would panic again.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -42,9 +43,22 @@ impl InternalError {
     }
 }
 
+thread_local! {
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs `work`. Returns the message of its panic, if it panics.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message(&*panic))
+    let before = CATCHES.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    CATCHES.set(before);
+    outcome.map_err(|panic| message(&*panic))
+}
+
+/// Whether the engine catches a panic that this thread has now. A hook for panics runs before it is caught, and must not end
+/// the process then.
+pub fn catches_panics() -> bool {
+    CATCHES.get()
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -6,6 +6,8 @@
 mod cluster;
 pub(crate) mod dialect;
 mod event;
+#[cfg(debug_assertions)]
+mod failpoint;
 mod group;
 mod internal_error;
 mod job;
@@ -36,6 +38,7 @@ use kube::ResourceExt;
 pub use cluster::Cluster;
 pub use event::{OwnedView, PartialNamespace, View, WatchEvent};
 pub use group::Group;
+pub use internal_error::catches_panics;
 use internal_error::caught;
 pub(crate) use job::controller;
 pub use job::{ControllerRef, Finished, JobView};

@@ -112,6 +112,8 @@ impl Engine {
     }
 
     fn plan(&self, observed: &Observed<'_>, now: Now) -> Plan {
+        #[cfg(debug_assertions)]
+        super::failpoint::reach(observed.jobset);
         #[cfg_attr(not(test), expect(unused_mut, reason = "only tests change a plan"))]
         let mut plan = plan(observed, &self.settings, &Time(now.time));
         #[cfg(test)]

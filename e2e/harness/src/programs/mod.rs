@@ -18,8 +18,8 @@ pub use go::{
     ensure_kube_state_metrics,
 };
 pub use own::{
-    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries,
-    shipped_binaries, shipped_controller, shipped_webhook,
+    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint,
+    rust_binaries, shipped_binaries, shipped_controller, shipped_webhook,
 };
 pub use sources::sources;
 
