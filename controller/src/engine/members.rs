@@ -52,6 +52,17 @@ impl Members {
         }
     }
 
+    /// Whether the record has all Pods of this size.
+    pub fn cover(&self, replicas: i32, parallelism: i32) -> bool {
+        match self {
+            Self::All => false,
+            Self::Recorded { parallelism: recorded, pods } => {
+                let size = replicas.saturating_mul(parallelism);
+                *recorded == parallelism && pods.count_below(size) >= size
+            }
+        }
+    }
+
     /// Whether a member is outside of this size.
     pub fn exceed(&self, replicas: i32, parallelism: i32) -> bool {
         match self {
@@ -108,6 +119,7 @@ mod tests {
         assert!(members.exceed(2, 2), "the third Job");
         assert!(members.exceed(3, 1), "a second Pod");
         assert!(!members.exceed(3, 2));
+        assert!(members.cover(1, 2) && !members.cover(2, 2) && !members.cover(1, 1));
     }
 
     #[test]

@@ -190,7 +190,14 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
     let synced = reconciliation.status.synced_epoch;
     let mut slots = Slots::default();
     let (mut expected, mut done) = (0_i64, 0_i64);
-    let members: Vec<Members> = (0..reconciliation.groups().len()).map(|group| reconciliation.members(group)).collect();
+    let groups = reconciliation.groups().iter().enumerate();
+    // The members of the replicatedJobs that have newcomers.
+    let growing: Vec<Option<Members>> = groups
+        .map(|(index, group)| {
+            let members = reconciliation.members(index);
+            (!members.cover(group.replicas(), group.template.spec.pods())).then_some(members)
+        })
+        .collect();
     for current in &reconciliation.current {
         let job = current.job;
         let group = &reconciliation.groups()[current.group];
@@ -204,8 +211,10 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         expected += i64::from(size);
         done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
         if job.finished.is_none() {
-            let members = members[current.group].of_job(job.index.unwrap_or(-1));
-            slots.newcomers += count(members.newcomers(size, &job.completed).into());
+            let of_job = growing[current.group].as_ref().map(|members| members.of_job(job.index.unwrap_or(-1)));
+            let beyond = size.saturating_sub(group.template.spec.pods());
+            let newcomers = of_job.map_or(beyond, |members| members.newcomers(size, &job.completed));
+            slots.newcomers += count(newcomers.into());
         }
         let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
         slots.arrived += pods.newcomers_at(reconciliation.next_epoch()).len();

@@ -44,8 +44,10 @@ pub(super) struct Reconciliation<'a> {
     pub status: JobSetStatus,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
-    /// For each replicatedJob, the places of its Jobs in `current`.
-    jobs_of: Vec<Vec<usize>>,
+    /// The places of the Jobs in `current`, in the order of their replicatedJobs.
+    by_group: Vec<usize>,
+    /// For each replicatedJob, where its Jobs end in `by_group`.
+    ends: Vec<usize>,
     pub actions: Vec<Action>,
     pub notes: Vec<Note>,
     pub facts: Vec<Fact>,
@@ -71,10 +73,11 @@ impl<'a> Reconciliation<'a> {
             current.job.index.is_some_and(|index| (0..replicas).contains(&index))
         };
         let (current, surplus): (Vec<Current<'_>>, _) = current.partition(is_specified);
-        let mut jobs_of = vec![Vec::new(); spec.replicated_jobs.len()];
-        for (place, current) in current.iter().enumerate() {
-            jobs_of[current.group].push(place);
-        }
+        let mut by_group: Vec<usize> = (0..current.len()).collect();
+        by_group.sort_by_key(|place| current[*place].group);
+        let ends = (0..spec.replicated_jobs.len())
+            .map(|group| by_group.partition_point(|place| current[*place].group <= group))
+            .collect();
         Self {
             observed: *observed,
             settings,
@@ -85,7 +88,8 @@ impl<'a> Reconciliation<'a> {
             surplus,
             status,
             places,
-            jobs_of,
+            by_group,
+            ends,
             actions: Vec::new(),
             notes: Vec::new(),
             facts: Vec::new(),
@@ -115,7 +119,8 @@ impl<'a> Reconciliation<'a> {
 
     /// The Jobs of the replicatedJob at this place, of those in `current`.
     pub(super) fn jobs_of(&self, group: usize) -> impl ExactSizeIterator<Item = &Current<'a>> {
-        self.jobs_of[group].iter().map(|place| &self.current[*place])
+        let begin = if group == 0 { 0 } else { self.ends[group - 1] };
+        self.by_group[begin..self.ends[group]].iter().map(|place| &self.current[*place])
     }
 
     /// Whether the Job belongs to the current attempt.

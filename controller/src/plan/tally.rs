@@ -3,6 +3,8 @@
 //! `ready`, `active` and `suspended` count Jobs that have not finished. They are independent of each other, and a Job may be
 //! in none of them. A rule that needs the state of one Job uses the Job itself ([`JobView::is_ready`]).
 
+use std::collections::HashMap;
+
 use jobset_api::ReplicatedJobStatus;
 
 use super::failure;
@@ -10,22 +12,21 @@ use super::reconciliation::{Reconciliation, has_completed};
 use crate::engine::{Finished, JobView};
 
 pub(super) fn count_jobs(reconciliation: &mut Reconciliation<'_>) {
-    let counted = reconciliation.groups().iter().enumerate().map(|(place, group)| {
-        // The failure policy writes the counters of individual restarts. This rule keeps them.
-        let mut stored = reconciliation.status.replicated_job_at(place, &group.name).cloned().unwrap_or_default();
-        failure::pad(&mut stored.job_restarts, group.replicas());
-        failure::pad(&mut stored.job_restarts_count_towards_max, group.replicas());
-        ReplicatedJobStatus {
-            name: group.name.clone(),
-            ready: 0,
-            succeeded: 0,
-            failed: 0,
-            active: 0,
-            suspended: 0,
-            ..stored
-        }
-    });
-    let mut counted: Vec<ReplicatedJobStatus> = counted.collect();
+    let groups = reconciliation.groups();
+    let mut stored = std::mem::take(&mut reconciliation.status.replicated_jobs_status);
+    if !stored.iter().map(|status| &status.name).eq(groups.iter().map(|group| &group.name)) {
+        let mut known: HashMap<String, ReplicatedJobStatus> =
+            stored.into_iter().map(|status| (status.name.clone(), status)).collect();
+        let of_name = |name: &String| ReplicatedJobStatus { name: name.clone(), ..ReplicatedJobStatus::default() };
+        stored = groups.iter().map(|group| known.remove(&group.name).unwrap_or_else(|| of_name(&group.name))).collect();
+    }
+    // The failure policy writes the counters of individual restarts. This rule keeps them.
+    let mut counted = stored;
+    for (status, group) in counted.iter_mut().zip(groups) {
+        failure::pad(&mut status.job_restarts, group.replicas());
+        failure::pad(&mut status.job_restarts_count_towards_max, group.replicas());
+        (status.ready, status.succeeded, status.failed, status.active, status.suspended) = (0, 0, 0, 0, 0);
+    }
     for current in &reconciliation.current {
         count(current.job, &mut counted[current.group]);
     }
