@@ -167,6 +167,10 @@ bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admiss
 bench-agent: deps ## Measures the agent and its restarts on real kubelets: memory, requests, seconds.
 	@$(DEBUG)/bench-agent
 
+.PHONY: bench-fairness
+bench-fairness: deps ## Measures restarts beside a namespace that creates 100,000 Jobs, on real kubelets: ARGS="--compare PATH".
+	@$(DEBUG)/bench-fairness $(ARGS)
+
 .PHONY: bench-micro
 bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
 	cargo bench -p jobset-controller --bench engine

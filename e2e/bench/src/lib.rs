@@ -1,10 +1,11 @@
-//! Measures restarts, the agent and the admission service, and draws the README's picture.
+//! Measures restarts, fairness between tenants, the agent and the admission service, and draws the README's picture.
 //!
 //! Each benchmark writes its result as JSON and prints it as a table. The load generator shares the machine's CPUs with
 //! everything else.
 
 pub mod agent;
 mod connections;
+pub mod fairness;
 mod history;
 mod meter;
 mod observe;

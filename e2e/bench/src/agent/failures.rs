@@ -34,14 +34,9 @@ pub(super) async fn measure(
     let is_in_place = case.mode != MeasuredMode::Recreate;
     while series.seconds.len() < restarts {
         let namespace = format!("{}-{}", case.name, series.seconds.len());
-        let group = Group::apply(cluster, &namespace, RECREATE, |workload| case.of(workload)).await?;
-        let mut group = FailingGroup { case, group, restarts: 0 };
-        let workers = group.run(0.0).await?;
-        let nodes: BTreeSet<&str> = workers.values().map(|worker| worker.node.as_str()).collect();
-        ensure!(nodes.len() == cluster.nodes().len(), "the workers are on {nodes:?} alone");
+        let mut group = FailingGroup::start(cluster, &namespace, case).await?;
         for index in 0..case.restarts_of_a_group().min(restarts - series.seconds.len()) {
-            tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
-            let (exited, started) = group.fail(index).await?;
+            let (exited, started) = group.fail_at_random(index).await?;
             let requests = requests::of_agents(cluster, &namespace)?;
             series.seconds.push(duration(exited, started));
             series.requests.push(requests::most_of_an_agent(&requests, exited));
@@ -61,13 +56,29 @@ pub(super) async fn measure(
 }
 
 /// A JobSet, and how often it has restarted.
-struct FailingGroup {
+pub(crate) struct FailingGroup {
     case: ModeCase,
     group: Group,
     restarts: i32,
 }
 
 impl FailingGroup {
+    /// Creates the JobSet in a new namespace, and waits until its workers run on all nodes.
+    pub(crate) async fn start(cluster: &Cluster, namespace: &str, case: ModeCase) -> Result<Self> {
+        let group = Group::apply(cluster, namespace, RECREATE, |workload| case.of(workload)).await?;
+        let group = Self { case, group, restarts: 0 };
+        let workers = group.run(0.0).await?;
+        let nodes: BTreeSet<&str> = workers.values().map(|worker| worker.node.as_str()).collect();
+        ensure!(nodes.len() == cluster.nodes().len(), "the workers are on {nodes:?} alone");
+        Ok(group)
+    }
+
+    /// Lets one worker end at a random time, and waits until all run again; when it exited, and when the last worker started.
+    pub(crate) async fn fail_at_random(&mut self, index: usize) -> Result<(f64, f64)> {
+        tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
+        self.fail(index).await
+    }
+
     /// Lets one worker end, and waits until all run again; when it exited, and when the last worker started.
     async fn fail(&mut self, index: usize) -> Result<(f64, f64)> {
         let workers = self.group.workers().await?;
@@ -140,7 +151,7 @@ fn last_start(entries: &[Entry], exited: f64, workers: usize) -> Result<f64> {
 }
 
 /// Seconds from a worker's exit to a start, to a millisecond as in the journals.
-fn duration(exited: f64, started: f64) -> f64 {
+pub(crate) fn duration(exited: f64, started: f64) -> f64 {
     rounded(started - exited, 1e3)
 }
 

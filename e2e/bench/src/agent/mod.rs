@@ -5,9 +5,9 @@
 //! workers tell the duration, from the exit of the one to the last start. The costs come from the API server's audit log
 //! ([`requests`]) and from the kernel.
 
-mod failures;
+pub(crate) mod failures;
 mod first_patch;
-mod mode;
+pub(crate) mod mode;
 mod report;
 mod requests;
 

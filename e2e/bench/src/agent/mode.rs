@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// How workers are restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MeasuredMode {
+pub(crate) enum MeasuredMode {
     /// In place, by an injected agent beside each worker.
     Sidecar,
     /// In place, by an injected agent above each worker.
@@ -16,7 +16,7 @@ pub(super) enum MeasuredMode {
 
 /// One kind of restarts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ModeCase {
+pub(crate) struct ModeCase {
     /// Name of the case; the namespaces of its JobSets begin with it.
     pub(super) name: &'static str,
     pub(super) mode: MeasuredMode,
@@ -38,7 +38,7 @@ pub(super) const CASES: [ModeCase; 5] = [
 ];
 
 /// A case without targets.
-pub(super) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
+pub(crate) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
     ModeCase { name, mode, ignores_sigterm: false, most_requests: None, most_seconds: None }
 }
 
