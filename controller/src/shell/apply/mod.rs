@@ -24,8 +24,9 @@ use refusals::Refusals;
 const CONCURRENCY: usize = 32;
 /// The same for all JobSets: each is a connection of its own.
 const CONNECTIONS: usize = 64;
-/// The same for bulk work.
-const BULK_CONNECTIONS: usize = 48;
+/// The same for bulk work. More of them make each request slower, urgent ones too, and not more requests a second: 16 keep the
+/// API server busy.
+const BULK_CONNECTIONS: usize = 16;
 
 /// How the requests of a work ended.
 pub(super) struct Answers {
