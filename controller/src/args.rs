@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{ArgAction, Parser};
 use jobset_api::LEASE;
 use jobset_api::gates::Gates;
@@ -12,6 +13,8 @@ use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
+
+use crate::plan::Settings;
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
 ///
@@ -81,6 +84,15 @@ impl Args {
         let Arguments { own, ignored } = arguments::<Self>(Program::Controller)?;
         Ok(Self { ignored, ..own })
     }
+
+    /// The settings of the rules.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            gates: self.feature_gates,
+            force_delete_after: self.force_delete_unreachable_after,
+            agent_cluster_role: self.agent_cluster_role.clone(),
+        }
+    }
 }
 
 /// Leader election, by flags that kube-controller-manager has, too.
@@ -115,6 +127,27 @@ pub struct ElectionArgs {
     pub leader_elect_retry_period: Duration,
 }
 
+impl ElectionArgs {
+    /// Checks that a leader gives up before the others stop to wait for it.
+    ///
+    /// # Errors
+    /// If it does not, or could not even try twice.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let (lease, renew) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        let retry = self.leader_elect_retry_period;
+        ensure!(lease.subsec_nanos() == 0, "--leader-elect-lease-duration {lease:?} is not whole seconds");
+        ensure!(
+            lease > renew,
+            "--leader-elect-lease-duration {lease:?} must be longer than --leader-elect-renew-deadline {renew:?}"
+        );
+        ensure!(
+            renew > retry.mul_f64(1.2),
+            "--leader-elect-renew-deadline {renew:?} must be longer than --leader-elect-retry-period {retry:?} times 1.2"
+        );
+        Ok(())
+    }
+}
+
 /// The client of the API server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClientArgs {
@@ -141,6 +174,24 @@ mod tests {
     fn leader_election_is_on_unless_switched_off(#[case] flags: &[&str], #[case] on: bool) {
         let args = Args::try_parse_from(["jobset-controller"].iter().chain(flags)).unwrap();
         assert_eq!(args.election.leader_elect, on);
+    }
+
+    #[rstest]
+    #[case("15s", "10s", "2s", true)]
+    #[case("15500ms", "10s", "2s", false)]
+    #[case("10s", "10s", "2s", false)]
+    #[case("15s", "2400ms", "2s", false)]
+    #[case("3s", "2s", "500ms", true)]
+    fn election_durations_must_leave_time_to_retry(
+        #[case] lease: &str,
+        #[case] renew: &str,
+        #[case] retry: &str,
+        #[case] valid: bool,
+    ) {
+        let flags = [("lease-duration", lease), ("renew-deadline", renew), ("retry-period", retry)];
+        let flags = flags.map(|(name, value)| format!("--leader-elect-{name}={value}"));
+        let args = Args::try_parse_from(["jobset-controller".to_owned()].into_iter().chain(flags)).unwrap();
+        assert_eq!(args.election.check().is_ok(), valid);
     }
 
     #[test]

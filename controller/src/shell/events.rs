@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use backon::{ConstantBuilder, Retryable as _};
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -20,8 +21,8 @@ use crate::plan::Note;
 const REPORTER: &str = "jobset-controller";
 /// Longest note that the API server accepts, in bytes.
 const LONGEST: usize = 1024;
-/// How often an Event is sent again whose answer is lost. Its name makes sure that it is created once.
-const TRIES: u32 = 3;
+/// Retries of the creation of an Event after a lost answer. The name of the Event prevents a second one.
+const RETRIES: usize = 2;
 
 /// Sends Events without delaying the loop.
 pub(super) struct Events {
@@ -77,17 +78,12 @@ impl Events {
         let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
         // The log has the Event in any case.
         self.sending.spawn(async move {
-            for _ in 0..TRIES {
-                match events.create(&PostParams::default(), &event).await {
-                    Ok(_) => return,
-                    Err(error) => {
-                        debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not created");
-                        // Another answer than a lost one is final.
-                        if code(&error).is_some_and(|code| code < 500) {
-                            return;
-                        }
-                    }
-                }
+            let params = PostParams::default();
+            let create = || events.create(&params, &event);
+            let lost = |error: &kube::Error| code(error).is_none_or(|code| code >= 500);
+            let again = ConstantBuilder::default().with_max_times(RETRIES);
+            if let Err(error) = create.retry(again).when(lost).await {
+                debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not created");
             }
         });
     }
@@ -105,7 +101,7 @@ impl Events {
     }
 }
 
-/// What programs read in an Event: numbers of the status as it was stored.
+/// The annotations of an Event: numbers of the stored status, for programs.
 fn annotations(stored: Stored, note: &Note) -> BTreeMap<String, String> {
     let numbers = [
         (labels::EVENT_GROUP_RESTARTS, stored.group_restarts),
@@ -117,7 +113,7 @@ fn annotations(stored: Stored, note: &Note) -> BTreeMap<String, String> {
     numbers.chain(failed_at).collect()
 }
 
-/// The message, cut to what the API server accepts.
+/// The message, cut to the length that the API server accepts.
 fn shortened(message: &str) -> String {
     if message.len() <= LONGEST {
         return message.to_owned();

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -24,23 +24,24 @@ use super::retry_log::RetryLog;
 use crate::engine::pods::PodView;
 use crate::engine::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
 
-/// The events of all watches. The stream does not end: what fails is watched again, with back-off.
+/// The events of all watches. The stream does not end: each watch is retried with back-off.
 ///
-/// Lists are consistent reads (no resourceVersion), never what a cache happens to hold.
+/// Lists are consistent reads (no resourceVersion). The cache of an API server may be outdated.
 pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, WatchEvent> {
     let all = watcher::Config::default();
     let children = watcher::Config::default().labels(labels::JOBSET_NAME);
     stream::select_all([
         watch(api(client, namespace), all.clone(), Kind::JobSet, read_jobset),
-        watch(api(client, namespace), children.clone(), Kind::Job, |job: Job| {
-            child(&job, View::Job(JobView::of(&job)))
-        }),
-        watch(api(client, namespace), children.clone(), Kind::Pod, |pod: PartialPod| {
-            child(&pod, View::Pod(PodView::of(&pod)))
-        }),
-        watch(api::<Service>(client, namespace), children.clone(), Kind::Service, owned(Kind::Service)),
-        watch(api::<PersistentVolumeClaim>(client, namespace), children.clone(), Kind::Claim, owned(Kind::Claim)),
-        watch(api::<RoleBinding>(client, namespace), children, Kind::RoleBinding, owned(Kind::RoleBinding)),
+        watch(api(client, namespace), children.clone(), Kind::Job, child(job)),
+        watch(api(client, namespace), children.clone(), Kind::Pod, child(pod)),
+        watch(api::<Service>(client, namespace), children.clone(), Kind::Service, child(owned(Kind::Service))),
+        watch(
+            api::<PersistentVolumeClaim>(client, namespace),
+            children.clone(),
+            Kind::Claim,
+            child(owned(Kind::Claim)),
+        ),
+        watch(api::<RoleBinding>(client, namespace), children, Kind::RoleBinding, child(owned(Kind::RoleBinding))),
         watch(Api::all(client.clone()), all.clone(), Kind::Node, |node: PartialNode| {
             WatchEvent::shared(Key::of(&node), View::Node(Box::new(node)))
         }),
@@ -55,31 +56,37 @@ pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'stati
 }
 
 /// Lists the objects of one JobSet.
-///
-/// # Errors
-/// If a list fails.
 pub(super) async fn list(client: &Client, key: &Key) -> kube::Result<Vec<WatchEvent>> {
-    let namespace = Some(&key.namespace[..]);
-    let jobsets = Api::<DeserializeGuard<JobSet>>::namespaced(client.clone(), &key.namespace);
-    let labelled = ListParams::default().labels(&format!("{}={}", labels::JOBSET_NAME, key.name));
-    let of_name = ListParams::default().fields(&format!("metadata.name={}", key.name));
-    let mut events: Vec<WatchEvent> = jobsets.list(&of_name).await?.items.into_iter().map(read_jobset).collect();
-    let job = |job: Job| child(&job, View::Job(JobView::of(&job)));
-    let pod = |pod: PartialPod| child(&pod, View::Pod(PodView::of(&pod)));
-    events.extend(api(client, namespace).list(&labelled).await?.items.into_iter().map(job));
-    events.extend(api(client, namespace).list(&labelled).await?.items.into_iter().map(pod));
-    let services = api::<Service>(client, namespace).list(&labelled).await?;
-    events.extend(services.items.into_iter().map(owned(Kind::Service)));
-    let claims = api::<PersistentVolumeClaim>(client, namespace).list(&labelled).await?;
-    events.extend(claims.items.into_iter().map(owned(Kind::Claim)));
-    let bindings = api::<RoleBinding>(client, namespace).list(&labelled).await?;
-    events.extend(bindings.items.into_iter().map(owned(Kind::RoleBinding)));
-    Ok(events)
+    let this = ListParams::default().fields(&format!("metadata.name={}", key.name));
+    let children = ListParams::default().labels(&format!("{}={}", labels::JOBSET_NAME, key.name));
+    let namespace = &key.namespace[..];
+    let (jobsets, jobs, pods, services, claims, bindings) = tokio::try_join!(
+        list_kind(client, namespace, &this, read_jobset),
+        list_kind(client, namespace, &children, child(job)),
+        list_kind(client, namespace, &children, child(pod)),
+        list_kind::<Service>(client, namespace, &children, child(owned(Kind::Service))),
+        list_kind::<PersistentVolumeClaim>(client, namespace, &children, child(owned(Kind::Claim))),
+        list_kind::<RoleBinding>(client, namespace, &children, child(owned(Kind::RoleBinding))),
+    )?;
+    Ok([jobsets, jobs, pods, services, claims, bindings].concat())
+}
+
+async fn list_kind<K>(
+    client: &Client,
+    namespace: &str,
+    params: &ListParams,
+    read: impl Fn(K) -> WatchEvent,
+) -> kube::Result<Vec<WatchEvent>>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let listed = api(client, Some(namespace)).list(params).await?;
+    Ok(listed.items.into_iter().map(read).collect())
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
-    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
     namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace))
 }
@@ -88,7 +95,7 @@ fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind,
-    put: impl Fn(K) -> WatchEvent + Send + 'static,
+    read: impl Fn(K) -> WatchEvent + Send + 'static,
 ) -> BoxStream<'static, WatchEvent>
 where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
@@ -100,12 +107,12 @@ where
         .filter_map(move |event| {
             match &event {
                 Ok(_) => retry_log.succeeded(name),
-                // The watch was away for too long, and lists anew.
+                // The watch was interrupted for too long, and lists again.
                 Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind = name, "listing again"),
                 Err(error) => retry_log.failed(name, error),
             }
             let event = event.ok().map(|event| match event {
-                Event::Apply(object) | Event::InitApply(object) => put(object),
+                Event::Apply(object) | Event::InitApply(object) => read(object),
                 Event::Delete(object) => WatchEvent::Gone(kind, Key::of(&object), version(&object)),
                 Event::Init => WatchEvent::ListingBegins(kind),
                 Event::InitDone => WatchEvent::ListingEnded(kind),
@@ -115,8 +122,8 @@ where
         .boxed()
 }
 
-/// Doubles from 100..200 ms to 2.5..5 s. The longest delay is short, so that a group that restarts does not wait for long
-/// once the API server is back.
+/// Doubles from 100..200 ms to 2.5..5 s. The longest delay is short, so that a restart does not wait for long once the API server
+/// answers again.
 fn watch_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(100))
@@ -127,28 +134,35 @@ fn watch_backoff() -> ExponentialBackoff {
 }
 
 /// A child. It belongs to the JobSet that its label names.
-fn child(object: &impl ResourceExt, view: View) -> WatchEvent {
-    let key = Key::of(object);
-    let owner = object.labels().get(labels::JOBSET_NAME).map(|name| key.sibling(name));
-    WatchEvent::Put { object: key, owner, view }
+fn child<K: ResourceExt>(view: impl Fn(&K) -> View) -> impl Fn(K) -> WatchEvent {
+    move |object| {
+        let key = Key::of(&object);
+        let owner = object.labels().get(labels::JOBSET_NAME).map(|name| key.sibling(name));
+        WatchEvent::Put { object: key, owner, view: view(&object) }
+    }
 }
 
-fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(K) -> WatchEvent {
-    move |object| child(&object, View::Owned(kind, OwnedView::of(&object)))
+fn job(job: &Job) -> View {
+    View::Job(JobView::of(job))
 }
 
-/// Keeps the JobSet whole, without the bookkeeping of field managers.
+fn pod(pod: &PartialPod) -> View {
+    View::Pod(PodView::of(pod))
+}
+
+fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(&K) -> View {
+    move |object| View::Owned(kind, OwnedView::of(object))
+}
+
+/// A JobSet without its managed fields.
 fn read_jobset(read: DeserializeGuard<JobSet>) -> WatchEvent {
+    let key = Key::of(&read);
     match read.0 {
         Ok(mut jobset) => {
             jobset.metadata.managed_fields = None;
             WatchEvent::jobset(Arc::new(jobset))
         }
         Err(invalid) => {
-            let key = Key {
-                namespace: invalid.metadata.namespace.unwrap_or_default(),
-                name: invalid.metadata.name.unwrap_or_default(),
-            };
             warn!(jobset = %key, error = invalid.error, "the JobSet does not match the schema and is ignored");
             WatchEvent::Gone(Kind::JobSet, key, 0)
         }

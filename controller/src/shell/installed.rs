@@ -1,113 +1,74 @@
-//! Whether the CustomResourceDefinition on the API server is that of this build. An API server drops fields that it does not
-//! know without a word: with an older CRD, what the controller counts would be forgotten.
+//! Compares the CustomResourceDefinition on the API server with that of this build. An API server drops unknown fields
+//! silently: with an older CRD, it would forget what the controller counts.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::bail;
 use http::Request;
 use jobset_api::schema::Fields;
 use jobset_api::{GROUP, VERSION};
 use kube::Client;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::Deserialize as _;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::error::Error;
 use super::retry_log::RetryLog;
 
-/// What is read, in the log.
+/// The object of the requests, for the log.
 const WHAT: &str = "schema of JobSets";
-/// Time between two looks.
+/// Time between two reads.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long an API server gets to publish a CRD that was installed or changed just now.
+/// Longest time in which an API server publishes a CRD that has just been installed or changed.
 const PUBLISHED: Duration = Duration::from_secs(10);
 
-/// Where the API server has the schemas of its groups.
-#[derive(Deserialize)]
-struct Index {
-    paths: HashMap<String, Document>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Document {
-    #[serde(rename = "serverRelativeURL")]
-    url: String,
-}
-
-/// The schemas of a group.
-#[derive(Deserialize)]
-struct Schemas {
-    components: Components,
-}
-
-#[derive(Deserialize)]
-struct Components {
-    schemas: HashMap<String, Schema>,
-}
-
-#[derive(Deserialize)]
-struct Schema {
-    #[serde(rename = "x-kubernetes-group-version-kind", default)]
-    kinds: Vec<SchemaKind>,
-    #[serde(flatten)]
-    fields: Fields,
-}
-
-#[derive(Deserialize)]
-struct SchemaKind {
-    kind: String,
-}
-
-/// Waits until the CRD is there, and compares it with what this build reads and writes.
+/// Waits until the CRD is installed, and compares it with the fields that this build reads and writes.
 ///
 /// # Errors
-/// [`Error::StaleCrd`], with the fields that would be dropped.
-pub(super) async fn check(client: &Client) -> Result<(), Error> {
+/// If the API server would drop a field.
+pub(super) async fn check(client: &Client) -> anyhow::Result<()> {
     let deadline = Instant::now() + PUBLISHED;
-    let mut told = false;
-    let mut retry_log = RetryLog::default();
+    let (mut retry_log, mut warned) = (RetryLog::default(), false);
     loop {
-        let live = fields(client).await;
-        if live.is_ok() {
-            retry_log.succeeded(WHAT);
-        }
-        match live {
+        let is_late = Instant::now() >= deadline;
+        match fields(client).await {
+            Err(error) => retry_log.failed(WHAT, &error),
+            Ok(None) if is_late && !warned => {
+                warned = true;
+                let crd = format!("jobsets.{GROUP}");
+                warn!(crd, "the CustomResourceDefinition is not installed, waiting for it");
+            }
+            Ok(None) => retry_log.succeeded(WHAT),
             Ok(Some(live)) => {
+                retry_log.succeeded(WHAT);
                 let missing = Fields::missing_in(&live);
                 if missing.is_empty() {
                     return Ok(());
                 }
-                if Instant::now() >= deadline {
-                    return Err(Error::StaleCrd(missing));
+                if is_late {
+                    bail!(
+                        "the CustomResourceDefinition jobsets.{GROUP} is older than this controller, and the API server would \
+                         drop {}: apply that of this version",
+                        missing.join(", ")
+                    );
                 }
             }
-            Ok(None) if !told && Instant::now() >= deadline => {
-                told = true;
-                warn!(
-                    crd = format!("jobsets.{GROUP}"),
-                    "the CustomResourceDefinition is not installed, waiting for it"
-                );
-            }
-            Ok(None) => {}
-            Err(error) => retry_log.failed(WHAT, &error),
         }
         sleep(PERIOD).await;
     }
 }
 
-/// The fields of a JobSet as the API server has them; `None` if it has no JobSets.
-async fn fields(client: &Client) -> Result<Option<Fields>, kube::Error> {
-    let index: Index = get(client, "/openapi/v3").await?;
-    let Some(document) = index.paths.get(&format!("apis/{GROUP}/{VERSION}")) else { return Ok(None) };
-    let schemas: Schemas = get(client, &document.url).await?;
-    let mut schemas = schemas.components.schemas.into_values();
-    let jobset = schemas.find(|schema| schema.kinds.iter().any(|kind| kind.kind == "JobSet"));
-    Ok(jobset.map(|schema| schema.fields))
+/// The fields of a JobSet on the API server; `None` if it has no JobSets.
+async fn fields(client: &Client) -> kube::Result<Option<Fields>> {
+    let index = get(client, "/openapi/v3").await?;
+    let document = &index["paths"][format!("apis/{GROUP}/{VERSION}")]["serverRelativeURL"];
+    let Some(document) = document.as_str() else { return Ok(None) };
+    let document = get(client, document).await?;
+    let mut schemas = document["components"]["schemas"].as_object().into_iter().flat_map(|schemas| schemas.values());
+    let jobset = schemas.find(|schema| schema["x-kubernetes-group-version-kind"][0]["kind"] == "JobSet");
+    jobset.map(Fields::deserialize).transpose().map_err(kube::Error::SerdeError)
 }
 
-async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, kube::Error> {
-    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
+async fn get(client: &Client, path: &str) -> kube::Result<Value> {
+    client.request(Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?).await
 }

@@ -1,4 +1,4 @@
-//! The thin shell around the rules: watches in, requests out. No rule lives here.
+//! The I/O around the engine: watches in, requests out. No rule is here.
 
 mod apply;
 pub mod client;
@@ -12,6 +12,5 @@ mod reconcile;
 mod retry_log;
 mod serve;
 
-pub use error::Error;
-pub use reconcile::{Options, run};
+pub use reconcile::run;
 pub use serve::{Health, serve};

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -16,7 +17,7 @@ use tracing::{debug, error, info};
 
 use super::apply::{Answers, Applier};
 use super::client::Workers;
-use super::error::Error;
+use super::error::ApplyError;
 use super::events::Events;
 use super::feed;
 use super::installed;
@@ -24,8 +25,8 @@ use super::lease::Leadership;
 use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
+use crate::args::Args;
 use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
-use crate::plan::Settings;
 use jobset_api::JobSet;
 use std::sync::Arc;
 
@@ -38,17 +39,6 @@ pub(super) const TICK: Duration = Duration::from_secs(10);
 const LIST_AGAIN: Duration = Duration::from_secs(5);
 /// How long the requests that are under way may take when the controller stops.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// Options of the controller's loop.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The only namespace to watch; all of them if absent.
-    pub namespace: Option<String>,
-    /// Settings of the rules.
-    pub settings: Settings,
-    /// Whether the metrics have the state of each JobSet.
-    pub metrics_per_jobset: bool,
-}
 
 /// A work whose requests have ended.
 struct Ended {
@@ -64,20 +54,20 @@ struct Ended {
 /// If a metric is registered already, the CRD is older than this build, or the requests under way do not end in time.
 pub async fn run(
     workers: Workers,
-    options: Options,
+    args: &Args,
     health: Health,
     registry: &Registry,
     mut leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
-) -> Result<(), Error> {
+) -> anyhow::Result<()> {
     match stop.run_until_cancelled(installed::check(&workers.urgent)).await {
         Some(checked) => checked?,
         None => return Ok(()),
     }
-    let mut feed = feed::feed(&workers.urgent, options.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
+    let mut feed = feed::feed(&workers.urgent, args.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
     let mut listing: FuturesUnordered<BoxFuture<'static, (Key, Vec<WatchEvent>)>> = FuturesUnordered::new();
-    let mut state = Reconciler::new(workers.clone(), options.settings, options.metrics_per_jobset, registry)?;
+    let mut state = Reconciler::new(workers.clone(), args, registry)?;
     loop {
         let now = Instant::now();
         health.begin_turn(now);
@@ -117,7 +107,9 @@ pub async fn run(
         }
         state.events.sent().await;
     };
-    tokio::time::timeout(DRAIN, drained).await.map_err(|_| Error::NotDrained)
+    tokio::time::timeout(DRAIN, drained)
+        .await
+        .context("the requests under way did not end in time; the Lease expires by itself")
 }
 
 /// Lists the objects of a JobSet that has caused a panic, until that succeeds.
@@ -145,13 +137,13 @@ struct Reconciler {
 }
 
 impl Reconciler {
-    fn new(workers: Workers, settings: Settings, per_jobset: bool, registry: &Registry) -> Result<Self, Error> {
+    fn new(workers: Workers, args: &Args, registry: &Registry) -> prometheus::Result<Self> {
         Ok(Self {
-            engine: Engine::new(settings),
+            engine: Engine::new(args.settings()),
             events: Events::new(workers.urgent.clone()),
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
-            objects: per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
+            objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
             metrics: Reconciliations::register(registry)?,
             retry_log: RetryLog::default(),
         })
@@ -196,7 +188,7 @@ impl Reconciler {
     fn finish(&mut self, ended: Ended) {
         let Ended { key, number, jobset, answers } = ended;
         // This program is about to end, and says so.
-        if !answers.errors.iter().any(Error::is_not_leading) {
+        if !answers.errors.iter().any(ApplyError::is_not_leading) {
             self.log(&key, &answers.errors);
         }
         let now = Now::read();
@@ -212,7 +204,7 @@ impl Reconciler {
         self.events.send(jobset, confirmed.events);
     }
 
-    fn log(&mut self, key: &Key, errors: &[Error]) {
+    fn log(&mut self, key: &Key, errors: &[ApplyError]) {
         match errors.iter().find(|error| error.failure() == Failure::Transient) {
             Some(error) => self.retry_log.failed("reconciliations", error),
             None => self.retry_log.succeeded("reconciliations"),

@@ -1,12 +1,12 @@
 //! The log of transient errors: API servers restart, connections break, watches end. A series of failed requests is logged
-//! when it begins and when it ends, however many requests fail in between. At most one beginning per minute is logged.
+//! when it begins and when it ends, however many requests fail in between. At most one begin a minute is logged.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, info, warn};
 
-/// Shortest time between two logged beginnings.
+/// Shortest time between two logged begins.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// The log of transient errors of one kind of request.
@@ -21,7 +21,7 @@ pub(super) struct RetryLog {
 struct FailureSeries {
     since: Instant,
     failures: u64,
-    /// Whether the beginning was logged. Then the end is logged as well.
+    /// Whether the begin was logged. Then the end is logged as well.
     logged: bool,
 }
 
@@ -46,7 +46,7 @@ impl RetryLog {
         }
     }
 
-    /// Counts a failure. Returns whether to log it: it begins a series, and the last logged beginning is a minute ago.
+    /// Counts a failure. Returns whether to log it: it begins a series, and the last logged begin is a minute ago.
     fn begins_logged_series(&mut self, now: Instant) -> bool {
         if let Some(series) = &mut self.series {
             series.failures += 1;

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-
-use super::Error;
 
 /// Time without a turn after which the controller's loop counts as standing still. A turn takes milliseconds, and the loop
 /// takes one at least each [`super::reconcile::TICK`].
@@ -24,7 +23,7 @@ pub struct Health(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether everything was listed once. A replica that stands by has listed it, too.
+    /// Whether the controller has listed all objects once. A standby replica lists them, too.
     listed: AtomicBool,
     /// When the loop began its last turn; `None` until the loop begins.
     last_turn: Mutex<Option<Instant>>,
@@ -61,7 +60,7 @@ impl Health {
         }
     }
 
-    /// What is served of it.
+    /// The routes of the health checks.
     pub fn routes(self) -> Router {
         let health = self.clone();
         Router::new()
@@ -70,24 +69,23 @@ impl Health {
     }
 }
 
-/// Serves until `stop`. `flag` is the one that sets the address.
+/// Serves until `stop`. `flag` is the flag that sets the address.
 ///
 /// # Errors
-/// If the address cannot be listened on.
+/// If the controller cannot listen on the address.
 pub async fn serve(
     address: SocketAddr,
-    flag: &'static str,
-    what: &'static str,
+    flag: &str,
+    what: &str,
     routes: Router,
     stop: CancellationToken,
-) -> Result<(), Error> {
-    let taken = |source| Error::Listen { address, what, flag, source };
-    let listener = TcpListener::bind(address).await.map_err(taken)?;
-    info!(address = %listener.local_addr().map_err(taken)?, "serving {what}");
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await
-        .map_err(|source| Error::Serve(what, source))
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
+    })?;
+    info!(address = %listener.local_addr()?, "serving {what}");
+    let served = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
+    served.await.with_context(|| format!("the server of {what} failed"))
 }
 
 #[cfg(test)]

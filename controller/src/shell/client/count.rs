@@ -1,69 +1,32 @@
 //! Counts requests: `jobset_api_requests_total{verb,resource,code}`.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use http::{Method, Request, Response, Uri};
-use prometheus::{IntCounterVec, Opts, Registry};
-use tower::{Layer, Service};
+use prometheus::{IntCounterVec, Registry, register_int_counter_vec_with_registry};
+use tower::{Service, ServiceExt as _};
 
-/// Counts what passes by its answer.
-#[derive(Clone, Debug)]
-pub(super) struct CountLayer(IntCounterVec);
-
-impl CountLayer {
-    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let requests = IntCounterVec::new(
-            Opts::new(
-                "jobset_api_requests_total",
-                "Requests to the API server by verb, resource and HTTP code; the code is \"none\" where no answer came.",
-            ),
-            &["verb", "resource", "code"],
-        )?;
-        registry.register(Box::new(requests.clone()))?;
-        Ok(Self(requests))
-    }
+pub(super) fn register(registry: &Registry) -> prometheus::Result<IntCounterVec> {
+    register_int_counter_vec_with_registry!(
+        "jobset_api_requests_total",
+        "Requests to the API server by verb, resource and HTTP code; the code is \"none\" where no answer came.",
+        &["verb", "resource", "code"],
+        registry
+    )
 }
 
-impl<S> Layer<S> for CountLayer {
-    type Service = Count<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Count { requests: self.0.clone(), inner }
-    }
-}
-
-/// The service that [`CountLayer`] makes.
-#[derive(Clone, Debug)]
-pub(super) struct Count<S> {
+/// Sends a request, and counts it by its answer.
+pub(super) async fn counted<S, B, R>(
     requests: IntCounterVec,
-    inner: S,
-}
-
-impl<S, B, R> Service<Request<B>> for Count<S>
+    service: S,
+    request: Request<B>,
+) -> Result<S::Response, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    S::Future: Send + 'static,
 {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (verb, resource) = describe(request.method(), request.uri());
-        let requests = self.requests.clone();
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            let code = answer.as_ref().map_or("none".to_owned(), |answer| answer.status().as_str().to_owned());
-            requests.with_label_values(&[verb, &resource, &code]).inc();
-            answer
-        })
-    }
+    let (verb, resource) = describe(request.method(), request.uri());
+    let answer = service.oneshot(request).await;
+    let code = answer.as_ref().map_or("none".to_owned(), |answer| answer.status().as_str().to_owned());
+    requests.with_label_values(&[verb, &resource, &code]).inc();
+    answer
 }
 
 /// Whether the request is a watch.
@@ -71,7 +34,7 @@ pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch" | "watch=true" | "watch=1")))
 }
 
-/// Verb and resource, as Kubernetes' own metrics name them.
+/// Verb and resource as in the metrics of Kubernetes.
 fn describe(method: &Method, uri: &Uri) -> (&'static str, String) {
     let (resource, named) = resource(uri.path());
     let verb = match *method {
@@ -124,14 +87,13 @@ mod tests {
     #[case("GET", "/api/v1/namespaces/default", "get", "namespaces")]
     #[case("GET", "/clusters/one/apis/batch/v1/jobs", "list", "jobs")]
     #[case("GET", "/version", "list", "none")]
-    fn a_request_is_described_as_kubernetes_does(
+    fn request_has_verb_and_resource_of_kubernetes(
         #[case] method: &str,
         #[case] uri: &'static str,
         #[case] verb: &str,
         #[case] resource: &str,
     ) {
-        let described = describe(&method.parse().unwrap(), &Uri::from_static(uri));
-        assert_eq!(described, (described.0, resource.to_owned()));
-        assert_eq!(described.0, verb);
+        let (found, of) = describe(&method.parse().unwrap(), &Uri::from_static(uri));
+        assert_eq!((found, &of[..]), (verb, resource));
     }
 }

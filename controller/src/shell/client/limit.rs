@@ -1,9 +1,9 @@
-//! The client's rate limit: so many requests per second, and a burst after a pause. Watches do not count: there are few, and a
+//! The rate limit of the clients: requests per second, and a burst after a pause. Watches are not limited: there are few, and a
 //! watch that waits lets the engine's state age.
 //!
-//! Bulk requests leave a part of the burst to urgent ones, and none of them takes a token in advance. For a moment after each
-//! urgent request they are few: an API server that works on many requests answers each of them late, and a restart takes
-//! several requests one after the other.
+//! Bulk requests leave a part of the burst to urgent requests, and none of them takes a token in advance. For a moment after
+//! each urgent request they are few: an API server with many requests answers each of them late, and a restart takes several
+//! requests one after the other.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
-use tokio::sync::Mutex as Turn;
 
 use super::count::is_watch;
 use crate::engine::Urgency;
 
-/// The part of the burst that bulk requests leave.
+/// Bulk requests leave one of this many tokens of the burst.
 const RESERVED: u32 = 5;
 /// The part of the rate that bulk requests have beside urgent ones.
 const BESIDE_URGENT: u32 = 10;
@@ -28,7 +27,7 @@ const URGENT: Duration = Duration::from_millis(500);
 pub(super) struct Limiter {
     bucket: Arc<Mutex<Bucket>>,
     /// Held by the bulk request that takes the next token.
-    bulk: Arc<Turn<()>>,
+    bulk: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Limiter {
@@ -36,7 +35,7 @@ impl Limiter {
         Self { bucket: Arc::new(Mutex::new(Bucket::new(qps, burst))), bulk: Arc::default() }
     }
 
-    /// Hands the request back when it is its turn.
+    /// Returns the request when it may be sent.
     pub(super) async fn admit<B>(self, request: Request<B>, urgency: Urgency) -> Result<Request<B>, Infallible> {
         if is_watch(request.uri()) {
             return Ok(request);
@@ -58,7 +57,7 @@ impl Limiter {
     }
 }
 
-/// A bucket of tokens, as one instant: when it would be full again.
+/// A token bucket, kept as the instant at which it is full again.
 #[derive(Debug)]
 struct Bucket {
     /// Time in which one token comes back.
@@ -84,7 +83,7 @@ impl Bucket {
         full_at.saturating_duration_since(now).saturating_sub(self.capacity)
     }
 
-    /// Takes a token for a bulk request that is there and not reserved, or returns how long to wait before another try.
+    /// Takes a token for a bulk request that is present and not reserved, or returns how long to wait before the next attempt.
     fn take_unreserved(&mut self, now: Instant) -> Result<(), Duration> {
         let urgent_until = self.last_urgent.map(|last| last + URGENT).filter(|until| now < *until);
         if let (Some(until), Some(last)) = (urgent_until, self.last_bulk) {
@@ -117,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_at_once_and_then_each_waits_for_its_token() {
+    fn bucket_after_the_burst_each_request_waits_for_its_token() {
         let (mut bucket, now) = (bucket(10, 3), Instant::now());
         let waits: Vec<u128> = (0..6).map(|_| bucket.take(now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
     }
 
     #[test]
-    fn a_pause_fills_the_bucket_and_no_more_than_that() {
+    fn bucket_after_a_pause_is_full_at_most() {
         let (mut bucket, now) = (bucket(10, 3), Instant::now());
         for _ in 0..3 {
             bucket.take(now);

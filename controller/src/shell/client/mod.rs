@@ -1,18 +1,17 @@
-//! The client of the API server: kube's, on a stack of layers of its own.
+//! The clients of the API server: kube's client on a stack of tower layers.
 //!
-//! From the outside in: a request that is refused with 429 is repeated ([`retry`]); takes its turn ([`limit`]); is sent
-//! only while this replica leads, if it writes ([`fence`]); is counted ([`count`]); is given up after a minute.
+//! A request passes these layers from the outside in. It is retried after an answer 429 ([`retry`]). It waits for the rate limit
+//! ([`limit`]). A write is sent only while this replica leads ([`Leadership`]). It is counted ([`count`]), and it has a timeout.
 
 mod count;
-mod fence;
 mod limit;
 mod retry;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as HttpClient;
@@ -20,41 +19,33 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
-use prometheus::Registry;
+use prometheus::{IntCounterVec, Registry};
 use tokio::sync::watch;
 use tower::filter::{AsyncFilterLayer, FilterLayer};
 use tower::retry::RetryLayer;
 use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneService;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, service_fn};
 
-use super::error::Error;
 use super::lease::Leadership;
+use crate::args::ClientArgs;
 use crate::engine::Urgency;
-use count::CountLayer;
 use limit::Limiter;
 
-pub(super) use fence::NotLeading;
+pub(super) use super::lease::NotLeading;
 
 /// Longest time to set up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Silence after which TCP asks whether the peer is still there, the time between two such questions, and how many go
-/// unanswered before the connection counts as dead.
+/// TCP keepalive: the idle time before the first probe, the time between two probes, and the number of unanswered probes after
+/// which the connection counts as dead.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
-/// How long sent bytes may stay unacknowledged before the connection counts as dead: as long as silence may last.
+/// How long sent bytes may stay unacknowledged before the connection counts as dead. Keepalive takes as long.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Longest time until a request is answered; a watch is answered when it begins. The API server itself gives up after a
-/// minute.
+/// Longest time until a request is answered. The API server itself gives up after a minute. A watch is answered when it begins.
 const ANSWER: Duration = Duration::from_secs(65);
 
-/// How many requests may be made.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Requests a second.
-    pub qps: NonZeroU32,
-    /// Requests at once after a pause.
-    pub burst: NonZeroU32,
-}
+/// The error of a configuration that no client can be built from.
+const INVALID: &str = "the configuration of the API server's client is not valid";
 
 /// Clients that share one rate limit.
 #[derive(Clone)]
@@ -65,10 +56,10 @@ pub struct Workers {
     pub bulk: Client,
 }
 
-/// Makes clients that are counted together.
+/// Makes clients whose requests are counted together.
 pub struct Clients {
     config: Config,
-    count: CountLayer,
+    requests: IntCounterVec,
 }
 
 impl Clients {
@@ -76,25 +67,25 @@ impl Clients {
     ///
     /// # Errors
     /// If the metric is registered already.
-    pub fn new(config: Config, registry: &Registry) -> Result<Self, Error> {
-        Ok(Self { config, count: CountLayer::register(registry).map_err(Error::Metrics)? })
+    pub fn new(config: Config, registry: &Registry) -> anyhow::Result<Self> {
+        Ok(Self { config, requests: count::register(registry)? })
     }
 
-    /// Clients for the work. They write only while this replica leads: a request that waits for its turn, or to be repeated,
-    /// when the leadership ends is not sent any more.
+    /// Clients for the work. They write only while this replica leads. A write that waits for the rate limit or for a retry when
+    /// the leadership ends is not sent.
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn workers(&self, limits: Limits, leadership: &watch::Receiver<Leadership>) -> Result<Workers, Error> {
-        let limiter = Limiter::new(limits.qps, limits.burst);
+    pub fn workers(&self, limits: &ClientArgs, leadership: &watch::Receiver<Leadership>) -> anyhow::Result<Workers> {
+        let limiter = Limiter::new(limits.kube_api_qps, limits.kube_api_burst);
         let client = |urgency: Urgency| {
             let (limiter, leadership) = (limiter.clone(), leadership.clone());
             let service = ServiceBuilder::new()
-                .layer(RetryLayer::new(retry::WaitAsAsked::default()))
+                .layer(RetryLayer::new(retry::RetryAfter::default()))
                 .layer(AsyncFilterLayer::new(move |request: Request<Body>| limiter.clone().admit(request, urgency)))
-                .layer(FilterLayer::new(move |request: Request<Body>| fence::pass(*leadership.borrow(), request)))
+                .layer(FilterLayer::new(move |request: Request<Body>| leadership.borrow().admit(request)))
                 .service(self.connected()?);
-            Result::<_, Error>::Ok(Client::new(service, &self.config.default_namespace))
+            anyhow::Ok(Client::new(service, &self.config.default_namespace))
         };
         Ok(Workers { urgent: client(Urgency::Urgent)?, bulk: client(Urgency::Bulk)? })
     }
@@ -103,25 +94,23 @@ impl Clients {
     ///
     /// # Errors
     /// If the configuration is not valid.
-    pub fn elector(&self) -> Result<Client, Error> {
+    pub fn elector(&self) -> anyhow::Result<Client> {
         Ok(Client::new(self.connected()?, &self.config.default_namespace))
     }
 
-    /// The stack of kube's own client without its retries, which begin after 5 ms and repeat more than was refused for
-    /// lack of capacity, and without its lines of level ERROR for each answer above 499.
-    fn connected(&self) -> Result<Connected, Error> {
-        let config = &self.config;
-        let tls = config.rustls_https_connector_with_connector(tcp()).map_err(Error::Client)?;
-        let http = HttpClient::builder(TokioExecutor::new()).build::<_, Body>(tls);
-        let service = ServiceBuilder::new()
-            .layer(config.base_uri_layer())
-            .layer(self.count.clone())
-            .option_layer(config.auth_layer().map_err(Error::Client)?)
-            .layer(config.extra_headers_layer().map_err(Error::Client)?)
+    /// The inner stack of kube's own client. Its other layers retry more answers than 429, and log each answer above 499 with
+    /// level ERROR.
+    fn connected(&self) -> anyhow::Result<Connected> {
+        let (config, requests) = (&self.config, self.requests.clone());
+        let tls = config.rustls_https_connector_with_connector(tcp()).context(INVALID)?;
+        let sent = ServiceBuilder::new()
+            .option_layer(config.auth_layer().context(INVALID)?)
+            .layer(config.extra_headers_layer().context(INVALID)?)
             .layer(TimeoutLayer::new(ANSWER))
             .map_err(BoxError::from)
-            .service(http);
-        Ok(BoxCloneService::new(service))
+            .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(tls));
+        let counted = service_fn(move |request| count::counted(requests.clone(), sent.clone(), request));
+        Ok(BoxCloneService::new(ServiceBuilder::new().layer(config.base_uri_layer()).service(counted)))
     }
 }
 

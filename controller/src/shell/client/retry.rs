@@ -1,5 +1,5 @@
-//! Repeats what the API server refused because it has too much to do. It has not begun such a request, so that nothing is
-//! done twice.
+//! Retries requests that the API server has answered with 429 Too Many Requests. It has not begun such a request, so no request
+//! is carried out twice.
 
 use std::time::Duration;
 
@@ -11,20 +11,21 @@ use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-/// Tries that are made before the refusal is handed on.
-const TRIES: u32 = 10;
-/// Wait when the API server names none.
-const UNASKED: Duration = Duration::from_secs(1);
-/// Longest time to wait, before jitter, whatever the API server asks for.
+/// Attempts before the answer 429 is returned.
+const ATTEMPTS: u32 = 10;
+/// Delay without a `Retry-After`.
+const DEFAULT: Duration = Duration::from_secs(1);
+/// Longest delay before jitter.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Waits as long as `Retry-After` says, and a little longer: others were refused in the same second.
+/// Waits for `Retry-After` with jitter, because other requests are answered with 429 in the same second. The policy of kube has
+/// neither jitter nor a longest delay, and retries 503 and 504 as well, after which a request may have been carried out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WaitAsAsked {
-    refused: u32,
+pub(super) struct RetryAfter {
+    attempts: u32,
 }
 
-impl<B> Policy<Request<Body>, Response<B>, BoxError> for WaitAsAsked {
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
     type Future = Sleep;
 
     fn retry(
@@ -33,9 +34,9 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for WaitAsAsked {
         result: &mut Result<Response<B>, BoxError>,
     ) -> Option<Self::Future> {
         let answer = result.as_ref().ok()?;
-        self.refused += 1;
-        let wait = asked(answer.status(), answer.headers()).filter(|_| self.refused < TRIES)?;
-        Some(sleep(wait.mul_f64(1.0 + fastrand::f64())))
+        self.attempts += 1;
+        let delay = delay(answer.status(), answer.headers()).filter(|_| self.attempts < ATTEMPTS)?;
+        Some(sleep(delay.mul_f64(1.0 + fastrand::f64())))
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
@@ -43,13 +44,13 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for WaitAsAsked {
     }
 }
 
-/// How long the API server asks to wait; `None` if it did not refuse for lack of capacity.
-fn asked(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+/// The delay before the next attempt; `None` if the request is not retried.
+fn delay(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     if status != StatusCode::TOO_MANY_REQUESTS {
         return None;
     }
     let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    Some(seconds.map_or(UNASKED, Duration::from_secs).min(LONGEST))
+    Some(seconds.map_or(DEFAULT, Duration::from_secs).min(LONGEST))
 }
 
 #[cfg(test)]
@@ -66,20 +67,20 @@ mod tests {
     #[case(200, None, None)]
     #[case(409, None, None)]
     #[case(503, Some("3"), None)]
-    fn only_a_lack_of_capacity_is_waited_for(
+    fn answer_429_is_retried_after_delay(
         #[case] status: u16,
         #[case] after: Option<&str>,
         #[case] seconds: Option<u64>,
     ) {
         let headers = after.map(|after| (RETRY_AFTER, after.parse().unwrap())).into_iter().collect();
-        assert_eq!(asked(StatusCode::from_u16(status).unwrap(), &headers), seconds.map(Duration::from_secs));
+        assert_eq!(delay(StatusCode::from_u16(status).unwrap(), &headers), seconds.map(Duration::from_secs));
     }
 
     #[tokio::test]
-    async fn a_request_that_is_always_refused_is_handed_on_in_the_end() {
-        let refused = || Response::builder().status(429).body(()).map_err(BoxError::from);
-        let mut policy = WaitAsAsked::default();
-        let waits = (0..20).map_while(|_| policy.retry(&mut Request::new(Body::empty()), &mut refused())).count();
-        assert_eq!(waits, 9);
+    async fn answer_429_to_all_attempts_is_returned() {
+        let answer = || Response::builder().status(429).body(()).map_err(BoxError::from);
+        let mut policy = RetryAfter::default();
+        let delays = (0..20).map_while(|_| policy.retry(&mut Request::new(Body::empty()), &mut answer())).count();
+        assert_eq!(delays, 9);
     }
 }

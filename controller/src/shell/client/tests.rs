@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// What answers the requests, and how many there were.
+/// An API server that counts its requests.
 struct Server {
     registry: Registry,
     clients: Clients,
@@ -24,7 +24,7 @@ struct Server {
 }
 
 impl Server {
-    /// Refuses the first requests for lack of capacity, and answers the others with an empty list.
+    /// Answers the first requests with 429, and the others with an empty list.
     async fn refusing(first: usize) -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
         let count = requests.clone();
@@ -45,8 +45,9 @@ impl Server {
     }
 
     fn worker(&self, leadership: &watch::Sender<Leadership>) -> Client {
-        let limits = Limits { qps: NonZeroU32::new(1000).unwrap(), burst: NonZeroU32::new(1000).unwrap() };
-        self.clients.workers(limits, &leadership.subscribe()).unwrap().urgent
+        let fast = std::num::NonZeroU32::new(1000).unwrap();
+        let limits = ClientArgs { kube_api_qps: fast, kube_api_burst: fast };
+        self.clients.workers(&limits, &leadership.subscribe()).unwrap().urgent
     }
 
     fn requests(&self) -> usize {
@@ -60,7 +61,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_repeated_and_each_try_is_counted() {
+async fn request_answered_429_is_retried_and_each_attempt_is_counted() {
     let server = Server::refusing(1).await;
     let client = server.worker(&watch::Sender::default());
     let pods: Api<Pod> = Api::all(client);
@@ -70,7 +71,7 @@ async fn a_refused_request_is_repeated_and_each_try_is_counted() {
 }
 
 #[tokio::test]
-async fn a_write_that_waits_to_be_repeated_is_not_sent_after_the_leadership() {
+async fn write_waiting_for_its_retry_leadership_ends_is_not_sent() {
     let server = Server::refusing(usize::MAX).await;
     let leadership = watch::Sender::new(Leadership::Leading { until: None });
     let maps: Api<ConfigMap> = Api::namespaced(server.worker(&leadership), "default");
@@ -86,7 +87,7 @@ async fn a_write_that_waits_to_be_repeated_is_not_sent_after_the_leadership() {
 }
 
 #[tokio::test]
-async fn a_replica_that_stands_by_reads_and_its_election_writes() {
+async fn standby_reads_and_only_its_election_writes() {
     let server = Server::refusing(0).await;
     let client = server.worker(&watch::Sender::default());
     Api::<Pod>::all(client.clone()).list(&ListParams::default()).await.unwrap();
@@ -94,7 +95,7 @@ async fn a_replica_that_stands_by_reads_and_its_election_writes() {
     Api::<ConfigMap>::namespaced(client, "default").create(&PostParams::default(), &map).await.unwrap_err();
     assert_eq!(server.requests(), 1);
     let elector = Api::<ConfigMap>::namespaced(server.clients.elector().unwrap(), "default");
-    // What comes back is a list of Pods, which is not the point.
-    drop(elector.create(&PostParams::default(), &map).await);
+    // The answer is no ConfigMap.
+    elector.create(&PostParams::default(), &map).await.unwrap_err();
     assert_eq!(server.requests(), 2);
 }

@@ -1,49 +1,39 @@
 //! Acquires, renews and releases the Lease.
 
-use std::time::Duration;
-
+use anyhow::anyhow;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
-use prometheus::{IntGauge, Registry};
+use prometheus::{IntGauge, Registry, register_int_gauge_with_registry};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{Candidate, Leadership, LeaseDecision, Record, Terms};
-use crate::shell::error::{Error, code};
+use super::{Candidate, Leadership, LeaseDecision};
+use crate::args::ElectionArgs;
+use crate::shell::error::code;
 use crate::shell::retry_log::RetryLog;
 
-/// This replica has stopped to be the leader without wanting it. Nothing that it does now may be done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Lost {
-    #[error("the Lease could not be renewed for {0:?}")]
-    NotRenewed(Duration),
-    #[error("{0} holds the Lease")]
-    Taken(String),
-}
-
-/// One replica's part in the election.
+/// The part of one replica in the election.
 pub struct Elector {
-    terms: Terms,
+    flags: ElectionArgs,
     candidate: Candidate,
     leases: Api<Lease>,
-    /// The Lease as it was read or written last: its version is what the next write is made against.
-    lease: Option<Lease>,
     leadership: watch::Sender<Leadership>,
     gauge: IntGauge,
     retry_log: RetryLog,
 }
 
-/// How an attempt to get or to keep the Lease ended.
+/// The result of an attempt to get or to keep the Lease.
 enum Standing {
-    Leading,
+    /// This replica leads until this deadline.
+    Leading(Instant),
+    /// This candidate holds the Lease.
     Following(String),
-    /// The Lease was written by something else at the same time: the next attempt sees what that was.
-    Contended,
+    /// The request failed, or another client has written the Lease at the same time.
+    Unknown,
 }
 
 impl Elector {
@@ -51,17 +41,17 @@ impl Elector {
     ///
     /// # Errors
     /// If the metric is registered already.
-    pub fn new(client: Client, terms: Terms, registry: &Registry) -> Result<Self, Error> {
-        let gauge = IntGauge::new("jobset_leader", "1 while this replica leads, else 0.").map_err(Error::Metrics)?;
-        registry.register(Box::new(gauge.clone())).map_err(Error::Metrics)?;
+    pub fn new(client: Client, flags: ElectionArgs, registry: &Registry) -> anyhow::Result<Self> {
+        let name = flags.leader_elect_resource_name.clone();
+        let namespace =
+            flags.leader_elect_resource_namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
         Ok(Self {
-            candidate: Candidate::new(terms.identity.clone(), terms.lease_duration),
-            leases: Api::namespaced(client, &terms.namespace),
-            lease: None,
+            candidate: Candidate::new(name, identity(), flags.leader_elect_lease_duration),
+            leases: Api::namespaced(client, &namespace),
             leadership: watch::Sender::default(),
-            gauge,
+            gauge: register_int_gauge_with_registry!("jobset_leader", "1 while this replica leads, else 0.", registry)?,
             retry_log: RetryLog::default(),
-            terms,
+            flags,
         })
     }
 
@@ -70,151 +60,148 @@ impl Elector {
         self.leadership.subscribe()
     }
 
-    /// Stands for election until `stop`; as the leader, until the work is `drained`, and then hands over.
+    /// Stands for election until `stop`. A leader keeps the Lease until its requests are `drained`, and then releases it.
     ///
     /// # Errors
     /// If the leadership is lost.
-    pub async fn run(mut self, stop: CancellationToken, drained: CancellationToken) -> Result<(), Error> {
-        let name = self.terms.name.clone();
+    pub async fn run(mut self, stop: CancellationToken, drained: CancellationToken) -> anyhow::Result<()> {
         let Some(deadline) = stop.run_until_cancelled(self.acquire()).await else { return Ok(()) };
-        info!(lease = name, identity = self.terms.identity, "leading");
+        info!(lease = self.flags.leader_elect_resource_name, identity = self.candidate.identity, "leading");
         self.gauge.set(1);
         let kept = drained.run_until_cancelled(self.keep(deadline)).await;
         self.leadership.send_replace(Leadership::Standby);
         self.gauge.set(0);
         if let Some(lost) = kept {
-            return Err(Error::LeaseLost(name, lost));
+            return Err(lost.context(format!(
+                "lost the Lease {}, nothing may be done without it",
+                self.flags.leader_elect_resource_name
+            )));
         }
         self.release().await;
         Ok(())
     }
 
-    /// Leads without an election, until the work is done.
+    /// Leads without an election until the requests are drained.
     pub async fn unopposed(self, drained: CancellationToken) {
         self.gauge.set(1);
         self.leadership.send_replace(Leadership::Leading { until: None });
         drained.cancelled().await;
     }
 
-    /// Waits until this replica leads; until when it does if it does not renew.
+    /// Waits until this replica leads. Returns the deadline of the first renewal.
     async fn acquire(&mut self) -> Instant {
-        let mut known = None;
+        let mut known = String::new();
         loop {
-            let sent = Instant::now();
-            match timeout_at(sent + self.request_timeout(), self.attempt()).await {
-                Ok(Ok(Standing::Leading)) => return self.lead_until(sent),
-                Ok(Ok(Standing::Following(holder))) => {
-                    self.retry_log.succeeded("Lease");
-                    if known.as_ref() != Some(&holder) {
-                        info!(lease = self.terms.name, holder, "standing by");
-                        known = Some(holder);
-                    }
+            match self.attempt().await {
+                Standing::Leading(deadline) => return deadline,
+                Standing::Following(holder) if holder != known => {
+                    info!(lease = self.flags.leader_elect_resource_name, holder, "standing by");
+                    known = holder;
                 }
-                Ok(Ok(Standing::Contended)) => {}
-                Ok(Err(error)) => self.retry_log.failed("Lease", &error),
-                Err(late) => self.retry_log.failed("Lease", &late),
+                Standing::Following(_) | Standing::Unknown => {}
             }
-            // Never longer than a period, so that a Lease that was released is taken within one; not all at once.
-            sleep(self.terms.retry_period.mul_f64(0.7 + 0.3 * fastrand::f64())).await;
+            // A released Lease is acquired within one period. The jitter keeps replicas apart.
+            sleep(self.flags.leader_elect_retry_period.mul_f64(0.7 + 0.3 * fastrand::f64())).await;
         }
     }
 
-    /// Renews until that fails for too long.
-    async fn keep(&mut self, mut deadline: Instant) -> Lost {
-        let mut next = Instant::now() + self.terms.retry_period;
+    /// Renews the Lease until that fails for too long. Returns why the leadership is lost.
+    async fn keep(&mut self, mut deadline: Instant) -> anyhow::Error {
+        let mut next = Instant::now() + self.flags.leader_elect_retry_period;
         loop {
             sleep_until(next.min(deadline)).await;
-            let sent = Instant::now();
-            if sent >= deadline {
-                return Lost::NotRenewed(self.terms.renew_deadline);
+            let now = Instant::now();
+            if now >= deadline {
+                return anyhow!("the Lease could not be renewed for {:?}", self.flags.leader_elect_renew_deadline);
             }
-            next = sent + self.terms.retry_period;
-            match timeout_at(deadline.min(sent + self.request_timeout()), self.attempt()).await {
-                Ok(Ok(Standing::Leading)) => deadline = self.lead_until(sent),
-                Ok(Ok(Standing::Following(holder))) => return Lost::Taken(holder),
-                Ok(Ok(Standing::Contended)) => {}
-                Ok(Err(error)) => self.retry_log.failed("Lease", &error),
-                Err(late) => self.retry_log.failed("Lease", &late),
+            next = now + self.flags.leader_elect_retry_period;
+            match timeout_at(deadline, self.attempt()).await {
+                Ok(Standing::Leading(until)) => deadline = until,
+                Ok(Standing::Following(holder)) => return anyhow!("{holder} holds the Lease"),
+                Ok(Standing::Unknown) | Err(_) => {}
             }
         }
     }
 
-    /// The Lease was written; the time counts from before the request, as that of the others counts from after it.
-    fn lead_until(&mut self, sent: Instant) -> Instant {
-        self.retry_log.succeeded("Lease");
-        let deadline = sent + self.terms.renew_deadline;
-        self.leadership.send_replace(Leadership::Leading { until: Some(deadline.into_std()) });
-        deadline
+    /// One attempt to get or to keep the Lease. A request that hangs leaves time for another attempt.
+    async fn attempt(&mut self) -> Standing {
+        let sent = Instant::now();
+        match timeout(self.flags.leader_elect_renew_deadline / 2, self.negotiate()).await {
+            Ok(Ok(None)) => {
+                self.retry_log.succeeded("Lease");
+                // The deadline counts from before the request. The other candidates count from after it.
+                let deadline = sent + self.flags.leader_elect_renew_deadline;
+                self.leadership.send_replace(Leadership::Leading { until: Some(deadline.into_std()) });
+                return Standing::Leading(deadline);
+            }
+            Ok(Ok(Some(holder))) => {
+                self.retry_log.succeeded("Lease");
+                return Standing::Following(holder);
+            }
+            Ok(Err(error)) if code(&error) == Some(409) => debug!("another client has written the Lease"),
+            Ok(Err(error)) => self.retry_log.failed("Lease", &error),
+            Err(late) => self.retry_log.failed("Lease", &late),
+        }
+        Standing::Unknown
     }
 
-    /// One attempt to get or to keep the Lease.
-    async fn attempt(&mut self) -> Result<Standing, kube::Error> {
-        // As the leader: on the assumption that nobody has touched the Lease.
-        if let Some(record) = self.candidate.renew(Timestamp::now()) {
-            match self.write(record).await {
-                Ok(()) => return Ok(Standing::Leading),
+    /// Writes the Lease. Returns the holder if that is another candidate.
+    async fn negotiate(&mut self) -> kube::Result<Option<String>> {
+        // A leader expects that no other client has written the Lease, and does not read it first.
+        if let Some(lease) = self.candidate.renew(Timestamp::now()) {
+            match self.write(lease).await {
+                Ok(()) => return Ok(None),
                 Err(error) => debug!(error = &error as &dyn std::error::Error, "the Lease has changed, reading it"),
             }
         }
         match self.read().await? {
-            LeaseDecision::Wait { holder } => Ok(Standing::Following(holder)),
-            LeaseDecision::Write(record) => match self.write(record).await {
-                Ok(()) => Ok(Standing::Leading),
-                Err(error) if code(&error) == Some(409) => Ok(Standing::Contended),
-                Err(error) => Err(error),
-            },
+            LeaseDecision::Wait(holder) => Ok(Some(holder)),
+            LeaseDecision::Write(lease) => self.write(*lease).await.map(|()| None),
         }
     }
 
-    async fn read(&mut self) -> Result<LeaseDecision, kube::Error> {
-        self.lease = self.leases.get_opt(&self.terms.name).await?;
-        let record = self.lease.as_ref().map(Record::of);
-        Ok(self.candidate.observe(record, std::time::Instant::now(), Timestamp::now()))
+    async fn read(&mut self) -> kube::Result<LeaseDecision> {
+        let lease = self.leases.get_opt(&self.flags.leader_elect_resource_name).await?;
+        Ok(self.candidate.observe(lease, std::time::Instant::now(), Timestamp::now()))
     }
 
-    async fn write(&mut self, record: Record) -> Result<(), kube::Error> {
+    async fn write(&mut self, lease: Lease) -> kube::Result<()> {
         let params = PostParams::default();
-        let mut lease = self.lease.clone().unwrap_or_default();
-        record.clone().write(&mut lease);
         let written = if lease.metadata.resource_version.is_some() {
-            self.leases.replace(&self.terms.name, &params, &lease).await?
+            self.leases.replace(&self.flags.leader_elect_resource_name, &params, &lease).await?
         } else {
-            lease.metadata = ObjectMeta { name: Some(self.terms.name.clone()), ..ObjectMeta::default() };
             self.leases.create(&params, &lease).await?
         };
-        self.candidate.written(record, std::time::Instant::now());
-        self.lease = Some(written);
+        self.candidate.written(written, std::time::Instant::now());
         Ok(())
     }
 
-    /// Lets the next one lead at once. Without success it leads when the Lease has expired.
+    /// Releases the Lease, so that another candidate leads at once. Without success the Lease expires.
     async fn release(&mut self) {
-        let deadline = Instant::now() + self.request_timeout();
-        match timeout_at(deadline, self.write_release()).await {
-            Ok(Ok(())) => info!(lease = self.terms.name, "released the Lease"),
+        let lease = self.flags.leader_elect_resource_name.clone();
+        match timeout(self.flags.leader_elect_renew_deadline / 2, self.write_release()).await {
+            Ok(Ok(())) => info!(lease, "released the Lease"),
             Ok(Err(error)) => {
-                let error = &error as &dyn std::error::Error;
-                warn!(lease = self.terms.name, error, "cannot release the Lease, it expires");
+                warn!(lease, error = &error as &dyn std::error::Error, "cannot release the Lease, it expires");
             }
-            Err(_) => warn!(lease = self.terms.name, "cannot release the Lease in time, it expires"),
+            Err(_) => warn!(lease, "cannot release the Lease in time, it expires"),
         }
     }
 
-    async fn write_release(&mut self) -> Result<(), kube::Error> {
-        let Some(record) = self.candidate.release(Timestamp::now()) else { return Ok(()) };
-        match self.write(record).await {
-            // A renewal that was under way when the work ended has been carried out after all.
-            Err(error) if code(&error) == Some(409) => self.read().await?,
-            written => return written,
-        };
-        match self.candidate.release(Timestamp::now()) {
-            Some(record) => self.write(record).await,
-            None => Ok(()),
+    async fn write_release(&mut self) -> kube::Result<()> {
+        while let Some(lease) = self.candidate.release(Timestamp::now()) {
+            match self.write(lease).await {
+                // A renewal that was under way at the end of the work was carried out.
+                Err(error) if code(&error) == Some(409) => drop(self.read().await?),
+                written => return written,
+            }
         }
+        Ok(())
     }
+}
 
-    /// A request that hangs leaves time for another one.
-    fn request_timeout(&self) -> Duration {
-        self.terms.renew_deadline / 2
-    }
+/// The name of the host, which in a Pod is that of the Pod, and a random number: each process is another candidate.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), fastrand::u64(..))
 }

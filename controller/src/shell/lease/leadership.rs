@@ -1,28 +1,41 @@
-//! What the controller sees of the election.
+//! Whether this replica leads, and may write.
 
 use std::time::Instant;
+
+use http::{Method, Request};
 
 /// Whether this replica leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leadership {
-    /// Another leads, or nobody. Nothing may be written.
+    /// Another replica leads, or none. This one must not write.
     #[default]
     Standby,
-    /// This one leads.
+    /// This replica leads.
     Leading {
-        /// Until when, by the own clock, it may write without having renewed the Lease; `None` without an election. A
-        /// replica whose machine stood still finds this in the past before it finds out anything else.
+        /// Until when, by its own clock, this replica may write without another renewal of the Lease; `None` without an
+        /// election. A replica whose machine stood still observes this deadline before anything else.
         until: Option<Instant>,
     },
 }
 
+/// The request was not sent: this replica does not lead.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: this replica does not lead")]
+pub struct NotLeading;
+
 impl Leadership {
     /// Whether this replica may write.
-    pub fn holds(&self, now: Instant) -> bool {
+    pub fn holds(self, now: Instant) -> bool {
         match self {
             Self::Standby => false,
             Self::Leading { until } => until.is_none_or(|until| now < until),
         }
+    }
+
+    /// The fence: admits a request that only reads, and any request while this replica leads.
+    pub(in crate::shell) fn admit<B>(self, request: Request<B>) -> Result<Request<B>, NotLeading> {
+        let reads = request.method() == Method::GET;
+        if reads || self.holds(Instant::now()) { Ok(request) } else { Err(NotLeading) }
     }
 }
 
@@ -33,12 +46,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leadership_ends_by_itself_when_it_is_not_renewed() {
+    fn leadership_not_renewed_ends_at_its_deadline() {
         let now = Instant::now();
         let leading = Leadership::Leading { until: Some(now + Duration::from_secs(10)) };
-        assert!(leading.holds(now + Duration::from_secs(9)));
-        assert!(!leading.holds(now + Duration::from_secs(10)));
+        assert!(leading.holds(now + Duration::from_secs(9)) && !leading.holds(now + Duration::from_secs(10)));
         assert!(!Leadership::Standby.holds(now));
         assert!(Leadership::Leading { until: None }.holds(now + Duration::from_hours(1)));
+    }
+
+    #[test]
+    fn fence_without_leadership_admits_only_reads() {
+        let admits = |leadership: Leadership, method: &Method| {
+            leadership.admit(Request::builder().method(method).body(()).unwrap()).is_ok()
+        };
+        let (leading, late) =
+            (Leadership::Leading { until: None }, Leadership::Leading { until: Some(Instant::now()) });
+        assert!([Leadership::Standby, late].iter().all(|it| admits(*it, &Method::GET)));
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let admitted = [Leadership::Standby, late, leading].map(|leadership| admits(leadership, &method));
+            assert_eq!(admitted, [false, false, true], "{method}");
+        }
     }
 }

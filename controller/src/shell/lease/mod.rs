@@ -1,7 +1,7 @@
-//! Leader election by a Lease (`coordination.k8s.io/v1`), with the semantics of client-go: whoever holds the Lease leads.
+//! Leader election by a Lease (`coordination.k8s.io/v1`), with the semantics of client-go: the holder of the Lease leads.
 //!
-//! [`Candidate`] decides, without a clock and without a client; [`elect`] reads and writes the Lease; [`Leadership`] is
-//! what the rest of the controller sees of it.
+//! [`Candidate`] decides, without a clock and without a client. [`Elector`] reads and writes the Lease. [`Leadership`] is the
+//! result for the rest of the controller.
 
 mod elect;
 mod leadership;
@@ -10,193 +10,105 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-pub use elect::{Elector, Lost};
-pub use leadership::Leadership;
+pub use elect::Elector;
+pub use leadership::{Leadership, NotLeading};
 
-/// Who is a candidate, for which Lease, and how patient everybody is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Name of the Lease.
-    pub name: String,
-    /// Name of the candidate, unlike that of any other, a previous run of the same Pod included.
-    pub identity: String,
-    /// For how long the others wait for a leader that does not renew.
-    pub lease_duration: Duration,
-    /// For how long a leader tries to renew before it gives up.
-    pub renew_deadline: Duration,
-    /// Time between two attempts.
-    pub retry_period: Duration,
+/// The decision of a candidate about the Lease.
+#[derive(Clone, Debug, PartialEq)]
+enum LeaseDecision {
+    /// Write this Lease. The candidate leads if the API server accepts its resource version.
+    Write(Box<Lease>),
+    /// This candidate holds the Lease.
+    Wait(String),
 }
 
-/// The durations do not fit together.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum InvalidTerms {
-    #[error("--leader-elect-lease-duration {0:?} is not whole seconds")]
-    Fraction(Duration),
-    #[error("--leader-elect-lease-duration {0:?} must be longer than --leader-elect-renew-deadline {1:?}")]
-    RenewDeadline(Duration, Duration),
-    #[error("--leader-elect-renew-deadline {0:?} must be longer than --leader-elect-retry-period {1:?} times 1.2")]
-    RetryPeriod(Duration, Duration),
-}
-
-impl Terms {
-    /// Whether a leader gives up before the others stop waiting for it.
-    ///
-    /// # Errors
-    /// If it does not, or could not even try twice.
-    pub fn check(&self) -> Result<(), InvalidTerms> {
-        let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
-        if lease_duration.subsec_nanos() > 0 {
-            return Err(InvalidTerms::Fraction(lease_duration));
-        }
-        if lease_duration <= renew_deadline {
-            return Err(InvalidTerms::RenewDeadline(lease_duration, renew_deadline));
-        }
-        if renew_deadline <= retry_period.mul_f64(1.2) {
-            return Err(InvalidTerms::RetryPeriod(renew_deadline, retry_period));
-        }
-        Ok(())
-    }
-}
-
-/// What a Lease says about its holder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// Who holds it; empty once it was released.
-    pub holder: String,
-    /// For how long it is held after each renewal.
-    pub duration: Duration,
-    /// When its holder got it.
-    pub acquired: Option<Timestamp>,
-    /// When its holder renewed it last, by the holder's clock. Nobody else computes with it.
-    pub renewed: Option<Timestamp>,
-    /// How often it went from one holder to another.
-    pub transitions: i32,
-}
-
-impl Record {
-    /// Reads a Lease.
-    pub fn of(lease: &Lease) -> Self {
-        let spec = lease.spec.clone().unwrap_or_default();
-        Self {
-            holder: spec.holder_identity.unwrap_or_default(),
-            duration: Duration::from_secs(spec.lease_duration_seconds.unwrap_or(0).try_into().unwrap_or(0)),
-            acquired: spec.acquire_time.map(|time| time.0),
-            renewed: spec.renew_time.map(|time| time.0),
-            transitions: spec.lease_transitions.unwrap_or(0),
-        }
-    }
-
-    /// Writes itself into a Lease; what else the Lease holds is kept.
-    pub fn write(self, lease: &mut Lease) {
-        lease.spec = Some(LeaseSpec {
-            holder_identity: Some(self.holder),
-            lease_duration_seconds: Some(self.duration.as_secs().try_into().unwrap_or(i32::MAX)),
-            acquire_time: self.acquired.map(MicroTime),
-            renew_time: self.renewed.map(MicroTime),
-            lease_transitions: Some(self.transitions),
-            ..lease.spec.take().unwrap_or_default()
-        });
-    }
-}
-
-/// What a candidate should do about the Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseDecision {
-    /// Write this record, against the version that was observed: whoever succeeds leads.
-    Write(Record),
-    /// Another holds it.
-    Wait {
-        /// Its name.
-        holder: String,
-    },
-}
-
-/// One candidate's view of the Lease.
+/// The view of one candidate.
 ///
-/// A candidate trusts no clock but its own. The Lease has expired when its record has not **changed** for as long as the
-/// record says, measured since the candidate saw the change; what the holder wrote as the time of renewal is not looked
-/// at.
+/// A candidate trusts no clock but its own. The Lease has expired when it has not **changed** for as long as it says, counted
+/// from when the candidate has observed the change. The time of renewal in the Lease is not used.
 #[derive(Debug)]
-pub struct Candidate {
+struct Candidate {
+    name: String,
     identity: String,
     duration: Duration,
-    observed: Option<(Record, Instant)>,
+    observed: Option<(Lease, Instant)>,
 }
 
 impl Candidate {
-    /// A candidate that has not seen the Lease yet.
-    pub fn new(identity: String, duration: Duration) -> Self {
-        Self { identity, duration, observed: None }
+    /// A candidate that has not observed the Lease of this name yet.
+    fn new(name: String, identity: String, duration: Duration) -> Self {
+        Self { name, identity, duration, observed: None }
     }
 
-    /// The Lease was read, or found to be absent. `now` is the candidate's clock, `time` what to write into the record.
-    pub fn observe(&mut self, record: Option<Record>, now: Instant, time: Timestamp) -> LeaseDecision {
-        let Some(record) = record else {
+    /// The Lease was read, or does not exist. `now` is the time by the candidate's clock, `time` is for the Lease.
+    fn observe(&mut self, lease: Option<Lease>, now: Instant, time: Timestamp) -> LeaseDecision {
+        let Some(lease) = lease else {
             self.observed = None;
-            return LeaseDecision::Write(self.acquisition(0, time));
+            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            return LeaseDecision::Write(self.acquire(Lease { metadata, spec: None }, time).into());
         };
         let since = match &self.observed {
-            Some((before, since)) if *before == record => *since,
+            Some((before, since)) if before.spec == lease.spec => *since,
             _ => now,
         };
-        self.observed = Some((record.clone(), since));
-        if record.holder == self.identity {
-            return LeaseDecision::Write(self.renewal(record, time));
-        }
-        let held = !record.holder.is_empty() && now < since + record.duration;
-        if held {
-            LeaseDecision::Wait { holder: record.holder }
+        self.observed = Some((lease.clone(), since));
+        let (holder, seconds) = (holder(&lease), lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds));
+        let duration = Duration::from_secs(seconds.and_then(|seconds| seconds.try_into().ok()).unwrap_or(0));
+        if holder == self.identity {
+            LeaseDecision::Write(self.renewed(lease, time).into())
+        } else if !holder.is_empty() && now < since + duration {
+            LeaseDecision::Wait(holder.to_owned())
         } else {
-            // One that nobody has held yet, as it is installed, changes no hands.
-            let changes_hands = i32::from(record.acquired.is_some() || !record.holder.is_empty());
-            LeaseDecision::Write(self.acquisition(record.transitions.saturating_add(changes_hands), time))
+            LeaseDecision::Write(self.acquire(lease, time).into())
         }
     }
 
-    /// The record was written.
-    pub fn written(&mut self, record: Record, now: Instant) {
-        self.observed = Some((record, now));
+    /// The Lease was written.
+    fn written(&mut self, lease: Lease, now: Instant) {
+        self.observed = Some((lease, now));
     }
 
-    /// What the leader writes to stay it, if it is the leader as far as it knows.
-    pub fn renew(&self, time: Timestamp) -> Option<Record> {
-        self.own().map(|record| self.renewal(record.clone(), time))
+    /// The renewed Lease, if this candidate holds it as far as it has observed.
+    fn renew(&self, time: Timestamp) -> Option<Lease> {
+        Some(self.renewed(self.own()?.clone(), time))
     }
 
-    /// What the leader writes to stop being it: whoever reads this need not wait.
-    pub fn release(&self, time: Timestamp) -> Option<Record> {
-        self.own().map(|record| Record {
-            holder: String::new(),
-            duration: Duration::from_secs(1),
-            acquired: Some(time),
-            renewed: Some(time),
-            transitions: record.transitions,
-        })
+    /// The Lease without a holder, if this candidate holds it. Whoever reads it acquires it at once.
+    fn release(&self, time: Timestamp) -> Option<Lease> {
+        let mut lease = self.own()?.clone();
+        let spec = lease.spec.get_or_insert_default();
+        (spec.holder_identity, spec.lease_duration_seconds) = (Some(String::new()), Some(1));
+        (spec.acquire_time, spec.renew_time) = (Some(MicroTime(time)), Some(MicroTime(time)));
+        Some(lease)
     }
 
-    fn own(&self) -> Option<&Record> {
-        self.observed.as_ref().map(|(record, _)| record).filter(|record| record.holder == self.identity)
+    fn own(&self) -> Option<&Lease> {
+        self.observed.as_ref().map(|(lease, _)| lease).filter(|lease| holder(lease) == self.identity)
     }
 
-    fn acquisition(&self, transitions: i32, time: Timestamp) -> Record {
-        Record {
-            holder: self.identity.clone(),
-            duration: self.duration,
-            acquired: Some(time),
-            renewed: Some(time),
-            transitions,
-        }
+    fn acquire(&self, mut lease: Lease, time: Timestamp) -> Lease {
+        let was_held = !holder(&lease).is_empty();
+        let spec = lease.spec.get_or_insert_default();
+        // The first holder of a Lease is no transition.
+        let transition = i32::from(was_held || spec.acquire_time.is_some());
+        spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(transition));
+        (spec.holder_identity, spec.acquire_time) = (Some(self.identity.clone()), Some(MicroTime(time)));
+        self.renewed(lease, time)
     }
 
-    fn renewal(&self, record: Record, time: Timestamp) -> Record {
-        Record { duration: self.duration, renewed: Some(time), ..record }
+    fn renewed(&self, mut lease: Lease, time: Timestamp) -> Lease {
+        let spec = lease.spec.get_or_insert_default();
+        spec.lease_duration_seconds = Some(self.duration.as_secs().try_into().unwrap_or(i32::MAX));
+        spec.renew_time = Some(MicroTime(time));
+        lease
     }
+}
+
+/// The holder of a Lease; empty if there is none.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }

@@ -1,112 +1,91 @@
+use k8s_openapi::api::coordination::v1::LeaseSpec;
 use rstest::rstest;
 
 use super::*;
-
-const DURATION: Duration = Duration::from_secs(15);
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn held(holder: &str, renewed: i64) -> Record {
-    Record {
-        holder: holder.to_owned(),
-        duration: DURATION,
-        acquired: Some(time(0)),
-        renewed: Some(time(renewed)),
-        transitions: 3,
-    }
+fn candidate() -> Candidate {
+    Candidate::new("lease".to_owned(), "a".to_owned(), Duration::from_secs(15))
 }
 
-/// A candidate `a`, what it decides at each of these seconds of its own clock, and whether it wrote.
-fn decisions(seen: &[(u64, Option<Record>)]) -> Vec<LeaseDecision> {
-    let mut candidate = Candidate::new("a".to_owned(), DURATION);
-    let start = Instant::now();
-    seen.iter()
-        .map(|(second, record)| candidate.observe(record.clone(), start + Duration::from_secs(*second), time(1_000)))
-        .collect()
+/// A Lease that candidates other than `a` have had three times.
+fn held(holder: &str, renewed: i64) -> Lease {
+    held_for(15, 3, holder, renewed)
 }
 
-fn wait() -> LeaseDecision {
-    LeaseDecision::Wait { holder: "b".to_owned() }
+fn held_for(seconds: i32, transitions: i32, holder: &str, renewed: i64) -> Lease {
+    let spec = LeaseSpec {
+        holder_identity: Some(holder.to_owned()),
+        lease_duration_seconds: Some(seconds),
+        acquire_time: Some(MicroTime(time(0))),
+        renew_time: Some(MicroTime(time(renewed))),
+        lease_transitions: Some(transitions),
+        preferred_holder: Some("kept".to_owned()),
+        ..LeaseSpec::default()
+    };
+    Lease { spec: Some(spec), ..Lease::default() }
 }
 
-fn taken(transitions: i32) -> LeaseDecision {
-    LeaseDecision::Write(Record { transitions, acquired: Some(time(1_000)), ..held("a", 1_000) })
+fn with(mut lease: Lease, edit: impl FnOnce(&mut LeaseSpec)) -> Lease {
+    edit(lease.spec.get_or_insert_default());
+    lease
+}
+
+fn waits() -> LeaseDecision {
+    LeaseDecision::Wait("b".to_owned())
+}
+
+/// The Lease, acquired by `a` in second 1000.
+fn acquired(lease: Lease, transitions: i32) -> LeaseDecision {
+    let own = with(lease, |spec| {
+        let at = || Some(MicroTime(time(1_000)));
+        (spec.holder_identity, spec.lease_duration_seconds) = (Some("a".to_owned()), Some(15));
+        (spec.acquire_time, spec.renew_time, spec.lease_transitions) = (at(), at(), Some(transitions));
+    });
+    LeaseDecision::Write(own.into())
 }
 
 #[rstest]
-#[case::absent(&[(0, None)], vec![taken(0)])]
-#[case::installed_and_never_held(&[(0, Some(Record::of(&Lease::default())))], vec![taken(0)])]
-#[case::released(&[(0, Some(held("", 0)))], vec![taken(4)])]
-#[case::held_by_another_however_old_it_says_it_is(&[(0, Some(held("b", -9_999)))], vec![wait()])]
-#[case::unchanged_for_less_than_its_duration(&[(0, Some(held("b", 0))), (14, Some(held("b", 0)))], vec![wait(), wait()])]
-#[case::unchanged_for_its_duration(&[(0, Some(held("b", 0))), (15, Some(held("b", 0)))], vec![wait(), taken(4)])]
-#[case::renewed_in_between(
-    &[(0, Some(held("b", 0))), (14, Some(held("b", 14))), (28, Some(held("b", 14)))],
-    vec![wait(), wait(), wait()]
-)]
-#[case::renewed_in_between_and_then_no_more(
-    &[(0, Some(held("b", 0))), (14, Some(held("b", 14))), (29, Some(held("b", 14)))],
-    vec![wait(), wait(), taken(4)]
-)]
-#[case::changed_hands(
-    &[(0, Some(held("b", 0))), (14, Some(Record { transitions: 4, ..held("b", 0) })), (28, Some(Record { transitions: 4, ..held("b", 0) }))],
-    vec![wait(), wait(), wait()]
-)]
-#[case::its_own_is_renewed_and_keeps_the_time_of_acquisition(
-    &[(0, Some(held("a", 0)))],
-    vec![LeaseDecision::Write(held("a", 1_000))]
-)]
-#[case::of_a_shorter_duration(
-    &[(0, Some(Record { duration: Duration::from_secs(5), ..held("b", 0) })),
-      (5, Some(Record { duration: Duration::from_secs(5), ..held("b", 0) }))],
-    vec![wait(), taken(4)]
-)]
-#[case::without_a_duration(&[(0, Some(Record { duration: Duration::ZERO, ..held("b", 0) }))], vec![taken(4)])]
-fn a_lease(#[case] seen: &[(u64, Option<Record>)], #[case] wanted: Vec<LeaseDecision>) {
-    assert_eq!(decisions(seen), wanted);
+#[case::never_held(&[(0, Lease::default())], acquired(Lease::default(), 0))]
+#[case::released(&[(0, held("", 0))], acquired(held("", 0), 4))]
+#[case::time_of_renewal_long_ago(&[(0, held("b", -9_999))], waits())]
+#[case::unchanged_for_less_than_its_duration(&[(0, held("b", 0)), (14, held("b", 0))], waits())]
+#[case::unchanged_for_its_duration(&[(0, held("b", 0)), (15, held("b", 0))], acquired(held("b", 0), 4))]
+#[case::renewed_in_between(&[(0, held("b", 0)), (14, held("b", 14)), (28, held("b", 14))], waits())]
+#[case::renewed_once(&[(0, held("b", 0)), (14, held("b", 14)), (29, held("b", 14))], acquired(held("b", 14), 4))]
+#[case::changed_otherwise(&[(0, held("b", 0)), (14, held_for(15, 4, "b", 0)), (28, held_for(15, 4, "b", 0))], waits())]
+#[case::own(&[(0, held("a", 0))], LeaseDecision::Write(held("a", 1_000).into()))]
+#[case::shorter_duration(&[(0, held_for(5, 3, "b", 0)), (5, held_for(5, 3, "b", 0))], acquired(held("b", 0), 4))]
+#[case::no_duration(&[(0, held_for(0, 3, "b", 0))], acquired(held("b", 0), 4))]
+fn lease_observed_at_seconds_is_decided(#[case] observed: &[(u64, Lease)], #[case] expected: LeaseDecision) {
+    let (mut candidate, start) = (candidate(), Instant::now());
+    let decide = |(second, lease): &(u64, Lease)| {
+        candidate.observe(Some(lease.clone()), start + Duration::from_secs(*second), time(1_000))
+    };
+    let mut decisions: Vec<_> = observed.iter().map(decide).collect();
+    assert_eq!(decisions.pop(), Some(expected));
+    assert!(decisions.iter().all(|earlier| *earlier == waits()), "{decisions:?}");
 }
 
 #[test]
-fn a_leader_renews_and_releases_what_it_wrote_and_others_cannot() {
-    let mut candidate = Candidate::new("a".to_owned(), DURATION);
+fn lease_absent_is_created() {
+    let mut candidate = candidate();
+    let metadata = ObjectMeta { name: Some("lease".to_owned()), ..ObjectMeta::default() };
+    let new = acquired(Lease { metadata, spec: None }, 0);
+    assert_eq!(candidate.observe(None, Instant::now(), time(1_000)), new);
+}
+
+#[test]
+fn leader_renews_and_releases_until_another_holds_the_lease() {
+    let (mut candidate, now) = (candidate(), Instant::now());
     assert_eq!((candidate.renew(time(5)), candidate.release(time(5))), (None, None));
-    let now = Instant::now();
     candidate.written(held("a", 1), now);
     assert_eq!(candidate.renew(time(5)), Some(held("a", 5)));
-    let released = Record { acquired: Some(time(6)), duration: Duration::from_secs(1), ..held("", 6) };
+    let released = with(held_for(1, 3, "", 6), |spec| spec.acquire_time = Some(MicroTime(time(6))));
     assert_eq!(candidate.release(time(6)), Some(released));
     candidate.observe(Some(held("b", 2)), now, time(7));
     assert_eq!((candidate.renew(time(8)), candidate.release(time(8))), (None, None));
-}
-
-#[test]
-fn a_record_is_read_back_as_written_and_leaves_the_rest_of_the_lease_alone() {
-    let mut lease = Lease {
-        spec: Some(LeaseSpec { preferred_holder: Some("c".to_owned()), ..LeaseSpec::default() }),
-        ..Lease::default()
-    };
-    held("a", 9).write(&mut lease);
-    assert_eq!(Record::of(&lease), held("a", 9));
-    assert_eq!(lease.spec.unwrap().preferred_holder.as_deref(), Some("c"));
-    assert_eq!(Record::of(&Lease::default()), Record::default());
-}
-
-#[rstest]
-#[case(15_000, 10_000, 2_000, true)]
-#[case(15_500, 10_000, 2_000, false)]
-#[case(10_000, 10_000, 2_000, false)]
-#[case(15_000, 2_400, 2_000, false)]
-#[case(3_000, 2_000, 500, true)]
-fn durations_must_fit(#[case] lease: u64, #[case] renew: u64, #[case] retry: u64, #[case] fit: bool) {
-    let terms = Terms {
-        namespace: String::new(),
-        name: String::new(),
-        identity: String::new(),
-        lease_duration: Duration::from_millis(lease),
-        renew_deadline: Duration::from_millis(renew),
-        retry_period: Duration::from_millis(retry),
-    };
-    assert_eq!(terms.check().is_ok(), fit);
 }

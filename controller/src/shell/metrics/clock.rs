@@ -1,4 +1,4 @@
-//! From facts and instants to durations, for one JobSet. Pure.
+//! Computes durations from facts and instants, for one JobSet. Pure.
 //!
 //! | duration | from | to |
 //! |---|---|---|
@@ -10,76 +10,34 @@
 //! | phase `recreate` (by recreation) | detection | all Jobs ready |
 //! | between restarts | all Jobs ready | the next failure |
 //!
-//! Instants are those of status writes; the first failure has the time that the kubelet or the Job controller gave it, in
-//! whole seconds. A controller that takes over a JobSet reads what it can from its conditions: a restart that one leader
-//! began and another saw recover has its duration, and lacks the phases that nobody saw in full.
+//! Instants are those of status writes. The first failure has the time that the kubelet or the Job controller gave it, in whole
+//! seconds. A new leader reads the begin of a restart from the conditions of the JobSet. It measures the restart, but not the
+//! phases that it has observed in part.
 
 use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy, conditions};
 use k8s_openapi::jiff::Timestamp;
 
+use super::labels;
 use crate::plan::Fact;
 
-/// Something measured.
+/// A measured duration, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Measured {
-    /// From creation to all Jobs ready.
+    /// A start of a JobSet.
     Startup(f64),
-    /// A restart of the whole group has ended.
-    Restart(RestartStrategy, Outcome, f64),
-    /// A part of a restart has ended.
-    Phase(RestartStrategy, Phase, f64),
-    /// For so long the group ran undisturbed.
+    /// A restart of the whole group with this result. The group did not run.
+    Restart(RestartStrategy, &'static str, f64),
+    /// A phase of a restart.
+    Phase(RestartStrategy, &'static str, f64),
+    /// The time between two restarts.
     Undisturbed(f64),
-    /// For so long the group, or a part of it, did not run.
-    Downtime(f64),
-}
-
-/// How a restart ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The group runs again.
-    Recovered,
-    /// The JobSet failed.
-    Failed,
-    /// The next restart began before the group ran again.
-    Superseded,
-}
-
-/// A part of a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Detect,
-    Register,
-    Lift,
-    Recreate,
-}
-
-impl Outcome {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Recovered => "recovered",
-            Self::Failed => "failed",
-            Self::Superseded => "superseded",
-        }
-    }
-}
-
-impl Phase {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Detect => "detect",
-            Self::Register => "register",
-            Self::Lift => "lift",
-            Self::Recreate => "recreate",
-        }
-    }
 }
 
 /// A restart under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Restart {
     strategy: RestartStrategy,
-    /// When the group stopped to run, as well as that is known.
+    /// The first failure, or its detection.
     since: Timestamp,
     detected: Timestamp,
     lifted: Option<Timestamp>,
@@ -88,14 +46,14 @@ struct Restart {
 /// The clock of one JobSet.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Clock {
-    /// From when its start counts; `None` once it has started.
+    /// The begin of the start; `None` once the JobSet has started.
     created: Option<Timestamp>,
     restart: Option<Restart>,
     running_since: Option<Timestamp>,
 }
 
 impl Clock {
-    /// The clock of a JobSet as it is stored.
+    /// The clock of a JobSet with this status.
     pub(super) fn of(jobset: &JobSet) -> Self {
         let conditions = jobset.status.as_ref().map(|status| &status.conditions[..]).unwrap_or_default();
         let of_type = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
@@ -110,7 +68,7 @@ impl Clock {
             let at = restarting.last_transition_time.0;
             if restarting.status == "True" {
                 let strategy = match jobset.spec.restart_strategy() {
-                    // It fell back to recreation.
+                    // The JobSet does not allow an in-place restart.
                     RestartStrategy::InPlaceRestart if restarting.reason != conditions::IN_PLACE_RESTART => {
                         RestartStrategy::Recreate
                     }
@@ -124,8 +82,8 @@ impl Clock {
         clock
     }
 
-    /// The JobSet is stored like this. The time in which it is suspended is no part of its start, of a restart, or of the
-    /// time between two.
+    /// Takes the status in. The time in which a JobSet is suspended is no part of its start, of a restart, or of the time between
+    /// two restarts.
     pub(super) fn see(&mut self, jobset: &JobSet) {
         let conditions = jobset.status.as_ref().map(|status| &status.conditions[..]).unwrap_or_default();
         let Some(suspended) = conditions.iter().find(|condition| condition.type_ == conditions::SUSPENDED) else {
@@ -139,23 +97,21 @@ impl Clock {
         }
     }
 
-    /// The fact is true as of now.
+    /// Takes in a fact that is true as of now.
     pub(super) fn take(&mut self, fact: &Fact, now: Timestamp) -> Vec<Measured> {
         match fact {
             Fact::RestartBegan { strategy, action, failed_at, .. } if restarts_whole_group(*action) => {
                 self.begin(*strategy, *failed_at, now)
             }
             Fact::BarrierLifted => self.lift(now).into_iter().collect(),
-            Fact::Recovered => self.end(Outcome::Recovered, now),
-            Fact::Completed => {
-                let measured = self.end(Outcome::Recovered, now);
-                self.running_since = None;
-                measured
+            Fact::Recovered => {
+                self.running_since = self.restart.map(|_| now).or(self.running_since);
+                self.end(labels::RECOVERED, now)
             }
-            Fact::Failed { .. } => {
-                let measured = self.end(Outcome::Failed, now);
+            Fact::Completed | Fact::Failed { .. } => {
                 self.running_since = None;
-                measured
+                let result = if *fact == Fact::Completed { labels::RECOVERED } else { labels::FAILED };
+                self.end(result, now)
             }
             Fact::Started => {
                 self.running_since = Some(now);
@@ -166,23 +122,19 @@ impl Clock {
     }
 
     fn begin(&mut self, strategy: RestartStrategy, failed_at: Option<Timestamp>, now: Timestamp) -> Vec<Measured> {
-        let since = failed_at.map_or(now, |failed_at| failed_at.min(now));
+        let mut since = failed_at.map_or(now, |failed_at| failed_at.min(now));
         let mut measured = Vec::new();
         if let Some(failed_at) = failed_at {
-            measured.push(Measured::Phase(strategy, Phase::Detect, seconds(failed_at, now)));
+            measured.push(Measured::Phase(strategy, labels::DETECT, seconds(failed_at, now)));
         }
         if let Some(running_since) = self.running_since.take() {
             measured.push(Measured::Undisturbed(seconds(running_since, since)));
         }
-        // The group does not run, whichever restart it is: each second of that belongs to one of them.
-        let since = if let Some(restart) = self.restart.take() {
-            let lasted = seconds(restart.since, now);
-            measured.push(Measured::Restart(restart.strategy, Outcome::Superseded, lasted));
-            measured.push(Measured::Downtime(lasted));
-            now
-        } else {
-            since
-        };
+        if self.restart.is_some() {
+            // Each second without a running group belongs to one restart.
+            since = now;
+            measured.extend(self.end(labels::SUPERSEDED, now));
+        }
         self.restart = Some(Restart { strategy, since, detected: now, lifted: None });
         measured
     }
@@ -190,22 +142,19 @@ impl Clock {
     fn lift(&mut self, now: Timestamp) -> Option<Measured> {
         let restart = self.restart.as_mut().filter(|r| r.strategy == RestartStrategy::InPlaceRestart)?;
         restart.lifted = Some(now);
-        Some(Measured::Phase(restart.strategy, Phase::Register, seconds(restart.detected, now)))
+        Some(Measured::Phase(restart.strategy, labels::REGISTER, seconds(restart.detected, now)))
     }
 
-    fn end(&mut self, outcome: Outcome, now: Timestamp) -> Vec<Measured> {
+    fn end(&mut self, result: &'static str, now: Timestamp) -> Vec<Measured> {
         let Some(restart) = self.restart.take() else { return Vec::new() };
         let lasted = seconds(restart.since, now);
-        let mut measured = vec![Measured::Restart(restart.strategy, outcome, lasted), Measured::Downtime(lasted)];
-        if outcome == Outcome::Recovered {
-            self.running_since = Some(now);
-            let phase = match (restart.strategy, restart.lifted) {
-                (RestartStrategy::InPlaceRestart, lifted) => lifted.map(|lifted| (Phase::Lift, lifted)),
-                _ => Some((Phase::Recreate, restart.detected)),
-            };
-            if let Some((phase, from)) = phase {
-                measured.push(Measured::Phase(restart.strategy, phase, seconds(from, now)));
-            }
+        let mut measured = vec![Measured::Restart(restart.strategy, result, lasted)];
+        let phase = match (restart.strategy, restart.lifted) {
+            (RestartStrategy::InPlaceRestart, lifted) => lifted.map(|lifted| (labels::LIFT, lifted)),
+            _ => Some((labels::RECREATE, restart.detected)),
+        };
+        if let Some((phase, from)) = phase.filter(|_| result == labels::RECOVERED) {
+            measured.push(Measured::Phase(restart.strategy, phase, seconds(from, now)));
         }
         measured
     }
@@ -215,7 +164,7 @@ fn restarts_whole_group(action: FailurePolicyAction) -> bool {
     matches!(action, FailurePolicyAction::RestartJobSet | FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts)
 }
 
-/// Clocks of different machines differ: never less than nothing.
+/// Never negative, although clocks of different machines differ.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

@@ -1,4 +1,4 @@
-//! Values of labels: few, and fixed.
+//! The values of labels. Each label has few of them.
 
 use jobset_api::{FailurePolicyAction, RestartStrategy};
 
@@ -7,9 +7,18 @@ use crate::plan::{ExitClass, Trigger};
 /// Rules beyond this one share a label.
 const LAST_RULE: usize = 31;
 
-/// Results of JobSets.
+/// Results of JobSets, and of restarts.
 pub(super) const COMPLETED: &str = "completed";
 pub(super) const FAILED: &str = "failed";
+pub(super) const RECOVERED: &str = "recovered";
+/// The next restart began before all Jobs were ready.
+pub(super) const SUPERSEDED: &str = "superseded";
+
+/// Phases of a restart.
+pub(super) const DETECT: &str = "detect";
+pub(super) const REGISTER: &str = "register";
+pub(super) const LIFT: &str = "lift";
+pub(super) const RECREATE: &str = "recreate";
 
 pub(super) fn strategy(strategy: RestartStrategy) -> &'static str {
     match strategy {
@@ -32,7 +41,7 @@ pub(super) fn action(action: FailurePolicyAction) -> &'static str {
     }
 }
 
-/// Reason and class of the exit code; the class is `none` where there is no container that ended.
+/// Reason and class of the exit code; the class is `none` if no container ended.
 pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
     match trigger {
         Trigger::ContainerExit(class) => ("container_exit", exit_class(class)),

@@ -1,4 +1,4 @@
-//! Counts facts once the status write that they belong to has succeeded.
+//! Counts facts once their status is written.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,21 @@ use super::labels;
 use super::restarts::Restarts;
 use crate::engine::Key;
 use crate::plan::Fact;
-use crate::shell::error::Error;
 use jobset_metrics::remove_series;
 
 /// The metrics, and a clock for each JobSet.
 pub(in crate::shell) struct Ledger {
     metrics: Restarts,
-    /// Each with the UID of its JobSet: one of the same name that comes later begins anew.
+    /// Each with the UID of its JobSet. A later JobSet of the same name has a new clock.
     clocks: HashMap<Key, (Option<String>, Clock)>,
 }
 
 impl Ledger {
-    pub(in crate::shell) fn register(registry: &Registry) -> Result<Self, Error> {
-        let metrics = Restarts::register(registry).map_err(Error::Metrics)?;
-        Ok(Self { metrics, clocks: HashMap::new() })
+    pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
+        Ok(Self { metrics: Restarts::register(registry)?, clocks: HashMap::new() })
     }
 
-    /// The JobSet is about to be worked on, and stored like this.
+    /// A reconciliation of the JobSet begins.
     pub(in crate::shell) fn see(&mut self, key: &Key, jobset: &JobSet) {
         if let Some((_, clock)) = self.clocks.get_mut(key).filter(|(uid, _)| *uid == jobset.metadata.uid) {
             clock.see(jobset);
@@ -35,8 +33,8 @@ impl Ledger {
         }
         self.forget(key);
         self.clocks.insert(key.clone(), (jobset.metadata.uid.clone(), Clock::of(jobset)));
-        // A counter that appears with its first event shows no increase. Those of rare events cannot all be there before.
-        // Nor could those of each JobSet: thousands of series of nothing.
+        // A series that begins with its first event shows no increase, so the common ones begin with 0. Rare ones do not, nor do
+        // those of a single JobSet: they would be thousands of zeros.
         let namespace = &key.namespace[..];
         for result in [labels::COMPLETED, labels::FAILED] {
             self.metrics.finished.with_label_values(&[namespace, result]);
@@ -48,12 +46,12 @@ impl Ledger {
         self.metrics.downtime.with_label_values(&[namespace]);
     }
 
-    /// The status that the facts belong to was written.
+    /// The status was written, and with it these facts are true.
     pub(in crate::shell) fn written(&mut self, key: &Key, facts: &[Fact], now: Timestamp) {
         for fact in facts {
-            self.count(key, fact);
-            let Some((_, clock)) = self.clocks.get_mut(key) else { continue };
-            for measured in clock.take(fact, now) {
+            self.metrics.count(key, fact);
+            let measured = self.clocks.get_mut(key).map(|(_, clock)| clock.take(fact, now));
+            for measured in measured.into_iter().flatten() {
                 self.metrics.observe(key, measured);
             }
         }
@@ -62,14 +60,14 @@ impl Ledger {
     /// The JobSet is gone.
     pub(in crate::shell) fn forget(&mut self, key: &Key) {
         self.clocks.remove(key);
-        // It has one of them at most. A write that was under way when it went may have brought it back.
+        // The JobSet has one of them at most. A write that was under way at its deletion may have created it again.
         let series = [&key.name[..], &key.namespace[..]];
         let _ = self.metrics.failed.remove_label_values(&series);
         let _ = self.metrics.completed.remove_label_values(&series);
     }
 
-    /// The namespace is gone, and with it what was counted there. Not with its last JobSet: the next scrape is to see
-    /// what became of that.
+    /// The namespace is gone, and its series are removed. They outlive its last JobSet, so that the next scrape shows the end of
+    /// that JobSet.
     pub(in crate::shell) fn forget_namespace(&self, name: &str) {
         let Restarts { begun, triggers, finished, budget_exhausted, downtime, .. } = &self.metrics;
         for counter in [begun, triggers, finished, budget_exhausted] {
@@ -77,50 +75,49 @@ impl Ledger {
         }
         remove_series(downtime, "namespace", name);
     }
+}
 
+impl Restarts {
     fn count(&self, key: &Key, fact: &Fact) {
         let (name, namespace) = (&key.name[..], &key.namespace[..]);
-        let metrics = &self.metrics;
         match fact {
             Fact::RestartBegan { strategy, action, counted, trigger, .. } => {
                 let counted = if *counted { "true" } else { "false" };
                 let (strategy, action) = (labels::strategy(*strategy), labels::action(*action));
-                metrics.begun.with_label_values(&[namespace, strategy, action, counted]).inc();
+                self.begun.with_label_values(&[namespace, strategy, action, counted]).inc();
                 let (reason, exit_class) = labels::trigger(*trigger);
-                metrics.triggers.with_label_values(&[namespace, reason, exit_class]).inc();
+                self.triggers.with_label_values(&[namespace, reason, exit_class]).inc();
             }
             Fact::PolicyApplied { action, rule } => {
                 let rule = labels::rule_index(*rule);
-                metrics.policy_actions.with_label_values(&[labels::action(*action), &rule]).inc();
+                self.policy_actions.with_label_values(&[labels::action(*action), &rule]).inc();
             }
             Fact::Completed => {
-                metrics.completed.with_label_values(&[name, namespace]).inc();
-                metrics.finished.with_label_values(&[namespace, labels::COMPLETED]).inc();
+                self.completed.with_label_values(&[name, namespace]).inc();
+                self.finished.with_label_values(&[namespace, labels::COMPLETED]).inc();
             }
             Fact::Failed { budget_exhausted } => {
-                metrics.failed.with_label_values(&[name, namespace]).inc();
-                metrics.finished.with_label_values(&[namespace, labels::FAILED]).inc();
+                self.failed.with_label_values(&[name, namespace]).inc();
+                self.finished.with_label_values(&[namespace, labels::FAILED]).inc();
                 if *budget_exhausted {
-                    metrics.budget_exhausted.with_label_values(&[namespace]).inc();
+                    self.budget_exhausted.with_label_values(&[namespace]).inc();
                 }
             }
             Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
         }
     }
-}
 
-impl Restarts {
     fn observe(&self, key: &Key, measured: Measured) {
         match measured {
             Measured::Startup(seconds) => self.startup.observe(seconds),
-            Measured::Restart(strategy, outcome, seconds) => {
-                self.duration.with_label_values(&[labels::strategy(strategy), outcome.label()]).observe(seconds);
+            Measured::Restart(strategy, result, seconds) => {
+                self.duration.with_label_values(&[labels::strategy(strategy), result]).observe(seconds);
+                self.downtime.with_label_values(&[&key.namespace]).inc_by(seconds);
             }
             Measured::Phase(strategy, phase, seconds) => {
-                self.phase.with_label_values(&[labels::strategy(strategy), phase.label()]).observe(seconds);
+                self.phase.with_label_values(&[labels::strategy(strategy), phase]).observe(seconds);
             }
             Measured::Undisturbed(seconds) => self.undisturbed.observe(seconds),
-            Measured::Downtime(seconds) => self.downtime.with_label_values(&[&key.namespace]).inc_by(seconds),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What is measured of JobSets. Unless it is asked for ([`ObjectMetrics`]), nothing here has an object's name in a label but the
-//! two counters that the Go JobSet has: their series come when their JobSet finishes, and go with it.
+//! The metrics of JobSets. By default, only the two counters that the Go JobSet has as well carry the name of an object in a
+//! label. Their series begin when their JobSet finishes, and end with it. [`ObjectMetrics`] are optional.
 
 mod clock;
 mod labels;
@@ -12,6 +12,18 @@ mod scrape;
 #[cfg(test)]
 mod tests;
 
+use prometheus::Registry;
+use prometheus::core::Collector;
+
 pub(super) use ledger::Ledger;
 pub(super) use objects::ObjectMetrics;
 pub(super) use reconciliations::Reconciliations;
+
+fn registered<M>(registry: &Registry, metric: prometheus::Result<M>) -> prometheus::Result<M>
+where
+    M: Collector + Clone + 'static,
+{
+    let metric = metric?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}

@@ -8,19 +8,10 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntGauge, Registry, exponential_buckets};
 
+use super::registered;
 use crate::engine::Failure;
-use crate::shell::error::Error;
 
-fn label(failure: Option<Failure>) -> &'static str {
-    match failure {
-        None => "success",
-        Some(Failure::Outdated) => "outdated",
-        Some(Failure::Transient) => "unavailable",
-        Some(Failure::Refused) => "refused",
-    }
-}
-
-/// The owner's handles.
+/// The metrics of the loop.
 pub(in crate::shell) struct Reconciliations {
     duration: HistogramVec,
     depth: IntGauge,
@@ -60,31 +51,34 @@ impl Collector for Age {
 }
 
 impl Reconciliations {
-    pub(in crate::shell) fn register(registry: &Registry) -> std::result::Result<Self, Error> {
-        let register = || {
-            let help = "Duration of passes over one JobSet, from the plan to the last answer, by how they ended: success, outdated (the view was), unavailable (the API server was), refused.";
-            let options = HistogramOpts::new("jobset_reconcile_duration_seconds", help)
-                .buckets(exponential_buckets(0.001, 2.0, 15)?);
-            let duration = HistogramVec::new(options, &["result"])?;
-            let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.")?;
-            registry.register(Box::new(duration.clone()))?;
-            let help = "1 while this replica leads and has listed all that it goes by, else 0: a leader alone restarts nothing yet.";
-            let works = IntGauge::new("jobset_reconciling", help)?;
-            let help = "For how long the JobSet waits that has waited longest with urgent work; 0 if none waits.";
-            let oldest_urgent = Age::new("jobset_workqueue_oldest_urgent_seconds", help)?;
-            let help = "Panics of the controller that were caught. Each costs one JobSet its reconciliations.";
-            let internal_errors = IntCounter::new("jobset_internal_errors_total", help)?;
-            registry.register(Box::new(depth.clone()))?;
-            registry.register(Box::new(oldest_urgent.clone()))?;
-            registry.register(Box::new(internal_errors.clone()))?;
-            registry.register(Box::new(works.clone()))?;
-            Ok(Self { duration, depth, oldest_urgent, internal_errors, works })
-        };
-        register().map_err(Error::Metrics)
+    pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let help = "Duration of passes over one JobSet, from the plan to the last answer, by how they ended: success, outdated (the view was), unavailable (the API server was), refused.";
+        let options = HistogramOpts::new("jobset_reconcile_duration_seconds", help);
+        let duration = HistogramVec::new(options.buckets(exponential_buckets(0.001, 2.0, 15)?), &["result"]);
+        let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.");
+        let help = "Longest time that a JobSet has waited with urgent work; 0 if none waits.";
+        let oldest_urgent = Age::new("jobset_workqueue_oldest_urgent_seconds", help);
+        let help = "Panics of the controller that were caught. Each costs one JobSet its reconciliations.";
+        let internal_errors = IntCounter::new("jobset_internal_errors_total", help);
+        let help = "1 while this replica leads and has listed all that it goes by, else 0: a leader alone restarts nothing yet.";
+        let works = IntGauge::new("jobset_reconciling", help);
+        Ok(Self {
+            duration: registered(registry, duration)?,
+            depth: registered(registry, depth)?,
+            oldest_urgent: registered(registry, oldest_urgent)?,
+            internal_errors: registered(registry, internal_errors)?,
+            works: registered(registry, works)?,
+        })
     }
 
     pub(in crate::shell) fn ended(&self, failure: Option<Failure>, after: Duration) {
-        self.duration.with_label_values(&[label(failure)]).observe(after.as_secs_f64());
+        let result = match failure {
+            None => "success",
+            Some(Failure::Outdated) => "outdated",
+            Some(Failure::Transient) => "unavailable",
+            Some(Failure::Refused) => "refused",
+        };
+        self.duration.with_label_values(&[result]).observe(after.as_secs_f64());
     }
 
     pub(in crate::shell) fn works(&self, works: bool) {

@@ -1,10 +1,12 @@
-//! The metrics themselves.
+//! The metrics of restarts.
 
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exponential_buckets,
 };
 
-/// The owner's handles.
+use super::registered;
+
+/// The metrics of restarts, and of starts and ends of JobSets.
 pub(super) struct Restarts {
     pub(super) failed: IntCounterVec,
     pub(super) completed: IntCounterVec,
@@ -22,29 +24,17 @@ pub(super) struct Restarts {
 
 impl Restarts {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let counter = |name, help, labels: &[&str]| {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counter.clone()))?;
-            prometheus::Result::Ok(counter)
-        };
+        let counter =
+            |name, help, labels: &[&str]| registered(registry, IntCounterVec::new(Opts::new(name, help), labels));
+        let options = |name, help, buckets| HistogramOpts::new(name, help).buckets(buckets);
+        let histogram = |name, help, buckets| registered(registry, Histogram::with_opts(options(name, help, buckets)));
         let histograms = |name, help, labels: &[&str], buckets| {
-            let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?;
-            registry.register(Box::new(histogram.clone()))?;
-            prometheus::Result::Ok(histogram)
+            registered(registry, HistogramVec::new(options(name, help, buckets), labels))
         };
-        let histogram = |name, help, buckets| {
-            let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
-            registry.register(Box::new(histogram.clone()))?;
-            prometheus::Result::Ok(histogram)
-        };
-        let downtime = CounterVec::new(
-            Opts::new(
-                "jobset_downtime_seconds_total",
-                "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
-            ),
-            &["namespace"],
-        )?;
-        registry.register(Box::new(downtime.clone()))?;
+        let downtime = Opts::new(
+            "jobset_downtime_seconds_total",
+            "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
+        );
         Ok(Self {
             failed: counter(
                 "jobset_failed_total",
@@ -103,7 +93,7 @@ impl Restarts {
                 "From the creation of a JobSet, or its resumption, until all Jobs were ready for the first time.",
                 exponential_buckets(0.25, 2.0, 15)?,
             )?,
-            downtime,
+            downtime: registered(registry, CounterVec::new(downtime, &["namespace"]))?,
         })
     }
 }
