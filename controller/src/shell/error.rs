@@ -2,7 +2,7 @@
 
 use jobset_api::event;
 
-use super::client::NotLeading;
+use super::lease::NotLeading;
 use crate::engine::{Failure, Kind, RequestError};
 use crate::plan::Note;
 
@@ -115,13 +115,13 @@ pub(super) fn is_gone(error: &kube::Error) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use kube::core::Status;
     use rstest::rstest;
 
     use super::*;
 
-    pub(in crate::shell) fn api(verb: &'static str, kind: Kind, code: u16) -> ApplyError {
+    fn api(verb: &'static str, kind: Kind, code: u16) -> ApplyError {
         let object = "ml/train".to_owned();
         let source = kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
         ApplyError::Api { verb, kind, object, source }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use backon::{ConstantBuilder, Retryable as _};
+use futures::FutureExt as _;
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -35,13 +36,27 @@ impl Events {
         Self { client, sending: TaskTracker::new() }
     }
 
-    /// Sends the writes.
+    /// Sends the writes. The log has each Event, whether the API server accepts it or not.
     pub(super) fn send(&self, jobset: &JobSet, writes: Vec<EventWrite>) {
         for write in writes {
-            match write {
-                EventWrite::Create { name, note, stored } => self.create(jobset, name, stored, &note),
-                EventWrite::Repeat { name, times } => self.repeat(jobset, name, times),
-            }
+            let key = Key::of(jobset);
+            let events = Api::namespaced(self.client.clone(), &key.namespace);
+            let sent = match write {
+                EventWrite::Create { name, note, stored } => {
+                    if note.warning {
+                        warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
+                    } else {
+                        info!(jobset = %key, reason = note.reason, message = note.message, "note");
+                    }
+                    create(events, event(jobset, name, stored, &note)).boxed()
+                }
+                EventWrite::Repeat { name, times } => repeat(events, name, times).boxed(),
+            };
+            self.sending.spawn(async move {
+                if let Err(error) = sent.await {
+                    debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not written");
+                }
+            });
         }
     }
 
@@ -50,54 +65,38 @@ impl Events {
         self.sending.close();
         self.sending.wait().await;
     }
+}
 
-    fn create(&self, jobset: &JobSet, name: String, stored: Stored, note: &Note) {
-        let key = Key::of(jobset);
-        if note.warning {
-            warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
-        } else {
-            info!(jobset = %key, reason = note.reason, message = note.message, "note");
-        }
-        let event = Event {
-            metadata: ObjectMeta {
-                name: Some(name),
-                namespace: Some(key.namespace.clone()),
-                annotations: Some(annotations(stored, note)),
-                ..ObjectMeta::default()
-            },
-            type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
-            reason: Some(note.reason.to_owned()),
-            note: Some(shortened(&note.message)),
-            action: Some("Reconcile".to_owned()),
-            event_time: Some(MicroTime(Timestamp::now())),
-            regarding: Some(jobset.object_ref(&())),
-            reporting_controller: Some(REPORTER.to_owned()),
-            reporting_instance: Some(REPORTER.to_owned()),
-            ..Event::default()
-        };
-        let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
-        // The log has the Event in any case.
-        self.sending.spawn(async move {
-            let params = PostParams::default();
-            let create = || events.create(&params, &event);
-            let lost = |error: &kube::Error| code(error).is_none_or(|code| code >= 500);
-            let again = ConstantBuilder::default().with_max_times(RETRIES);
-            if let Err(error) = create.retry(again).when(lost).await {
-                debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not created");
-            }
-        });
-    }
+async fn create(events: Api<Event>, event: Event) -> kube::Result<Event> {
+    let params = PostParams::default();
+    let lost = |error: &kube::Error| code(error).is_none_or(|code| code >= 500);
+    let again = ConstantBuilder::default().with_max_times(RETRIES);
+    (|| events.create(&params, &event)).retry(again).when(lost).await
+}
 
-    /// Counts another occurrence in the series of an Event.
-    fn repeat(&self, jobset: &JobSet, name: String, times: u32) {
-        let key = Key::of(jobset);
-        let series = json!({"series": {"count": times, "lastObservedTime": MicroTime(Timestamp::now())}});
-        let events = Api::<Event>::namespaced(self.client.clone(), &key.namespace);
-        self.sending.spawn(async move {
-            if let Err(error) = events.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await {
-                debug!(jobset = %key, error = &error as &dyn std::error::Error, "Event not counted");
-            }
-        });
+/// Counts another occurrence in the series of an Event.
+async fn repeat(events: Api<Event>, name: String, times: u32) -> kube::Result<Event> {
+    let series = json!({"series": {"count": times, "lastObservedTime": MicroTime(Timestamp::now())}});
+    events.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await
+}
+
+fn event(jobset: &JobSet, name: String, stored: Stored, note: &Note) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: jobset.metadata.namespace.clone(),
+            annotations: Some(annotations(stored, note)),
+            ..ObjectMeta::default()
+        },
+        type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(note.reason.to_owned()),
+        note: Some(shortened(&note.message)),
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(Timestamp::now())),
+        regarding: Some(jobset.object_ref(&())),
+        reporting_controller: Some(REPORTER.to_owned()),
+        reporting_instance: Some(REPORTER.to_owned()),
+        ..Event::default()
     }
 }
 
@@ -118,8 +117,7 @@ fn shortened(message: &str) -> String {
     if message.len() <= LONGEST {
         return message.to_owned();
     }
-    let end = message.floor_char_boundary(LONGEST - "...".len());
-    format!("{}...", &message[..end])
+    format!("{}...", &message[..message.floor_char_boundary(LONGEST - "...".len())])
 }
 
 #[cfg(test)]

@@ -168,20 +168,3 @@ fn read_jobset(read: DeserializeGuard<JobSet>) -> WatchEvent {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use kube::runtime::utils::Backoff as _;
-
-    use super::*;
-
-    #[test]
-    fn watch_backoff_grows_to_seconds_and_restarts_after_a_success() {
-        let mut backoff = watch_backoff();
-        let waits: Vec<Duration> = backoff.by_ref().take(40).collect();
-        assert!(waits[0] <= Duration::from_millis(200) && waits[0] >= Duration::from_millis(100), "{waits:?}");
-        assert!(waits[39] <= Duration::from_secs(5) && waits[39] >= Duration::from_millis(2500), "{waits:?}");
-        backoff.reset();
-        assert!(backoff.next().unwrap() <= Duration::from_millis(200));
-    }
-}

@@ -1,14 +1,16 @@
-//! The loop around the engine: what the watches show goes in; the requests of the work that it returns are sent, while this
-//! replica leads. A standby replica does all of that but send requests.
+//! The loop around the engine. The engine takes in the events of the watches, and the loop sends the requests of its work while
+//! this replica leads. A standby replica only takes in the events.
 //!
 //! One task owns the engine. Only the requests run beside it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jobset_api::JobSet;
 use kube::Client;
 use prometheus::Registry;
 use tokio::sync::watch;
@@ -19,39 +21,27 @@ use super::apply::{Answers, Applier};
 use super::client::Workers;
 use super::error::ApplyError;
 use super::events::Events;
-use super::feed;
-use super::installed;
 use super::lease::Leadership;
 use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
+use super::{feed, installed};
 use crate::args::Args;
 use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
-use jobset_api::JobSet;
-use std::sync::Arc;
 
-/// Events that are taken in before the next work is started, if so many are there: a burst of thousands costs few plans, and no
-/// work waits for the end of the burst.
+/// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
-/// Longest time between two turns of the loop, also when nothing is due: `/healthz` asks for the last turn.
+/// Longest time between two turns of the loop, also if no work is due: `/healthz` asks for the last turn.
 pub(super) const TICK: Duration = Duration::from_secs(10);
-/// Time between two tries to list the objects of a JobSet.
+/// Time between two attempts to list the objects of a JobSet.
 const LIST_AGAIN: Duration = Duration::from_secs(5);
-/// How long the requests that are under way may take when the controller stops.
+/// How long requests under way may take when the controller stops.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// A work whose requests have ended.
-struct Ended {
-    key: Key,
-    number: u64,
-    jobset: Arc<JobSet>,
-    answers: Answers,
-}
+/// A work and its answers.
+type Ended = (Key, u64, Arc<JobSet>, Answers);
 
-/// Runs until `stop`. Requests that are under way then are finished.
-///
-/// # Errors
-/// If a metric is registered already, the CRD is older than this build, or the requests under way do not end in time.
+/// Runs until `stop`, and then until the requests under way have ended.
 pub async fn run(
     workers: Workers,
     args: &Args,
@@ -93,7 +83,7 @@ pub async fn run(
             }
             Some(ended) = running.next() => state.finish(ended),
             Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
-            // Without a sender the election is over, and so is this program.
+            // Without a sender the election has ended, and the program ends.
             Ok(()) = leadership.changed() => {}
             () = tokio::time::sleep_until(due.into()) => {}
             () = stop.cancelled() => break,
@@ -150,7 +140,7 @@ impl Reconciler {
     }
 
     fn measure(&self, leads: bool) {
-        // While another replica leads, nothing waits here.
+        // No work of a standby replica waits.
         let waiting = Some(&self.engine).filter(|_| leads);
         self.metrics.waiting(waiting.map_or(0, Engine::depth), waiting.and_then(Engine::oldest_urgent));
         self.metrics.internal_errors(self.engine.internal_errors());
@@ -181,13 +171,12 @@ impl Reconciler {
         let applier = self.applier.clone();
         Box::pin(async move {
             let answers = applier.apply(&jobset, actions, status, urgency).await;
-            Ended { key, number, jobset, answers }
+            (key, number, jobset, answers)
         })
     }
 
-    fn finish(&mut self, ended: Ended) {
-        let Ended { key, number, jobset, answers } = ended;
-        // This program is about to end, and says so.
+    fn finish(&mut self, (key, number, jobset, answers): Ended) {
+        // The program ends after the loss of the leadership, and logs that.
         if !answers.errors.iter().any(ApplyError::is_not_leading) {
             self.log(&key, &answers.errors);
         }

@@ -12,17 +12,9 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// The log of transient errors of one kind of request.
 #[derive(Debug, Default)]
 pub(super) struct RetryLog {
-    series: Option<FailureSeries>,
+    /// When the present series of failures began, and whether that was logged. Then its end is logged as well.
+    series: Option<(Instant, bool)>,
     last_logged: Option<Instant>,
-}
-
-/// A series of failed requests without a success in between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FailureSeries {
-    since: Instant,
-    failures: u64,
-    /// Whether the begin was logged. Then the end is logged as well.
-    logged: bool,
 }
 
 impl RetryLog {
@@ -37,26 +29,16 @@ impl RetryLog {
 
     /// Records that a request succeeded.
     pub(super) fn succeeded(&mut self, what: &str) {
-        match self.series.take() {
-            Some(FailureSeries { since, failures, logged: true }) => {
-                info!(what, failures, after = ?since.elapsed(), "requests succeed again");
-            }
-            Some(FailureSeries { failures, .. }) => debug!(what, failures, "requests succeed again"),
-            None => {}
+        if let Some((since, true)) = self.series.take() {
+            info!(what, after = ?since.elapsed(), "requests succeed again");
         }
     }
 
-    /// Counts a failure. Returns whether to log it: it begins a series, and the last logged begin is a minute ago.
+    /// Records a failure. Returns whether to log it: it begins a series, and the last logged begin is a minute ago.
     fn begins_logged_series(&mut self, now: Instant) -> bool {
-        if let Some(series) = &mut self.series {
-            series.failures += 1;
-            return false;
-        }
-        let logged = self.last_logged.is_none_or(|last| now >= last + PAUSE);
-        if logged {
-            self.last_logged = Some(now);
-        }
-        self.series = Some(FailureSeries { since: now, failures: 1, logged });
+        let logged = self.series.is_none() && self.last_logged.is_none_or(|last| now >= last + PAUSE);
+        self.series.get_or_insert((now, logged));
+        self.last_logged = if logged { Some(now) } else { self.last_logged };
         logged
     }
 }
@@ -68,15 +50,12 @@ mod tests {
     #[test]
     fn failure_series_is_logged_once_and_the_next_after_a_minute() {
         let (mut log, now) = (RetryLog::default(), Instant::now());
-        assert_eq!(
-            [log.begins_logged_series(now), log.begins_logged_series(now), log.begins_logged_series(now)],
-            [true, false, false]
-        );
-        assert_eq!(log.series, Some(FailureSeries { since: now, failures: 3, logged: true }));
+        assert_eq!([0, 1, 2].map(|_| log.begins_logged_series(now)), [true, false, false]);
+        assert_eq!(log.series, Some((now, true)));
         log.succeeded("");
         let soon = now + Duration::from_secs(59);
         assert!(!log.begins_logged_series(soon));
-        assert_eq!(log.series, Some(FailureSeries { since: soon, failures: 1, logged: false }));
+        assert_eq!(log.series, Some((soon, false)));
         log.succeeded("");
         assert!(log.begins_logged_series(now + PAUSE));
     }

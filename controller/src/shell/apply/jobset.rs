@@ -41,7 +41,7 @@ impl Actor<'_> {
 
     /// Whether the API server still has the version of the JobSet that the plan is based on.
     pub(super) async fn is_up_to_date(&self) -> Result<bool, ApplyError> {
-        let live = self.jobsets().get_metadata(&self.key.name).await?;
+        let live = self.jobsets().get(&self.key.name).await?;
         Ok(live.is_some_and(|live| live.metadata.resource_version == self.jobset.metadata.resource_version))
     }
 

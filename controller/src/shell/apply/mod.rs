@@ -7,13 +7,13 @@ mod objects;
 mod pod;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use jobset_api::{JobSet, JobSetStatus};
 use kube::Client;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::client::Workers;
 use super::error::ApplyError;
@@ -43,8 +43,6 @@ enum Done {
     Written(Versions),
     /// The object exists and belongs to another owner, which serves as well.
     Provided,
-    /// The request was not sent, because the API server has just refused another one that shares it.
-    Unsent,
 }
 
 /// The outcome of an action that has nothing left to do.
@@ -85,7 +83,8 @@ impl Applier {
             status: Ok(false),
         };
         let mut errors = Vec::new();
-        let refused = Mutex::default();
+        // The requests of which one is refused are not sent, unless they are under way.
+        let refused = Mutex::new(HashSet::new());
         let mut answers = stream::iter(actions.into_iter().map(|action| async {
             // Nobody closes the semaphores.
             let _bulk_connection = match bulk {
@@ -94,13 +93,23 @@ impl Applier {
             };
             let _connection = self.connections.acquire().await;
             let (own, shared) = (Request::of(&action), Request::shared(&action));
-            let answer = unless_refused(&refused, shared.as_ref(), actor.carry_out(action)).await;
-            (own, shared, answer)
+            if let Some(shared) = &shared
+                && refused.lock().await.contains(shared)
+            {
+                return None;
+            }
+            let answer = actor.carry_out(action).await;
+            if let Some(shared) = &shared
+                && answer.as_ref().is_err_and(ApplyError::refuses_jobs)
+            {
+                refused.lock().await.insert(shared.clone());
+            }
+            Some((own, shared, answer))
         }))
         .buffered(CONCURRENCY);
-        while let Some((own, shared, answer)) = answers.next().await {
+        while let Some(answer) = answers.next().await {
+            let Some((own, shared, answer)) = answer else { continue };
             match answer {
-                Ok(Done::Unsent) => {}
                 Ok(Done::Written(versions)) => {
                     outcome.written.raise(versions);
                     outcome.accepted.insert(own);
@@ -108,8 +117,8 @@ impl Applier {
                 }
                 Ok(Done::Provided) => outcome.provided.push(own),
                 Err(error) => {
-                    let refused = shared.clone().filter(|_| error.refuses_jobs());
-                    outcome.failures.push((refused.unwrap_or(own), error.reduced()));
+                    let refused = shared.clone().filter(|_| error.refuses_jobs()).unwrap_or(own);
+                    outcome.failures.push((refused, error.reduced()));
                     outcome.accepted.extend(shared.filter(|_| matches!(error, ApplyError::Taken { .. })));
                     errors.push(error);
                 }
@@ -132,24 +141,6 @@ impl Applier {
         }
         Answers { outcome, errors }
     }
-}
-
-/// Sends a request, unless the API server has refused another one that shares it. Requests that are under way at the first
-/// refusal are refused as well.
-async fn unless_refused(
-    refused: &Mutex<HashSet<Request>>,
-    shared: Option<&Request>,
-    send: impl Future<Output = Result<Done, ApplyError>>,
-) -> Result<Done, ApplyError> {
-    let refused = || refused.lock().unwrap_or_else(PoisonError::into_inner);
-    if shared.is_some_and(|shared| refused().contains(shared)) {
-        return Ok(Done::Unsent);
-    }
-    let answer = send.await;
-    if let Some(shared) = shared.filter(|_| answer.as_ref().is_err_and(ApplyError::refuses_jobs)) {
-        refused().insert(shared.clone());
-    }
-    answer
 }
 
 /// Acts for one JobSet.
@@ -178,39 +169,5 @@ impl Actor<'_> {
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
             Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use rstest::rstest;
-
-    use super::*;
-    use crate::shell::error::tests::api;
-
-    #[rstest]
-    #[case::refused(Some("w"), 422, 10)]
-    #[case::not_refused(Some("w"), 503, 100)]
-    #[case::not_shared(None, 422, 100)]
-    #[tokio::test]
-    async fn shared_request_is_not_sent_after_a_refusal_unless_it_is_under_way(
-        #[case] group: Option<&str>,
-        #[case] code: u16,
-        #[case] expected: usize,
-    ) {
-        let (refused, shared) = (Mutex::default(), group.map(|group| Request::Jobs(group.to_owned())));
-        let count = Cell::new(0);
-        let send = || async {
-            count.set(count.get() + 1);
-            tokio::task::yield_now().await;
-            Err(api("create", Kind::Job, code))
-        };
-        let requests = stream::iter((0..100).map(|_| unless_refused(&refused, shared.as_ref(), send())));
-        requests.buffered(10).for_each(|_| async {}).await;
-        assert_eq!(count.get(), expected);
-        let other = unless_refused(&refused, Some(&Request::Jobs("driver".to_owned())), async { Ok(NOTHING) }).await;
-        assert!(matches!(other, Ok(Done::Written(_))), "another replicatedJob");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::core::NamespaceResourceScope;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,10 +42,6 @@ impl<K: ResourceExt + Clone + Debug + DeserializeOwned> Objects<'_, K> {
 
     pub(super) async fn get(&self, name: &str) -> Result<Option<K>, ApplyError> {
         self.api.get_opt(name).await.map_err(self.failed("read", name))
-    }
-
-    pub(super) async fn get_metadata(&self, name: &str) -> Result<Option<PartialObjectMeta<K>>, ApplyError> {
-        self.api.get_metadata_opt(name).await.map_err(self.failed("read", name))
     }
 
     pub(super) async fn create(&self, object: &K) -> Result<K, ApplyError>

@@ -42,7 +42,7 @@ impl Actor<'_> {
 
     /// Reads the Pod. Returns its version if it still reports an epoch above the maximum.
     async fn version_above(&self, name: &str, uid: &str, max: i32) -> Result<Option<String>, ApplyError> {
-        let pod = self.pods().get_metadata(name).await?.filter(|pod| pod.metadata.uid.as_deref() == Some(uid));
+        let pod = self.pods().get(name).await?.filter(|pod| pod.metadata.uid.as_deref() == Some(uid));
         let pod = pod.filter(|pod| dialect::reported(pod.annotations()).number().is_some_and(|epoch| epoch > max));
         Ok(pod.and_then(|pod| pod.resource_version()))
     }

@@ -32,8 +32,6 @@ use crate::args::ClientArgs;
 use crate::engine::Urgency;
 use limit::Limiter;
 
-pub(super) use super::lease::NotLeading;
-
 /// Longest time to set up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// TCP keepalive: the idle time before the first probe, the time between two probes, and the number of unanswered probes after
@@ -64,18 +62,12 @@ pub struct Clients {
 
 impl Clients {
     /// Clients for the API server of this configuration.
-    ///
-    /// # Errors
-    /// If the metric is registered already.
     pub fn new(config: Config, registry: &Registry) -> anyhow::Result<Self> {
         Ok(Self { config, requests: count::register(registry)? })
     }
 
     /// Clients for the work. They write only while this replica leads. A write that waits for the rate limit or for a retry when
     /// the leadership ends is not sent.
-    ///
-    /// # Errors
-    /// If the configuration is not valid.
     pub fn workers(&self, limits: &ClientArgs, leadership: &watch::Receiver<Leadership>) -> anyhow::Result<Workers> {
         let limiter = Limiter::new(limits.kube_api_qps, limits.kube_api_burst);
         let client = |urgency: Urgency| {
@@ -84,28 +76,25 @@ impl Clients {
                 .layer(RetryLayer::new(retry::RetryAfter::default()))
                 .layer(AsyncFilterLayer::new(move |request: Request<Body>| limiter.clone().admit(request, urgency)))
                 .layer(FilterLayer::new(move |request: Request<Body>| leadership.borrow().admit(request)))
-                .service(self.connected()?);
+                .service(self.connected().context(INVALID)?);
             anyhow::Ok(Client::new(service, &self.config.default_namespace))
         };
         Ok(Workers { urgent: client(Urgency::Urgent)?, bulk: client(Urgency::Bulk)? })
     }
 
     /// A client for the election, with connections of its own: nothing else delays its requests.
-    ///
-    /// # Errors
-    /// If the configuration is not valid.
     pub fn elector(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(self.connected()?, &self.config.default_namespace))
+        Ok(Client::new(self.connected().context(INVALID)?, &self.config.default_namespace))
     }
 
     /// The inner stack of kube's own client. Its other layers retry more answers than 429, and log each answer above 499 with
     /// level ERROR.
-    fn connected(&self) -> anyhow::Result<Connected> {
+    fn connected(&self) -> kube::Result<Connected> {
         let (config, requests) = (&self.config, self.requests.clone());
-        let tls = config.rustls_https_connector_with_connector(tcp()).context(INVALID)?;
+        let tls = config.rustls_https_connector_with_connector(tcp())?;
         let sent = ServiceBuilder::new()
-            .option_layer(config.auth_layer().context(INVALID)?)
-            .layer(config.extra_headers_layer().context(INVALID)?)
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
             .layer(TimeoutLayer::new(ANSWER))
             .map_err(BoxError::from)
             .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(tls));

@@ -18,8 +18,9 @@ const DEFAULT: Duration = Duration::from_secs(1);
 /// Longest delay before jitter.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Waits for `Retry-After` with jitter, because other requests are answered with 429 in the same second. The policy of kube has
-/// neither jitter nor a longest delay, and retries 503 and 504 as well, after which a request may have been carried out.
+/// Waits for `Retry-After` with jitter, because other requests are answered with 429 in the same second. The policy of kube has no
+/// jitter at its longest delay: requests that have met once meet again. It also retries after 503 and 504, where the engine makes
+/// another plan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RetryAfter {
     attempts: u32,

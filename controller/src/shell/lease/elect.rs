@@ -38,9 +38,6 @@ enum Standing {
 
 impl Elector {
     /// A candidate. The client is used for nothing else, so that no other request delays a renewal.
-    ///
-    /// # Errors
-    /// If the metric is registered already.
     pub fn new(client: Client, flags: ElectionArgs, registry: &Registry) -> anyhow::Result<Self> {
         let name = flags.leader_elect_resource_name.clone();
         let namespace =
@@ -61,21 +58,15 @@ impl Elector {
     }
 
     /// Stands for election until `stop`. A leader keeps the Lease until its requests are `drained`, and then releases it.
-    ///
-    /// # Errors
-    /// If the leadership is lost.
     pub async fn run(mut self, stop: CancellationToken, drained: CancellationToken) -> anyhow::Result<()> {
         let Some(deadline) = stop.run_until_cancelled(self.acquire()).await else { return Ok(()) };
-        info!(lease = self.flags.leader_elect_resource_name, identity = self.candidate.identity, "leading");
+        info!(lease = self.candidate.name, identity = self.candidate.identity, "leading");
         self.gauge.set(1);
         let kept = drained.run_until_cancelled(self.keep(deadline)).await;
         self.leadership.send_replace(Leadership::Standby);
         self.gauge.set(0);
         if let Some(lost) = kept {
-            return Err(lost.context(format!(
-                "lost the Lease {}, nothing may be done without it",
-                self.flags.leader_elect_resource_name
-            )));
+            return Err(lost.context(format!("lost the Lease {}, nothing may be done without it", self.candidate.name)));
         }
         self.release().await;
         Ok(())
@@ -95,7 +86,7 @@ impl Elector {
             match self.attempt().await {
                 Standing::Leading(deadline) => return deadline,
                 Standing::Following(holder) if holder != known => {
-                    info!(lease = self.flags.leader_elect_resource_name, holder, "standing by");
+                    info!(lease = self.candidate.name, holder, "standing by");
                     known = holder;
                 }
                 Standing::Following(_) | Standing::Unknown => {}
@@ -161,14 +152,14 @@ impl Elector {
     }
 
     async fn read(&mut self) -> kube::Result<LeaseDecision> {
-        let lease = self.leases.get_opt(&self.flags.leader_elect_resource_name).await?;
+        let lease = self.leases.get_opt(&self.candidate.name).await?;
         Ok(self.candidate.observe(lease, std::time::Instant::now(), Timestamp::now()))
     }
 
     async fn write(&mut self, lease: Lease) -> kube::Result<()> {
         let params = PostParams::default();
         let written = if lease.metadata.resource_version.is_some() {
-            self.leases.replace(&self.flags.leader_elect_resource_name, &params, &lease).await?
+            self.leases.replace(&self.candidate.name, &params, &lease).await?
         } else {
             self.leases.create(&params, &lease).await?
         };
@@ -178,7 +169,7 @@ impl Elector {
 
     /// Releases the Lease, so that another candidate leads at once. Without success the Lease expires.
     async fn release(&mut self) {
-        let lease = self.flags.leader_elect_resource_name.clone();
+        let lease = self.candidate.name.clone();
         match timeout(self.flags.leader_elect_renew_deadline / 2, self.write_release()).await {
             Ok(Ok(())) => info!(lease, "released the Lease"),
             Ok(Err(error)) => {

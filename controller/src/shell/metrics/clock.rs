@@ -1,20 +1,13 @@
 //! Computes durations from facts and instants, for one JobSet. Pure.
 //!
-//! | duration | from | to |
-//! |---|---|---|
-//! | startup | the JobSet's creation, or when it was last resumed before it had started | all Jobs ready |
-//! | restart | the first failure; its detection, where the failure was not seen | all Jobs ready, or the end of the JobSet |
-//! | phase `detect` | the first failure | its detection: the status that begins the restart is written |
-//! | phase `register` (in place) | detection | the barrier is lifted: all Pods are back, and have reported |
-//! | phase `lift` (in place) | the barrier is lifted | all Jobs ready |
-//! | phase `recreate` (by recreation) | detection | all Jobs ready |
-//! | between restarts | all Jobs ready | the next failure |
+//! The help texts of the metrics define the durations. Between restarts, a group runs from all Jobs ready to the next failure.
 //!
 //! Instants are those of status writes. The first failure has the time that the kubelet or the Job controller gave it, in whole
 //! seconds. A new leader reads the begin of a restart from the conditions of the JobSet. It measures the restart, but not the
 //! phases that it has observed in part.
 
 use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy, conditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::labels;
@@ -55,16 +48,14 @@ pub(super) struct Clock {
 impl Clock {
     /// The clock of a JobSet with this status.
     pub(super) fn of(jobset: &JobSet) -> Self {
-        let conditions = jobset.status.as_ref().map(|status| &status.conditions[..]).unwrap_or_default();
-        let of_type = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
-        let counted = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
-        let has_started = counted.into_iter().any(|counted| counted.ready + counted.succeeded > 0);
+        let mut counts = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
+        let has_started = counts.any(|counts| counts.ready + counts.succeeded > 0);
         let mut clock = Self {
             created: jobset.metadata.creation_timestamp.as_ref().map(|time| time.0).filter(|_| !has_started),
             restart: None,
             running_since: None,
         };
-        if let Some(restarting) = of_type(conditions::RESTARTING) {
+        if let Some(restarting) = condition(jobset, conditions::RESTARTING) {
             let at = restarting.last_transition_time.0;
             if restarting.status == "True" {
                 let strategy = match jobset.spec.restart_strategy() {
@@ -75,7 +66,7 @@ impl Clock {
                     strategy => strategy,
                 };
                 clock.restart = Some(Restart { strategy, since: at, detected: at, lifted: None });
-            } else if conditions::terminal(conditions).is_none() {
+            } else if jobset.status.as_ref().is_none_or(|status| conditions::terminal(&status.conditions).is_none()) {
                 clock.running_since = Some(at);
             }
         }
@@ -85,10 +76,7 @@ impl Clock {
     /// Takes the status in. The time in which a JobSet is suspended is no part of its start, of a restart, or of the time between
     /// two restarts.
     pub(super) fn see(&mut self, jobset: &JobSet) {
-        let conditions = jobset.status.as_ref().map(|status| &status.conditions[..]).unwrap_or_default();
-        let Some(suspended) = conditions.iter().find(|condition| condition.type_ == conditions::SUSPENDED) else {
-            return;
-        };
+        let Some(suspended) = condition(jobset, conditions::SUSPENDED) else { return };
         if suspended.status == "True" {
             self.restart = None;
             self.running_since = None;
@@ -106,11 +94,11 @@ impl Clock {
             Fact::BarrierLifted => self.lift(now).into_iter().collect(),
             Fact::Recovered => {
                 self.running_since = self.restart.map(|_| now).or(self.running_since);
-                self.end(labels::RECOVERED, now)
+                self.end("recovered", now)
             }
             Fact::Completed | Fact::Failed { .. } => {
                 self.running_since = None;
-                let result = if *fact == Fact::Completed { labels::RECOVERED } else { labels::FAILED };
+                let result = if *fact == Fact::Completed { "recovered" } else { labels::FAILED };
                 self.end(result, now)
             }
             Fact::Started => {
@@ -125,7 +113,7 @@ impl Clock {
         let mut since = failed_at.map_or(now, |failed_at| failed_at.min(now));
         let mut measured = Vec::new();
         if let Some(failed_at) = failed_at {
-            measured.push(Measured::Phase(strategy, labels::DETECT, seconds(failed_at, now)));
+            measured.push(Measured::Phase(strategy, "detect", seconds(failed_at, now)));
         }
         if let Some(running_since) = self.running_since.take() {
             measured.push(Measured::Undisturbed(seconds(running_since, since)));
@@ -133,7 +121,7 @@ impl Clock {
         if self.restart.is_some() {
             // Each second without a running group belongs to one restart.
             since = now;
-            measured.extend(self.end(labels::SUPERSEDED, now));
+            measured.extend(self.end("superseded", now));
         }
         self.restart = Some(Restart { strategy, since, detected: now, lifted: None });
         measured
@@ -142,7 +130,7 @@ impl Clock {
     fn lift(&mut self, now: Timestamp) -> Option<Measured> {
         let restart = self.restart.as_mut().filter(|r| r.strategy == RestartStrategy::InPlaceRestart)?;
         restart.lifted = Some(now);
-        Some(Measured::Phase(restart.strategy, labels::REGISTER, seconds(restart.detected, now)))
+        Some(Measured::Phase(restart.strategy, "register", seconds(restart.detected, now)))
     }
 
     fn end(&mut self, result: &'static str, now: Timestamp) -> Vec<Measured> {
@@ -150,14 +138,18 @@ impl Clock {
         let lasted = seconds(restart.since, now);
         let mut measured = vec![Measured::Restart(restart.strategy, result, lasted)];
         let phase = match (restart.strategy, restart.lifted) {
-            (RestartStrategy::InPlaceRestart, lifted) => lifted.map(|lifted| (labels::LIFT, lifted)),
-            _ => Some((labels::RECREATE, restart.detected)),
+            (RestartStrategy::InPlaceRestart, lifted) => lifted.map(|lifted| ("lift", lifted)),
+            _ => Some(("recreate", restart.detected)),
         };
-        if let Some((phase, from)) = phase.filter(|_| result == labels::RECOVERED) {
+        if let Some((phase, from)) = phase.filter(|_| result == "recovered") {
             measured.push(Measured::Phase(restart.strategy, phase, seconds(from, now)));
         }
         measured
     }
+}
+
+fn condition<'a>(jobset: &'a JobSet, type_: &str) -> Option<&'a Condition> {
+    jobset.status.iter().flat_map(|status| &status.conditions).find(|condition| condition.type_ == type_)
 }
 
 fn restarts_whole_group(action: FailurePolicyAction) -> bool {

@@ -7,18 +7,9 @@ use crate::plan::{ExitClass, Trigger};
 /// Rules beyond this one share a label.
 const LAST_RULE: usize = 31;
 
-/// Results of JobSets, and of restarts.
+/// Results of JobSets.
 pub(super) const COMPLETED: &str = "completed";
 pub(super) const FAILED: &str = "failed";
-pub(super) const RECOVERED: &str = "recovered";
-/// The next restart began before all Jobs were ready.
-pub(super) const SUPERSEDED: &str = "superseded";
-
-/// Phases of a restart.
-pub(super) const DETECT: &str = "detect";
-pub(super) const REGISTER: &str = "register";
-pub(super) const LIFT: &str = "lift";
-pub(super) const RECREATE: &str = "recreate";
 
 pub(super) fn strategy(strategy: RestartStrategy) -> &'static str {
     match strategy {

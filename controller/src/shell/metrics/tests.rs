@@ -219,12 +219,10 @@ fn state_of_a_jobset_matches_snapshots() {
     matches_snapshot("state", &registry);
 
     // The successor has another replicatedJob, another condition and no barrier.
-    let mut successor = with_condition(jobset, conditions::SUSPENDED, true, "", 2);
-    successor.spec.replicated_jobs.remove(0);
-    successor.status = with_condition(successor.clone(), conditions::SUSPENDED, false, "", 3).status;
-    let status = successor.status.get_or_insert_default();
-    (status.group_restarts, status.replicated_jobs_status) = (0, Vec::new());
-    status.conditions.retain(|condition| condition.type_ == conditions::SUSPENDED);
+    jobset.spec.replicated_jobs.remove(0);
+    jobset.status = None;
+    let successor = with_condition(jobset, conditions::SUSPENDED, true, "", 2);
+    let successor = with_condition(successor, conditions::SUSPENDED, false, "", 3);
     objects.see(&key, &Arc::new(successor), None);
     matches_snapshot("state_of_the_successor", &registry);
     objects.forget(&key);
