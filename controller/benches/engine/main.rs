@@ -11,8 +11,8 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use jobset_controller::engine::View;
 use world::{World, view};
 
-/// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; and of 1,000 Jobs on
-/// 3,000 nodes with outdated kubelets.
+/// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; of 1,000 Jobs on 3,000
+/// nodes with outdated kubelets; and of a JobSet that creates the first of its 20,000 Jobs.
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan/jobs");
     for jobs in [1, 20, 200] {
@@ -25,6 +25,8 @@ fn plan(criterion: &mut Criterion) {
     let mut world = World::new(1_000, 3);
     world.outdate_nodes();
     criterion.bench_function("plan/outdated-nodes/3000", |bencher| bencher.iter(|| black_box(world.plan())));
+    let world = World::without_jobs(20_000);
+    criterion.bench_function("plan/missing-jobs/20000", |bencher| bencher.iter(|| black_box(world.plan())));
 }
 
 /// An agent reports the next epoch, and then this one again: each time a Pod changes its place in the histogram.

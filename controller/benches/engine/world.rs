@@ -6,7 +6,7 @@ use jobset_controller::build::{self, Attempt, JobPlace};
 use jobset_controller::engine::pods::PodView;
 use jobset_controller::engine::{Engine, JobView, Key, Kind, OwnedView, PriorityClasses, View, WatchEvent};
 use jobset_controller::observe::Observed;
-use jobset_controller::plan::{Plan, Settings, plan};
+use jobset_controller::plan::{Action, Plan, Settings, plan};
 use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -54,6 +54,19 @@ impl World {
             world.see_pod(&pod);
         }
         world.settle();
+        world
+    }
+
+    /// One replicatedJob of so many Jobs, none of which exists.
+    pub(crate) fn without_jobs(jobs: usize) -> Self {
+        let jobset = JobSet { status: None, ..jobset(1, jobs, 1) };
+        let mut world = Self { engine: Engine::default(), pods: Vec::new(), key: Key::of(&jobset) };
+        let service = build::service(&jobset);
+        world.see(JOBSET, View::Owned(Kind::Service, OwnedView::of(&service)));
+        world.see(JOBSET, View::JobSet(jobset.into()));
+        let plan = world.plan();
+        let mut actions = plan.iter().flat_map(|plan| &plan.actions);
+        assert!(actions.any(|action| matches!(action, Action::CreateJob(_))), "{plan:?}");
         world
     }
 

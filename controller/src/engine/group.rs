@@ -98,9 +98,9 @@ impl Group {
     }
 
     /// How soon a change of a single child must be reconciled that is no failure: one of many children can wait, as all of
-    /// them may be changing.
+    /// them may be changing, and so can those that a plan in slices creates.
     pub(super) fn urgency_of_one(&self) -> Urgency {
-        if self.jobs.len() > SLICE { Urgency::Bulk } else { Urgency::Urgent }
+        if self.jobs.len() > SLICE || self.progress.rest.is_some() { Urgency::Bulk } else { Urgency::Urgent }
     }
 
     /// A Job is gone, with all that its slots remember.

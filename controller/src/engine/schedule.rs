@@ -17,8 +17,11 @@ use crate::plan::{Barrier, Plan, barrier, plan};
 pub const PLACES: usize = 16;
 /// The same for bulk work, so that urgent work always finds a place.
 const BULK_PLACES: usize = 8;
-/// Actions of one work. What a plan has beyond that is bulk.
+/// Actions of one bulk work.
 pub const SLICE: usize = 50;
+/// Actions of one urgent work. What a plan has beyond that is bulk: the first plans of many new JobSets would otherwise take
+/// all places with creations.
+const URGENT_SLICE: usize = 8;
 /// How long a plan waits to observe the writes of the one before. They are observed at once; a watch that began anew after one
 /// of them was undone might never show it.
 const CATCH_UP: Duration = Duration::from_secs(5);
@@ -26,7 +29,7 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// place is sent to thousands of agents.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Shortest time between two plans for bulk changes, for each Job of the JobSet. A plan reads all of them.
-const PAUSE_PER_JOB: Duration = Duration::from_micros(50);
+const PAUSE_PER_JOB: Duration = Duration::from_micros(25);
 /// Longest time until a JobSet that asks to be reconciled again is reconciled: the clock by which it asks may be set in between.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
@@ -216,8 +219,9 @@ impl Engine {
         let urgent = asked.into_iter().chain(withheld).map(|at| (at, Urgency::Urgent));
         let due = urgent.chain(paused.map(|at| (at, Urgency::Bulk))).min();
         let Plan { status, mut actions, notes, facts, .. } = plan;
-        if actions.len() > SLICE {
-            let rest = actions.split_off(SLICE).into_iter();
+        let slice = if urgency == Urgency::Urgent { URGENT_SLICE } else { SLICE };
+        if actions.len() > slice {
+            let rest = actions.split_off(slice).into_iter();
             progress.rest = Some(Rest { actions: rest, due, settled });
         }
         self.number += 1;

@@ -97,7 +97,7 @@ fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
         slices.push((work.actions.len(), work.urgency));
         world.accept(&work);
     }
-    assert_eq!(slices, [(50, Urgency::Urgent), (50, Urgency::Bulk), (20, Urgency::Bulk)]);
+    assert_eq!(slices, [(8, Urgency::Urgent), (50, Urgency::Bulk), (50, Urgency::Bulk), (12, Urgency::Bulk)]);
 }
 
 #[test]

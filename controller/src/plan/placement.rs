@@ -44,5 +44,6 @@ fn leaders_domain<'a>(reconciliation: &Reconciliation<'a>, leader: &'a PodView) 
     if leader.phase != PodPhase::Open || leader.deleted_at.is_some() {
         return None;
     }
-    reconciliation.observed.node(leader.node.as_deref()?)?.domain(&leader.domain.as_ref()?.key)
+    let key = &leader.domain.as_ref()?.key;
+    reconciliation.observed.node(leader.node.as_deref()?)?.domain(key)
 }

@@ -41,6 +41,8 @@ pub(super) struct Reconciliation<'a> {
     /// Jobs of the current attempt with an index beyond `replicas`, after the JobSet was scaled down. No rule counts them;
     /// the elastic rule deletes them.
     pub surplus: Vec<Current<'a>>,
+    /// The names of the Jobs of previous attempts, and the Jobs.
+    pub previous: Vec<(&'a str, &'a JobView)>,
     pub status: JobSetStatus,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
@@ -62,17 +64,18 @@ impl<'a> Reconciliation<'a> {
         let places: HashMap<&str, usize> =
             spec.replicated_jobs.iter().enumerate().map(|(place, group)| (group.name.as_str(), place)).collect();
         let group_of = |job: &JobView| places.get(job.replicated_job.as_str()).copied();
-        let current = observed.jobs().filter(|(_, job)| !job.deleting && is_current(&status, group_of(job), job));
-        // The rules ignore a Job whose labels have no valid index.
-        let indexed = current.filter(|(_, job)| job.index.is_some_and(|index| index >= 0));
-        let current = indexed
-            .filter_map(|(name, job)| Some(Current { name, job, group: group_of(job)?, pods: observed.pods_of(job) }));
-
-        let is_specified = |current: &Current<'_>| {
-            let replicas = spec.replicated_jobs[current.group].replicas();
-            current.job.index.is_some_and(|index| (0..replicas).contains(&index))
-        };
-        let (current, surplus): (Vec<Current<'_>>, _) = current.partition(is_specified);
+        let (mut current, mut surplus, mut previous) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, job) in observed.jobs() {
+            let group = group_of(job);
+            if !is_current(&status, group, job) {
+                previous.push((name, job));
+                continue;
+            }
+            // The rules ignore a Job whose labels have no valid index.
+            let (Some(group), Some(index @ 0..), false) = (group, job.index, job.deleting) else { continue };
+            let jobs = if index < spec.replicated_jobs[group].replicas() { &mut current } else { &mut surplus };
+            jobs.push(Current { name, job, group, pods: observed.pods_of(job) });
+        }
         let mut by_group: Vec<usize> = (0..current.len()).collect();
         by_group.sort_by_key(|place| current[*place].group);
         let ends = (0..spec.replicated_jobs.len())
@@ -86,6 +89,7 @@ impl<'a> Reconciliation<'a> {
             budget: RestartBudget::of(observed.jobset),
             current,
             surplus,
+            previous,
             status,
             places,
             by_group,
@@ -125,7 +129,12 @@ impl<'a> Reconciliation<'a> {
 
     /// Whether the Job belongs to the current attempt.
     pub(super) fn is_current(&self, job: &JobView) -> bool {
-        is_current(&self.status, self.places.get(job.replicated_job.as_str()).copied(), job)
+        is_current(&self.status, self.group_of(job), job)
+    }
+
+    /// Index of the Job's replicatedJob in the specification.
+    pub(super) fn group_of(&self, job: &JobView) -> Option<usize> {
+        self.places.get(job.replicated_job.as_str()).copied()
     }
 
     /// Whether workers restart in place.

@@ -24,8 +24,9 @@ pub(super) fn adopt_go_counts(reconciliation: &mut Reconciliation<'_>) {
 /// A Job without a valid attempt label may belong to the current attempt and hold days of work. The rule keeps it and warns,
 /// so that the user decides.
 pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) {
-    for (name, job) in reconciliation.observed.jobs() {
-        if job.deleting || reconciliation.is_current(job) {
+    for place in 0..reconciliation.previous.len() {
+        let (name, job) = reconciliation.previous[place];
+        if job.deleting {
             continue;
         }
         if job.attempt.is_some() {

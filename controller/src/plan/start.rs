@@ -13,9 +13,9 @@ use super::{Action, Trigger, epochs, members};
 use crate::build;
 use crate::engine::JobView;
 
-/// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a JobSet of a
-/// million Jobs does not block the others.
-const AT_ONCE: usize = 1000;
+/// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that JobSets of many Jobs
+/// do not block the others: to build a thousand Jobs takes some 50 ms, and memory until the last of them is created.
+const AT_ONCE: usize = 200;
 
 pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if previous_attempt_exists(reconciliation) {
@@ -80,7 +80,7 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
     if i64::try_from(reconciliation.current.len()).is_ok_and(|current| current >= specified) {
         return false;
     }
-    let previous_jobs = observed.jobs().any(|(_, job)| !reconciliation.is_current(job));
+    let previous_jobs = !reconciliation.previous.is_empty();
     // Pods of foreign Jobs do not block the JobSet, whatever their labels say.
     let others: HashSet<&str> = observed.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
     let ours: HashSet<&str> = reconciliation.current.iter().map(|current| current.job.uid.as_str()).collect();

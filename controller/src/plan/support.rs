@@ -1,8 +1,6 @@
 //! Sets the condition InPlaceUnsupported if the cluster cannot restart Pods in place. Without the condition, Pods would
 //! silently wait, or restart one by one.
 
-use std::collections::HashSet;
-
 use jobset_api::in_place::NEEDS;
 use jobset_api::restart_rules::is_agent_sidecar;
 use jobset_api::{ReplicatedJob, conditions};
@@ -27,20 +25,20 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
 
 fn missing(reconciliation: &Reconciliation<'_>) -> Option<String> {
     // A supervisor restarts its worker within its container, whatever the kubelet can.
-    let sidecars: HashSet<&str> =
-        reconciliation.groups().iter().filter(|group| has_sidecar(group)).map(|group| group.name.as_str()).collect();
-    if sidecars.is_empty() {
+    let groups = reconciliation.groups();
+    let have_sidecars: Vec<bool> = groups.iter().map(has_sidecar).collect();
+    if !have_sidecars.contains(&true) {
         return None;
     }
-    let has_sidecar = |job: &JobView| sidecars.contains(job.replicated_job.as_str());
-    let dropped =
-        reconciliation.current.iter().find(|current| !current.job.restarts_in_place && has_sidecar(current.job));
+    let mut jobs = reconciliation.current.iter();
+    let dropped = jobs.find(|current| !current.job.restarts_in_place && have_sidecars[current.group]);
     if let Some(current) = dropped {
         return Some(format!("the API server dropped the restart rules of Job {}", current.name));
     }
     if reconciliation.observed.all_nodes_outdated() {
         return Some("no node can restart Pods in place".to_owned());
     }
+    let has_sidecar = |job: &JobView| reconciliation.group_of(job).is_some_and(|group| have_sidecars[group]);
     let node = reconciliation.observed.outdated_node(has_sidecar)?;
     Some(format!("node {node} cannot restart Pods in place"))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::StreamExt;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use futures::stream::FuturesUnordered;
 use jobset_api::JobSet;
 use kube::Client;
@@ -64,9 +64,10 @@ pub async fn run(
         let leads = leadership.borrow_and_update().holds(now);
         let works = leads && state.engine.is_complete();
         state.metrics.works(works);
-        while works && let Some(work) = state.engine.next(Now::read()) {
-            running.push(state.start(work));
-        }
+        // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
+        let work = if works { state.engine.next(Now::read()) } else { None };
+        let more = work.is_some();
+        running.extend(work.map(|work| state.start(work)));
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
         state.measure(leads);
         let tick = now + TICK;
@@ -85,6 +86,7 @@ pub async fn run(
             Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
             // Without a sender the election has ended, and the program ends.
             Ok(()) = leadership.changed() => {}
+            () = future::ready(()), if more => {}
             () = tokio::time::sleep_until(due.into()) => {}
             () = stop.cancelled() => break,
         }

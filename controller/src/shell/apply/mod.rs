@@ -8,12 +8,13 @@ mod pod;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
 use jobset_api::{JobSet, JobSetStatus};
 use kube::Client;
 use serde_json::json;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use super::client::Workers;
 use super::error::ApplyError;
@@ -25,9 +26,13 @@ use create::not_headless;
 const CONCURRENCY: usize = 32;
 /// Most requests under way at once for all JobSets. Each has a connection of its own.
 const CONNECTIONS: usize = 64;
-/// Most bulk requests under way at once. More of them make each request slower, urgent ones too, and are not more requests a
-/// second: 16 keep the API server busy.
-const BULK_CONNECTIONS: usize = 16;
+/// Most bulk requests under way at once, so that urgent requests always find a connection.
+const BULK_CONNECTIONS: usize = 48;
+/// Most bulk requests under way at once while a JobSet has urgent work. An API server with many requests answers each of them
+/// late, those of agents too, and a restart takes several requests one after the other.
+const BULK_BESIDE_URGENT: usize = 4;
+/// Time after an urgent request in which more of them are expected: agents report, and their reports are reconciled.
+const URGENT_FOR: Duration = Duration::from_secs(1);
 
 /// The answers to the requests of a work.
 pub(super) struct Answers {
@@ -54,12 +59,28 @@ pub(super) struct Applier {
     workers: Workers,
     connections: Arc<Semaphore>,
     bulk_connections: Arc<Semaphore>,
+    bulk_beside_urgent: Arc<Semaphore>,
+    last_urgent: watch::Sender<Option<Instant>>,
 }
 
 impl Applier {
     pub(super) fn new(workers: Workers) -> Self {
         let semaphore = |connections| Arc::new(Semaphore::new(connections));
-        Self { workers, connections: semaphore(CONNECTIONS), bulk_connections: semaphore(BULK_CONNECTIONS) }
+        Self {
+            workers,
+            connections: semaphore(CONNECTIONS),
+            bulk_connections: semaphore(BULK_CONNECTIONS),
+            bulk_beside_urgent: semaphore(BULK_BESIDE_URGENT),
+            last_urgent: watch::Sender::default(),
+        }
+    }
+
+    /// Waits until one more bulk request may be sent, and holds its place until it is answered.
+    async fn bulk_connection(&self) -> [Option<SemaphorePermit<'_>>; 2] {
+        // Nobody closes the semaphores.
+        let connection = self.bulk_connections.acquire().await.ok();
+        let is_beside_urgent = self.last_urgent.borrow().is_some_and(|last| last.elapsed() < URGENT_FOR);
+        [connection, if is_beside_urgent { self.bulk_beside_urgent.acquire().await.ok() } else { None }]
     }
 
     /// Sends the actions for a JobSet, and writes its status if there is one to write.
@@ -70,10 +91,13 @@ impl Applier {
         status: Option<JobSetStatus>,
         urgency: Urgency,
     ) -> Answers {
-        let (client, bulk) = match urgency {
-            Urgency::Urgent => (&self.workers.urgent, None),
-            Urgency::Bulk => (&self.workers.bulk, Some(&self.bulk_connections)),
+        let client = match urgency {
+            Urgency::Urgent => &self.workers.urgent,
+            Urgency::Bulk => &self.workers.bulk,
         };
+        if urgency == Urgency::Urgent {
+            self.last_urgent.send_replace(Some(Instant::now()));
+        }
         let actor = Actor { client, key: &Key::of(jobset), jobset };
         let mut outcome = Outcome {
             written: Versions::NONE,
@@ -86,10 +110,9 @@ impl Applier {
         // The requests of which one is refused are not sent, unless they are under way.
         let refused = Mutex::new(HashSet::new());
         let mut answers = stream::iter(actions.into_iter().map(|action| async {
-            // Nobody closes the semaphores.
-            let _bulk_connection = match bulk {
-                Some(bulk) => bulk.acquire().await.ok(),
-                None => None,
+            let _bulk_connection = match urgency {
+                Urgency::Urgent => [None, None],
+                Urgency::Bulk => self.bulk_connection().await,
             };
             let _connection = self.connections.acquire().await;
             let (own, shared) = (Request::of(&action), Request::shared(&action));

@@ -1,9 +1,7 @@
 //! The rate limit of the clients: requests per second, and a burst after a pause. Watches are not limited: there are few, and a
 //! watch that waits lets the engine's state age.
 //!
-//! Bulk requests leave a part of the burst to urgent requests, and none of them takes a token in advance. For a moment after
-//! each urgent request they are few: an API server with many requests answers each of them late, and a restart takes several
-//! requests one after the other.
+//! Bulk requests leave a part of the burst to urgent requests, and none of them takes a token in advance.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -17,10 +15,6 @@ use crate::engine::Urgency;
 
 /// Bulk requests leave one of this many tokens of the burst.
 const RESERVED: u32 = 5;
-/// The part of the rate that bulk requests have beside urgent ones.
-const BESIDE_URGENT: u32 = 10;
-/// Time after an urgent request in which the next one is expected: agents report, and their reports are reconciled.
-const URGENT: Duration = Duration::from_millis(500);
 
 /// Shared by the clients of both urgencies.
 #[derive(Clone, Debug)]
@@ -65,19 +59,16 @@ struct Bucket {
     /// Time in which an empty bucket becomes full.
     capacity: Duration,
     full_at: Option<Instant>,
-    last_urgent: Option<Instant>,
-    last_bulk: Option<Instant>,
 }
 
 impl Bucket {
     fn new(qps: NonZeroU32, burst: NonZeroU32) -> Self {
         let refill = Duration::from_secs(1) / qps.get();
-        Self { refill, capacity: refill.saturating_mul(burst.get()), full_at: None, last_urgent: None, last_bulk: None }
+        Self { refill, capacity: refill.saturating_mul(burst.get()), full_at: None }
     }
 
-    /// Takes a token for an urgent request. Returns how long to wait for it.
+    /// Takes a token. Returns how long to wait for it.
     fn take(&mut self, now: Instant) -> Duration {
-        self.last_urgent = Some(now);
         let full_at = self.full_after_next(now);
         self.full_at = Some(full_at);
         full_at.saturating_duration_since(now).saturating_sub(self.capacity)
@@ -85,20 +76,13 @@ impl Bucket {
 
     /// Takes a token for a bulk request that is present and not reserved, or returns how long to wait before the next attempt.
     fn take_unreserved(&mut self, now: Instant) -> Result<(), Duration> {
-        let urgent_until = self.last_urgent.map(|last| last + URGENT).filter(|until| now < *until);
-        if let (Some(until), Some(last)) = (urgent_until, self.last_bulk) {
-            let next = (last + self.refill * BESIDE_URGENT).min(until);
-            if now < next {
-                return Err(next - now);
-            }
-        }
         let full_at = self.full_after_next(now);
         let unreserved = self.capacity.saturating_sub(self.capacity / RESERVED).max(self.refill);
         let wait = full_at.saturating_duration_since(now).saturating_sub(unreserved);
         if !wait.is_zero() {
             return Err(wait);
         }
-        (self.full_at, self.last_bulk) = (Some(full_at), Some(now));
+        self.full_at = Some(full_at);
         Ok(())
     }
 
@@ -130,22 +114,8 @@ mod tests {
         let taken = (0..10).filter(|_| bucket.take_unreserved(now).is_ok()).count();
         assert_eq!((taken, bucket.take_unreserved(now)), (4, Err(Duration::from_millis(100))));
         assert_eq!([bucket.take(now), bucket.take(now)].map(|wait| wait.as_millis()), [0, 100]);
-        bucket.last_urgent = None;
         assert_eq!(bucket.take_unreserved(now + Duration::from_millis(200)), Err(Duration::from_millis(100)));
         assert_eq!(bucket.take_unreserved(now + Duration::from_millis(300)), Ok(()));
-    }
-
-    #[test]
-    fn bucket_bulk_requests_have_a_tenth_of_the_rate_beside_urgent_ones() {
-        let (mut bucket, start) = (bucket(100, 100), Instant::now());
-        let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        assert_eq!([bucket.take_unreserved(start), bucket.take_unreserved(start)], [Ok(()); 2]);
-        assert_eq!(bucket.take(start), Duration::ZERO);
-        assert_eq!(bucket.take_unreserved(at(30)), Err(Duration::from_millis(70)));
-        let admitted = (0..500).filter(|time| bucket.take_unreserved(at(*time)).is_ok()).count();
-        assert_eq!(admitted, 4);
-        assert_eq!(bucket.take_unreserved(at(499)), Err(Duration::from_millis(1)));
-        assert_eq!([bucket.take_unreserved(at(500)), bucket.take_unreserved(at(500))], [Ok(()); 2]);
     }
 
     #[test]
