@@ -1,16 +1,18 @@
 //! JobSets with many suspended Jobs, in a namespace of their own.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::StreamExt;
 use jobset_api::{JobSet, labels};
 use jobset_harness::cluster::Handle;
 use jobset_harness::install;
 use jobset_harness::progress::progress;
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ use super::limit;
 const PAGE: u32 = 2_000;
 /// Jobs that a JobSet may create between the count of its Jobs and its new size.
 const MARGIN: usize = 200;
-/// Time in which a controller that has Jobs to create creates one.
+/// Time in which a controller that has Jobs to create, or the Job controller that has Jobs to reconcile, writes one.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The JobSets.
@@ -58,7 +60,8 @@ impl ForeignJobs {
         .await
     }
 
-    /// Shrinks the JobSets to the Jobs that they have, and waits until no more are created. Returns how many Jobs exist.
+    /// Shrinks the JobSets to the Jobs that they have, and waits until their Jobs stand: none is created any more, and the Job
+    /// controller has reconciled all of them. Returns how many Jobs exist.
     pub(super) async fn stop_growing(&self) -> Result<usize> {
         let found = self.by_jobset().await?;
         for (name, jobs) in &found {
@@ -68,14 +71,19 @@ impl ForeignJobs {
             let patch = json!({"spec": {"replicatedJobs": spec["replicatedJobs"]}});
             self.jobsets.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.context(name.clone())?;
         }
-        wait::until_met(limit(self.replicas), "all Jobs to exist", || async {
-            let before = self.count().await?;
-            tokio::time::sleep(SETTLED).await;
-            let now = self.count().await?;
-            Ok(if now == before { Check::Met(now) } else { Check::Unmet(now.to_string()) })
+        let jobs = limit(found.values().sum());
+        wait::until_met(jobs, "no Job to be created or changed", || async {
+            let from = self.jobs.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+            let changes = self.jobs.watch_metadata(&WatchParams::default(), &from.unwrap_or_default()).await?;
+            match tokio::time::timeout(SETTLED, pin!(changes).next()).await {
+                Ok(_) => Ok(Check::Unmet("Jobs are still changing".to_owned())),
+                Err(_elapsed) => Ok(Check::Met(())),
+            }
         })
-        .await
-        .inspect(|jobs| progress(&format!("{jobs} Jobs of {} JobSets", found.len())))
+        .await?;
+        let jobs = self.count().await?;
+        progress(&format!("{jobs} Jobs of {} JobSets", found.len()));
+        Ok(jobs)
     }
 
     /// Number of Jobs of each JobSet.
