@@ -5,11 +5,9 @@
 pub mod args;
 pub mod build;
 pub mod engine;
-#[cfg(test)]
-mod model;
 pub mod observe;
 pub mod plan;
+#[cfg(test)]
+mod proof;
 pub mod run;
 pub mod shell;
-#[cfg(test)]
-mod simulation;

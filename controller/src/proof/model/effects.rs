@@ -1,9 +1,9 @@
 //! What comes of a [`ModelAction`].
 
 use super::node::{Deed, ModelMachine, ModelWorker};
-use super::setting::Setting;
 use super::state::{Event, Going, ModelState, Pod, PodStatus, Shared};
 use super::system::{ModelAction, System};
+use crate::proof::RuleMutation;
 
 impl System {
     /// The state after this action, which is possible.
@@ -11,7 +11,7 @@ impl System {
         let mut state = before.clone();
         match action {
             ModelAction::Node(slot) => {
-                self.change_machine(&mut state, slot, |machine, setting, newest| machine.act(newest, setting.broken));
+                self.change_machine(&mut state, slot, ModelMachine::act);
             }
             ModelAction::End(slot) => self.end_pod(&mut state, slot),
             ModelAction::WriteStatus(slot) => self.write_pod_status(&mut state, slot),
@@ -19,13 +19,13 @@ impl System {
             ModelAction::SeeNewest(slot) => self.see(&mut state, slot, true),
             ModelAction::Report(slot) => self.report(&mut state, slot, true, true),
             ModelAction::Repeat(slot) => {
-                self.change_machine(&mut state, slot, |machine, setting, _| machine.ring(setting.broken));
+                self.change_machine(&mut state, slot, |machine, _| machine.ring());
             }
             ModelAction::Job(slot) => self.run_job_controller(&mut state, slot),
             ModelAction::SeePod(slot) => self.show_next(&mut state, slot),
             ModelAction::SeeJobSet => self.show_jobset(&mut state),
-            ModelAction::Pass => self.pass(&mut state, false),
-            ModelAction::LatePass => self.pass(&mut state, true),
+            ModelAction::Reconcile => self.reconcile(&mut state, false),
+            ModelAction::ReconcileLater => self.reconcile(&mut state, true),
             ModelAction::Write => {
                 if let Some(status) = state.controller.pending.take() {
                     self.store(&mut state, status);
@@ -46,15 +46,15 @@ impl System {
         match action {
             ModelAction::WorkerFails(slot) => {
                 Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, setting, _| machine.fail_worker(setting.broken));
+                self.change_machine(state, slot, |machine, _| machine.fail_worker());
             }
             ModelAction::AgentRestarts(slot) => {
                 Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, _, _| machine.restart_agent());
+                self.change_machine(state, slot, |machine, _| machine.restart_agent());
             }
             ModelAction::PodRestarts(slot) => {
                 Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, _, _| {
+                self.change_machine(state, slot, |machine, _| {
                     machine.agent = None;
                     machine.must_reset = true;
                 });
@@ -78,7 +78,7 @@ impl System {
             ModelAction::StaleStart(slot) => {
                 state.left.stale_reads -= 1;
                 let old = state.jobset.history[state.jobset.history.len() - 2];
-                self.change_machine(state, slot, |machine, setting, _| machine.start_agent(old, 1, setting.broken));
+                self.change_machine(state, slot, |machine, _| machine.start_agent(old, 1));
             }
             ModelAction::Crash { pods_first, write_arrives } => {
                 state.left.crashes -= 1;
@@ -106,7 +106,7 @@ impl System {
         let Some(age) = state.slots[slot].machine.as_ref().and_then(|it| Some(it.agent.as_ref()?.age)) else { return };
         let age = if newest { 0 } else { age - 1 };
         let seen = state.jobset.history[state.jobset.history.len() - 1 - age];
-        self.change_machine(state, slot, |machine, setting, _| machine.see(seen, age, setting.broken));
+        self.change_machine(state, slot, |machine, _| machine.see(seen, age));
     }
 
     fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {
@@ -118,24 +118,22 @@ impl System {
             state.slots[slot].change(|slot| slot.has_reported |= epoch == next);
             self.change_pod(state, slot, |pod| pod.epoch = Some(epoch));
         }
-        self.change_machine(state, slot, |machine, setting, _| machine.answer(is_answered, setting.broken));
+        self.change_machine(state, slot, |machine, _| machine.answer(is_answered));
     }
 
     /// Changes what runs of a Pod. What follows from a worker that starts is looked at, and where kubelets are prompt, the
     /// status is written.
-    fn change_machine(
-        &self,
-        state: &mut ModelState,
-        slot: usize,
-        change: impl FnOnce(&mut ModelMachine, &Setting, (i32, i32)),
-    ) {
+    fn change_machine(&self, state: &mut ModelState, slot: usize, change: impl FnOnce(&mut ModelMachine, (i32, i32))) {
         let newest = state.jobset.history[state.jobset.history.len() - 1];
         let Some(before) = state.slots[slot].machine.as_ref().map(|machine| machine.worker) else { return };
         state.slots[slot].change(|slot| {
             let Some(machine) = &mut slot.machine else { return };
             let is_taken_along = machine.next_deed() == Some(Deed::Reset);
             let of_agent = machine.agent.as_ref().and_then(|agent| agent.entered);
-            change(machine, &self.setting, newest);
+            change(machine, newest);
+            if self.setting.broken == Some(RuleMutation::SupervisorsDoNotWait) {
+                machine.ignore_running_worker();
+            }
             slot.take_along(of_agent.filter(|_| is_taken_along));
         });
         let started = state.slots[slot].machine.as_ref().map(|machine| machine.worker).filter(|after| *after != before);

@@ -4,10 +4,10 @@ use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::cluster::{Checked, SimulatedCluster};
+use super::cluster::SimulatedCluster;
 use super::machine::SimulatedWorker;
-use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::UID;
+use crate::proof::{CheckResult, Property, Violation};
 
 /// An agent's process, from its start to its end.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl AgentProcess {
 
 impl SimulatedCluster {
     /// One thing happens to the agent of this Pod, if there is one to happen. In fair weather nothing gets lost.
-    pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> Checked {
+    pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> CheckResult {
         let newest = self.api.states.len() - 1;
         let clock = self.clock;
         let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(()) };
@@ -81,20 +81,20 @@ impl SimulatedCluster {
         self.tell_agent(uid, input)
     }
 
-    fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> Checked {
+    fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> CheckResult {
         let fate = match self.rng.u8(..8) {
             0 if !fair => Fate::Lost,
             1 if !fair => Fate::StoredUnanswered,
             _ => Fate::Stored,
         };
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
-        let (pod, slot) = (machine.pod.clone(), (machine.job_uid.clone(), machine.index));
+        let (pod, slot) = (machine.pod.clone(), machine.slot());
         let is_there = self.api.pods.contains_key(&pod);
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}"));
         if fate != Fate::Lost && is_there {
             if epoch > self.api.synced() + 1 {
                 let message = format!("{pod} reports {epoch}, and the synced epoch is {}", self.api.synced());
-                return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
+                return Err(Violation::new(Property::Barrier, message));
             }
             self.api.change_pod(&pod, |wire| {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
@@ -107,7 +107,7 @@ impl SimulatedCluster {
         self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed })
     }
 
-    pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> Checked {
+    pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> CheckResult {
         let (clock, now) = (self.clock, self.now());
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         let Some(process) = &mut machine.agent else { return Ok(()) };
@@ -131,14 +131,14 @@ impl SimulatedCluster {
                 Output::Restart { .. } => {
                     machine.agent = None;
                     machine.must_reset = true;
-                    machine.unsaid = true;
+                    machine.status_is_outdated = true;
                     break;
                 }
                 Output::Exit { code } => {
                     if machine.supervised {
                         machine.worker =
                             SimulatedWorker::Ended { code: code.into(), container: process.container, at: now };
-                        machine.unsaid = true;
+                        machine.status_is_outdated = true;
                     }
                     machine.agent = None;
                     break;

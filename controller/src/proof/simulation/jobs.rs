@@ -10,7 +10,7 @@ use super::cluster::SimulatedCluster;
 use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
 
-/// What a pass of the Job controller reads of a Job's specification.
+/// What the Job controller reads of a Job's specification.
 struct Wanted {
     uid: String,
     pods: i32,
@@ -21,7 +21,7 @@ struct Wanted {
 }
 
 impl SimulatedCluster {
-    /// One pass of the Job controller over one Job.
+    /// The Job controller reconciles one Job.
     pub(super) fn sync_job(&mut self, name: &str) {
         let Some(found) = self.api.jobs.get(name) else { return };
         let wanted = Wanted::of(&found.job);
@@ -29,12 +29,8 @@ impl SimulatedCluster {
             self.collect_garbage(name);
             return;
         }
-        if finished(&found.job).is_some() {
-            self.count_ended(name, &wanted);
-            return;
-        }
         self.count_ended(name, &wanted);
-        let Some(found) = self.api.jobs.get_mut(name) else { return };
+        let Some(found) = self.api.jobs.get_mut(name).filter(|found| finished(&found.job).is_none()) else { return };
         found.completed.retain(|index| *index < wanted.pods);
         let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
         let failing = found.failing.clone();
@@ -49,11 +45,8 @@ impl SimulatedCluster {
 
     /// Ends are counted, and the finalizers that wait for that come off.
     fn count_ended(&mut self, name: &str, wanted: &Wanted) {
-        let pods = self.api.pods.iter().filter(|(_, pod)| pod.job == name && !pod.counted);
         let gives_up = |pod: &PodObject| !wanted.only_replaces_failed && is_going(pod);
-        let ended: Vec<String> =
-            pods.filter(|(_, pod)| has_ended(pod) || gives_up(pod)).map(|(name, _)| name.clone()).collect();
-        for pod_name in ended {
+        for pod_name in self.pods_of(name, |pod| !pod.counted && (has_ended(pod) || gives_up(pod))) {
             let Some(pod) = self.api.pods.get_mut(&pod_name) else { continue };
             pod.counted = true;
             let (index, fatal) = (pod.index, wanted.fatal && exit_code(pod) == Some(FATAL));
@@ -82,14 +75,18 @@ impl SimulatedCluster {
     }
 
     fn delete_pods(&mut self, name: &str, which: impl Fn(&PodObject) -> bool) {
-        let pods = self.api.pods.iter().filter(|(_, pod)| pod.job == name && !is_going(pod) && !has_ended(pod));
-        let doomed: Vec<String> = pods.filter(|(_, pod)| which(pod)).map(|(name, _)| name.clone()).collect();
-        for pod in doomed {
+        for pod in self.pods_of(name, |pod| !is_going(pod) && !has_ended(pod) && which(pod)) {
             self.delete_own_pod(&pod);
         }
     }
 
-    /// A deletion that nobody shall take for a failure.
+    /// Names of some of the Job's Pods.
+    fn pods_of(&self, job: &str, which: impl Fn(&PodObject) -> bool) -> Vec<String> {
+        let pods = self.api.pods.iter().filter(|(_, pod)| pod.job == job && which(pod));
+        pods.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Deletes a Pod on behalf of its Job or of the controller: no failure.
     pub(super) fn delete_own_pod(&mut self, pod: &str) {
         self.trace(|| format!("{pod} is asked to go"));
         self.truth.asked_to_go(self.machine_of(pod).and_then(|machine| machine.epoch));
@@ -171,9 +168,7 @@ impl SimulatedCluster {
 
     /// Foreground deletion: the Pods go first, then the Job.
     fn collect_garbage(&mut self, name: &str) {
-        let pods: Vec<String> =
-            self.api.pods.iter().filter(|(_, pod)| pod.job == name).map(|(name, _)| name.clone()).collect();
-        for pod in &pods {
+        for pod in &self.pods_of(name, |_| true) {
             if !is_going(&self.api.pods[pod]) {
                 self.delete_own_pod(pod);
             }

@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jobset_api::JobSet;
-use stateright::{Model, Property};
+use stateright::Model;
 
 use super::controller::{self, Decided};
 use super::node::{Deed, ModelWorker};
-use super::properties;
 use super::setting::{Budget, Setting};
 use super::state::{JobSetObject, ModelController, ModelSlot, ModelState, ModelStatus, Shared};
+use crate::proof::RuleMutation;
+use crate::proof::mutation::edit_jobset;
 
 /// The model in one setting.
 pub(super) struct System {
     pub setting: Setting,
     pub jobset: Arc<JobSet>,
-    /// Passes of the rules that were made before: most states differ in what the controller does not see.
+    /// Earlier reconciliations: most states differ in what the controller does not observe.
     pub decided: Mutex<HashMap<u64, Arc<Decided>>>,
 }
 
@@ -44,9 +45,9 @@ pub(super) enum ModelAction {
     /// The controller sees the newest version of the JobSet.
     SeeJobSet,
     /// The controller applies its rules.
-    Pass,
+    Reconcile,
     /// The same after the time that it wanted to wait.
-    LatePass,
+    ReconcileLater,
     /// The controller's write arrives.
     Write,
     /// The write of a former controller arrives.
@@ -78,7 +79,8 @@ pub(super) enum ModelAction {
 
 impl System {
     pub(super) fn new(setting: Setting) -> Self {
-        let jobset = Arc::new(controller::jobset(&setting));
+        let mut jobset = Arc::new(controller::jobset(&setting));
+        edit_jobset(setting.broken, &mut jobset);
         Self { setting, jobset, decided: Mutex::default() }
     }
 
@@ -125,10 +127,10 @@ impl System {
         if controller.pending.is_none() {
             let decided = self.decide(state, false);
             if decided.changes(state, self.setting.broken) {
-                actions.push(ModelAction::Pass);
+                actions.push(ModelAction::Reconcile);
             }
             if decided.waits && self.decide(state, true).changes(state, self.setting.broken) {
-                actions.push(ModelAction::LatePass);
+                actions.push(ModelAction::ReconcileLater);
             }
         }
         actions
@@ -233,13 +235,13 @@ impl Model for System {
         (next != *state).then_some(next)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
-        properties::all()
+    fn properties(&self) -> Vec<stateright::Property<Self>> {
+        vec![stateright::Property::always("the properties hold", |system, state| system.violation(state).is_none())]
     }
 }
 
 impl Setting {
     fn repeats_reports(&self) -> bool {
-        self.broken != Some(super::broken::ModelMutation::ReportsOnce)
+        self.broken != Some(RuleMutation::ReportsOnce)
     }
 }

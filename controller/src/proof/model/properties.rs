@@ -1,81 +1,34 @@
-//! What has to hold in every state, against what has truly happened: `protocol.md`, "To be model-checked", 1 to 5.
-
-use stateright::Property as Checked;
+//! What has to hold in every state, against what has truly happened.
 
 use super::setting::Setting;
 use super::state::{End, ModelSlot, ModelState, ModelStatus, bit};
 use super::system::System;
-
-/// What is proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum ModelProperty {
-    /// 1. No worker runs in an epoch before every slot has reported it.
-    Barrier,
-    /// 2. No worker is started twice in one epoch of one slot, and none of an older epoch runs on.
-    OnePerEpoch,
-    /// 3. When nothing is left to happen, all workers run in one epoch, or the JobSet has ended, or is suspended.
-    NoHang,
-    /// 4. No restart without a failure, and one for all that happens until it is over.
-    OneRestartPerIncident,
-    /// 5. Every restart is counted, unless the controller's own doing excuses it. The JobSet fails at one too many.
-    ExactBudget,
-}
-
-/// The names of the properties, as the checker has them.
-pub(super) const NAMES: [(&str, ModelProperty); 5] = [
-    ("no worker runs before every slot has reported its epoch", ModelProperty::Barrier),
-    ("one worker per slot and epoch, none in an older one", ModelProperty::OnePerEpoch),
-    ("nobody hangs", ModelProperty::NoHang),
-    ("one restart per incident", ModelProperty::OneRestartPerIncident),
-    ("the budget is exact", ModelProperty::ExactBudget),
-];
-
-/// A property that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ModelViolation {
-    pub property: ModelProperty,
-    pub message: String,
-}
-
-pub(super) fn all() -> Vec<Checked<System>> {
-    vec![
-        Checked::always(NAMES[0].0, |system, state| system.holds(state, ModelProperty::Barrier)),
-        Checked::always(NAMES[1].0, |system, state| system.holds(state, ModelProperty::OnePerEpoch)),
-        Checked::always(NAMES[2].0, |system, state| system.holds(state, ModelProperty::NoHang)),
-        Checked::always(NAMES[3].0, |system, state| system.holds(state, ModelProperty::OneRestartPerIncident)),
-        Checked::always(NAMES[4].0, |system, state| system.holds(state, ModelProperty::ExactBudget)),
-    ]
-}
+use crate::proof::{Property, Violation, ensure};
 
 impl System {
-    fn holds(&self, state: &ModelState, property: ModelProperty) -> bool {
-        let violation = match property {
-            _ if state.violation.is_some() => state.violation.clone(),
-            ModelProperty::NoHang | ModelProperty::OnePerEpoch => self.unrest(state),
-            ModelProperty::ExactBudget => Self::unfair(state),
-            ModelProperty::Barrier | ModelProperty::OneRestartPerIncident => None,
-        };
-        violation.is_none_or(|violation| violation.property != property)
+    /// What does not hold in a state, if anything.
+    pub(super) fn violation(&self, state: &ModelState) -> Option<Violation> {
+        state.violation.clone().or_else(|| self.unrest(state)).or_else(|| Self::unfair(state))
     }
 
     /// What is wrong with the failures that are counted before the barrier, where they can get into the status.
-    pub(super) fn unfair(state: &ModelState) -> Option<ModelViolation> {
+    fn unfair(state: &ModelState) -> Option<Violation> {
         let is_current = state.controller.seen == state.jobset.shown();
         let counted = |slot: &ModelSlot| slot.kept.failures_before_worker();
         let unfair = state.slots.iter().filter(|_| is_current).find(|slot| counted(slot) > u32::from(slot.strikes))?;
         let (counted, truly) = (counted(unfair), unfair.strikes);
         let message =
             format!("{counted} failures are counted before the barrier, of a slot that was struck {truly} times");
-        Some(ModelViolation { property: ModelProperty::ExactBudget, message })
+        Some(Violation::new(Property::ExactBudget, message))
     }
 
     /// What is wrong in a state in which nothing happens any more, unless something goes wrong again.
-    pub(super) fn unrest(&self, state: &ModelState) -> Option<ModelViolation> {
+    fn unrest(&self, state: &ModelState) -> Option<Violation> {
         if state.jobset.status.end.is_some() || !self.progress(state).is_empty() {
             return None;
         }
         let ModelStatus { synced, deprecated, .. } = state.jobset.status;
-        let hang = |message: String| Some(ModelViolation { property: ModelProperty::NoHang, message });
+        let hang = |message: String| Some(Violation::new(Property::NoHang, message));
         if state.jobset.suspended {
             let is_left = state.slots.iter().any(|slot| slot.pod.is_some());
             return if is_left { hang("it is suspended, and a Pod is left".to_owned()) } else { None };
@@ -88,21 +41,19 @@ impl System {
             return hang(format!("a worker does not run, and the synced epoch is {synced}"));
         }
         let message = format!("a worker runs on in epoch {:?}, and the synced epoch is {synced}", wrong.runs_in());
-        Some(ModelViolation { property: ModelProperty::OnePerEpoch, message })
+        Some(Violation::new(Property::OneWorkerPerEpoch, message))
     }
 }
 
 impl ModelState {
-    fn ensure(&mut self, holds: bool, property: ModelProperty, message: impl FnOnce() -> String) {
-        if !holds && self.violation.is_none() {
-            self.violation = Some(ModelViolation { property, message: message() });
-        }
+    fn ensure(&mut self, holds: bool, property: Property, message: impl FnOnce() -> String) {
+        self.violation = self.violation.take().or_else(|| ensure(holds, property, message).err());
     }
 
     /// An agent's report arrives.
     pub(super) fn check_report(&mut self, epoch: i32) {
         let synced = self.jobset.status.synced;
-        self.ensure(epoch <= synced + 1, ModelProperty::Barrier, || {
+        self.ensure(epoch <= synced + 1, Property::Barrier, || {
             format!("epoch {epoch} is reported, and the synced epoch is {synced}")
         });
     }
@@ -110,11 +61,11 @@ impl ModelState {
     /// A worker starts.
     pub(super) fn check_start(&mut self, slot: usize, epoch: i32) {
         let synced = self.jobset.status.synced;
-        self.ensure(epoch <= synced, ModelProperty::Barrier, || {
+        self.ensure(epoch <= synced, Property::Barrier, || {
             format!("a worker starts in epoch {epoch}, and the synced epoch is {synced}")
         });
         let last = self.slots[slot].last_run;
-        self.ensure(last < epoch, ModelProperty::OnePerEpoch, || {
+        self.ensure(last < epoch, Property::OneWorkerPerEpoch, || {
             format!("a worker starts in epoch {epoch}, and one of its slot has run in epoch {last}")
         });
         // One whose agent restarted alone runs on until the controller notices.
@@ -122,7 +73,7 @@ impl ModelState {
             *other != slot && it.machine.as_ref().is_some_and(|machine| !machine.agent_is_younger)
         });
         let other = others.filter_map(|(_, it)| it.runs_in()).find(|other| *other != epoch);
-        self.ensure(other.is_none(), ModelProperty::OnePerEpoch, || {
+        self.ensure(other.is_none(), Property::OneWorkerPerEpoch, || {
             format!("a worker starts in epoch {epoch}, and another runs in epoch {other:?}")
         });
         self.slots[slot].change(|slot| slot.last_run = slot.last_run.max(epoch));
@@ -133,30 +84,28 @@ impl ModelState {
         let (after, max_restarts) = (self.jobset.status, setting.max_restarts);
         let (s, d) = (before.synced, before.deprecated);
         let grows = (s..=s + 1).contains(&after.synced) && (d..=after.synced).contains(&after.deprecated);
-        self.ensure(grows, ModelProperty::OneRestartPerIncident, || format!("epochs {after:?} after {before:?}"));
+        self.ensure(grows, Property::OneRestartPerIncident, || format!("epochs {after:?} after {before:?}"));
         if after.synced > s {
             let all = self.slots.iter().all(|slot| slot.has_reported);
-            self.ensure(all, ModelProperty::Barrier, || {
-                format!("epoch {} begins, and a slot has not reported it", s + 1)
-            });
+            self.ensure(all, Property::Barrier, || format!("epoch {} begins, and a slot has not reported it", s + 1));
         }
         let (restarts, counts) = (after.group - before.group, after.counted - before.counted);
-        self.ensure(restarts == counts && (0..=1).contains(&counts), ModelProperty::ExactBudget, || {
+        self.ensure(restarts == counts && (0..=1).contains(&counts), Property::ExactBudget, || {
             format!("{restarts} restarts, {counts} counted")
         });
-        self.ensure(after.counted <= max_restarts, ModelProperty::ExactBudget, || {
+        self.ensure(after.counted <= max_restarts, Property::ExactBudget, || {
             format!("{} restarts are counted of {max_restarts}", after.counted)
         });
         let ends = s > 0 && d < s && after.deprecated >= s;
-        self.ensure(restarts == 0 || ends, ModelProperty::OneRestartPerIncident, || {
+        self.ensure(restarts == 0 || ends, Property::OneRestartPerIncident, || {
             format!("a restart that does not end epoch {s}")
         });
         let is_struck = self.slots.iter().any(|slot| slot.is_struck_in(s));
-        self.ensure(restarts == 0 || is_struck, ModelProperty::OneRestartPerIncident, || {
+        self.ensure(restarts == 0 || is_struck, Property::OneRestartPerIncident, || {
             format!("a restart in epoch {s}, in which nothing failed")
         });
         let is_free = after.free == s + 1 && !(setting.strict && is_struck);
-        self.ensure(!ends || restarts == 1 || is_free, ModelProperty::ExactBudget, || {
+        self.ensure(!ends || restarts == 1 || is_free, Property::ExactBudget, || {
             format!("epoch {s} ends, and nobody counts it")
         });
         let is_spent = before.counted == max_restarts && is_struck;
@@ -166,7 +115,7 @@ impl ModelState {
             Some(End::Barrier) => self.slots.iter().any(|slot| i32::from(slot.strikes) > max_restarts),
             Some(End::Other) => false,
         };
-        self.ensure(may_end, ModelProperty::ExactBudget, || {
+        self.ensure(may_end, Property::ExactBudget, || {
             format!("it ends ({:?}) after {} restarts of {max_restarts}", after.end, before.counted)
         });
     }
@@ -174,7 +123,7 @@ impl ModelState {
     /// The controller deletes a Pod because its report is too high.
     pub(super) fn check_deletion(&mut self, slot: usize) {
         let (synced, epoch) = (self.jobset.status.synced, self.slots[slot].pod.as_ref().and_then(|pod| pod.epoch));
-        self.ensure(epoch > Some(synced + 1), ModelProperty::OneRestartPerIncident, || {
+        self.ensure(epoch > Some(synced + 1), Property::OneRestartPerIncident, || {
             format!("a Pod that reports {epoch:?} is deleted, and the synced epoch is {synced}")
         });
     }

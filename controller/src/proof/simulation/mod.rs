@@ -29,22 +29,7 @@
 //!
 //! # What has to hold
 //!
-//! 1. No hang: when the faults have stopped, all workers that are wanted come to run, in one epoch, or the JobSet ends, and
-//!    for a reason that is true.
-//! 2. One epoch per incident: no restart without a failure, and what strikes several Pods within one is one.
-//! 3. Exact budget: every restart is counted once, unless a rule or the controller's own doing excuses it; counters only
-//!    grow, and one restart more than `maxRestarts` fails the JobSet.
-//! 4. Every status counts the Jobs as the Go JobSet counts them.
-//! 5. Deletions of the controller's own (recreation, suspension, resizing) never count as failures.
-//! 6. Rest: while nothing else moves, the controller soon has nothing to write, nothing to request and nothing to say.
-//! 7. No epoch begins before every open slot has reported it.
-//! 8. The sums that the engine keeps are those of what it was shown.
-//! 9. A Job loses Pods of the group only once all others have been told to restart.
-//! 10. A free epoch is announced only while the group restarts into it.
-//! 11. Each epoch that a controller begins is counted once in its metrics, although answers get lost. A panic may cost one.
-//! 12. No bulk work begins while urgent work waits.
-//!
-//! [`broken`] shows for each of them that it can fail.
+//! Each [`Property`](super::Property). [`broken`] shows for each of them that it can fail.
 //!
 //! # How to run it
 //!
@@ -70,8 +55,9 @@ mod jobs;
 mod kubelets;
 mod machine;
 mod properties;
+mod rest;
 mod scenario;
-mod shown;
+mod slots;
 mod supervisors;
 mod tenants;
 mod truth;
@@ -115,8 +101,8 @@ fn properties_hold_under_every_seed() {
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let mut failures = failures.into_inner().unwrap();
     failures.sort();
-    let told: Vec<&str> = failures.iter().map(|(_, failure)| failure.as_str()).collect();
-    assert!(told.is_empty(), "\n{}", told.join("\n"));
+    let failures: Vec<String> = failures.into_iter().map(|(_, failure)| failure).collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
 /// What is wrong under this seed, and how to see it again.

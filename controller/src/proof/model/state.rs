@@ -1,14 +1,13 @@
 //! What there is: one JobSet, its slots, and how far everybody has seen it. Values alone, small enough to have millions.
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::node::ModelMachine;
-use super::properties::ModelViolation;
 use super::setting::Budget;
 use crate::engine::pods::{Kept, ObservedEpochs};
+use crate::proof::Violation;
 
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -21,7 +20,7 @@ pub(super) struct ModelState {
     pub late: Option<ModelStatus>,
     /// What may still go wrong.
     pub left: Budget,
-    pub violation: Option<ModelViolation>,
+    pub violation: Option<Violation>,
 }
 
 /// The JobSet and its Job in the API server.
@@ -188,6 +187,7 @@ pub(super) fn bit(epoch: i32) -> u16 {
 }
 
 /// A value that many states share, hashed once.
+#[derive(Clone, Debug)]
 pub(super) struct Shared<T>(Arc<T>, u64);
 
 impl<T: Hash> Shared<T> {
@@ -219,12 +219,6 @@ impl<T: Hash + Clone> Shared<T> {
     }
 }
 
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1)
-    }
-}
-
 impl<T> Deref for Shared<T> {
     type Target = T;
 
@@ -242,11 +236,5 @@ impl<T> PartialEq for Shared<T> {
 impl<T> Hash for Shared<T> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.1.hash(hasher);
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -4,14 +4,14 @@
 use jobset_agent::decide::Input;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::broken::RuleMutation;
-use super::cluster::{Checked, SimulatedCluster};
+use super::cluster::SimulatedCluster;
 use super::kubelets::TERMINATED;
 use super::machine::{SimulatedMachine, SimulatedWorker};
+use crate::proof::{CheckResult, RuleMutation};
 
 impl SimulatedCluster {
     /// The supervisor notices that its worker has ended, or the worker does what it was asked to.
-    pub(super) fn step_supervisor(&mut self, uid: &str) -> Checked {
+    pub(super) fn step_supervisor(&mut self, uid: &str) -> CheckResult {
         let (now, ends_well) = (self.now(), self.scenario.ends_well_when_asked);
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         match machine.worker {
@@ -32,7 +32,7 @@ impl SimulatedCluster {
     }
 
     /// The supervisor asks its worker to end.
-    pub(super) fn stop_supervised(&mut self, uid: &str) -> Checked {
+    pub(super) fn stop_supervised(&mut self, uid: &str) -> CheckResult {
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         let waits = self.broken != Some(RuleMutation::SupervisorsDoNotWait);
         machine.stopping = waits;
@@ -48,6 +48,6 @@ impl SimulatedMachine {
     pub(super) fn kill_supervisor(&mut self, code: i32, now: Time) {
         let Some(process) = self.agent.take() else { return };
         self.worker = SimulatedWorker::Ended { code, container: process.container, at: now };
-        self.unsaid = true;
+        self.status_is_outdated = true;
     }
 }

@@ -102,16 +102,11 @@ fn failure_policy(rng: &mut Rng, strategy: RestartStrategy) -> Value {
         few @ 0..=3 => few,
         _ => 100,
     };
-    let rules: Vec<Value> = (0..rng.u8(..3)).map(|_| rule(rng)).collect();
-    let named = rules.into_iter().enumerate().map(|(index, mut rule)| {
-        rule["name"] = json!(format!("rule{index}"));
-        rule
-    });
-    let rules: Vec<Value> = named.collect();
+    let rules: Vec<Value> = (0..rng.u8(..3)).map(|index| rule(rng, index)).collect();
     json!({"maxRestarts": max_restarts, "restartStrategy": strategy, "rules": rules})
 }
 
-fn rule(rng: &mut Rng) -> Value {
+fn rule(rng: &mut Rng, index: u8) -> Value {
     let actions = [
         "FailJobSet",
         "RestartJobSet",
@@ -122,7 +117,7 @@ fn rule(rng: &mut Rng) -> Value {
         "RestartReplicatedJob",
         "FailJob",
     ];
-    let mut rule = json!({"action": actions[rng.usize(..actions.len())]});
+    let mut rule = json!({"name": format!("rule{index}"), "action": actions[rng.usize(..actions.len())]});
     if rng.u8(..3) == 0 {
         rule["targetReplicatedJobs"] = json!(["a"]);
     }

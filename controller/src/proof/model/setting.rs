@@ -1,6 +1,6 @@
 //! What one check assumes: how many Pods, who is late, and what may go wrong how often.
 
-use super::broken::ModelMutation;
+use crate::proof::RuleMutation;
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Setting {
     pub left: Budget,
     /// Whether an advance is free only if nothing has struck in the epoch that it ends.
     pub strict: bool,
-    pub broken: Option<ModelMutation>,
+    pub broken: Option<RuleMutation>,
 }
 
 impl Setting {
@@ -30,9 +30,10 @@ impl Setting {
 }
 
 /// How the agents work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Mode {
     /// In a container of their own.
+    #[default]
     Sidecar,
     /// As parents of the workers.
     Supervisor,

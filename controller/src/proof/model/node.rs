@@ -4,7 +4,6 @@
 use jobset_agent::barrier::Barrier;
 use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
 
-use super::broken::ModelMutation;
 use super::setting::Mode;
 use super::state::PodStatus;
 
@@ -13,7 +12,7 @@ const UID: &str = "u";
 /// The containers of one Pod.
 // Each is true or not whatever the others are.
 #[allow(clippy::struct_excessive_bools)]
-#[derive(Clone, Debug, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct ModelMachine {
     mode: Mode,
     /// The agent's process.
@@ -48,9 +47,10 @@ pub(super) struct Process {
 }
 
 /// The worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum ModelWorker {
-    /// It has not been started.
+    /// The worker has not been started.
+    #[default]
     Waits,
     /// It runs in this epoch.
     Runs(i32),
@@ -72,18 +72,7 @@ pub(super) enum Deed {
 
 impl ModelMachine {
     pub(super) fn new(mode: Mode) -> Self {
-        Self {
-            mode,
-            agent: None,
-            worker: ModelWorker::Waits,
-            must_reset: false,
-            resetting: false,
-            agent_restarts: 0,
-            worker_restarts: 0,
-            containers: 0,
-            agent_is_younger: false,
-            entered: None,
-        }
+        Self { mode, ..Self::default() }
     }
 
     /// The epoch of the worker that runs.
@@ -107,12 +96,12 @@ impl ModelMachine {
     }
 
     /// Does what is next. An agent that starts sees the newest JobSet.
-    pub(super) fn act(&mut self, newest: (i32, i32), broken: Option<ModelMutation>) {
+    pub(super) fn act(&mut self, newest: (i32, i32)) {
         match self.next_deed() {
             Some(Deed::Reset) => self.reset(),
-            Some(Deed::StartAgent) => self.start_agent(newest, 0, broken),
+            Some(Deed::StartAgent) => self.start_agent(newest, 0),
             Some(Deed::StartWorker) => self.start_worker(),
-            Some(Deed::WorkerEnds) => self.end_worker(143, broken),
+            Some(Deed::WorkerEnds) => self.end_worker(143),
             None => {}
         }
     }
@@ -133,7 +122,7 @@ impl ModelMachine {
     }
 
     /// The agent starts, and sees the JobSet for the first time, as it was `age` versions ago.
-    pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize, broken: Option<ModelMutation>) {
+    pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize) {
         let mode = match self.mode {
             Mode::Sidecar => decide::Mode::Sidecar { saves: false },
             Mode::Supervisor => {
@@ -144,7 +133,7 @@ impl ModelMachine {
         let agent = Agent::new(Some(UID.to_owned()), mode);
         self.agent = Some(Process { agent, age, in_flight: None, timer: false, entered: None });
         self.resetting = false;
-        self.tell(state(jobset), broken);
+        self.tell(state(jobset));
     }
 
     /// The agent's container restarts. A sidecar's worker runs on.
@@ -167,43 +156,43 @@ impl ModelMachine {
     }
 
     /// The worker exits with a code that restarts it.
-    pub(super) fn fail_worker(&mut self, broken: Option<ModelMutation>) {
+    pub(super) fn fail_worker(&mut self) {
         match self.mode {
             Mode::Sidecar => (self.worker, self.must_reset) = (ModelWorker::Failed, true),
-            Mode::Supervisor => self.end_worker(1, broken),
+            Mode::Supervisor => self.end_worker(1),
         }
     }
 
     /// The supervised worker has ended.
-    fn end_worker(&mut self, code: u8, broken: Option<ModelMutation>) {
+    fn end_worker(&mut self, code: u8) {
         self.worker = ModelWorker::Waits;
-        self.tell(Input::WorkerExited { code }, broken);
+        self.tell(Input::WorkerExited { code });
     }
 
     /// The agent sees the JobSet as it was `age` versions ago.
-    pub(super) fn see(&mut self, jobset: (i32, i32), age: usize, broken: Option<ModelMutation>) {
+    pub(super) fn see(&mut self, jobset: (i32, i32), age: usize) {
         if let Some(process) = &mut self.agent {
             process.age = age;
         }
-        self.tell(state(jobset), broken);
+        self.tell(state(jobset));
     }
 
     /// The agent gets the answer to its report.
-    pub(super) fn answer(&mut self, is_ok: bool, broken: Option<ModelMutation>) {
+    pub(super) fn answer(&mut self, is_ok: bool) {
         let Some(epoch) = self.agent.as_mut().and_then(|process| process.in_flight.take()) else { return };
         let failed = Input::ReportFailed { epoch, retry_after: None };
-        self.tell(if is_ok { Input::Reported { epoch } } else { failed }, broken);
+        self.tell(if is_ok { Input::Reported { epoch } } else { failed });
     }
 
     /// The agent's timer is over.
-    pub(super) fn ring(&mut self, broken: Option<ModelMutation>) {
+    pub(super) fn ring(&mut self) {
         if let Some(process) = &mut self.agent {
             process.timer = false;
         }
-        self.tell(Input::Timer, broken);
+        self.tell(Input::Timer);
     }
 
-    fn tell(&mut self, input: Input, broken: Option<ModelMutation>) {
+    fn tell(&mut self, input: Input) {
         let Some(process) = &mut self.agent else { return };
         for output in process.agent.step(input) {
             match output {
@@ -234,16 +223,17 @@ impl ModelMachine {
                 Output::Save { .. } | Output::TerminateWorker => {}
             }
         }
-        if broken == Some(ModelMutation::ReportsBeforeItsWorkerHasEnded)
-            && let ModelWorker::Stops(epoch) = self.worker
-        {
-            // It is told so, and the worker runs on.
-            self.tell(Input::WorkerExited { code: 143 }, None);
+    }
+
+    /// A broken supervisor takes the worker that it stops to have ended, and the worker runs on.
+    pub(super) fn ignore_running_worker(&mut self) {
+        if let ModelWorker::Stops(epoch) = self.worker {
+            self.tell(Input::WorkerExited { code: 143 });
             self.worker = ModelWorker::Stops(epoch);
         }
     }
 
-    /// The status, as the kubelet sees it.
+    /// The status that the kubelet observes.
     pub(super) fn status(&self) -> PodStatus {
         let worker_runs = match self.mode {
             Mode::Sidecar => matches!(self.worker, ModelWorker::Runs(_)),

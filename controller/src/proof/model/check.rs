@@ -1,18 +1,18 @@
-//! One check: all states of a setting, and what to tell of it.
+//! One check: all states of a setting, and the path to one in which a property does not hold.
 
 use std::fmt::Write;
 use std::time::Instant;
 
-use stateright::{Checker, HasDiscoveries, Model, Path};
+use stateright::{Checker, HasDiscoveries, Model};
 
-use super::properties::{ModelProperty, NAMES};
 use super::setting::Setting;
 use super::state::ModelState;
-use super::system::{ModelAction, System};
+use super::system::System;
+use crate::proof::Property;
 
 /// A property that does not hold, and what happens before.
 pub(super) struct Counterexample {
-    pub property: ModelProperty,
+    pub property: Property,
     pub trace: String,
 }
 
@@ -26,33 +26,20 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
         "{unique} states, {all} steps, at most {depth} in a row, {:.1} s: {setting:?}",
         started.elapsed().as_secs_f64()
     );
-    let (found, path) = checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len())?;
-    let property = NAMES.iter().find(|(name, _)| *name == found).map(|(_, property)| *property)?;
-    Some(Counterexample { property, trace: told(checker.model(), path) })
-}
-
-/// A path: each state, and what happens then.
-fn told(system: &System, path: Path<ModelState, ModelAction>) -> String {
-    let mut text = String::new();
-    let mut last = None;
+    let path = checker.discoveries().into_values().next()?;
+    let violation = checker.model().violation(path.last_state()).unwrap();
+    let mut trace = String::new();
     for (state, action) in path.into_vec() {
-        let _ = write!(text, "{}", brief(&state));
-        if let Some(action) = action {
-            let _ = writeln!(text, "{action:?}");
-        }
-        last = Some(state);
+        let _ = write!(trace, "{}", brief(&state));
+        let _ = action.map(|action| writeln!(trace, "{action:?}"));
     }
-    let violation = last
-        .and_then(|state| state.violation.clone().or_else(|| system.unrest(&state)).or_else(|| System::unfair(&state)));
-    if let Some(violation) = violation {
-        let _ = writeln!(text, "{}", violation.message);
-    }
-    text
+    let _ = writeln!(trace, "{violation}");
+    Some(Counterexample { property: violation.property, trace })
 }
 
 fn brief(state: &ModelState) -> String {
     let controller = &state.controller;
-    let mut text = format!("    {:?}, the controller has seen {:?}", state.jobset.status, controller.seen.0);
+    let mut text = format!("    {:?}, the controller has observed {:?}", state.jobset.status, controller.seen.0);
     if state.jobset.suspended || state.jobset.job_suspended {
         let _ = write!(text, ", suspended: {}, its Job: {}", state.jobset.suspended, state.jobset.job_suspended);
     }
@@ -67,7 +54,7 @@ fn brief(state: &ModelState) -> String {
             agent.map(|agent| format!("in {:?}, {} behind, reports {:?}", agent.entered, agent.age, agent.in_flight));
         let _ = writeln!(
             text,
-            "      agent {agent:?}, worker {:?}{}; {pod:?}, unseen {}",
+            "      agent {agent:?}, worker {:?}{}; {pod:?}, unobserved {}",
             machine.worker,
             if machine.must_reset { ", all restart" } else { "" },
             slot.unseen.len()

@@ -9,13 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agents::AgentProcess;
 use super::api::PodObject;
+use super::truth::SlotId;
 
 pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The containers of a Pod. Of a Pod that does not restart in place, the worker alone.
 // Each is true or not whatever the others are.
 #[allow(clippy::struct_excessive_bools)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SimulatedMachine {
     pub pod: String,
     pub job_uid: String,
@@ -24,19 +25,19 @@ pub(super) struct SimulatedMachine {
     pub has_agent: bool,
     /// The agent is the parent of the worker, in one container with it.
     pub supervised: bool,
-    /// Its supervisor has asked the worker to end.
+    /// The supervisor has asked the worker to end.
     pub stopping: bool,
-    /// It has no node yet: nothing runs, and no kubelet knows of it.
+    /// The Pod has no node yet: nothing runs, and no kubelet knows of it.
     pub waits_for_node: bool,
-    /// Its node is dead: nothing runs, and nobody says so.
+    /// The node is dead: nothing runs, and no status says so.
     pub lost: bool,
     pub agent: Option<AgentProcess>,
     pub worker: SimulatedWorker,
     /// A container has ended in a way that restarts them all.
     pub must_reset: bool,
-    /// They are being restarted.
+    /// All containers are being restarted.
     pub resetting: bool,
-    /// All is over; whether well.
+    /// Whether the Pod has succeeded, once it has ended.
     pub ended: Option<bool>,
     pub agent_restarts: i32,
     pub worker_restarts: i32,
@@ -46,13 +47,14 @@ pub(super) struct SimulatedMachine {
     pub epoch: Option<i32>,
     /// Containers that were started.
     started: u32,
-    /// The status in the API server is not this one.
-    pub unsaid: bool,
+    /// The status in the API server is outdated.
+    pub status_is_outdated: bool,
 }
 
 /// A worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum SimulatedWorker {
+    #[default]
     NotYet,
     Runs { epoch: Option<i32>, container: u32, since: Time },
     Ended { code: i32, container: u32, at: Time },
@@ -65,24 +67,12 @@ impl SimulatedMachine {
         Self {
             has_agent: has_sidecar || has_rules,
             supervised: has_rules && !has_sidecar,
-            stopping: false,
             pod: name.to_owned(),
             job_uid: job_uid.to_owned(),
             index: pod.index,
             node: pod.wire.spec.node_name.clone().unwrap_or_default(),
-            waits_for_node: false,
-            lost: false,
-            agent: None,
-            worker: SimulatedWorker::NotYet,
-            must_reset: false,
-            resetting: false,
-            ended: None,
-            agent_restarts: 0,
-            worker_restarts: 0,
-            last_run: None,
-            epoch: None,
-            started: 0,
-            unsaid: true,
+            status_is_outdated: true,
+            ..Self::default()
         }
     }
 
@@ -90,6 +80,14 @@ impl SimulatedMachine {
     pub(super) fn next_container(&mut self) -> u32 {
         self.started += 1;
         self.started
+    }
+
+    pub(super) fn slot(&self) -> SlotId {
+        (self.job_uid.clone(), self.index)
+    }
+
+    pub(super) fn is_of(&self, slot: &SlotId) -> bool {
+        (&self.job_uid, self.index) == (&slot.0, slot.1)
     }
 
     pub(super) fn runs(&self) -> bool {
@@ -108,7 +106,7 @@ impl SimulatedMachine {
     pub(super) fn end_worker(&mut self, code: i32, now: &Time) {
         if let SimulatedWorker::Runs { container, .. } = self.worker {
             self.worker = SimulatedWorker::Ended { code, container, at: now.clone() };
-            self.unsaid = true;
+            self.status_is_outdated = true;
         }
     }
 
@@ -122,7 +120,7 @@ impl SimulatedMachine {
             self.agent_restarts += 1;
         }
         self.worker_restarts += 1;
-        self.unsaid = true;
+        self.status_is_outdated = true;
     }
 
     pub(super) fn end(&mut self, well: bool) {
@@ -130,7 +128,7 @@ impl SimulatedMachine {
         self.must_reset = false;
         self.resetting = false;
         self.ended = Some(well);
-        self.unsaid = true;
+        self.status_is_outdated = true;
     }
 
     /// The status as the kubelet sees it. The condition of a disruption is the control plane's, and stays.
@@ -160,51 +158,44 @@ impl SimulatedMachine {
     }
 
     fn agent_status(&self) -> PartialContainerStatus {
-        let running = self.agent.as_ref().map(|agent| ContainerRunning { started_at: Some(agent.started.clone()) });
-        let container = self.agent.as_ref().map_or(0, |agent| agent.container);
-        PartialContainerStatus {
-            name: "agent".to_owned(),
-            container_id: format!("agent-{container}"),
-            restart_count: self.agent_restarts,
-            state: ContainerState { running, ..ContainerState::default() },
-            ..PartialContainerStatus::default()
-        }
+        let agent = self.agent.as_ref();
+        let state = agent.map_or_else(ContainerState::default, |agent| running(&agent.started));
+        container_status("agent", agent.map_or(0, |agent| agent.container), self.agent_restarts, state)
     }
 
     fn worker_status(&self) -> PartialContainerStatus {
         let supervisor = self.agent.as_ref().filter(|_| self.supervised);
         let (container, state) = match (&self.worker, supervisor) {
-            // Whatever its worker does, the container runs.
-            (_, Some(agent)) => {
-                let running = ContainerRunning { started_at: Some(agent.started.clone()) };
-                (agent.container, ContainerState { running: Some(running), ..ContainerState::default() })
-            }
+            // The container of a supervisor runs, whatever its worker does.
+            (_, Some(agent)) => (agent.container, running(&agent.started)),
             (SimulatedWorker::NotYet, _) => (0, ContainerState::default()),
-            (SimulatedWorker::Runs { container, since, .. }, _) => (
-                *container,
-                ContainerState {
-                    running: Some(ContainerRunning { started_at: Some(since.clone()) }),
-                    ..ContainerState::default()
-                },
-            ),
+            (SimulatedWorker::Runs { container, since, .. }, _) => (*container, running(since)),
             (SimulatedWorker::Ended { code, container, at }, _) => {
-                let reason = if *code == 0 { "Completed" } else { "Error" };
                 let end = ContainerTerminated {
                     exit_code: *code,
-                    reason: reason.to_owned(),
+                    reason: if *code == 0 { "Completed" } else { "Error" }.to_owned(),
                     message: String::new(),
                     finished_at: Some(at.clone()),
                 };
                 (*container, ContainerState { terminated: Some(end), ..ContainerState::default() })
             }
         };
-        PartialContainerStatus {
-            name: "worker".to_owned(),
-            container_id: format!("worker-{container}"),
-            restart_count: self.worker_restarts,
-            state,
-            ..PartialContainerStatus::default()
-        }
+        container_status("worker", container, self.worker_restarts, state)
+    }
+}
+
+fn running(since: &Time) -> ContainerState {
+    let running = ContainerRunning { started_at: Some(since.clone()) };
+    ContainerState { running: Some(running), ..ContainerState::default() }
+}
+
+fn container_status(name: &str, container: u32, restart_count: i32, state: ContainerState) -> PartialContainerStatus {
+    PartialContainerStatus {
+        name: name.to_owned(),
+        container_id: format!("{name}-{container}"),
+        restart_count,
+        state,
+        ..PartialContainerStatus::default()
     }
 }
 

@@ -123,7 +123,7 @@ impl ApiServer {
         };
         self.states.push(state);
         self.jobset = Arc::new(jobset);
-        self.watches.send(Kind::JobSet, shown_jobset(&self.jobset));
+        self.watches.send(Kind::JobSet, WatchEvent::jobset(self.jobset.clone()));
     }
 
     /// Creates a Job; one of its name that is there stays. The version of what is there then.
@@ -240,7 +240,7 @@ impl ApiServer {
     /// The objects of a kind.
     pub(super) fn listed(&self, kind: Kind) -> Vec<WatchEvent> {
         let mut listed: Vec<WatchEvent> = match kind {
-            Kind::JobSet => vec![shown_jobset(&self.jobset)],
+            Kind::JobSet => vec![WatchEvent::jobset(self.jobset.clone())],
             Kind::Job => self.jobs.values().map(|it| shown_job(&it.job)).collect(),
             Kind::Pod => self.pods.values().map(|it| shown_pod(&it.wire)).collect(),
             _ => self.service.map(shown_service).into_iter().collect(),
@@ -271,10 +271,6 @@ impl ApiServer {
 
 pub(super) fn child(name: &str) -> Key {
     Key { name: name.to_owned(), ..key().clone() }
-}
-
-fn shown_jobset(jobset: &Arc<JobSet>) -> WatchEvent {
-    WatchEvent::child(key().clone(), key(), View::JobSet(jobset.clone()))
 }
 
 fn shown_job(job: &Job) -> WatchEvent {

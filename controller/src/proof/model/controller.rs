@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::broken::{self, ModelMutation};
 use super::setting::{Mode, Setting};
 use super::state::{End, Event, Going, ModelController, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
@@ -17,6 +16,8 @@ use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, 
 use crate::engine::{ControllerRef, Engine, JobView, Key, Ranges};
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
+use crate::proof::RuleMutation;
+use crate::proof::mutation::{edit_plan, edit_pod};
 
 const JOB: &str = "train-workers-0";
 const JOB_UID: &str = "job";
@@ -27,7 +28,7 @@ const LATER: i64 = 3600;
 static KEY: LazyLock<Key> = LazyLock::new(|| Key { namespace: "ml".to_owned(), name: "train".to_owned() });
 static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
 
-/// What a pass decides.
+/// What a reconciliation decides.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     pub status: ModelStatus,
@@ -41,7 +42,7 @@ pub(super) struct Decided {
 
 impl Decided {
     /// Whether anything comes of it. A status that is made from another one than is stored is refused.
-    pub(super) fn changes(&self, state: &ModelState, broken: Option<ModelMutation>) -> bool {
+    pub(super) fn changes(&self, state: &ModelState, broken: Option<RuleMutation>) -> bool {
         let is_new = state.controller.seen == state.jobset.shown();
         is_new && self.status != state.jobset.status
             || self.suspend_job.is_some_and(|suspend| suspend != state.jobset.job_suspended)
@@ -52,10 +53,10 @@ impl Decided {
     fn deleted(
         &self,
         state: &ModelState,
-        broken: Option<ModelMutation>,
+        broken: Option<RuleMutation>,
     ) -> impl Iterator<Item = (usize, u8, Option<i32>)> {
         let is_new =
-            state.controller.seen == state.jobset.shown() || broken == Some(ModelMutation::ConfirmedByPodsAlone);
+            state.controller.seen == state.jobset.shown() || broken == Some(RuleMutation::ConfirmedByPodsAlone);
         let deletes = move |(slot, generation, above): &&(usize, u8, Option<i32>)| {
             let pod =
                 state.slots[*slot].pod.as_ref().filter(|pod| pod.going.is_none() && pod.generation == *generation);
@@ -92,8 +93,7 @@ pub(super) fn jobset(setting: &Setting) -> JobSet {
 }
 
 impl System {
-    /// What a pass over what the controller sees now decides; `later`, if it makes it after the time that it had wanted to
-    /// wait.
+    /// What a reconciliation of the observed state decides; `later`, after the time that it requeues after.
     pub(super) fn decide(&self, state: &ModelState, later: bool) -> Arc<Decided> {
         let mut hasher = DefaultHasher::new();
         (&state.controller.seen, state.jobset.job_suspended, later).hash(&mut hasher);
@@ -109,9 +109,6 @@ impl System {
         let mut jobset = JobSet::clone(&self.jobset);
         jobset.spec.suspend = Some(suspended);
         jobset.status = Some(stored(seen, pods));
-        if let Some(policy) = &mut jobset.spec.failure_policy {
-            policy.max_restarts = Some(broken::max_restarts(self.setting.broken, self.setting.max_restarts));
-        }
         let job = JobView {
             uid: JOB_UID.to_owned(),
             controller: Some(ControllerRef { kind: "JobSet".to_owned(), name: KEY.name.clone(), uid: "u".to_owned() }),
@@ -131,13 +128,11 @@ impl System {
         let now = Time(Timestamp::from_second(if later { LATER } else { NOW }).unwrap());
         let observed = Observed::of(&engine, &KEY).unwrap();
         let mut decided = plan(&observed, &SETTINGS, &now);
-        if let Some(pods) = observed.pods().of_job(JOB_UID) {
-            broken::edit_plan(self.setting.broken, seen, pods, self.setting.pods, &mut decided.status);
-        }
+        edit_plan(self.setting.broken, &observed, &mut decided);
         read(&decided)
     }
 
-    pub(super) fn pass(&self, state: &mut ModelState, later: bool) {
+    pub(super) fn reconcile(&self, state: &mut ModelState, later: bool) {
         let decided = self.decide(state, later);
         if let Some(suspend) = decided.suspend_job {
             state.jobset.job_suspended = suspend;
@@ -188,7 +183,11 @@ impl System {
                 return;
             }
             slot.kept = Shared::new(match slot.unseen.remove(0) {
-                Event::Put(pod) => slot.kept.see(broken::edit_view(broken, view(&pod, mode)), epochs),
+                Event::Put(pod) => {
+                    let mut view = view(&pod, mode);
+                    edit_pod(broken, &mut view);
+                    slot.kept.see(view, epochs)
+                }
                 Event::Gone(generation) => slot.kept.see_gone(&name(generation), epochs),
             });
         });
@@ -230,7 +229,9 @@ impl System {
 
     /// The epochs as the memory of Pods knows them.
     fn known(&self, state: &ModelState) -> ObservedEpochs {
-        broken::edit_epochs(self.setting.broken, state.controller.seen.0.epochs())
+        let epochs = state.controller.seen.0.epochs();
+        let forgets = self.setting.broken == Some(RuleMutation::DeprecatedEpochForgotten);
+        ObservedEpochs { deprecated: if forgets { 0 } else { epochs.deprecated }, ..epochs }
     }
 }
 

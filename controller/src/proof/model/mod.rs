@@ -19,16 +19,16 @@
 //!
 //! # What has to hold
 //!
-//! [`properties::ModelProperty`], 1 to 5 of `protocol.md`, "To be model-checked". 1, 4 and 5 are looked at in each step, against
-//! what has truly happened ([`state::ModelSlot`]).
+//! The first five of [`Property`](super::Property), 1 to 5 of `protocol.md`, "To be model-checked". Barrier, restarts and budget
+//! are checked in each step, against what has truly happened ([`state::ModelSlot`]).
 //!
-//! That nobody hangs (3) is shown in three parts, because the checker's own `eventually` overlooks cycles. The states are
+//! That nobody hangs is shown in three parts, because the checker's own `eventually` overlooks cycles. The states are
 //! finitely many, or the walk would not end. [`cycles`] finds no way back to a state. So whatever happens comes to an end:
 //! a state in which nothing is left to happen, unless something goes wrong again. In each of these, all workers run in one
-//! epoch, or the JobSet has ended, or is suspended and nothing is left of it. That none runs on in an older epoch (2) is
-//! looked at there, too: until then it may, for a time.
+//! epoch, or the JobSet has ended, or is suspended and nothing is left of it. That none runs on in an older epoch is
+//! checked there, too: until then it may, for a time.
 //!
-//! [`broken`] shows of each property that it can fail. Where the protocol assumes something, a test shows what happens
+//! [`tests`] shows of each property that it can fail. Where the protocol assumes something, a test shows what happens
 //! without it: a first read that is stale, a version of the JobSet that is not the newest.
 //!
 //! # How to run it
@@ -43,7 +43,6 @@
 //! Workers that succeed, several Jobs and JobSets, resizing, a podFailurePolicy, in-place restart switched off, workers that save their
 //! state, SIGTERM to an agent, the watch on Jobs being late. Pods that were deleted by force leave nothing behind.
 
-mod broken;
 mod check;
 mod controller;
 mod cycles;

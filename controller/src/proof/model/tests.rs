@@ -2,12 +2,12 @@
 
 use rstest::rstest;
 
-use super::broken::ModelMutation;
 use super::check::{Counterexample, check};
 use super::cycles;
-use super::properties::ModelProperty::{self, Barrier, ExactBudget, NoHang, OnePerEpoch, OneRestartPerIncident};
 use super::setting::{Budget, Faults, Late, Mode, Setting};
 use super::system::System;
+use crate::proof::Property::{self, Barrier, ExactBudget, NoHang, OneRestartPerIncident, OneWorkerPerEpoch};
+use crate::proof::RuleMutation;
 
 const NO_FAULT: Faults = Faults { worker: false, agent: false, pod: false, eviction: false, loss: false };
 const WORKER: Faults = Faults { worker: true, ..NO_FAULT };
@@ -74,17 +74,17 @@ fn properties_hold(#[case] setting: Setting) {
 }
 
 #[rstest]
-#[case::a_report_early(ModelMutation::LiftedOneReportEarly, THREE, Barrier)]
-#[case::before_its_worker_has_ended(ModelMutation::ReportsBeforeItsWorkerHasEnded, Setting { left: ONE, ..SUPERVISED }, OnePerEpoch)]
-#[case::lonely_agents(ModelMutation::LonelyAgentsAreBelieved, Setting { faults: AGENT, left: ONE, ..THREE }, OnePerEpoch)]
-#[case::reports_once(ModelMutation::ReportsOnce, Setting { left: Budget { reports: 1, ..ONE }, ..THREE }, NoHang)]
-#[case::late_statuses(ModelMutation::LateStatusesAreFailures, Setting { late: STATUSES, left: ONE, ..TWO_PODS }, OneRestartPerIncident)]
-#[case::counted_with_every_pass(ModelMutation::CountedWithEveryPass, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
-#[case::a_budget_off_by_one(ModelMutation::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
-#[case::free_epoch_forgotten(ModelMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
-#[case::told_forgotten(ModelMutation::ToldForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
-#[case::confirmed_by_pods_alone(ModelMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
-fn a_broken_rule_is_caught(#[case] broken: ModelMutation, #[case] setting: Setting, #[case] by: ModelProperty) {
+#[case::a_report_early(RuleMutation::LiftedOneReportEarly, THREE, Barrier)]
+#[case::before_its_worker_has_ended(RuleMutation::SupervisorsDoNotWait, Setting { left: ONE, ..SUPERVISED }, OneWorkerPerEpoch)]
+#[case::lonely_agents(RuleMutation::LonelyAgentsAreBelieved, Setting { faults: AGENT, left: ONE, ..THREE }, OneWorkerPerEpoch)]
+#[case::reports_once(RuleMutation::ReportsOnce, Setting { left: Budget { reports: 1, ..ONE }, ..THREE }, NoHang)]
+#[case::late_statuses(RuleMutation::LateStatusesAreFailures, Setting { late: STATUSES, left: ONE, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::counted_each_reconciliation(RuleMutation::CountedEachReconciliation, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
+#[case::a_budget_off_by_one(RuleMutation::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
+#[case::free_epoch_forgotten(RuleMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
+#[case::deprecated_epoch_forgotten(RuleMutation::DeprecatedEpochForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
+#[case::confirmed_by_pods_alone(RuleMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
+fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] setting: Setting, #[case] by: Property) {
     let found = check(Setting { broken: Some(broken), ..setting });
     let Some(Counterexample { property, trace }) = found else { panic!("{broken:?} is not caught") };
     println!("{broken:?}\n{trace}");
@@ -98,7 +98,7 @@ fn a_stale_first_read_lets_a_worker_join_alone() {
     let setting = Setting { from_birth: true, left: Budget { stale_reads: 1, ..ONE }, ..TWO_PODS };
     let Some(Counterexample { property, trace }) = check(setting) else { panic!("a stale read does no harm") };
     println!("{trace}");
-    assert_eq!(property, OnePerEpoch, "{trace}");
+    assert_eq!(property, OneWorkerPerEpoch, "{trace}");
 }
 
 /// What the protocol leaves open: an advance that is announced because the JobSet is resumed is free, unless a failure was

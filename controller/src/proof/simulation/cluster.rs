@@ -6,18 +6,14 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 
 use super::api::ApiServer;
-use super::broken::RuleMutation;
-use super::controller::{PassUnderWay, SimulatedController};
-use super::machine::{SimulatedMachine, has_ended, is_going};
-use super::properties::{SimulationProperty, SimulationViolation};
+use super::controller::{SimulatedController, WorkUnderWay};
+use super::machine::SimulatedMachine;
 use super::scenario::Scenario;
 use super::truth::Truth;
 use super::watches::KINDS;
-
-pub(super) type Checked = Result<(), SimulationViolation>;
+use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 
 /// When a simulation begins, in seconds.
 const BEGINNING: i64 = 1_800_000_000;
@@ -36,7 +32,7 @@ pub(super) struct SimulatedCluster {
     pub machines: BTreeMap<String, SimulatedMachine>,
     pub controller: SimulatedController,
     /// Requests of a former controller that have not arrived.
-    pub late: Option<PassUnderWay>,
+    pub late: Option<WorkUnderWay>,
     pub truth: Truth,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
@@ -77,7 +73,7 @@ impl SimulatedCluster {
     }
 
     /// One life.
-    fn live(&mut self) -> Checked {
+    fn live(&mut self) -> CheckResult {
         let spec = serde_json::to_string(&self.scenario.jobset.spec).unwrap_or_default();
         self.trace(|| spec);
         if self.rng.u8(..4) != 0 {
@@ -101,7 +97,7 @@ impl SimulatedCluster {
     }
 
     /// Things happen in an order and at a pace that chance has, and some of them go wrong.
-    fn be_disturbed(&mut self) -> Checked {
+    fn be_disturbed(&mut self) -> CheckResult {
         let tempo = Tempo::draw(&mut self.rng);
         let (steps, mut faults) = (self.rng.usize(20..STEPS), self.rng.usize(1..=FAULTS));
         for step in 0..steps {
@@ -115,7 +111,7 @@ impl SimulatedCluster {
     }
 
     /// Something happens to somebody.
-    fn step(&mut self, tempo: &Tempo) -> Checked {
+    fn step(&mut self, tempo: &Tempo) -> CheckResult {
         self.clock += self.rng.i64(0..900);
         match tempo.next(&mut self.rng) {
             0 => {
@@ -123,9 +119,9 @@ impl SimulatedCluster {
                 let events = self.rng.usize(1..=4);
                 (0..events).try_for_each(|_| self.deliver(kind))
             }
-            1 => self.start_pass(),
+            1 => self.start_work(),
             2 if self.rng.bool() && self.finish_other() => Ok(()),
-            2 => self.continue_pass(),
+            2 => self.continue_work(),
             3 => {
                 if let Some(name) = pick(&mut self.rng, self.api.jobs.keys()) {
                     self.sync_job(&name);
@@ -151,7 +147,7 @@ impl SimulatedCluster {
     }
 
     /// Nothing goes wrong, and everybody does what there is to do, until there is nothing.
-    fn calm(&mut self) -> Checked {
+    fn calm(&mut self) -> CheckResult {
         let mut why = String::new();
         for _ in 0..ROUNDS {
             self.worked = false;
@@ -170,18 +166,15 @@ impl SimulatedCluster {
             }
             self.clock += 20_000;
         }
-        Err(SimulationViolation::new(
-            SimulationProperty::NoHang,
-            format!("{why}; {}", super::controller::brief(&self.api.status())),
-        ))
+        Err(Violation::new(Property::NoHang, format!("{why}; {}", super::controller::brief(&self.api.status()))))
     }
 
-    fn round(&mut self) -> Checked {
+    fn round(&mut self) -> CheckResult {
         self.arrive_late()?;
         self.deliver_all()?;
-        self.start_pass()?;
-        while self.controller.pass.is_some() {
-            self.continue_pass()?;
+        self.start_work()?;
+        while self.controller.work.is_some() {
+            self.continue_work()?;
         }
         while self.finish_other() {}
         for name in self.api.jobs.keys().cloned().collect::<Vec<_>>() {
@@ -194,62 +187,6 @@ impl SimulatedCluster {
             self.step_agent(&uid, true)?;
         }
         Ok(())
-    }
-
-    /// Whether the JobSet is as it was asked for, or why not.
-    fn settled(&self) -> Result<(), String> {
-        let status = self.api.status();
-        if !status.terminal_state.is_empty() {
-            let left = self.api.jobs.values().find(|it| super::jobs::finished(&it.job).is_none());
-            return left.map_or(Ok(()), |it| Err(format!("it has ended, and {} is left", it.job.name_any())));
-        }
-        if self.api.jobset.spec.is_suspended() {
-            let runs = self.machines.values().find(|machine| machine.runs());
-            return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));
-        }
-        if self.machines.values().any(|machine| machine.waits_for_node) && !self.can_run_without_newcomers(&status) {
-            return Ok(());
-        }
-        if jobset_api::conditions::is_true(&status.conditions, jobset_api::conditions::RESTARTING) {
-            return Err("it is still restarting".to_owned());
-        }
-        for job in self.wanted_jobs(&status) {
-            let Some(found) = job else { return Err("a Job is missing".to_owned()) };
-            match super::jobs::finished(&found.job) {
-                Some(true) => {}
-                Some(false) if self.is_left_failed(found) => {}
-                Some(false) => return Err(format!("{} has failed, and nothing follows", found.job.name_any())),
-                None => self.all_run(found, status.synced_epoch)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn is_left_failed(&self, found: &super::api::JobObject) -> bool {
-        let uid = found.job.uid();
-        let failed = self.truth.failed_jobs.iter().find(|it| Some(&it.view.uid) == uid.as_ref());
-        let action = failed.and_then(|it| self.scenario.action(&it.view.replicated_job, &it.reason));
-        action == Some(jobset_api::FailurePolicyAction::FailJob)
-    }
-
-    /// Each slot that is not done has one Pod, whose worker runs in the synced epoch.
-    fn all_run(&self, found: &super::api::JobObject, synced: i32) -> Result<(), String> {
-        let (name, uid) = (found.job.name_any(), found.job.uid().unwrap_or_default());
-        let pods = found.job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
-        for index in (0..pods).filter(|index| !found.completed.contains(index)) {
-            // A newcomer waits until all of them have a node.
-            if self.machines.values().any(|machine| machine.waits_for_node) && !self.is_recorded(&name, index) {
-                continue;
-            }
-            let of_slot = self.machines.values().filter(|it| it.job_uid == uid && it.index == index && it.runs());
-            let epochs: Vec<Option<i32>> = of_slot.map(SimulatedMachine::runs_in).collect();
-            let wanted = self.scenario.in_place().then_some(synced);
-            if epochs != [wanted] {
-                return Err(format!("{name}-{index} runs in {epochs:?}, and the synced epoch is {synced}"));
-            }
-        }
-        let others = self.api.pods.values().find(|pod| pod.job == name && is_going(pod) && !has_ended(pod));
-        others.map_or(Ok(()), |pod| Err(format!("{} is still going", pod.wire.name_any())))
     }
 
     pub(super) fn now(&self) -> Time {
@@ -282,13 +219,13 @@ impl Tempo {
     }
 }
 
-fn pick<'a>(rng: &mut Rng, mut keys: impl ExactSizeIterator<Item = &'a String>) -> Option<String> {
+pub(super) fn pick<'a>(rng: &mut Rng, mut keys: impl ExactSizeIterator<Item = &'a String>) -> Option<String> {
     let count = keys.len();
     if count == 0 { None } else { keys.nth(rng.usize(..count)).cloned() }
 }
 
 /// Lives the life that the seed says. A violation comes with the events before it.
-pub(super) fn run(seed: u64, broken: Option<RuleMutation>) -> Result<(), (SimulationViolation, Vec<String>)> {
+pub(super) fn run(seed: u64, broken: Option<RuleMutation>) -> Result<(), (Violation, Vec<String>)> {
     let Err(violation) = SimulatedCluster::new(seed, broken, false).live() else { return Ok(()) };
     Err((violation, trace(seed, broken)))
 }

@@ -2,17 +2,20 @@
 
 use kube::ResourceExt;
 
-use super::cluster::{Checked, SimulatedCluster};
+use super::api::JobObject;
+use super::cluster::{SimulatedCluster, pick};
+use super::jobs::finished;
 use super::machine::{SimulatedMachine, SimulatedWorker};
 use super::scenario::FATAL;
 use super::watches::KINDS;
+use crate::proof::CheckResult;
 
 /// Exit codes of workers that fail, as the Pods' own rules restart them for.
 const CODES: [i32; 4] = [1, 3, 137, 139];
 
 impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
-    pub(super) fn disturb(&mut self) -> Checked {
+    pub(super) fn disturb(&mut self) -> CheckResult {
         match self.rng.u8(..39) {
             0..=5 => self.workers_fail(1),
             6..=7 => {
@@ -55,13 +58,13 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    fn pick(&mut self, which: impl Fn(&SimulatedMachine) -> bool) -> Option<String> {
+    fn pick_machine(&mut self, which: impl Fn(&SimulatedMachine) -> bool) -> Option<String> {
         let standing = self.standing_pods();
         let is_standing = |machine: &SimulatedMachine| standing.binary_search(&machine.pod).is_ok();
         let is_there = |it: &SimulatedMachine| !it.lost && !it.waits_for_node && it.ended.is_none() && is_standing(it);
         let machines = self.machines.iter().filter(|(_, it)| is_there(it));
         let uids: Vec<&String> = machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid).collect();
-        (!uids.is_empty()).then(|| uids[self.rng.usize(..uids.len())].clone())
+        pick(&mut self.rng, uids.into_iter())
     }
 
     fn workers_fail(&mut self, how_many: usize) {
@@ -72,7 +75,7 @@ impl SimulatedCluster {
     }
 
     fn worker_exits(&mut self, code: i32) {
-        let Some(uid) = self.pick(SimulatedMachine::runs) else { return };
+        let Some(uid) = self.pick_machine(SimulatedMachine::runs) else { return };
         if code == 0 {
             self.trace(|| format!("{uid}: its worker has done its work"));
         } else {
@@ -87,7 +90,7 @@ impl SimulatedCluster {
     /// The kubelet needs longer than a second to notice that a container has ended, and to start it again.
     fn agent_restarts_alone(&mut self) {
         let Some(uid) =
-            self.pick(|machine| machine.agent.is_some() && !matches!(machine.worker, SimulatedWorker::Ended { .. }))
+            self.pick_machine(|machine| machine.agent.is_some() && !matches!(machine.worker, SimulatedWorker::Ended { .. }))
         else {
             return;
         };
@@ -103,7 +106,7 @@ impl SimulatedCluster {
             let container = machine.next_container();
             machine.agent = Some(super::agents::AgentProcess::new(container, now, mode));
             machine.agent_restarts += 1;
-            machine.unsaid = true;
+            machine.status_is_outdated = true;
         }
     }
 
@@ -111,7 +114,7 @@ impl SimulatedCluster {
     fn fails_at_the_barrier(&mut self) {
         let waits =
             |machine: &SimulatedMachine| machine.agent.is_some() && matches!(machine.worker, SimulatedWorker::NotYet);
-        let Some(uid) = self.pick(waits) else { return };
+        let Some(uid) = self.pick_machine(waits) else { return };
         self.strike(&uid, false, "it fails at the barrier");
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
@@ -121,12 +124,12 @@ impl SimulatedCluster {
             }
             machine.agent = None;
             machine.must_reset = true;
-            machine.unsaid = true;
+            machine.status_is_outdated = true;
         }
     }
 
     fn evict(&mut self) {
-        let Some(uid) = self.pick(|_| true) else { return };
+        let Some(uid) = self.pick_machine(|_| true) else { return };
         let reasons = ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager"];
         let reason = reasons[self.rng.usize(..reasons.len())];
         self.strike(&uid, true, reason);
@@ -137,14 +140,14 @@ impl SimulatedCluster {
 
     /// By force: the object is gone at once, and its containers go when the kubelet sees that.
     fn vanish(&mut self) {
-        let Some(uid) = self.pick(|_| true) else { return };
+        let Some(uid) = self.pick_machine(|_| true) else { return };
         self.strike(&uid, false, "it is deleted by force");
         let pod = self.machines[&uid].pod.clone();
         self.api.remove_pod(&pod);
     }
 
     fn lose_node(&mut self) {
-        let Some(uid) = self.pick(|_| true) else { return };
+        let Some(uid) = self.pick_machine(|_| true) else { return };
         let node = self.machines[&uid].node.clone();
         self.lost_nodes += 1;
         let there: Vec<String> = self
@@ -204,46 +207,36 @@ impl SimulatedCluster {
     }
 
     fn fail_job(&mut self) {
-        let running = self.api.jobs.iter().filter(|(_, it)| {
-            super::jobs::finished(&it.job).is_none()
-                && it.job.metadata.deletion_timestamp.is_none()
-                && it.failing.is_none()
-        });
-        let names: Vec<String> = running.map(|(name, _)| name.clone()).collect();
-        if names.is_empty() {
-            return;
-        }
-        let name = &names[self.rng.usize(..names.len())];
+        let Some(name) = self.pick_job(|job| job.failing.is_none()) else { return };
         self.trace(|| format!("Job {name} is past its deadline"));
-        if let Some(found) = self.api.jobs.get_mut(name) {
+        if let Some(found) = self.api.jobs.get_mut(&name) {
             let message = "Job was active longer than specified deadline".to_owned();
             found.failing = Some(("DeadlineExceeded".to_owned(), message));
         }
     }
 
-    /// Not one that has ended: what it was stays true for who has not seen yet that it is gone.
     fn delete_job(&mut self) {
-        let running =
-            self.api.jobs.iter().filter(|(_, it)| {
-                super::jobs::finished(&it.job).is_none() && it.job.metadata.deletion_timestamp.is_none()
-            });
-        let names: Vec<(String, String)> =
-            running.map(|(name, it)| (name.clone(), it.job.uid().unwrap_or_default())).collect();
-        if names.is_empty() {
-            return;
-        }
-        let (name, uid) = &names[self.rng.usize(..names.len())];
+        let Some(name) = self.pick_job(|_| true) else { return };
+        let uid = self.api.jobs[&name].job.uid().unwrap_or_default();
         self.trace(|| format!("somebody deletes Job {name}"));
         self.truth.job_was_deleted_by_hand = true;
         let now = self.now();
-        self.api.delete_job(name, uid, &now);
+        self.api.delete_job(&name, &uid, &now);
     }
 
-    /// Takes down that something happens to this Pod.
+    /// Picks a Job that runs. The end of a Job stays true for a controller that has not observed its deletion.
+    fn pick_job(&mut self, which: impl Fn(&JobObject) -> bool) -> Option<String> {
+        let runs = |it: &JobObject| finished(&it.job).is_none() && it.job.metadata.deletion_timestamp.is_none();
+        let jobs = self.api.jobs.iter().filter(|(_, it)| runs(it) && which(it));
+        let names: Vec<&String> = jobs.map(|(name, _)| name).collect();
+        pick(&mut self.rng, names.into_iter())
+    }
+
+    /// Records that a fault strikes this Pod.
     fn strike(&mut self, uid: &str, disruption: bool, what: &str) {
         let Some(machine) = self.machines.get(uid) else { return };
         self.trace(|| format!("{}: {what}", machine.pod));
-        let slot = (machine.job_uid.clone(), machine.index);
+        let slot = machine.slot();
         self.truth.struck(slot, machine.epoch, disruption);
     }
 }

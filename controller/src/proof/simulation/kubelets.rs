@@ -3,10 +3,10 @@
 
 use super::agents::AgentProcess;
 use super::api::PodObject;
-use super::cluster::{Checked, SimulatedCluster};
+use super::cluster::SimulatedCluster;
 use super::machine::{DISRUPTION_TARGET, SimulatedMachine, SimulatedWorker, condition, has_ended, is_going};
-use super::properties::{SimulationProperty, SimulationViolation};
 use super::scenario::FATAL;
+use crate::proof::{CheckResult, Property, Violation};
 
 /// Exit code of a worker that is ended by SIGTERM.
 pub(super) const TERMINATED: i32 = 143;
@@ -17,7 +17,7 @@ impl SimulatedCluster {
     }
 
     /// One thing that a kubelet does to the containers of a Pod, if there is one to do.
-    pub(super) fn step_kubelet(&mut self, uid: &str) -> Checked {
+    pub(super) fn step_kubelet(&mut self, uid: &str) -> CheckResult {
         if self.waits_for_node(uid) {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl SimulatedCluster {
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.must_reset {
             // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
-            let slot = (machine.job_uid.clone(), machine.index);
+            let slot = machine.slot();
             self.truth.taken_along(slot, machine.agent.as_ref().and_then(|agent| agent.entered), false);
             machine.reset();
             self.worked = true;
@@ -58,7 +58,7 @@ impl SimulatedCluster {
             let container = machine.next_container();
             machine.agent = Some(AgentProcess::new(container, now, mode));
             machine.resetting = false;
-            machine.unsaid = true;
+            machine.status_is_outdated = true;
             self.worked = true;
         } else if !machine.runs() {
             return self.start_worker(uid);
@@ -79,7 +79,7 @@ impl SimulatedCluster {
         true
     }
 
-    fn start_worker(&mut self, uid: &str) -> Checked {
+    fn start_worker(&mut self, uid: &str) -> CheckResult {
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         if machine.agent.as_ref().is_some_and(|agent| !agent.lifted) {
             return Ok(());
@@ -88,18 +88,18 @@ impl SimulatedCluster {
         self.worker_starts(uid, epoch)
     }
 
-    pub(super) fn worker_starts(&mut self, uid: &str, epoch: Option<i32>) -> Checked {
+    pub(super) fn worker_starts(&mut self, uid: &str, epoch: Option<i32>) -> CheckResult {
         let (now, synced) = (self.now(), self.api.synced());
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.runs() {
             let message = format!("a second worker of {} starts in epoch {epoch:?} beside the first", machine.pod);
-            return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
+            return Err(Violation::new(Property::Barrier, message));
         }
         let again = epoch.is_some() && machine.last_run >= epoch;
         machine.last_run = epoch;
         let container = machine.next_container();
         machine.worker = SimulatedWorker::Runs { epoch, container, since: now };
-        machine.unsaid = true;
+        machine.status_is_outdated = true;
         let pod = machine.pod.clone();
         self.worked = true;
         self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
@@ -107,7 +107,7 @@ impl SimulatedCluster {
             let again = if again { "again " } else { "" };
             let message =
                 format!("the worker of {pod} starts {again}in epoch {epoch:?}, and the synced epoch is {synced}");
-            return Err(SimulationViolation::new(SimulationProperty::Barrier, message));
+            return Err(Violation::new(Property::Barrier, message));
         }
         Ok(())
     }
@@ -117,8 +117,7 @@ impl SimulatedCluster {
         let now = self.now();
         let code = if self.scenario.ends_well_when_asked { 0 } else { TERMINATED };
         let Some(machine) = self.machines.get_mut(uid) else { return };
-        let (slot, entered) =
-            ((machine.job_uid.clone(), machine.index), machine.agent.as_ref().and_then(|it| it.entered));
+        let (slot, entered) = (machine.slot(), machine.agent.as_ref().and_then(|it| it.entered));
         let disrupted = |pod: &PodObject| pod.wire.status.conditions.iter().any(|it| it.type_ == DISRUPTION_TARGET);
         if self.api.pods.get(&machine.pod).is_some_and(disrupted) {
             self.truth.taken_along(slot, entered, true);
@@ -142,11 +141,11 @@ impl SimulatedCluster {
 
     /// The kubelet writes the status of a Pod as it is now.
     pub(super) fn write_pod_status(&mut self, uid: &str) {
-        let says = |it: &&mut SimulatedMachine| it.unsaid && !it.lost && !it.waits_for_node;
+        let says = |it: &&mut SimulatedMachine| it.status_is_outdated && !it.lost && !it.waits_for_node;
         let Some(machine) = self.machines.get_mut(uid).filter(says) else {
             return;
         };
-        machine.unsaid = false;
+        machine.status_is_outdated = false;
         let name = machine.pod.clone();
         let Some(pod) = self.api.pods.get(&name) else { return };
         let status = machine.status(&pod.wire.status);

@@ -11,26 +11,21 @@ use jobset_api::{JobSet, JobSetStatus, conditions};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
-use super::broken::{RuleMutation, edit_plan, edit_seen};
-use super::cluster::{Checked, SimulatedCluster};
-use super::properties::{SimulationProperty, SimulationViolation, ensure};
+use super::cluster::SimulatedCluster;
 use super::scenario::{JOBSET, key};
-use super::shown::Shown;
 use super::watches::KINDS;
 use crate::engine::{
     Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
     WatchEvent, Work, dialect,
 };
-use crate::plan::{Action, Fact, Note};
-
-/// Reconciliations in which the controller has to come to rest while nothing else moves.
-const RECONCILIATIONS_TO_REST: u64 = 100;
+use crate::plan::{Action, Fact};
+use crate::proof::mutation::{edit_event, edit_plan};
+use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
 
 /// One life of the controller.
 #[derive(Debug)]
 pub(super) struct SimulatedController {
     pub engine: Engine,
-    pub shown: Shown,
     /// The monotonic time at which the simulation began.
     start: Instant,
     /// Whether the next plan panics.
@@ -44,13 +39,13 @@ pub(super) struct SimulatedController {
     /// Epochs that this controller has begun, and those of them that it has counted in its metrics. A panic may cost some.
     lifts: Option<(i32, usize)>,
     /// Requests that failed when they were sent last.
-    failing: HashSet<Request>,
-    pub pass: Option<PassUnderWay>,
+    pub failing: HashSet<Request>,
+    pub work: Option<WorkUnderWay>,
 }
 
 /// A work whose requests are being sent.
 #[derive(Debug)]
-pub(super) struct PassUnderWay {
+pub(super) struct WorkUnderWay {
     number: u64,
     base: Arc<JobSet>,
     actions: VecDeque<Action>,
@@ -58,8 +53,8 @@ pub(super) struct PassUnderWay {
     written: Versions,
     failures: Vec<(Request, RequestError)>,
     accepted: HashSet<Request>,
-    /// What is wrong with it, unless its status write is refused as outdated.
-    doubt: Option<SimulationViolation>,
+    /// What is wrong with the status, unless its write is refused as outdated.
+    objection: Option<Violation>,
 }
 
 impl SimulatedController {
@@ -89,18 +84,15 @@ impl SimulatedController {
             engine,
             others: VecDeque::new(),
             lost_answer: false,
-            shown: Shown::default(),
             start,
             panics,
             loses_answer: false,
             lifts: Some((0, 0)),
             failing: HashSet::new(),
-            pass: None,
+            work: None,
         }
     }
-}
 
-impl SimulatedController {
     fn note_lifts(&mut self, confirmed: &Confirmed) {
         if let Some((_, counted)) = &mut self.lifts {
             *counted += confirmed.facts.iter().filter(|fact| **fact == Fact::BarrierLifted).count();
@@ -109,10 +101,10 @@ impl SimulatedController {
 }
 
 impl SimulatedCluster {
-    /// What the controller has written is told once, although answers get lost.
-    pub(super) fn check_facts(&self) -> Checked {
+    /// The metrics count each epoch that this controller has begun once, although answers get lost.
+    pub(super) fn check_facts(&self) -> CheckResult {
         let Some((begun, counted)) = self.controller.lifts else { return Ok(()) };
-        ensure(usize::try_from(begun) == Ok(counted), SimulationProperty::Facts, || {
+        ensure(usize::try_from(begun) == Ok(counted), Property::Facts, || {
             format!("the controller has begun {begun} epochs and counted {counted}")
         })
     }
@@ -124,18 +116,17 @@ impl SimulatedCluster {
     }
 
     /// The next event of one stream arrives.
-    pub(super) fn deliver(&mut self, kind: Kind) -> Checked {
+    pub(super) fn deliver(&mut self, kind: Kind) -> CheckResult {
         let Some(event) = self.api.watches.receive(kind) else { return Ok(()) };
         let now = self.controller_now(Duration::ZERO).instant;
         let controller = &mut self.controller;
-        controller.shown.note(&event);
         self.worked = true;
-        let Some(event) = edit_seen(self.broken, event) else { return Ok(()) };
+        let Some(event) = edit_event(self.broken, event) else { return Ok(()) };
         controller.engine.see(event, now);
         if kind == Kind::Pod { self.check_counts() } else { Ok(()) }
     }
 
-    pub(super) fn deliver_all(&mut self) -> Checked {
+    pub(super) fn deliver_all(&mut self) -> CheckResult {
         for kind in KINDS {
             while self.api.watches.has(kind) {
                 self.deliver(kind)?;
@@ -145,21 +136,21 @@ impl SimulatedCluster {
     }
 
     /// The controller starts its next work, if it has any.
-    pub(super) fn start_pass(&mut self) -> Checked {
-        self.start_pass_later(Duration::ZERO)
+    pub(super) fn start_work(&mut self) -> CheckResult {
+        self.start_work_later(Duration::ZERO)
     }
 
-    fn start_pass_later(&mut self, later: Duration) -> Checked {
+    pub(super) fn start_work_later(&mut self, later: Duration) -> CheckResult {
         let now = self.controller_now(later);
         let controller = &mut self.controller;
-        if controller.pass.is_some() || !controller.engine.is_complete() {
+        if controller.work.is_some() || !controller.engine.is_complete() {
             return Ok(());
         }
         let work = controller.engine.next(now);
         let urgent_waits = controller.engine.oldest_urgent().is_some();
         self.rebuild(now.instant);
         let Some(work) = work else { return Ok(()) };
-        ensure(!urgent_waits || work.urgency == Urgency::Urgent, SimulationProperty::UrgentFirst, || {
+        ensure(!urgent_waits || work.urgency == Urgency::Urgent, Property::UrgentFirst, || {
             format!("bulk work on {} begins, and urgent work waits", work.key)
         })?;
         self.worked = true;
@@ -171,16 +162,16 @@ impl SimulatedCluster {
         if let Some(confirmed) = &confirmed {
             self.controller.note_lifts(confirmed);
         }
-        let mut doubt = None;
+        let mut objection = None;
         if let Some(status) = &mut status {
             dialect::decode(status);
             // Nothing was counted if the plan has panicked.
             if !conditions::is_true(&status.conditions, conditions::INTERNAL_ERROR) {
                 self.check_counts_of_jobs(&jobset, status)?;
             }
-            doubt = self.check_announcement(&jobset, status).err();
+            objection = self.check_announcement(&jobset, status).err();
         }
-        self.controller.pass = Some(PassUnderWay {
+        self.controller.work = Some(WorkUnderWay {
             number,
             base: jobset,
             actions: actions.into(),
@@ -188,12 +179,12 @@ impl SimulatedCluster {
             written: Versions::NONE,
             failures: Vec::new(),
             accepted: HashSet::new(),
-            doubt,
+            objection,
         });
         Ok(())
     }
 
-    /// What a panic has cost is listed again.
+    /// The entry that a panic has cost is listed again.
     fn rebuild(&mut self, now: Instant) {
         if self.controller.engine.take_dropped().is_empty() || self.broken == Some(RuleMutation::EntryLostAfterAPanic) {
             return;
@@ -202,27 +193,22 @@ impl SimulatedCluster {
         self.controller.lifts = None;
         let mut objects: Vec<_> = KINDS.into_iter().flat_map(|kind| self.api.listed(kind)).collect();
         objects.retain(|event| matches!(event, WatchEvent::Put { owner: Some(owner), .. } if owner == key()));
-        let shown = &mut self.controller.shown;
-        let known: Vec<_> = objects.iter().filter(|event| shown.knows(event)).collect();
-        for event in known {
-            shown.note(event);
-        }
-        let edited = objects.into_iter().filter_map(|event| edit_seen(self.broken, event)).collect();
+        let edited = objects.into_iter().filter_map(|event| edit_event(self.broken, event)).collect();
         self.controller.engine.rebuild(key(), edited, now);
     }
 
     /// The next request of the work that is under way: an action, or at last the status.
-    pub(super) fn continue_pass(&mut self) -> Checked {
-        let Some(mut pass) = self.controller.pass.take() else { return Ok(()) };
+    pub(super) fn continue_work(&mut self) -> CheckResult {
+        let Some(mut work) = self.controller.work.take() else { return Ok(()) };
         self.worked = true;
-        if let Some(action) = pass.actions.pop_front() {
+        if let Some(action) = work.actions.pop_front() {
             self.check_action(&action)?;
-            self.carry_out(action, &mut pass);
-            self.controller.pass = Some(pass);
+            self.carry_out(action, &mut work);
+            self.controller.work = Some(work);
             return Ok(());
         }
-        let status = self.write_status(&mut pass, false)?;
-        let PassUnderWay { number, written, failures, accepted, .. } = pass;
+        let status = self.write_status(&mut work, false)?;
+        let WorkUnderWay { number, written, failures, accepted, .. } = work;
         let failing = &mut self.controller.failing;
         failing.retain(|request| !accepted.contains(request));
         failing.extend(failures.iter().map(|(request, _)| request.clone()));
@@ -236,17 +222,17 @@ impl SimulatedCluster {
     /// Writes the status of the work, if it has one.
     fn write_status(
         &mut self,
-        pass: &mut PassUnderWay,
+        work: &mut WorkUnderWay,
         is_late: bool,
-    ) -> Result<Result<bool, RequestError>, SimulationViolation> {
-        let Some(status) = pass.status.take() else { return Ok(Ok(false)) };
+    ) -> Result<Result<bool, RequestError>, Violation> {
+        let Some(status) = work.status.take() else { return Ok(Ok(false)) };
         let before = self.api.status();
         let repeats = std::mem::take(&mut self.controller.lost_answer)
             && self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer);
         let base = if repeats || self.broken == Some(RuleMutation::ConflictsIgnored) {
             self.api.jobset.clone()
         } else {
-            pass.base.clone()
+            work.base.clone()
         };
         let Ok(version) = self.api.write_status(&base, status.clone()) else {
             self.trace(|| "the status conflicts".to_owned());
@@ -257,8 +243,8 @@ impl SimulatedCluster {
         if !is_late && let Some((begun, _)) = &mut self.controller.lifts {
             *begun += status.synced_epoch - before.synced_epoch;
         }
-        if let Some(doubt) = pass.doubt.take() {
-            return Err(doubt);
+        if let Some(objection) = work.objection.take() {
+            return Err(objection);
         }
         let is_lift = status.synced_epoch > before.synced_epoch;
         if !is_late && is_lift && std::mem::take(&mut self.controller.loses_answer) {
@@ -266,7 +252,7 @@ impl SimulatedCluster {
             self.controller.lost_answer = true;
             return Ok(Err(RequestError { failure: Failure::Transient, note: None }));
         }
-        pass.written.raise(Versions::of(Kind::JobSet, version));
+        work.written.raise(Versions::of(Kind::JobSet, version));
         Ok(Ok(true))
     }
 
@@ -277,13 +263,13 @@ impl SimulatedCluster {
             .machines
             .values()
             .filter(|it| it.index >= *parallelism && self.api.pods.get(&it.pod).is_some_and(|pod| pod.job == *name));
-        let struck: Vec<_> = goes.map(|it| ((it.job_uid.clone(), it.index), it.epoch)).collect();
+        let struck: Vec<_> = goes.map(|it| (it.slot(), it.epoch)).collect();
         for (slot, epoch) in struck {
             self.truth.struck(slot, epoch, false);
         }
     }
 
-    fn check_action(&self, action: &Action) -> Checked {
+    fn check_action(&self, action: &Action) -> CheckResult {
         match action {
             Action::ResizeJob { name, parallelism, .. } => self.check_shrink(name, *parallelism),
             Action::DeleteJob { name, .. } => self.check_shrink(name, 0),
@@ -291,18 +277,18 @@ impl SimulatedCluster {
         }
     }
 
-    fn carry_out(&mut self, action: Action, pass: &mut PassUnderWay) {
+    fn carry_out(&mut self, action: Action, work: &mut WorkUnderWay) {
         let now = self.now();
         let request = Request::of(&action);
         self.trace(|| format!("request: {}", name(&action)));
-        let (base, written) = (Arc::clone(&pass.base), &mut pass.written);
+        let (base, written) = (Arc::clone(&work.base), &mut work.written);
         let jobs = match action {
             Action::CreateJob(job) => self.api.create_job(*job, &now),
             Action::DeleteJob { name, uid } => self.api.delete_job(&name, &uid, &now),
             Action::SuspendJob { name, uid } => self.api.change_job(&name, &uid, |job| set_suspend(job, true)),
             Action::ResumeJob { uid, desired } => {
                 let Some(version) = self.resume_job(&uid, &desired) else {
-                    pass.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
+                    work.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
                     return;
                 };
                 version
@@ -332,7 +318,7 @@ impl SimulatedCluster {
             | Action::DisableInPlaceRestart(_) => 0,
         };
         written.raise(Versions::of(Kind::Job, jobs));
-        pass.accepted.insert(request);
+        work.accepted.insert(request);
     }
 
     /// Returns the version of the resumed Job; 0 if it is gone. The template of a Job that is not at rest cannot change, and the
@@ -363,15 +349,15 @@ impl SimulatedCluster {
     }
 
     /// It crashes, and requests that it has sent arrive after its successor has begun.
-    pub(super) fn race(&mut self) -> Checked {
-        self.start_pass()?;
-        self.late = self.controller.pass.take().or(self.late.take());
+    pub(super) fn race(&mut self) -> CheckResult {
+        self.start_work()?;
+        self.late = self.controller.work.take().or(self.late.take());
         self.crash();
         Ok(())
     }
 
     /// A request of the former controller arrives.
-    pub(super) fn arrive_late(&mut self) -> Checked {
+    pub(super) fn arrive_late(&mut self) -> CheckResult {
         let Some(mut late) = self.late.take() else { return Ok(()) };
         if let Some(action) = late.actions.pop_front() {
             self.trace(|| "of the former controller:".to_owned());
@@ -382,43 +368,13 @@ impl SimulatedCluster {
         }
         self.write_status(&mut late, true).map(|_| ())
     }
-
-    /// While nothing else moves, the controller comes to rest, and then has nothing more to say.
-    pub(super) fn check_rest(&mut self) -> Checked {
-        let mut last = String::new();
-        for round in 0..RECONCILIATIONS_TO_REST {
-            while self.controller.pass.is_some() {
-                self.continue_pass()?;
-            }
-            self.deliver_all()?;
-            let later = Duration::from_secs(10 * round);
-            let panics = self.controller.panics.take();
-            let planned = self.controller.engine.plan_now(key(), self.controller_now(later));
-            self.controller.panics.set(panics);
-            let Some((base, mut plan)) = planned else { return Ok(()) };
-            plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));
-            if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
-                let told: Vec<&Note> = plan.notes.iter().collect();
-                if told.is_empty() {
-                    return Ok(());
-                }
-                return Err(SimulationViolation::new(
-                    SimulationProperty::Rest,
-                    format!("nothing changes, and it says {told:?}"),
-                ));
-            }
-            last = format!("{} {:?}", brief(&plan.status), plan.actions.iter().map(name).collect::<Vec<_>>());
-            self.start_pass_later(later)?;
-        }
-        Err(SimulationViolation::new(SimulationProperty::Rest, format!("it never comes to rest: {last}")))
-    }
 }
 
 fn set_suspend(job: &mut Job, suspend: bool) {
     job.spec.get_or_insert_default().suspend = Some(suspend);
 }
 
-fn name(action: &Action) -> String {
+pub(super) fn name(action: &Action) -> String {
     match action {
         Action::CreateJob(job) => format!("create {}", job.name_any()),
         Action::DeleteJob { name, .. } => format!("delete {name}"),
@@ -434,22 +390,11 @@ fn name(action: &Action) -> String {
 pub(super) fn brief(status: &JobSetStatus) -> String {
     let JobSetStatus { synced_epoch, deprecated_epoch, free_epoch, restarts, group_restarts, terminal_state, .. } =
         status;
-    let counted = status.restarts_count_towards_max;
-    let true_ = status.conditions.iter().filter(|it| it.status == "True");
-    let true_: Vec<String> = true_.map(|it| format!("{}: {}", it.reason, it.message)).collect();
-    let groups: Vec<String> = status
-        .replicated_jobs_status
-        .iter()
-        .map(|it| {
-            let alone = (&it.job_restarts, it.restarts);
-            format!(
-                "{} active {} ready {} succeeded {} failed {} suspended {} restarts {alone:?}",
-                it.name, it.active, it.ready, it.succeeded, it.failed, it.suspended
-            )
-        })
-        .collect();
+    let (counted, groups) = (status.restarts_count_towards_max, &status.replicated_jobs_status);
+    let conditions = status.conditions.iter().filter(|it| it.status == "True");
+    let conditions: Vec<String> = conditions.map(|it| format!("{}: {}", it.reason, it.message)).collect();
     format!(
         "S {synced_epoch} D {deprecated_epoch} free {free_epoch}, restarts {restarts}, of the group {group_restarts}, \
-         counted {counted} {terminal_state} {true_:?} {groups:?}"
+         counted {counted} {terminal_state} {conditions:?} {groups:?}"
     )
 }

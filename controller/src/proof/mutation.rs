@@ -1,0 +1,160 @@
+//! Rules broken on purpose, around the real ones: each property has to notice when it does not hold.
+
+use std::sync::Arc;
+
+use jobset_api::{JobSet, JobSetStatus};
+
+use crate::engine::pods::PodView;
+use crate::engine::{Kind, Ranges, View, WatchEvent};
+use crate::observe::Observed;
+use crate::plan::{Note, Plan};
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuleMutation {
+    /// The barrier is never lifted again after the first time.
+    LiftedOnce,
+    /// The barrier is lifted one report early.
+    LiftedOneReportEarly,
+    /// A worker that was not observed running is taken for one that has failed.
+    LateStatusesAreFailures,
+    /// A restart that is under way is counted in each reconciliation.
+    CountedEachReconciliation,
+    /// One more restart is allowed than `maxRestarts`.
+    BudgetOffByOne,
+    /// A status overwrites whatever is stored.
+    ConflictsIgnored,
+    /// One active Job is not counted.
+    ActiveForgotten,
+    /// A deleted Pod is taken for a disrupted one.
+    DeletionsAreDisruptions,
+    /// An advance that the controller causes is counted.
+    FreeEpochForgotten,
+    /// The free epoch is not taken back when it has begun.
+    FreeEpochOutlivesItsReason,
+    /// Each reconciliation repeats a note.
+    RepeatsNotes,
+    /// The status changes with each reconciliation.
+    NeverAtRest,
+    /// A shrink does not restart the Pods that stay.
+    ShrinkWithoutRestart,
+    /// After a lost answer, the status is written again, whatever is stored by then.
+    WriteRepeatedAfterALostAnswer,
+    /// Bulk work has its turn before urgent work.
+    BulkBeforeUrgent,
+    /// While Pods are new, a member that reports the next epoch is taken for one of them.
+    OldSlotTakenForNewcomer,
+    /// The end of a Pod does not reach the engine.
+    PodEndsNotObserved,
+    /// The entry that a panic has cost is not listed again.
+    EntryLostAfterAPanic,
+    /// A supervisor goes on to the next epoch while its worker still runs.
+    SupervisorsDoNotWait,
+    /// Whatever an agent reports, its worker is taken to be in that epoch.
+    LonelyAgentsAreBelieved,
+    /// A report that got lost is not repeated.
+    ReportsOnce,
+    /// The engine forgets which epoch was told to restart.
+    DeprecatedEpochForgotten,
+    /// A report is taken to be too high by the epochs that the controller has observed, which may be old.
+    ConfirmedByPodsAlone,
+}
+
+/// What of an event reaches the engine.
+pub(super) fn edit_event(broken: Option<RuleMutation>, mut event: WatchEvent) -> Option<WatchEvent> {
+    match &mut event {
+        WatchEvent::Gone(Kind::Pod, ..) if broken == Some(RuleMutation::PodEndsNotObserved) => return None,
+        WatchEvent::Put { view: View::Pod(view), .. } => edit_pod(broken, view),
+        WatchEvent::Put { view: View::JobSet(jobset), .. } => edit_jobset(broken, jobset),
+        _ => {}
+    }
+    Some(event)
+}
+
+pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
+    match broken {
+        Some(RuleMutation::DeletionsAreDisruptions) if pod.deleted_at.is_some() => {
+            let failure = pod.failure.get_or_insert_default();
+            failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
+        }
+        Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
+        _ => {}
+    }
+}
+
+pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>) {
+    match broken {
+        Some(RuleMutation::BudgetOffByOne) => {
+            if let Some(policy) = &mut Arc::make_mut(jobset).spec.failure_policy {
+                policy.max_restarts = policy.max_restarts.map(|limit| limit + 1);
+            }
+        }
+        Some(RuleMutation::OldSlotTakenForNewcomer) => {
+            let jobset = Arc::make_mut(jobset);
+            let groups = jobset.spec.replicated_jobs.iter();
+            let sizes: Vec<i32> = groups.map(|group| group.replicas() * group.template.spec.pods()).collect();
+            let status = jobset.status.iter_mut().flat_map(|status| &mut status.replicated_jobs_status);
+            for (recorded, size) in status.zip(sizes) {
+                let pods = recorded.synced_pods.as_deref().map(Ranges::parse);
+                if pods.is_some_and(|pods| pods.count_below(i32::MAX) < size) {
+                    recorded.synced_pods = Some(String::new());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What becomes of a plan.
+pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, plan: &mut Plan) {
+    let Some(broken) = broken else { return };
+    let (before, status) = (observed.status(), &mut plan.status);
+    let synced = before.synced_epoch;
+    let runs = synced > 0 && before.deprecated_epoch < synced;
+    let pods = || observed.jobs().filter_map(|(_, job)| observed.pods_of(job));
+    let reported = |epoch: i32| -> usize { pods().filter_map(|pods| pods.reports().get(&epoch)).sum() };
+    let specified = observed.jobset.spec.expected_pods();
+    match broken {
+        RuleMutation::CountedEachReconciliation if synced > 0 && !runs => count_restart(&before, status),
+        RuleMutation::FreeEpochForgotten if runs && status.free_epoch == synced + 1 => {
+            count_restart(&before, status);
+            status.free_epoch = 0;
+        }
+        RuleMutation::LateStatusesAreFailures if runs && status.deprecated_epoch < synced => {
+            let running: usize = pods().map(|pods| pods.running_in(synced)).sum();
+            if running < reported(synced) {
+                count_restart(&before, status);
+                status.deprecated_epoch = synced;
+            }
+        }
+        RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
+        RuleMutation::LiftedOneReportEarly
+            if i64::try_from(reported(synced + 1)).is_ok_and(|reported| reported + 1 == specified) =>
+        {
+            (status.synced_epoch, status.deprecated_epoch) = (synced + 1, synced);
+        }
+        RuleMutation::ActiveForgotten => {
+            if let Some(group) = status.replicated_jobs_status.iter_mut().find(|group| group.active > 0) {
+                group.active -= 1;
+            }
+        }
+        RuleMutation::RepeatsNotes => plan.notes.push(Note::normal("StillHere", "still here".to_owned())),
+        RuleMutation::NeverAtRest if before.jobs_ready == status.jobs_ready => status.jobs_ready.push('?'),
+        RuleMutation::FreeEpochOutlivesItsReason if status.synced_epoch > synced => {
+            status.free_epoch = before.free_epoch;
+        }
+        RuleMutation::ShrinkWithoutRestart
+            if before.deprecated_epoch < synced
+                && status.free_epoch > 0
+                && specified < observed.jobs().map(|(_, job)| i64::from(job.pods)).sum() =>
+        {
+            (status.deprecated_epoch, status.free_epoch) = (before.deprecated_epoch, 0);
+        }
+        _ => {}
+    }
+}
+
+fn count_restart(before: &JobSetStatus, status: &mut JobSetStatus) {
+    status.group_restarts = before.group_restarts + 1;
+    status.restarts_count_towards_max = before.restarts_count_towards_max + 1;
+}

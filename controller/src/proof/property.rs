@@ -1,0 +1,61 @@
+//! What is proved, against what has truly happened: `protocol.md`, "To be model-checked", and what holds of the engine beside.
+
+use std::fmt;
+
+/// What has to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Property {
+    /// No worker runs in an epoch before every open slot has reported it.
+    Barrier,
+    /// No worker is started twice in one epoch of one slot, and none of an older epoch runs on.
+    OneWorkerPerEpoch,
+    /// When nothing is left to happen, all wanted workers run in one epoch, or the JobSet has ended for a true reason, or it is
+    /// suspended.
+    NoHang,
+    /// No restart without a failure, and one for all failures until it is over.
+    OneRestartPerIncident,
+    /// Every restart is counted once, unless a rule or the controller's own action excuses it. Counters only grow, and one
+    /// restart more than `maxRestarts` fails the JobSet.
+    ExactBudget,
+    /// Every status counts the Jobs as the Go JobSet counts them.
+    CountsOfJobs,
+    /// The controller's own deletions (recreation, suspension, resizing) never count as failures.
+    OwnDeletionsAreNoFailures,
+    /// While nothing else moves, the controller soon has nothing to write, to request or to say.
+    Rest,
+    /// The engine's sums are those of the observed objects.
+    EngineCounts,
+    /// A Job loses Pods of the group only once all others are told to restart.
+    ShrinkRestarts,
+    /// A free epoch is announced only while the group restarts into it.
+    FreeEpoch,
+    /// The metrics count each epoch that a controller begins once, although answers get lost. A panic may cost one.
+    Facts,
+    /// No bulk work begins while urgent work waits.
+    UrgentFirst,
+}
+
+/// A property that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Violation {
+    pub property: Property,
+    message: String,
+}
+
+pub(super) type CheckResult = Result<(), Violation>;
+
+impl Violation {
+    pub(super) fn new(property: Property, message: impl Into<String>) -> Self {
+        Self { property, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.property, self.message)
+    }
+}
+
+pub(super) fn ensure(holds: bool, property: Property, message: impl FnOnce() -> String) -> CheckResult {
+    if holds { Ok(()) } else { Err(Violation::new(property, message())) }
+}

@@ -1,0 +1,38 @@
+//! Each property notices when it does not hold.
+
+use rstest::rstest;
+
+use super::cluster::run;
+use crate::proof::Property::{
+    self, Barrier, CountsOfJobs, EngineCounts, ExactBudget, Facts, FreeEpoch, NoHang, OneRestartPerIncident,
+    OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
+};
+use crate::proof::RuleMutation;
+
+/// Seeds within which a broken rule has to be caught.
+const SEEDS: u64 = 1_000;
+
+#[rstest]
+#[case::no_hang(RuleMutation::LiftedOnce, &[NoHang])]
+#[case::no_restart_without_a_failure(RuleMutation::LateStatusesAreFailures, &[OneRestartPerIncident])]
+#[case::counted_once(RuleMutation::CountedEachReconciliation, &[OneRestartPerIncident])]
+#[case::no_restart_beyond_the_budget(RuleMutation::BudgetOffByOne, &[ExactBudget])]
+#[case::no_count_is_lost(RuleMutation::ConflictsIgnored, &[ExactBudget, OneRestartPerIncident])]
+#[case::active_jobs_are_counted(RuleMutation::ActiveForgotten, &[CountsOfJobs])]
+#[case::deletions_are_no_failures(RuleMutation::DeletionsAreDisruptions, &[OwnDeletionsAreNoFailures])]
+#[case::own_advances_are_free(RuleMutation::FreeEpochForgotten, &[OwnDeletionsAreNoFailures, OneRestartPerIncident])]
+#[case::write_repeated_after_a_lost_answer(RuleMutation::WriteRepeatedAfterALostAnswer, &[Facts])]
+#[case::bulk_before_urgent(RuleMutation::BulkBeforeUrgent, &[UrgentFirst])]
+#[case::free_epoch_outlives_its_reason(RuleMutation::FreeEpochOutlivesItsReason, &[FreeEpoch])]
+#[case::shrink_without_restart(RuleMutation::ShrinkWithoutRestart, &[ShrinkRestarts])]
+#[case::old_slot_taken_for_newcomer(RuleMutation::OldSlotTakenForNewcomer, &[NoHang])]
+#[case::notes_are_not_repeated(RuleMutation::RepeatsNotes, &[Rest])]
+#[case::controller_comes_to_rest(RuleMutation::NeverAtRest, &[Rest])]
+#[case::no_worker_runs_before_all_have_reported(RuleMutation::LiftedOneReportEarly, &[Barrier])]
+#[case::engine_counts_are_those_of_the_objects(RuleMutation::PodEndsNotObserved, &[EngineCounts])]
+#[case::entry_lost_after_a_panic(RuleMutation::EntryLostAfterAPanic, &[NoHang])]
+#[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
+fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
+    let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));
+    assert!((0..SEEDS).find_map(caught).is_some(), "{broken:?} is not caught by {by:?} within {SEEDS} seeds");
+}
