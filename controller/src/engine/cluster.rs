@@ -1,4 +1,4 @@
-//! What concerns any JobSet: nodes, namespaces, PriorityClasses, and the objects that a JobSet finds by their name, whoever owns
+//! What concerns any JobSet: nodes, namespaces, PriorityClasses, and the objects that a JobSet finds by their name, whatever owns
 //! them.
 
 use std::collections::{BTreeSet, HashMap};

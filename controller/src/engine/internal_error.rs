@@ -109,7 +109,7 @@ impl Engine {
         self.dropped.push(key.clone());
     }
 
-    /// The work that tells of a panic, if nobody was told yet.
+    /// The work that reports a panic, if it has not been reported.
     pub(super) fn report_internal_error(&mut self, key: &Key, now: Now) -> Option<Work> {
         let group = self.groups.get_mut(key)?;
         let jobset = group.jobset.clone()?;

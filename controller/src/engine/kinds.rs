@@ -80,7 +80,7 @@ impl Versions {
 /// The observed objects of one kind, each with the JobSet that it belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    objects: HashMap<Key, Entry>,
+    objects: HashMap<Key, ObservedObject>,
     /// The objects of the listing that is under way.
     listed: Option<HashSet<Key>>,
     is_complete: bool,
@@ -88,7 +88,7 @@ pub(super) struct Index {
 
 /// What is known of an observed object.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ObservedObject {
     /// The JobSet that it belongs to.
     pub(super) owner: Option<Arc<Key>>,
     version: u64,
@@ -122,14 +122,14 @@ impl Index {
                 Put::Moved(std::mem::replace(&mut known.owner, owner.cloned().map(Arc::new)))
             }
             None => {
-                self.objects.insert(object.clone(), Entry { owner: owner.cloned().map(Arc::new), version });
+                self.objects.insert(object.clone(), ObservedObject { owner: owner.cloned().map(Arc::new), version });
                 Put::Same
             }
         }
     }
 
     /// Forgets an object. Returns what was known of it.
-    pub(super) fn remove(&mut self, object: &Key) -> Option<Entry> {
+    pub(super) fn remove(&mut self, object: &Key) -> Option<ObservedObject> {
         self.objects.remove(object)
     }
 
@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn versions_reach_compares_each_kind() {
-        let mut seen = Versions::of(Kind::Job, 7);
-        assert!(seen.reach(Versions::of(Kind::Job, 7)) && !seen.reach(Versions::of(Kind::Pod, 1)));
-        seen.raise(Versions::of(Kind::Pod, 3));
-        seen.raise(Versions::of(Kind::Job, 5));
-        assert!(seen.reach(Versions::of(Kind::Job, 7)) && seen.reach(Versions::of(Kind::Pod, 1)));
+        let mut observed = Versions::of(Kind::Job, 7);
+        assert!(observed.reach(Versions::of(Kind::Job, 7)) && !observed.reach(Versions::of(Kind::Pod, 1)));
+        observed.raise(Versions::of(Kind::Pod, 3));
+        observed.raise(Versions::of(Kind::Job, 5));
+        assert!(observed.reach(Versions::of(Kind::Job, 7)) && observed.reach(Versions::of(Kind::Pod, 1)));
     }
 }

@@ -42,7 +42,7 @@ pub use internal_error::catches_panics;
 use internal_error::caught;
 pub(crate) use job::controller;
 pub use job::{ControllerRef, Finished, JobView};
-use kinds::{Entry, Index, KINDS, Put};
+use kinds::{Index, KINDS, ObservedObject, Put};
 pub use kinds::{Kind, Versions};
 pub(crate) use nodes::NodeView;
 pub use priority::PriorityClasses;
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     fn remove(&mut self, kind: Kind, object: &Key) -> Vec<Mark> {
-        let Some(Entry { owner, .. }) = self.index(kind).remove(object) else { return Vec::new() };
+        let Some(ObservedObject { owner, .. }) = self.index(kind).remove(object) else { return Vec::new() };
         match (kind, owner) {
             (Kind::Node, _) => self.change_nodes(&object.name, |nodes| {
                 nodes.delete(&object.name);

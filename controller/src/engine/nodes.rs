@@ -41,7 +41,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// A node was seen. Returns whether a rule could decide differently because of it.
+    /// A node was observed. Returns whether a rule could decide differently because of it.
     pub(crate) fn apply(&mut self, node: &PartialNode) -> bool {
         let name: Arc<str> = node.name_any().into();
         let view = self.reduce(node);

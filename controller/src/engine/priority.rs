@@ -20,10 +20,11 @@ struct Class {
 }
 
 impl PriorityClasses {
-    /// The class was seen.
+    /// The class was observed.
     pub fn apply(&mut self, class: &PriorityClass) {
-        let seen = Class { value: class.value.unwrap_or(0), global_default: class.global_default.unwrap_or(false) };
-        self.0.insert(class.name_any(), seen);
+        let class_value =
+            Class { value: class.value.unwrap_or(0), global_default: class.global_default.unwrap_or(false) };
+        self.0.insert(class.name_any(), class_value);
     }
 
     /// The class of this name is gone.

@@ -29,13 +29,13 @@ pub(super) struct Progress {
     pub turn: Turn,
     /// What the last work wrote, and until when the next plan waits to observe it. A plan that has not observed the write
     /// before it would repeat that write.
-    pub awaited: Option<(Versions, Instant)>,
+    pub unobserved_writes: Option<(Versions, Instant)>,
     /// When the status was written last.
     pub status_written: Option<Instant>,
     /// When the last plan was made.
     pub planned: Option<Instant>,
     pub refusals: Refusals,
-    pub told: Told,
+    pub events: EventLog,
     /// The work under way.
     pub under_way: Option<UnderWay>,
     /// A status write whose answer was lost.
@@ -92,15 +92,15 @@ fn without_counts(status: &JobSetStatus) -> JobSetStatus {
 /// The notes of the last reconciliation: one that holds for many of them becomes one Event. A refusal that repeats is counted
 /// in the series of its Event, as the Go JobSet does, each time that the count has doubled.
 #[derive(Debug, Default)]
-pub(super) struct Told(HashMap<Note, ToldEvent>);
+pub(super) struct EventLog(HashMap<Note, LoggedEvent>);
 
 #[derive(Debug)]
-struct ToldEvent {
+struct LoggedEvent {
     event: String,
     times: u32,
 }
 
-impl Told {
+impl EventLog {
     /// The Events for the notes that the reconciliation before did not have. `refused` are the requests that the API server
     /// refuses at present, each with how often it has refused them.
     pub(super) fn report(
@@ -129,7 +129,7 @@ impl Told {
                 }
                 Some(_) => {}
             }
-            self.0.insert(note, ToldEvent { event, times });
+            self.0.insert(note, LoggedEvent { event, times });
         }
         writes
     }
@@ -153,7 +153,7 @@ impl Progress {
         }
         let stored = Stored::of(&decision.status);
         let refused = self.refusals.notes();
-        Some(Confirmed { facts: decision.facts, events: self.told.report(jobset, stored, decision.notes, refused) })
+        Some(Confirmed { facts: decision.facts, events: self.events.report(jobset, stored, decision.notes, refused) })
     }
 
     /// The Event of a restart that has begun and is under way when the engine first plans for the JobSet: the leader before
@@ -163,7 +163,7 @@ impl Progress {
         let begun = |it: &&Condition| it.type_ == conditions::RESTARTING && it.status == "True";
         let condition = stored.conditions.iter().find(begun).filter(|_| is_first && stored.epochs().is_closed())?;
         let note = Note::warning("Restarting", condition.message.clone());
-        let events = self.told.report(jobset, Stored::of(stored), vec![note], Vec::new());
+        let events = self.events.report(jobset, Stored::of(stored), vec![note], Vec::new());
         Some(Confirmed { facts: Vec::new(), events })
     }
 }
@@ -217,10 +217,10 @@ mod tests {
     }
 
     /// The Events of a reconciliation with these notes and refusals: names of new ones, and counts of repeated ones.
-    fn events(told: &mut Told, notes: &[&str], refused: &[(&str, u32)]) -> Vec<String> {
+    fn events(log: &mut EventLog, notes: &[&str], refused: &[(&str, u32)]) -> Vec<String> {
         let note = |text: &&str| Note::warning("Said", (*text).to_owned());
         let refused = refused.iter().map(|(text, times)| (note(text), *times)).collect();
-        let writes = told.report(&JobSet::default(), Stored::default(), notes.iter().map(note).collect(), refused);
+        let writes = log.report(&JobSet::default(), Stored::default(), notes.iter().map(note).collect(), refused);
         let text = |write| match write {
             EventWrite::Create { note, .. } => note.message,
             EventWrite::Repeat { times, .. } => times.to_string(),
@@ -229,18 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn told_note_that_holds_is_one_event_until_it_ceases() {
-        let mut told = Told::default();
-        assert_eq!(events(&mut told, &["a", "a"], &[]), ["a"]);
-        assert_eq!(events(&mut told, &["a", "b"], &[]), ["b"]);
-        assert_eq!(events(&mut told, &["b"], &[]), [""; 0]);
-        assert_eq!(events(&mut told, &["a"], &[]), ["a"]);
+    fn note_that_holds_is_one_event_until_it_ceases() {
+        let mut log = EventLog::default();
+        assert_eq!(events(&mut log, &["a", "a"], &[]), ["a"]);
+        assert_eq!(events(&mut log, &["a", "b"], &[]), ["b"]);
+        assert_eq!(events(&mut log, &["b"], &[]), [""; 0]);
+        assert_eq!(events(&mut log, &["a"], &[]), ["a"]);
     }
 
     #[test]
-    fn told_refusal_is_counted_each_time_that_it_has_doubled() {
-        let mut told = Told::default();
-        let counts: Vec<_> = (1..=8).flat_map(|times| events(&mut told, &[], &[("quota", times)])).collect();
+    fn refusal_is_counted_each_time_that_it_has_doubled() {
+        let mut log = EventLog::default();
+        let counts: Vec<_> = (1..=8).flat_map(|times| events(&mut log, &[], &[("quota", times)])).collect();
         assert_eq!(counts, ["quota", "2", "4", "8"]);
     }
 

@@ -233,7 +233,7 @@ mod tests {
 
     /// A queue with the turns that the engine keeps.
     #[derive(Default)]
-    struct World {
+    struct TestQueue {
         queue: Queue,
         turns: HashMap<Key, Turn>,
     }
@@ -244,7 +244,7 @@ mod tests {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    impl World {
+    impl TestQueue {
         fn mark(&mut self, text: &str, urgency: Urgency, now: Instant) {
             let key = key(text);
             self.queue.mark(&key, self.turns.entry(key.clone()).or_default(), urgency, now);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn queue_namespaces_take_turns_and_then_their_jobsets() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         for text in ["a/1", "a/2", "a/3", "b/1", "c/1", "b/2"] {
             world.mark(text, Urgent, now);
         }
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn queue_key_marked_twice_is_handed_out_once_and_more_urgently() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.mark("a/2", Bulk, now);
         world.mark("a/1", Urgent, now);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn queue_key_marked_during_its_turn_is_due_when_the_turn_ends() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.pop(Bulk, now);
         world.mark("a/1", Urgent, now);
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn queue_failures_double_the_backoff_and_marks_do_not_shorten_it() {
-        let (mut world, mut now) = (World::default(), Instant::now());
+        let (mut world, mut now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         let mut waits = Vec::new();
         for _ in 0..3 {
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn queue_outdated_state_is_reconciled_with_the_next_mark() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
         world.end("a/1", |queue, key, turn| queue.outdated(key, turn, now));
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn queue_requeued_urgent_key_stays_urgent_when_a_bulk_event_marks_it() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         let later = now + Duration::from_secs(5);
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn queue_forgotten_key_leaves_nothing() {
-        let (mut world, now) = (World::default(), Instant::now());
+        let (mut world, now) = (TestQueue::default(), Instant::now());
         for text in ["a/1", "a/2", "b/1"] {
             world.mark(text, Urgent, now);
         }

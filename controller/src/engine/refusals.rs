@@ -49,10 +49,10 @@ impl Request {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Refusal {
     until: Instant,
     refusals: u32,
-    /// What the user was told, which holds until the request is made again, and how often it was refused so.
+    /// What the Event says, until the request is sent again, and how many refusals in a row had this reason.
     note: Option<(Note, u32)>,
 }
 
@@ -60,16 +60,16 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     generation: Option<i64>,
-    entries: HashMap<Request, Entry>,
+    entries: HashMap<Request, Refusal>,
 }
 
 impl Refusals {
     /// Takes the requests out that are not due yet; when the first of them is. Those of an edited JobSet are due at once:
     /// the edit may be what mends them. One that many actions share is made again by one of them alone: if that is
-    /// accepted, the others follow in the next pass.
+    /// accepted, the others follow in the next reconciliation.
     ///
-    /// `settled` says that the pass has nothing to write before it goes on. Then it has planned all that there is to do,
-    /// and what is not planned any more needs no memory.
+    /// `settled` says that the reconciliation has no status to write. Then it has planned everything, and requests that it
+    /// does not plan are forgotten.
     pub(super) fn withhold(
         &mut self,
         generation: Option<i64>,
@@ -100,8 +100,8 @@ impl Refusals {
             None => !entries.contains_key(&shared),
         };
         actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut speaks));
-        let awaited = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
-        awaited.map(|(_, entry)| entry.until).min()
+        let withheld = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
+        withheld.map(|(_, entry)| entry.until).min()
     }
 
     /// The request was refused; when it is due again.
@@ -115,12 +115,12 @@ impl Refusals {
         self.generation = generation;
         let before = self.entries.remove(&request);
         let entry = match before {
-            // Not due, and yet made: of a request that several actions share, this is another refusal in the same pass.
+            // Not due, and yet made: of a request that several actions share, this is another refusal in the same reconciliation.
             Some(before) if now < before.until => before,
             before => {
-                let (refusals, told) = before.map_or((0, None), |before| (before.refusals, before.note));
+                let (refusals, note_before) = before.map_or((0, None), |before| (before.refusals, before.note));
                 let until = now + FIRST.saturating_mul(1 << refusals.min(20)).min(LONGEST);
-                Entry { until, refusals: refusals + 1, note: still_true(told, note) }
+                Refusal { until, refusals: refusals + 1, note: still_true(note_before, note) }
             }
         };
         let until = entry.until;
@@ -132,18 +132,18 @@ impl Refusals {
     pub(super) fn provided(&mut self, generation: Option<i64>, request: Request, now: Instant) -> Instant {
         self.generation = generation;
         let until = now + LONGEST;
-        self.entries.insert(request, Entry { until, refusals: 0, note: None });
+        self.entries.insert(request, Refusal { until, refusals: 0, note: None });
         until
     }
 
-    /// The request was made, and not refused, unless another that shares it was in the same pass.
+    /// The request was made, and not refused, unless another that shares it was refused in the same reconciliation.
     pub(super) fn accepted(&mut self, request: &Request, now: Instant) {
         if self.entries.get(request).is_some_and(|entry| entry.until <= now) {
             self.entries.remove(request);
         }
     }
 
-    /// What still holds of what the user was told, in the order of the texts, each with how often it was refused so.
+    /// The notes of the refusals that still hold, sorted by their messages, each with its number of refusals.
     pub(super) fn notes(&self) -> Vec<(Note, u32)> {
         let entries = self.entries.values();
         let mut notes: Vec<(Note, u32)> = entries.filter_map(|entry| entry.note.clone()).collect();
@@ -154,7 +154,7 @@ impl Refusals {
 
 /// Of each request that is to be made again and that several actions share: the index of the one that makes it. Each time
 /// it is another, in case that there is something about one of them alone.
-fn representatives(entries: &HashMap<Request, Entry>, actions: &[Action]) -> HashMap<Request, u32> {
+fn representatives(entries: &HashMap<Request, Refusal>, actions: &[Action]) -> HashMap<Request, u32> {
     let mut sharers: HashMap<Request, u32> = HashMap::new();
     for shared in actions.iter().filter_map(Request::shared).filter(|shared| entries.contains_key(shared)) {
         *sharers.entry(shared).or_default() += 1;
@@ -171,14 +171,15 @@ fn requests(action: &Action) -> impl Iterator<Item = Request> {
     Request::shared(action).into_iter().chain([Request::of(action)])
 }
 
-/// What the user was told, if the same is refused for the same reason, or else what there is to tell now. Numbers make no
+/// The note before, if the same request is refused for the same reason, otherwise the new one. Numbers make no
 /// other reason: the use of a quota changes with whatever else uses it, Jobs that are refused as one differ by their
 /// index, and nobody wants to hear of each change.
-fn still_true(told: Option<(Note, u32)>, now: Option<Note>) -> Option<(Note, u32)> {
+fn still_true(before: Option<(Note, u32)>, now: Option<Note>) -> Option<(Note, u32)> {
     let without_numbers = |note: &Note| note.message.replace(|c: char| c.is_ascii_digit(), "");
-    let same = |told: &Note, now: &Note| told.reason == now.reason && without_numbers(told) == without_numbers(now);
-    match (told, now) {
-        (Some((told, times)), Some(now)) if same(&told, &now) => Some((told, times.saturating_add(1))),
+    let same =
+        |before: &Note, now: &Note| before.reason == now.reason && without_numbers(before) == without_numbers(now);
+    match (before, now) {
+        (Some((before, times)), Some(now)) if same(&before, &now) => Some((before, times.saturating_add(1))),
         (_, now) => now.map(|now| (now, 1)),
     }
 }
@@ -306,9 +307,9 @@ mod tests {
     #[case::another_job_of_those_refused_as_one("Job w-0: quota", "Job w-1: quota", true)]
     #[case::another_replicated_job("Job w-0: quota", "Job x-0: quota", false)]
     #[case::another_reason("Job w-0: quota", "Job w-0: forbidden", false)]
-    fn only_what_is_new_is_told(#[case] told: &str, #[case] now: &str, #[case] same: bool) {
-        let wanted = if same { (note(told), 4) } else { (note(now), 1) };
-        assert_eq!(still_true(Some((note(told), 3)), Some(note(now))), Some(wanted));
+    fn only_a_new_reason_changes_the_note(#[case] before: &str, #[case] now: &str, #[case] same: bool) {
+        let wanted = if same { (note(before), 4) } else { (note(now), 1) };
+        assert_eq!(still_true(Some((note(before), 3)), Some(note(now))), Some(wanted));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const SLICE: usize = 50;
 /// Actions of one urgent work. What a plan has beyond that is bulk: the first plans of many new JobSets would otherwise take
 /// all places with creations.
 const URGENT_SLICE: usize = 8;
-/// How long a plan waits to observe the writes of the one before. They are observed at once; a watch that began anew after one
+/// How long a plan waits to observe the writes of the one before. They are observed at once; a watch that began again after one
 /// of them was undone might never show it.
 const CATCH_UP: Duration = Duration::from_secs(5);
 /// Shortest time between two writes of one status whose difference only people read. The status of a JobSet that restarts in
@@ -178,18 +178,19 @@ impl Engine {
         }
         // What has happened since may have made the rest wrong.
         progress.rest = None;
-        let awaited =
-            progress.awaited.filter(|(written, until)| !self.observed.reach(*written) && now.instant < *until);
+        let writes = progress
+            .unobserved_writes
+            .filter(|(written, until)| !self.observed.reach(*written) && now.instant < *until);
         let pause = progress
             .planned
             .map(|planned| planned + PAUSE_PER_JOB.saturating_mul(u32::try_from(jobs).unwrap_or(u32::MAX)));
         let pause = pause.filter(|until| urgency == Urgency::Bulk && now.instant < *until);
-        if let Some(until) = awaited.map(|(_, until)| until).or(pause) {
+        if let Some(until) = writes.map(|(_, until)| until).or(pause) {
             self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
             return None;
         }
         let is_first = progress.planned.is_none();
-        (progress.awaited, progress.planned) = (None, Some(now.instant));
+        (progress.unobserved_writes, progress.planned) = (None, Some(now.instant));
         let Some(observed) = Observed::of(self, key) else {
             let group = self.groups.get_mut(key)?;
             self.queue.succeeded(key, &mut group.progress.turn, None, now.instant);
@@ -275,7 +276,7 @@ impl std::fmt::Debug for PlanHook {
 }
 
 /// How a work ended.
-struct End {
+struct WorkEnd {
     confirmed: Confirmed,
     /// The failure that decides when the next reconciliation is; of several alike, the first.
     worst: Option<RequestError>,
@@ -284,9 +285,9 @@ struct End {
 
 impl Progress {
     fn await_writes(&mut self, written: Versions, until: Instant) {
-        let mut awaited = self.awaited.map(|(versions, _)| versions).unwrap_or_default();
-        awaited.raise(written);
-        self.awaited = Some((awaited, until));
+        let mut writes = self.unobserved_writes.map(|(versions, _)| versions).unwrap_or_default();
+        writes.raise(written);
+        self.unobserved_writes = Some((writes, until));
     }
 
     /// Takes a status write out of the plan that nobody waits for, if the last write is too recent. Returns when it is due.
@@ -300,7 +301,7 @@ impl Progress {
     }
 
     /// Takes the answers in.
-    fn record(&mut self, under_way: UnderWay, outcome: Outcome, jobset: &JobSet, now: Instant) -> End {
+    fn record(&mut self, under_way: UnderWay, outcome: Outcome, jobset: &JobSet, now: Instant) -> WorkEnd {
         let Outcome { failures, provided, accepted, status, .. } = outcome;
         let generation = jobset.metadata.generation;
         let mut due = under_way.due;
@@ -318,15 +319,15 @@ impl Progress {
             if error.failure == Failure::Refused {
                 soonest(self.refusals.refused(generation, request, error.note.clone(), now));
             }
-            // The plan is made anew, without what is refused.
+            // The plan is made again, without what is refused.
             self.rest = None;
             add(error);
         }
         for request in accepted {
             self.refusals.accepted(&request, now);
         }
-        // A slice of a plan has no status, and nothing to tell.
-        let Some(decision) = under_way.decision else { return End { confirmed: Confirmed::default(), worst, due } };
+        // A slice of a plan has no status and no Events.
+        let Some(decision) = under_way.decision else { return WorkEnd { confirmed: Confirmed::default(), worst, due } };
         let mut confirmed = Confirmed::default();
         match status {
             Ok(was_written) => {
@@ -335,14 +336,14 @@ impl Progress {
                     confirmed.facts = decision.facts;
                 }
                 let stored = Stored::of(&decision.status);
-                confirmed.events = self.told.report(jobset, stored, decision.notes, self.refusals.notes());
+                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes());
             }
             Err(error) => {
                 match error.failure {
                     Failure::Refused => {
                         let stored = jobset.status.as_ref().map(Stored::of).unwrap_or_default();
                         let notes = error.note.clone().into_iter().collect();
-                        confirmed.events = self.told.report(jobset, stored, notes, self.refusals.notes());
+                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes());
                     }
                     Failure::Transient => self.unconfirmed = Some(decision),
                     Failure::Outdated => {}
@@ -350,6 +351,6 @@ impl Progress {
                 add(error);
             }
         }
-        End { confirmed, worst, due }
+        WorkEnd { confirmed, worst, due }
     }
 }

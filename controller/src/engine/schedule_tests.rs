@@ -12,7 +12,7 @@ use super::*;
 use crate::plan::{Action, Note};
 
 /// An engine with one JobSet for each name, as `namespace/name`, of so many Jobs each.
-struct World {
+struct TestEngine {
     engine: Engine,
     start: Instant,
     version: u64,
@@ -23,7 +23,7 @@ fn key(text: &str) -> Key {
     Key { namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-impl World {
+impl TestEngine {
     fn new(names: &[&str], jobs: usize) -> Self {
         let mut world = Self { engine: Engine::default(), start: Instant::now(), version: 0 };
         for name in names {
@@ -89,7 +89,7 @@ impl World {
 
 #[test]
 fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
-    let mut world = World::new(&["a/big"], 120);
+    let mut world = TestEngine::new(&["a/big"], 120);
     let mut slices = Vec::new();
     while let Some(work) = world.engine.next(world.now(0)) {
         let creates = work.actions.iter().all(|action| matches!(action, Action::CreateJob(_)));
@@ -102,7 +102,7 @@ fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
 
 #[test]
 fn next_urgent_jobset_comes_before_the_rest_of_a_big_plan() {
-    let mut world = World::new(&["a/big"], 120);
+    let mut world = TestEngine::new(&["a/big"], 120);
     let work = world.engine.next(world.now(0)).unwrap();
     world.succeed(work, 0);
     world.create("b/small", 1);
@@ -114,7 +114,7 @@ fn next_urgent_jobset_comes_before_the_rest_of_a_big_plan() {
 #[test]
 fn next_bulk_work_leaves_half_of_the_places() {
     let names: Vec<String> = (0..PLACES + 2).map(|index| format!("a/{index}")).collect();
-    let mut world = World::new(&names.iter().map(String::as_str).collect::<Vec<_>>(), 120);
+    let mut world = TestEngine::new(&names.iter().map(String::as_str).collect::<Vec<_>>(), 120);
     let first: Vec<Work> = std::iter::from_fn(|| world.engine.next(world.now(0))).collect();
     assert_eq!(first.len(), PLACES);
     for work in &first {
@@ -127,7 +127,7 @@ fn next_bulk_work_leaves_half_of_the_places() {
 
 #[test]
 fn next_jobset_whose_write_was_not_observed_waits_for_it_at_most_5_s() {
-    let mut world = World::new(&["a/1"], 1);
+    let mut world = TestEngine::new(&["a/1"], 1);
     let work = world.engine.next(world.now(0)).unwrap();
     let accepted = work.actions.iter().map(Request::of).collect();
     let written = Versions::of(Kind::Job, 7);
@@ -141,7 +141,7 @@ fn next_jobset_whose_write_was_not_observed_waits_for_it_at_most_5_s() {
 
 #[test]
 fn finish_of_a_jobset_that_is_gone_has_no_effects() {
-    let mut world = World::new(&["a/1"], 1);
+    let mut world = TestEngine::new(&["a/1"], 1);
     let work = world.engine.next(world.now(0)).unwrap();
     world.engine.see(WatchEvent::Gone(Kind::JobSet, key("a/1"), 9), world.start);
     world.create("a/1", 1);
@@ -152,7 +152,7 @@ fn finish_of_a_jobset_that_is_gone_has_no_effects() {
 
 #[test]
 fn finish_with_a_lost_answer_tells_what_was_decided_once_the_status_is_observed() {
-    let mut world = World::new(&["a/1"], 1);
+    let mut world = TestEngine::new(&["a/1"], 1);
     let work = world.engine.next(world.now(0)).unwrap();
     world.succeed(work, 0);
     // Its only Job fails, and there is no failure policy.

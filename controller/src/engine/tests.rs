@@ -1,4 +1,4 @@
-//! Pods, Jobs and JobSets in whatever order they are seen.
+//! Pods, Jobs and JobSets in whatever order they are observed.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use jobset_api::validation::{self, Errors};
 use jobset_api::{JobSet, labels};
 
-/// The verdict on one specification. Judging it costs more than a pass of the rules, and it seldom changes.
+/// The verdict on one specification. Judging it costs more than all other rules, and it seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpecVerdict {
     uid: Option<String>,

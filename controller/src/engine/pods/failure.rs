@@ -14,13 +14,13 @@ const LONGEST_MESSAGE: usize = 512;
 /// What is known of the end of a Pod's worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodFailure {
-    /// The container that ended first, with its exit code, if that was seen: the kubelet erases both when it restarts
+    /// The container that ended first, with its exit code, if that was observed: the kubelet erases both when it restarts
     /// the Pod in place.
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
     /// Types of all conditions that are true, and exit codes of all containers that ended: what a podFailurePolicy reads.
-    seen: PolicyInput,
+    policy_input: PolicyInput,
 }
 
 /// The end of a container.
@@ -59,7 +59,7 @@ impl PodFailure {
         Self {
             exit: exits.into_iter().next(),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
-            seen: PolicyInput {
+            policy_input: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),
                 exits: all.filter_map(ended).collect(),
             },
@@ -70,7 +70,7 @@ impl PodFailure {
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
         self.disruption = self.disruption.take().or(later.disruption);
-        self.seen = later.seen;
+        self.policy_input = later.policy_input;
     }
 
     /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
@@ -78,7 +78,7 @@ impl PodFailure {
     pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
         let rules = job.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
         let first = rules.into_iter().find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
-            (Some(codes), _) => self.seen.exits.iter().any(|(container, code)| {
+            (Some(codes), _) => self.policy_input.exits.iter().any(|(container, code)| {
                 let named = codes.container_name.as_ref().is_none_or(|name| name == container);
                 let listed = codes.values.contains(code);
                 // The Job controller never looks at 0.
@@ -86,7 +86,7 @@ impl PodFailure {
             }),
             (None, Some(patterns)) => patterns.iter().any(|pattern| {
                 let wanted = pattern.status.as_deref().unwrap_or("True");
-                self.seen.conditions.iter().any(|(type_, status)| *type_ == pattern.type_ && status == wanted)
+                self.policy_input.conditions.iter().any(|(type_, status)| *type_ == pattern.type_ && status == wanted)
             }),
             (None, None) => false,
         });

@@ -22,7 +22,7 @@ pub struct JobPods {
     /// Pods without a completion index, by name: they fill no slot, but they are there.
     unindexed: BTreeMap<String, PodView>,
     pods: usize,
-    /// Known while the Job is: the Pods of a Job that is gone, or was not seen yet, fill no slots.
+    /// Known while the Job is: the Pods of a Job that is gone, or was not observed yet, fill no slots.
     extent: Option<Extent>,
     /// The JobSet's epochs, as the counts know them.
     epochs: ObservedEpochs,
@@ -95,7 +95,7 @@ impl JobPods {
         }
     }
 
-    /// The Job's size or its completed indexes: what changes which slots count, which is seldom, counts anew.
+    /// The Job's size or its completed indexes: what changes which slots count, which is seldom, counts again.
     pub(super) fn set_extent(&mut self, extent: Option<Extent>) {
         if self.extent == extent {
             return;

@@ -1,28 +1,28 @@
 //! A Pod with what is remembered of it.
 //!
-//! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. Whoever compares the
-//! two has to know in which order things were seen: that is what is remembered here, and nothing else. After a start of
-//! the controller nothing is remembered, and nothing follows until it was seen (`protocol.md`, "Early detection").
+//! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To
+//! compare the two, the order of the observations has to be known: a member keeps that, and nothing else. After a start of the
+//! controller nothing is known, and nothing follows from a Pod until it changes (`protocol.md`, "Early detection").
 
 use super::ObservedEpochs;
 use super::view::{PodPhase, PodView};
 
-/// A Pod as it was last seen, and what was seen before.
+/// A Pod as it was last observed, and what was observed before.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct Member {
     pub view: PodView,
-    /// Its worker was seen running in this epoch.
+    /// Its worker was observed running in this epoch.
     well: Option<Well>,
     /// Identity of the worker that runs, as [`PodView::workers`].
     run: u64,
-    /// Whether its worker was seen running since its containers last restarted.
+    /// Whether its worker was observed running since its containers last restarted.
     ran: bool,
     /// The newest epoch that its containers have left by restarting. The annotation may still say so.
     left: i32,
-    /// The first epoch that it was seen to report since then: the one that its containers leave when they restart again. By
+    /// The first epoch that it was observed to report since then: the one that its containers leave when they restart again. By
     /// the time a slow status shows that, the agent may have reported the next.
     entered: Option<i32>,
-    /// Whether the worker was seen running when the Pod was being deleted; `None` if it was never seen being deleted.
+    /// Whether the worker was observed running when the Pod was being deleted; `None` if it was never observed being deleted.
     ran_when_deleted: Option<bool>,
 }
 
@@ -35,14 +35,14 @@ struct Well {
 /// What a change of a Pod means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
-    /// It failed in this epoch, in which its worker had been seen running.
+    /// It failed in this epoch, in which its worker had been observed running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
     pub failed_before_worker: bool,
 }
 
 impl Member {
-    /// A Pod that was not seen before.
+    /// A Pod that was not observed before.
     pub(super) fn new(view: PodView, epochs: ObservedEpochs) -> Self {
         // What is not new may have run.
         let ran = view.restarting || view.restarts > 0 || has_run(&view);
@@ -105,7 +105,7 @@ impl Member {
         started.is_some_and(|(agent, worker)| agent > worker)
     }
 
-    /// The epoch in which it was last seen, with its worker running and about to be disrupted.
+    /// The epoch in which it was last observed, with its worker running and about to be disrupted.
     pub(super) fn lost_in(&self) -> Option<i32> {
         let view = &self.view;
         let ends = view.deleted_at.is_some() && view.is_disrupted() && view.fills_its_slot();
@@ -114,7 +114,7 @@ impl Member {
 
     /// Whether the Pod succeeded because it was deleted: a worker that exits with 0 on SIGTERM has not done its work.
     ///
-    /// What was seen in which order decides. Where both came at once, the times do, of the API server and of the node.
+    /// What was observed in which order decides. Where both came at once, the times do, of the API server and of the node.
     pub(super) fn succeeded_by_deletion(&self) -> bool {
         let by_times =
             || self.view.deleted_at.zip(self.view.workers_ended).is_some_and(|(deleted, ended)| ended >= deleted);
@@ -123,7 +123,7 @@ impl Member {
             && self.ran_when_deleted.unwrap_or_else(by_times)
     }
 
-    /// Notes whether the worker still ran when the deletion was first seen. `had_ended` says that its end was seen before.
+    /// Notes whether the worker still ran when the deletion was first observed. `had_ended` says that its end was observed before.
     fn note_deletion(&mut self, had_ended: bool) {
         let PodView { deleted_at, workers, .. } = self.view;
         if deleted_at.is_some() && self.ran_when_deleted.is_none() && (workers != 0 || had_ended) {
@@ -131,12 +131,12 @@ impl Member {
         }
     }
 
-    /// Whether its worker was seen running in the newest epoch.
+    /// Whether its worker was observed running in the newest epoch.
     pub(super) fn is_well_in(&self, epoch: i32) -> bool {
         self.well.is_some_and(|well| well.epoch == epoch)
     }
 
-    /// Takes note of a worker that is seen running for the first time. If its epoch has begun, it can be seen to fail from
+    /// Takes note of a worker that is observed running for the first time. If its epoch has begun, it can be observed to fail from
     /// now on.
     ///
     /// Nothing else proves that the status is of this epoch: a slow one may still show the last worker, its restart, or a
@@ -155,12 +155,12 @@ impl Member {
         }
     }
 
-    /// Whether a restart that is seen now is the one by which it leaves an epoch that is over.
+    /// Whether a restart that is observed now is the one by which it leaves an epoch that is over.
     fn was_told_to(&self, deprecated: i32) -> bool {
         self.entered.is_some_and(|epoch| epoch <= deprecated)
     }
 
-    /// The epoch in which it is failing, if its worker had been seen running in it.
+    /// The epoch in which it is failing, if its worker had been observed running in it.
     fn broke_in(&self) -> Option<i32> {
         let well = self.well.filter(|well| self.view.epoch.number() == Some(well.epoch))?;
         let restarted = self.view.agent_restarts > well.agent_restarts && self.view.deleted_at.is_none();
@@ -209,13 +209,13 @@ mod tests {
 
     // The clocks of nodes and API servers differ.
     #[rstest]
-    #[case::node_behind_seen_running(&[deleted(60, None), deleted(60, Some(50))], true)]
-    #[case::node_ahead_seen_ended(&[ended(70), PodView { deleted_at: Some(at_second(60)), ..ended(70) }], false)]
+    #[case::node_behind_observed_running(&[deleted(60, None), deleted(60, Some(50))], true)]
+    #[case::node_ahead_observed_ended(&[ended(70), PodView { deleted_at: Some(at_second(60)), ..ended(70) }], false)]
     #[case::both_at_once_ended_after(&[deleted(60, Some(61))], true)]
     #[case::both_at_once_ended_before(&[deleted(60, Some(59))], false)]
-    fn success_of_deleted_pod_is_loss_if_worker_ran_when_deleted(#[case] seen: &[PodView], #[case] expected: bool) {
+    fn success_of_deleted_pod_is_loss_if_worker_ran_when_deleted(#[case] observed: &[PodView], #[case] expected: bool) {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
-        for view in seen {
+        for view in observed {
             pod.see(view.clone(), synced(1));
         }
         assert_eq!(pod.succeeded_by_deletion(), expected);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_in_the_epoch_in_which_the_worker_was_seen_running() {
+    fn a_failure_counts_in_the_epoch_in_which_the_worker_was_observed_running() {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         assert_eq!(pod.see(failing(1), synced(1)).broke_in, Some(1));
     }
@@ -343,7 +343,7 @@ mod tests {
         assert!(pod.see(PodView { restarts: 3, ..at(2) }, now).failed_before_worker);
         let failed = PodView { restarts: 3, phase: PodPhase::Failed, ..at(2) };
         let ran = PodView { workers_ended: Some(Timestamp::UNIX_EPOCH), ..failed.clone() };
-        assert!(!pod.clone().see(ran, now).failed_before_worker, "too short to be seen running");
+        assert!(!pod.clone().see(ran, now).failed_before_worker, "too short to be observed running");
         assert!(pod.see(failed, now).failed_before_worker);
     }
 

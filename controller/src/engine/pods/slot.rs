@@ -11,7 +11,7 @@ use super::view::{Epoch, PodPhase, PodView};
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct PodSlot {
     members: Vec<Member>,
-    /// The newest failure in an epoch in which the Pod had been seen well.
+    /// The newest failure in an epoch in which the Pod had been observed running.
     pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
@@ -81,7 +81,7 @@ impl PodSlot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
     pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) {
         let uid = view.uid.clone();
-        let seen = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
+        let change = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
             Some(member) if member.view.version > view.version => return,
             Some(member) => member.see(view, epochs),
             None => {
@@ -89,12 +89,12 @@ impl PodSlot {
                 MemberChange::default()
             }
         };
-        self.failures_before_worker += u32::from(seen.failed_before_worker);
-        // Whoever has passed the barrier is not held up, however late its failures were seen.
+        self.failures_before_worker += u32::from(change.failed_before_worker);
+        // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
             self.failures_before_worker = 0;
         }
-        if let Some(epoch) = seen.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
+        if let Some(epoch) = change.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
             let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
             if let Some(broken) = self.members.iter().rfind(failing).map(|member| FailedWorker::of(&member.view, epoch))
             {
@@ -104,7 +104,7 @@ impl PodSlot {
         self.note_loss(&uid);
     }
 
-    /// The Pod is gone. One that a disruption was to end has ended now, if that was not seen before: nobody tells how the
+    /// The Pod is gone. One that a disruption was to end has ended now, if that was not observed before: nobody tells how the
     /// worker on a lost node ends.
     pub(super) fn remove(&mut self, name: &str, epochs: ObservedEpochs) {
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };

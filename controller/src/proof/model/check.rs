@@ -39,7 +39,7 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
 
 fn brief(state: &ModelState) -> String {
     let controller = &state.controller;
-    let mut text = format!("    {:?}, the controller has observed {:?}", state.jobset.status, controller.seen.0);
+    let mut text = format!("    {:?}, the controller has observed {:?}", state.jobset.status, controller.observed.0);
     if state.jobset.suspended || state.jobset.job_suspended {
         let _ = write!(text, ", suspended: {}, its Job: {}", state.jobset.suspended, state.jobset.job_suspended);
     }

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::setting::{Mode, Setting};
-use super::state::{End, Event, Going, ModelController, ModelState, ModelStatus, Pod, Shared};
+use super::state::{Event, Going, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
 use crate::engine::members::Members;
 use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView};
@@ -43,7 +43,7 @@ pub(super) struct Decided {
 impl Decided {
     /// Whether anything comes of it. A status that is made from another one than is stored is refused.
     pub(super) fn changes(&self, state: &ModelState, broken: Option<RuleMutation>) -> bool {
-        let is_new = state.controller.seen == state.jobset.shown();
+        let is_new = state.controller.observed == state.jobset.shown();
         is_new && self.status != state.jobset.status
             || self.suspend_job.is_some_and(|suspend| suspend != state.jobset.job_suspended)
             || self.deleted(state, broken).next().is_some()
@@ -56,7 +56,7 @@ impl Decided {
         broken: Option<RuleMutation>,
     ) -> impl Iterator<Item = (usize, u8, Option<i32>)> {
         let is_new =
-            state.controller.seen == state.jobset.shown() || broken == Some(RuleMutation::ConfirmedByPodsAlone);
+            state.controller.observed == state.jobset.shown() || broken == Some(RuleMutation::ConfirmedByPodsAlone);
         let deletes = move |(slot, generation, above): &&(usize, u8, Option<i32>)| {
             let pod =
                 state.slots[*slot].pod.as_ref().filter(|pod| pod.going.is_none() && pod.generation == *generation);
@@ -96,7 +96,7 @@ impl System {
     /// What a reconciliation of the observed state decides; `later`, after the time that it requeues after.
     pub(super) fn decide(&self, state: &ModelState, later: bool) -> Arc<Decided> {
         let mut hasher = DefaultHasher::new();
-        (&state.controller.seen, state.jobset.job_suspended, later).hash(&mut hasher);
+        (&state.controller.observed, state.jobset.job_suspended, later).hash(&mut hasher);
         state.slots.iter().for_each(|slot| slot.kept.hash(&mut hasher));
         let key = hasher.finish();
         let mut decided = self.decided.lock().unwrap();
@@ -104,11 +104,11 @@ impl System {
     }
 
     fn decide_anew(&self, state: &ModelState, later: bool) -> Decided {
-        let (seen, suspended) = state.controller.seen;
+        let (observed, suspended) = state.controller.observed;
         let pods = i32::try_from(self.setting.pods).unwrap_or(i32::MAX);
         let mut jobset = JobSet::clone(&self.jobset);
         jobset.spec.suspend = Some(suspended);
-        jobset.status = Some(stored(seen, pods));
+        jobset.status = Some(stored(observed, pods));
         let job = JobView {
             uid: JOB_UID.to_owned(),
             controller: Some(ControllerRef { kind: "JobSet".to_owned(), name: KEY.name.clone(), uid: "u".to_owned() }),
@@ -123,7 +123,7 @@ impl System {
             ..JobView::default()
         };
         let members = Members::of(jobset.status.as_ref().and_then(|status| status.replicated_jobs_status.first()));
-        let kept = JobPods::of(state.slots.iter().map(|slot| &*slot.kept), seen.epochs(), members.of_job(0));
+        let kept = JobPods::of(state.slots.iter().map(|slot| &*slot.kept), observed.epochs(), members.of_job(0));
         let engine = Engine::with_pods(Arc::new(jobset), JOB, job, kept);
         let now = Time(Timestamp::from_second(if later { LATER } else { NOW }).unwrap());
         let observed = Observed::of(&engine, &KEY).unwrap();
@@ -143,7 +143,7 @@ impl System {
             }
             self.ask_to_go(state, slot);
         }
-        if state.controller.seen != state.jobset.shown() || decided.status == state.jobset.status {
+        if state.controller.observed != state.jobset.shown() || decided.status == state.jobset.status {
             return;
         }
         if self.setting.late.writes {
@@ -196,7 +196,7 @@ impl System {
     /// The controller sees the newest version of the JobSet.
     pub(super) fn show_jobset(&self, state: &mut ModelState) {
         let before = self.known(state);
-        state.controller.seen = state.jobset.shown();
+        state.controller.observed = state.jobset.shown();
         let after = self.known(state);
         if before != after {
             for slot in &mut state.slots {
@@ -211,7 +211,7 @@ impl System {
             state.late = state.controller.pending;
         }
         let none = (ModelStatus::default(), state.jobset.suspended);
-        state.controller = ModelController { seen: none, pending: None };
+        state.controller = ModelController { observed: none, pending: None };
         for slot in &mut state.slots {
             slot.change(|slot| {
                 slot.kept = Shared::default();
@@ -229,7 +229,7 @@ impl System {
 
     /// The epochs as the memory of Pods knows them.
     fn known(&self, state: &ModelState) -> ObservedEpochs {
-        let epochs = state.controller.seen.0.epochs();
+        let epochs = state.controller.observed.0.epochs();
         let forgets = self.setting.broken == Some(RuleMutation::DeprecatedEpochForgotten);
         ObservedEpochs { deprecated: if forgets { 0 } else { epochs.deprecated }, ..epochs }
     }
@@ -268,12 +268,12 @@ fn stored(status: ModelStatus, pods: i32) -> JobSetStatus {
 fn read(plan: &Plan) -> Decided {
     let status = &plan.status;
     let end = conditions::terminal(&status.conditions).map(|end| match end.reason.as_str() {
-        conditions::WORKER_NOT_STARTED => End::Barrier,
-        conditions::REACHED_MAX_RESTARTS => End::Restarts,
-        _ => End::Other,
+        conditions::WORKER_NOT_STARTED => ModelEnd::Barrier,
+        conditions::REACHED_MAX_RESTARTS => ModelEnd::Restarts,
+        _ => ModelEnd::Other,
     });
     // Nobody has succeeded: nothing is ever to be recreated.
-    let end = if status.restarts == 0 { end } else { Some(End::Other) };
+    let end = if status.restarts == 0 { end } else { Some(ModelEnd::Other) };
     let delete = |action: &Action| match action {
         Action::DeletePod { name, reason, .. } => {
             let above = if let PodDeletion::EpochAbove(epoch) = reason { Some(*epoch) } else { None };

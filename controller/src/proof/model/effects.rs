@@ -105,8 +105,8 @@ impl System {
     fn see(&self, state: &mut ModelState, slot: usize, newest: bool) {
         let Some(age) = state.slots[slot].machine.as_ref().and_then(|it| Some(it.agent.as_ref()?.age)) else { return };
         let age = if newest { 0 } else { age - 1 };
-        let seen = state.jobset.history[state.jobset.history.len() - 1 - age];
-        self.change_machine(state, slot, |machine, _| machine.see(seen, age));
+        let observed = state.jobset.history[state.jobset.history.len() - 1 - age];
+        self.change_machine(state, slot, |machine, _| machine.see(observed, age));
     }
 
     fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {

@@ -1,8 +1,8 @@
 //! The protocol, model-checked: all lives of a small JobSet that restarts in place, one after the other.
 //!
 //! The real programs are in it, not their likeness: the state machine of the agents ([`jobset_agent::decide::Agent`], as
-//! sidecar and as supervisor), what the engine remembers of each slot ([`crate::engine::pods`]: whom it has seen well, whom it
-//! suspects, who was told to restart), and the rules ([`crate::plan::plan`]). Around them: an API server, the agents'
+//! sidecar and as supervisor), what the engine remembers of each slot ([`crate::engine::pods`]: which workers it has observed
+//! running, which Pods it suspects, which were told to restart), and the rules ([`crate::plan::plan`]). Around them: an API server, the agents'
 //! watches, the controller's watches, kubelets, supervisors' workers, the Job controller and the user. [`simulation`] draws
 //! ten thousand long lives of large JobSets by chance; this walks through **every** life of a small one.
 //!

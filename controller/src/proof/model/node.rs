@@ -36,7 +36,7 @@ pub(super) struct ModelMachine {
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct Process {
     agent: Agent,
-    /// How many versions of the JobSet it has not seen.
+    /// How many versions of the JobSet it has not observed.
     pub age: usize,
     /// The report that is on its way.
     pub in_flight: Option<i32>,

@@ -1,7 +1,7 @@
 //! What has to hold in every state, against what has truly happened.
 
 use super::setting::Setting;
-use super::state::{End, ModelSlot, ModelState, ModelStatus, bit};
+use super::state::{ModelEnd, ModelSlot, ModelState, ModelStatus, bit};
 use super::system::System;
 use crate::proof::{Property, Violation, ensure};
 
@@ -13,7 +13,7 @@ impl System {
 
     /// What is wrong with the failures that are counted before the barrier, where they can get into the status.
     fn unfair(state: &ModelState) -> Option<Violation> {
-        let is_current = state.controller.seen == state.jobset.shown();
+        let is_current = state.controller.observed == state.jobset.shown();
         let counted = |slot: &ModelSlot| slot.kept.failures_before_worker();
         let unfair = state.slots.iter().filter(|_| is_current).find(|slot| counted(slot) > u32::from(slot.strikes))?;
         let (counted, truly) = (counted(unfair), unfair.strikes);
@@ -111,9 +111,9 @@ impl ModelState {
         let is_spent = before.counted == max_restarts && is_struck;
         let may_end = match after.end {
             None => true,
-            Some(End::Restarts) => is_spent,
-            Some(End::Barrier) => self.slots.iter().any(|slot| i32::from(slot.strikes) > max_restarts),
-            Some(End::Other) => false,
+            Some(ModelEnd::Restarts) => is_spent,
+            Some(ModelEnd::Barrier) => self.slots.iter().any(|slot| i32::from(slot.strikes) > max_restarts),
+            Some(ModelEnd::Other) => false,
         };
         self.ensure(may_end, Property::ExactBudget, || {
             format!("it ends ({:?}) after {} restarts of {max_restarts}", after.end, before.counted)

@@ -44,8 +44,8 @@ pub(super) enum Mode {
 pub(super) struct Late {
     /// Kubelets write a status late, or never, because the next one supersedes it.
     pub statuses: bool,
-    /// The most events of one Pod that the controller has not seen yet. More than that break its watch, and what is in
-    /// between is never seen. 0: it sees everything at once.
+    /// The most events of one Pod that the controller has not observed yet. More than that break its watch, and what is in
+    /// between is never observed. 0: it sees everything at once.
     pub pods: usize,
     /// The controller sees late what the JobSet has become, its own writes among it.
     pub jobsets: bool,

@@ -1,4 +1,5 @@
-//! What there is: one JobSet, its slots, and how far everybody has seen it. Values alone, small enough to have millions.
+//! The state of the model: one JobSet, its slots, and which version of it each participant has observed. States are small: a
+//! check visits millions.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
@@ -32,7 +33,7 @@ pub(super) struct JobSetObject {
     /// `spec.suspend` of its Job.
     pub job_suspended: bool,
     /// `syncedEpoch` and `deprecatedEpoch`, one pair for each version in which they changed. The newest comes last, and
-    /// versions that everybody has seen are left out.
+    /// versions that everybody has observed are left out.
     pub history: Vec<(i32, i32)>,
 }
 
@@ -48,12 +49,12 @@ pub(super) struct ModelStatus {
     pub counted: i32,
     /// `groupRestarts`.
     pub group: i32,
-    pub end: Option<End>,
+    pub end: Option<ModelEnd>,
 }
 
 /// How the JobSet has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum End {
+pub(super) enum ModelEnd {
     /// One restart more than maxRestarts.
     Restarts,
     /// One failure before the barrier more than maxRestarts.
@@ -65,9 +66,9 @@ pub(super) enum End {
 /// The controller that leads.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct ModelController {
-    /// The JobSet's status and `spec.suspend`, as last seen.
-    pub seen: (ModelStatus, bool),
-    /// The status that it is about to write over the one that it has seen.
+    /// The JobSet's status and `spec.suspend`, as last observed.
+    pub observed: (ModelStatus, bool),
+    /// The status that it is about to write over the one that it has observed.
     pub pending: Option<ModelStatus>,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct ModelSlot {
     pub pod: Option<Pod>,
     /// Its containers. They go with the Pod.
     pub machine: Option<ModelMachine>,
-    /// Events of the Pod that the controller has not seen.
+    /// Events of the Pod that the controller has not observed.
     pub unseen: Vec<Event>,
     /// What the controller remembers of the slot.
     pub kept: Shared<Kept>,

@@ -89,7 +89,7 @@ impl System {
         let job_suspended = false;
         let jobset =
             JobSetObject { status: ModelStatus::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
-        let controller = ModelController { seen: jobset.shown(), pending: None };
+        let controller = ModelController { observed: jobset.shown(), pending: None };
         let slots = (0..self.setting.pods).map(|_| Shared::new(ModelSlot::default())).collect();
         let mut state = ModelState { slots, jobset, controller, late: None, left: Budget::default(), violation: None };
         for slot in 0..self.setting.pods {
@@ -121,7 +121,7 @@ impl System {
         if state.late.is_some() {
             actions.push(ModelAction::LateWrite);
         }
-        if controller.seen != state.jobset.shown() {
+        if controller.observed != state.jobset.shown() {
             actions.push(ModelAction::SeeJobSet);
         }
         if controller.pending.is_none() {

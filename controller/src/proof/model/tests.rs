@@ -102,7 +102,7 @@ fn a_stale_first_read_lets_a_worker_join_alone() {
 }
 
 /// What the protocol leaves open: an advance that is announced because the JobSet is resumed is free, unless a failure was
-/// seen before. One that an agent alone has noticed is absorbed by it.
+/// observed before. One that an agent alone has noticed is absorbed by it.
 #[test]
 fn a_failure_just_before_a_suspension_is_not_counted() {
     let setting = Setting { pods: 2, strict: true, left: Budget { suspensions: 1, ..ONE }, ..SUPERVISED };

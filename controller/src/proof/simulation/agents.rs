@@ -15,8 +15,8 @@ pub(super) struct AgentProcess {
     pub container: u32,
     pub started: Time,
     agent: Agent,
-    /// The newest state of the JobSet that it has seen, of those that there were.
-    seen: Option<usize>,
+    /// The newest state of the JobSet that it has observed, of those that there were.
+    observed: Option<usize>,
     /// The report that is on its way.
     reporting: Option<i32>,
     /// When its timer is over, in milliseconds.
@@ -39,7 +39,7 @@ enum Fate {
 impl AgentProcess {
     pub(super) fn new(container: u32, started: Time, mode: Mode) -> Self {
         let agent = Agent::new(Some(UID.to_owned()), mode);
-        Self { container, started, agent, seen: None, reporting: None, timer: None, lifted: false, entered: None }
+        Self { container, started, agent, observed: None, reporting: None, timer: None, lifted: false, entered: None }
     }
 }
 
@@ -54,7 +54,7 @@ impl AgentProcess {
 }
 
 impl SimulatedCluster {
-    /// One thing happens to the agent of this Pod, if there is one to happen. In fair weather nothing gets lost.
+    /// One thing happens to the agent of this Pod, if there is one to happen. If `fair`, nothing gets lost.
     pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> CheckResult {
         let newest = self.api.states.len() - 1;
         let clock = self.clock;
@@ -69,13 +69,13 @@ impl SimulatedCluster {
             process.timer = None;
             Input::Timer
         } else {
-            let next = match process.seen {
+            let next = match process.observed {
                 // The first one comes from a consistent read.
                 None => newest,
-                Some(seen) if seen < newest => self.rng.usize(seen + 1..=newest),
+                Some(observed) if observed < newest => self.rng.usize(observed + 1..=newest),
                 Some(_) => return Ok(()),
             };
-            process.seen = Some(next);
+            process.observed = Some(next);
             Input::JobSet(self.api.states[next].clone())
         };
         self.tell_agent(uid, input)

@@ -91,7 +91,7 @@ impl ApiServer {
         self.put_jobset(jobset);
     }
 
-    /// The controller writes the status against the version that it has seen.
+    /// The controller writes the status against the version that it has observed.
     pub(super) fn write_status(&mut self, base: &JobSet, status: JobSetStatus) -> Result<u64, Conflict> {
         if base.metadata.resource_version != self.jobset.metadata.resource_version {
             return Err(Conflict);
@@ -100,7 +100,7 @@ impl ApiServer {
         Ok(self.version)
     }
 
-    /// The controller annotates the version that it has seen. The version then; 0 if another one is stored.
+    /// The controller annotates the version that it has observed. The version then; 0 if another one is stored.
     pub(super) fn annotate_budget(&mut self, base: &JobSet, budget: RestartBudget) -> u64 {
         if base.metadata.resource_version != self.jobset.metadata.resource_version {
             return 0;
@@ -139,7 +139,7 @@ impl ApiServer {
         self.show_job(&name)
     }
 
-    /// Writes this Job anew, if it is the one of that UID. Its version then; 0 if it is gone.
+    /// Writes this Job again, if it is the one of that UID. Its version then; 0 if it is gone.
     pub(super) fn change_job(&mut self, name: &str, uid: &str, change: impl FnOnce(&mut Job)) -> u64 {
         let Some(found) = self.jobs.get_mut(name).filter(|it| it.job.metadata.uid.as_deref() == Some(uid)) else {
             return 0;
@@ -231,7 +231,7 @@ impl ApiServer {
         version
     }
 
-    /// A watch of the controller begins anew.
+    /// A watch of the controller begins again.
     pub(super) fn list(&mut self, kind: Kind) {
         let objects = self.listed(kind);
         self.watches.begin_anew(kind, objects);

@@ -339,7 +339,7 @@ impl SimulatedCluster {
         }))
     }
 
-    /// The controller begins anew, with nothing but what it lists.
+    /// The controller begins again, with nothing but what it lists.
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
         self.controller = SimulatedController::new(self.broken);

@@ -89,9 +89,9 @@ impl SimulatedCluster {
 
     /// The kubelet needs longer than a second to notice that a container has ended, and to start it again.
     fn agent_restarts_alone(&mut self) {
-        let Some(uid) =
-            self.pick_machine(|machine| machine.agent.is_some() && !matches!(machine.worker, SimulatedWorker::Ended { .. }))
-        else {
+        let Some(uid) = self.pick_machine(|machine| {
+            machine.agent.is_some() && !matches!(machine.worker, SimulatedWorker::Ended { .. })
+        }) else {
             return;
         };
         self.strike(&uid, false, "its agent restarts alone");

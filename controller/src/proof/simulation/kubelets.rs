@@ -1,5 +1,5 @@
 //! The kubelets: what they do to containers, and when they say so. A status that is not written before the next change is
-//! never seen.
+//! never observed.
 
 use super::agents::AgentProcess;
 use super::api::PodObject;

@@ -56,8 +56,16 @@ pub(super) struct SimulatedMachine {
 pub(super) enum SimulatedWorker {
     #[default]
     NotYet,
-    Runs { epoch: Option<i32>, container: u32, since: Time },
-    Ended { code: i32, container: u32, at: Time },
+    Runs {
+        epoch: Option<i32>,
+        container: u32,
+        since: Time,
+    },
+    Ended {
+        code: i32,
+        container: u32,
+        at: Time,
+    },
 }
 
 impl SimulatedMachine {

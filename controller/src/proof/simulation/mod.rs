@@ -18,7 +18,7 @@
 //! - A kubelet writes a status late, or never, because the next one supersedes it. The agent's report and the kubelet's
 //!   status come in any order.
 //! - A report gets lost, or its answer does; an agent sees the JobSet late, and not every version of it.
-//! - Each watch of the controller lags by itself, or is lost and begins anew with a listing.
+//! - Each watch of the controller lags by itself, or is lost and begins again with a listing.
 //! - The controller crashes between any two of its requests; requests that it had sent arrive after its successor has
 //!   begun, its status write among them.
 //! - The user suspends, resumes, resizes and deletes single Jobs while all this goes on, so that status writes conflict.

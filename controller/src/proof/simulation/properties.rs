@@ -15,7 +15,7 @@ use crate::observe::Observed;
 use crate::proof::{CheckResult, Property, Violation, ensure};
 
 impl SimulatedCluster {
-    /// The status counts the Jobs of the current attempt that were seen as the Go JobSet counts them.
+    /// The status counts the Jobs of the current attempt that were observed as the Go JobSet counts them.
     pub(super) fn check_counts_of_jobs(&self, base: &JobSet, decided: &JobSetStatus) -> CheckResult {
         let Some(seen) = Observed::of(&self.controller.engine, key()) else { return Ok(()) };
         let status = base.status.clone().unwrap_or_default();

@@ -139,7 +139,7 @@ impl SimulatedCluster {
     }
 }
 
-/// The counts of a Job's Pods that follow from what its Pods are, and not from what was seen before.
+/// The counts of a Job's Pods that follow from what its Pods are, and not from what was observed before.
 fn counts(pods: &JobPods, synced: i32) -> String {
     let alone: Vec<&str> = pods.alone().map(|pod| pod.name.as_str()).collect();
     let suspects: Vec<(i32, usize)> = pods.suspects().collect();

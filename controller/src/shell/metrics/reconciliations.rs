@@ -52,7 +52,7 @@ impl Collector for Age {
 
 impl Reconciliations {
     pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let help = "Duration of passes over one JobSet, from the plan to the last answer, by how they ended: success, outdated (the view was), unavailable (the API server was), refused.";
+        let help = "Duration of one reconciliation of a JobSet, from the plan to the last answer, by result: success, outdated (the observed state was), unavailable (the API server was), refused.";
         let options = HistogramOpts::new("jobset_reconcile_duration_seconds", help);
         let duration = HistogramVec::new(options.buckets(exponential_buckets(0.001, 2.0, 15)?), &["result"]);
         let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.");

@@ -58,12 +58,12 @@ impl Restarts {
             )?,
             triggers: counter(
                 "jobset_restart_triggers_total",
-                "What caused restarts; exit_class is 0, 1-127, signal (128 and above), oom, unknown (not seen), or none (no container ended).",
+                "What caused restarts; exit_class is 0, 1-127, signal (128 and above), oom, unknown (not observed), or none (no container ended).",
                 &["namespace", "reason", "exit_class"],
             )?,
             duration: histograms(
                 "jobset_restart_duration_seconds",
-                "Duration of restarts of whole groups: from the first failure, or from its detection where it was not seen, until all Jobs were ready (recovered), the JobSet failed, or the next restart began (superseded).",
+                "Duration of restarts of whole groups: from the first failure, or from its detection where it was not observed, until all Jobs were ready (recovered), the JobSet failed, or the next restart began (superseded).",
                 &["strategy", "result"],
                 exponential_buckets(0.25, 2.0, 13)?,
             )?,

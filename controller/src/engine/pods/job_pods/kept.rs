@@ -11,7 +11,7 @@ use crate::engine::pods::{ObservedEpochs, PodView};
 pub(crate) struct Kept(PodSlot);
 
 impl Kept {
-    /// Once this Pod was seen.
+    /// Once this Pod was observed.
     pub(crate) fn see(&self, mut view: PodView, epochs: ObservedEpochs) -> Self {
         (view.name, view.index) = (name(0, &view.name), Some(0));
         self.change(epochs, |pods| {
@@ -19,12 +19,12 @@ impl Kept {
         })
     }
 
-    /// Once the Pod of this name was seen to be gone.
+    /// Once the Pod of this name was observed to be gone.
     pub(crate) fn see_gone(&self, pod: &str, epochs: ObservedEpochs) -> Self {
         self.change(epochs, |pods| pods.remove(&name(0, pod), Some(0), epochs))
     }
 
-    /// Once the JobSet was seen with these epochs instead of those.
+    /// Once the JobSet was observed with these epochs instead of those.
     pub(crate) fn turn(&self, from: ObservedEpochs, to: ObservedEpochs) -> Self {
         self.change(from, |pods| pods.turn(to))
     }
