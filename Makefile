@@ -172,7 +172,7 @@ bench-fairness: deps ## Measures restarts beside a namespace that creates 100,00
 	@$(DEBUG)/bench-fairness $(ARGS)
 
 .PHONY: bench-micro
-bench-micro: tools ## Measures a pass of the rules and an event of a Pod, without a cluster.
+bench-micro: tools ## Measures one reconciliation and an event of a Pod, without a cluster.
 	cargo bench -p jobset-controller --bench engine
 
 .PHONY: bench-metrics
