@@ -79,6 +79,10 @@ impl Group {
 
     /// A Job was observed. It may follow another one of its name. Returns how soon the change must be reconciled.
     pub(super) fn put_job(&mut self, name: String, job: JobView) -> Urgency {
+        #[cfg(test)]
+        if name == super::fault_tests::PANICS {
+            std::panic::resume_unwind(Box::new("a Job on which the engine panics"));
+        }
         let status = self.jobset.as_ref().and_then(|jobset| jobset.status.as_ref());
         let members = Members::of(status.and_then(|status| status.replicated_job(&job.replicated_job)));
         let (uid, extent) = (job.uid.clone(), extent(Some(&members), &job));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jobset_api::{JobSet, JobSetStatus, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::group::Group;
 use super::progress::{Decision, UnderWay};
 use super::work::{Now, Work};
 use super::{Engine, Key, Urgency, WatchEvent, dialect};
@@ -30,16 +31,31 @@ pub(super) struct InternalError {
     /// When the JobSet is reconciled again although its specification has not changed.
     until: Instant,
     /// Whether the condition was written.
-    is_reported: bool,
+    pub(super) is_reported: bool,
+    /// Whether the shell lists the objects of the JobSet.
+    is_rebuilding: bool,
     /// Whether the entry has all that exists.
     is_rebuilt: bool,
 }
 
 impl InternalError {
+    /// Whether the objects have to be listed now: the last rebuilding has panicked, and it is time to try again.
+    pub(super) fn begin_rebuilding(&mut self, jobset: Option<&JobSet>, now: Instant) -> bool {
+        let begins = !self.is_rebuilt && !self.is_rebuilding && self.is_due(jobset, now);
+        if begins {
+            (self.is_rebuilding, self.until) = (true, now + PAUSE);
+            self.generation = jobset.and_then(|jobset| jobset.metadata.generation);
+        }
+        begins
+    }
+
+    fn is_due(&self, jobset: Option<&JobSet>, now: Instant) -> bool {
+        self.until <= now || jobset.is_some_and(|jobset| jobset.metadata.generation != self.generation)
+    }
+
     /// Whether the JobSet has to wait; until when.
     pub(super) fn waits(&self, jobset: Option<&JobSet>, now: Instant) -> Option<Instant> {
-        let is_due = self.until <= now || jobset.is_some_and(|jobset| jobset.metadata.generation != self.generation);
-        (!self.is_rebuilt || !is_due).then_some(self.until.max(now + Duration::from_secs(1)))
+        (!self.is_rebuilt || !self.is_due(jobset, now)).then_some(self.until.max(now + Duration::from_secs(1)))
     }
 }
 
@@ -84,9 +100,9 @@ impl Engine {
         }
         if let Some(group) = self.groups.get_mut(key)
             && let Some(error) = &mut group.internal_error
-            && !self.dropped.contains(key)
+            && error.is_rebuilding
         {
-            error.is_rebuilt = true;
+            (error.is_rebuilding, error.is_rebuilt) = (false, true);
             self.queue.mark(key, &mut group.progress.turn, Urgency::Urgent, now);
         }
     }
@@ -96,25 +112,31 @@ impl Engine {
         let Some(group) = self.groups.get_mut(key) else { return };
         self.queue.forget(key, &mut group.progress.turn);
         let nodes: Vec<_> = group.pods.nodes().cloned().collect();
-        let jobset = std::mem::take(group).jobset;
+        let Group { jobset, internal_error: before, .. } = std::mem::take(group);
         let generation = jobset.as_ref().and_then(|jobset| jobset.metadata.generation);
-        let (is_reported, is_rebuilt, until) = (false, false, now + PAUSE);
-        let internal_error = Some(InternalError { message, generation, until, is_reported, is_rebuilt });
-        (group.jobset, group.internal_error) = (jobset, internal_error);
-        self.queue.mark(key, &mut group.progress.turn, Urgency::Urgent, now);
+        // A panic while the entry is rebuilt would follow again at once.
+        let is_rebuilding = before.as_ref().is_none_or(|before| before.is_rebuilt);
+        let is_reported = before.is_some_and(|before| before.is_reported);
+        let (is_rebuilt, until) = (false, now + PAUSE);
+        let internal_error = InternalError { message, generation, until, is_reported, is_rebuilding, is_rebuilt };
+        (group.jobset, group.internal_error) = (jobset, Some(internal_error));
+        if group.jobset.is_some() {
+            self.queue.mark(key, &mut group.progress.turn, Urgency::Urgent, now);
+        }
         for node in nodes {
             self.cluster.moved(key, None, Some(node));
         }
         self.internal_errors += 1;
-        self.dropped.push(key.clone());
+        if is_rebuilding {
+            self.dropped.push(key.clone());
+        }
     }
 
     /// The work that reports a panic, if it has not been reported.
     pub(super) fn report_internal_error(&mut self, key: &Key, now: Now) -> Option<Work> {
         let group = self.groups.get_mut(key)?;
         let jobset = group.jobset.clone()?;
-        let error = group.internal_error.as_mut().filter(|error| !error.is_reported)?;
-        error.is_reported = true;
+        let error = group.internal_error.as_ref().filter(|error| !error.is_reported)?;
         let message = format!(
             "the controller cannot reconcile the JobSet, which is an error of the controller: {}; its Pods go on; the controller \
              tries again when the specification changes, or every {} minutes",

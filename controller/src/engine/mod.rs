@@ -8,6 +8,8 @@ pub(crate) mod dialect;
 mod event;
 #[cfg(debug_assertions)]
 mod failpoint;
+#[cfg(test)]
+mod fault_tests;
 mod group;
 mod internal_error;
 mod job;
@@ -95,8 +97,8 @@ pub struct Engine {
     /// The newest observed version of each kind.
     observed: Versions,
     queue: Queue,
-    /// The works under way, by number.
-    places: HashMap<u64, Urgency>,
+    /// The places of the works under way, by number.
+    places: HashMap<u64, Place>,
     /// Number of the last work.
     number: u64,
     /// JobSets whose entries are to be rebuilt.
@@ -107,6 +109,13 @@ pub struct Engine {
     /// What is done wrong, for the proofs to notice.
     #[cfg(test)]
     pub(crate) broken: Option<EngineMutation>,
+}
+
+/// The place of a work under way.
+#[derive(Debug)]
+struct Place {
+    urgency: Urgency,
+    namespace: String,
 }
 
 /// A JobSet to reconcile, and how soon.
@@ -124,12 +133,17 @@ impl Engine {
         let concerned = self.concerned(&event);
         let marks = match caught(|| self.observe(event)) {
             Ok(marks) => marks,
-            Err(panic) => {
-                if let Some(key) = concerned {
+            Err(panic) => match concerned {
+                Some(key) => {
                     self.drop_entry(&key, panic, now);
+                    Vec::new()
                 }
-                Vec::new()
-            }
+                // Any JobSet may be concerned.
+                None => {
+                    self.internal_errors += 1;
+                    self.groups.keys().map(|key| (key.clone(), Urgency::Bulk)).collect()
+                }
+            },
         };
         for (key, urgency) in marks {
             match self.groups.get_mut(&key).filter(|group| group.jobset.is_some()) {
@@ -301,7 +315,7 @@ impl Engine {
             }
         }
         let Some(group) = self.groups.get_mut(&**owner) else { return marks };
-        marks.push((Key::clone(owner), group.urgency_of_one()));
+        let mut urgency = group.urgency_of_one();
         match kind {
             Kind::JobSet => {
                 self.queue.forget(owner, &mut group.progress.turn);
@@ -311,11 +325,16 @@ impl Engine {
             Kind::Pod => {
                 group.orphans.remove(&object.name);
                 let change = group.pods.remove(&object.name);
+                if change.failed {
+                    urgency = Urgency::Urgent;
+                }
                 self.cluster.moved(owner, change.entered, change.left);
             }
             _ => {}
         }
+        marks.push((Key::clone(owner), urgency));
         if group.is_empty() {
+            self.queue.forget(owner, &mut group.progress.turn);
             self.groups.remove(&**owner);
         }
         marks

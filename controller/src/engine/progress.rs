@@ -10,15 +10,16 @@
 //! counts its own (the status has it); so are Events other than that of the restart. The same holds when the JobSet changes
 //! again before the written version is observed, or when a panic costs the entry.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 
 use super::queue::Turn;
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Request};
 use super::work::{Confirmed, EventWrite, Stored};
 use super::{Urgency, Versions};
 use crate::plan::{Action, Fact, Note};
@@ -35,6 +36,8 @@ pub(super) struct Progress {
     /// When the last plan was made.
     pub planned: Option<Instant>,
     pub refusals: Refusals,
+    /// Requests that failed when they were sent last.
+    pub failing: HashSet<Request>,
     pub events: EventLog,
     /// The work under way.
     pub under_way: Option<UnderWay>,
@@ -66,6 +69,13 @@ pub(super) struct Decision {
     pub facts: Vec<Fact>,
 }
 
+impl Decision {
+    /// Whether the status says that the controller cannot reconcile the JobSet.
+    pub(super) fn reports_internal_error(&self) -> bool {
+        self.notes.iter().any(|note| note.reason == conditions::INTERNAL_ERROR)
+    }
+}
+
 /// Actions of a plan that are sent in later slices.
 #[derive(Debug)]
 pub(super) struct Rest {
@@ -86,6 +96,16 @@ fn without_counts(status: &JobSetStatus) -> JobSetStatus {
             *count = 0;
         }
     }
+    status
+}
+
+/// What a status decides. The API server stores times in whole seconds, and a repeated write has later ones.
+fn without_times(status: &JobSetStatus) -> JobSetStatus {
+    let mut status = without_counts(status);
+    for condition in &mut status.conditions {
+        condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+    }
+    status.barrier_until = status.barrier_until.map(|_| Time(Timestamp::UNIX_EPOCH));
     status
 }
 
@@ -148,7 +168,7 @@ impl Progress {
     pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus) -> Option<Confirmed> {
         // Until another version is observed, nobody knows.
         let decision = self.unconfirmed.take_if(|decision| jobset.metadata.resource_version != decision.base)?;
-        if differs_in_decisions(observed, &decision.status) {
+        if without_times(observed) != without_times(&decision.status) {
             return None;
         }
         let stored = Stored::of(&decision.status);
@@ -171,8 +191,6 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use jobset_api::conditions;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;

@@ -64,8 +64,9 @@ impl Waiting {
         keys.insert(number, (key.clone(), now));
     }
 
-    fn pop(&mut self) -> Option<Key> {
-        let namespace = self.turns.pop_front()?;
+    fn pop(&mut self, may: impl Fn(&str) -> bool) -> Option<Key> {
+        let place = self.turns.iter().position(|namespace| may(namespace))?;
+        let namespace = self.turns.remove(place)?;
         let keys = self.keys.get_mut(&namespace)?;
         let (_, (key, _)) = keys.pop_first()?;
         if keys.is_empty() {
@@ -101,9 +102,9 @@ impl Queue {
         self.enter(key, turn, now);
     }
 
-    /// The next JobSet of this urgency. The caller begins its turn.
-    pub(super) fn pop(&mut self, urgency: Urgency) -> Option<Key> {
-        self.list(urgency).pop()
+    /// The next JobSet of this urgency in a namespace that may have a turn. The caller begins its turn.
+    pub(super) fn pop(&mut self, urgency: Urgency, may: impl Fn(&str) -> bool) -> Option<Key> {
+        self.list(urgency).pop(may)
     }
 
     /// The next JobSet whose time has come. The caller calls [`Queue::expire`].
@@ -254,7 +255,7 @@ mod tests {
             while let Some(key) = self.queue.expired(now) {
                 self.queue.expire(&key, self.turns.get_mut(&key).unwrap(), now);
             }
-            let key = self.queue.pop(urgency)?;
+            let key = self.queue.pop(urgency, |_| true)?;
             self.turns.get_mut(&key).unwrap().begin();
             Some(key.to_string())
         }

@@ -8,8 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::internal_error::{self, caught};
 use super::progress::{Decision, Progress, Rest, UnderWay, differs_in_decisions};
 use super::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
+use super::refusals::Request;
 use super::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored, Work};
-use super::{Engine, Key, Urgency, Versions, dialect};
+use super::{Engine, Key, Place, Urgency, Versions, dialect};
 use crate::observe::Observed;
 use crate::plan::{Barrier, Plan, barrier, plan};
 
@@ -17,6 +18,8 @@ use crate::plan::{Barrier, Plan, barrier, plan};
 pub const PLACES: usize = 16;
 /// The same for bulk work, so that urgent work always finds a place.
 const BULK_PLACES: usize = 8;
+/// The same for one namespace, so that requests that hang, behind a webhook for example, leave places for other namespaces.
+const NAMESPACE_PLACES: usize = 12;
 /// Actions of one bulk work.
 pub const SLICE: usize = 50;
 /// Actions of one urgent work. What a plan has beyond that is bulk: the first plans of many new JobSets would otherwise take
@@ -43,10 +46,14 @@ impl Engine {
         }
         loop {
             let (key, urgency) = self.pop()?;
-            let work = self.begin(&key, urgency, now);
-            if let Some(work) = work {
-                self.places.insert(work.number, work.urgency);
-                return Some(work);
+            match caught(|| self.begin(&key, urgency, now)) {
+                Ok(Some(work)) => {
+                    let place = Place { urgency: work.urgency, namespace: work.key.namespace.clone() };
+                    self.places.insert(work.number, place);
+                    return Some(work);
+                }
+                Ok(None) => {}
+                Err(panic) => self.drop_entry(&key, panic, now.instant),
             }
         }
     }
@@ -68,7 +75,8 @@ impl Engine {
 
     /// The barrier of a JobSet, if it has one.
     pub fn barrier(&self, key: &Key, now: Now) -> Option<Barrier> {
-        barrier(&Observed::of(self, key)?, &self.settings, &Time(now.time))
+        let observed = Observed::of(self, key)?;
+        caught(|| barrier(&observed, &self.settings, &Time(now.time))).ok().flatten()
     }
 
     /// The requests of a work have ended.
@@ -85,6 +93,11 @@ impl Engine {
         };
         let Some(jobset) = group.jobset.clone() else { return Effects::default() };
         let (began, settled) = (under_way.began, under_way.settled && progress.rest.is_none());
+        let is_slice = under_way.decision.is_none();
+        let reports_error = under_way.decision.as_ref().is_some_and(Decision::reports_internal_error);
+        if let Some(error) = group.internal_error.as_mut().filter(|_| reports_error && outcome.status.is_ok()) {
+            error.is_reported = true;
+        }
         if !self.observed.reach(outcome.written) {
             progress.await_writes(outcome.written, now.instant + CATCH_UP);
         }
@@ -102,7 +115,8 @@ impl Engine {
         if look_again {
             queue.mark(key, turn, Urgency::Urgent, at);
         }
-        if group.progress.rest.is_some() {
+        // What was observed while the slices of a plan were sent has not been planned for.
+        if group.progress.rest.is_some() || is_slice {
             queue.mark(key, turn, Urgency::Bulk, at);
         }
         match failure {
@@ -145,15 +159,22 @@ impl Engine {
         }
         #[cfg(test)]
         if self.broken == Some(EngineMutation::BulkBeforeUrgent)
-            && let Some(key) = self.queue.pop(Urgency::Bulk)
+            && let Some(key) = self.queue.pop(Urgency::Bulk, |_| true)
         {
             return Some((key, Urgency::Bulk));
         }
-        if let Some(key) = self.queue.pop(Urgency::Urgent) {
+        let places = &self.places;
+        let may_have_place =
+            |namespace: &str| places.values().filter(|place| place.namespace == namespace).count() < NAMESPACE_PLACES;
+        if let Some(key) = self.queue.pop(Urgency::Urgent, may_have_place) {
             return Some((key, Urgency::Urgent));
         }
-        let bulk = self.places.values().filter(|urgency| **urgency == Urgency::Bulk).count();
-        if bulk < BULK_PLACES { self.queue.pop(Urgency::Bulk).map(|key| (key, Urgency::Bulk)) } else { None }
+        let bulk = places.values().filter(|place| place.urgency == Urgency::Bulk).count();
+        if bulk < BULK_PLACES {
+            self.queue.pop(Urgency::Bulk, may_have_place).map(|key| (key, Urgency::Bulk))
+        } else {
+            None
+        }
     }
 
     /// The turn of a JobSet begins. It ends at once if the JobSet has to wait.
@@ -161,7 +182,10 @@ impl Engine {
         let group = self.groups.get_mut(key)?;
         let (jobs, progress) = (group.jobs.len(), &mut group.progress);
         progress.turn.begin();
-        if let Some(error) = &group.internal_error {
+        if let Some(error) = &mut group.internal_error {
+            if error.begin_rebuilding(group.jobset.as_deref(), now.instant) {
+                self.dropped.push(key.clone());
+            }
             let until = error.waits(group.jobset.as_deref(), now.instant);
             if let Some(work) = self.report_internal_error(key, now) {
                 return Some(work);
@@ -197,13 +221,7 @@ impl Engine {
             return None;
         };
         let (jobset, report_attempts) = (observed.jobset.clone(), observed.report_attempts());
-        let mut plan = match caught(|| self.plan(&observed, now)) {
-            Ok(plan) => plan,
-            Err(panic) => {
-                self.drop_entry(key, panic, now.instant);
-                return None;
-            }
-        };
+        let mut plan = self.plan(&observed, now);
         let group = self.groups.get_mut(key)?;
         group.internal_error = None;
         internal_error::clear(&mut plan.status, now);
@@ -220,6 +238,10 @@ impl Engine {
         let urgent = asked.into_iter().chain(withheld).map(|at| (at, Urgency::Urgent));
         let due = urgent.chain(paused.map(|at| (at, Urgency::Bulk))).min();
         let Plan { status, mut actions, notes, facts, .. } = plan;
+        if !progress.failing.is_empty() {
+            // Requests that fail must not keep the others from being sent.
+            actions.sort_by_key(|action| progress.failing.contains(&Request::of(action)));
+        }
         let slice = if urgency == Urgency::Urgent { URGENT_SLICE } else { SLICE };
         if actions.len() > slice {
             let rest = actions.split_off(slice).into_iter();
@@ -317,13 +339,15 @@ impl Progress {
         };
         for (request, error) in failures {
             if error.failure == Failure::Refused {
-                soonest(self.refusals.refused(generation, request, error.note.clone(), now));
+                soonest(self.refusals.refused(generation, request.clone(), error.note.clone(), now));
             }
             // The plan is made again, without what is refused.
             self.rest = None;
+            self.failing.insert(request);
             add(error);
         }
         for request in accepted {
+            self.failing.remove(&request);
             self.refusals.accepted(&request, now);
         }
         // A slice of a plan has no status and no Events.

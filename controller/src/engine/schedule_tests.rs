@@ -12,19 +12,19 @@ use super::*;
 use crate::plan::{Action, Note};
 
 /// An engine with one JobSet for each name, as `namespace/name`, of so many Jobs each.
-struct TestEngine {
-    engine: Engine,
-    start: Instant,
+pub(super) struct TestEngine {
+    pub engine: Engine,
+    pub start: Instant,
     version: u64,
 }
 
-fn key(text: &str) -> Key {
+pub(super) fn key(text: &str) -> Key {
     let (namespace, name) = text.split_once('/').unwrap();
     Key { namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
 impl TestEngine {
-    fn new(names: &[&str], jobs: usize) -> Self {
+    pub(super) fn new(names: &[&str], jobs: usize) -> Self {
         let mut world = Self { engine: Engine::default(), start: Instant::now(), version: 0 };
         for name in names {
             world.create(name, jobs);
@@ -32,11 +32,11 @@ impl TestEngine {
         world
     }
 
-    fn now(&self, millis: u64) -> Now {
+    pub(super) fn now(&self, millis: u64) -> Now {
         Now { instant: self.start + Duration::from_millis(millis), time: Timestamp::UNIX_EPOCH }
     }
 
-    fn create(&mut self, name: &str, jobs: usize) {
+    pub(super) fn create(&mut self, name: &str, jobs: usize) {
         let key = key(name);
         let template = json!({"spec": {"template": {"spec": {"containers": []}}}});
         self.observe(
@@ -50,14 +50,32 @@ impl TestEngine {
         );
     }
 
-    fn observe(&mut self, mut jobset: JobSet) {
+    pub(super) fn observe(&mut self, mut jobset: JobSet) {
         self.version += 1;
         jobset.metadata.resource_version = Some(self.version.to_string());
         self.engine.see(WatchEvent::jobset(Arc::new(jobset)), self.start);
     }
 
+    /// A Job of the replicatedJob `w` was observed.
+    pub(super) fn put_job(&mut self, jobset: &str, index: i32, view: JobView) {
+        let controller = ControllerRef { kind: "JobSet".to_owned(), name: key(jobset).name, uid: jobset.to_owned() };
+        self.version += 1;
+        let view = JobView {
+            uid: format!("job{index}"),
+            version: self.version,
+            controller: Some(controller),
+            replicated_job: "w".to_owned(),
+            index: Some(index),
+            attempt: Some(0),
+            pods: 1,
+            ..view
+        };
+        let event = WatchEvent::child(key(&format!("{jobset}-w-{index}")), &key(jobset), View::Job(view));
+        self.engine.see(event, self.start);
+    }
+
     /// The status that the work writes is stored and observed, and its actions are accepted.
-    fn succeed(&mut self, work: Work, millis: u64) -> Effects {
+    pub(super) fn succeed(&mut self, work: Work, millis: u64) -> Effects {
         let accepted: HashSet<Request> = work.actions.iter().map(Request::of).collect();
         let mut written = Versions::NONE;
         let has_status = work.status.is_some();
@@ -72,14 +90,14 @@ impl TestEngine {
     }
 
     /// The actions of the work are accepted, and nothing is observed of them.
-    fn accept(&mut self, work: &Work) {
+    pub(super) fn accept(&mut self, work: &Work) {
         let accepted = work.actions.iter().map(Request::of).collect();
         let (failures, provided) = (Vec::new(), Vec::new());
         let outcome = Outcome { written: Versions::NONE, failures, provided, accepted, status: Ok(false) };
         self.engine.finish(&work.key, work.number, outcome, self.now(0));
     }
 
-    fn fail(&mut self, work: &Work, failure: Failure, millis: u64) -> Effects {
+    pub(super) fn fail(&mut self, work: &Work, failure: Failure, millis: u64) -> Effects {
         let status = Err(RequestError { failure, note: Some(Note::warning("Refused", "no".to_owned())) });
         let (failures, provided, accepted) = (Vec::new(), Vec::new(), HashSet::new());
         let outcome = Outcome { written: Versions::NONE, failures, provided, accepted, status };
@@ -91,7 +109,8 @@ impl TestEngine {
 fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
     let mut world = TestEngine::new(&["a/big"], 120);
     let mut slices = Vec::new();
-    while let Some(work) = world.engine.next(world.now(0)) {
+    for _ in 0..4 {
+        let work = world.engine.next(world.now(0)).unwrap();
         let creates = work.actions.iter().all(|action| matches!(action, Action::CreateJob(_)));
         assert!(creates, "{:?}", work.actions);
         slices.push((work.actions.len(), work.urgency));
@@ -113,7 +132,7 @@ fn next_urgent_jobset_comes_before_the_rest_of_a_big_plan() {
 
 #[test]
 fn next_bulk_work_leaves_half_of_the_places() {
-    let names: Vec<String> = (0..PLACES + 2).map(|index| format!("a/{index}")).collect();
+    let names: Vec<String> = (0..PLACES + 2).map(|index| format!("{}/{index}", index % 2)).collect();
     let mut world = TestEngine::new(&names.iter().map(String::as_str).collect::<Vec<_>>(), 120);
     let first: Vec<Work> = std::iter::from_fn(|| world.engine.next(world.now(0))).collect();
     assert_eq!(first.len(), PLACES);
@@ -156,30 +175,18 @@ fn finish_with_a_lost_answer_tells_what_was_decided_once_the_status_is_observed(
     let work = world.engine.next(world.now(0)).unwrap();
     world.succeed(work, 0);
     // Its only Job fails, and there is no failure policy.
-    let job = JobView {
-        uid: "job".to_owned(),
-        version: 1,
-        controller: Some(ControllerRef { kind: "JobSet".to_owned(), name: "1".to_owned(), uid: "a/1".to_owned() }),
-        replicated_job: "w".to_owned(),
-        index: Some(0),
-        attempt: Some(0),
-        pods: 1,
-        finished: Some(Finished::Failed {
-            reason: "BackoffLimitExceeded".to_owned(),
-            message: String::new(),
-            at: Timestamp::UNIX_EPOCH,
-        }),
-        ..JobView::default()
-    };
-    let event = WatchEvent::child(key("a/1-w-0"), &key("a/1"), View::Job(job));
-    world.engine.see(event, world.now(1_000).instant);
-    let work = world.engine.next(world.now(1_000)).unwrap();
+    let at = Timestamp::UNIX_EPOCH;
+    let failed = Finished::Failed { reason: "BackoffLimitExceeded".to_owned(), message: String::new(), at };
+    world.put_job("a/1", 0, JobView { finished: Some(failed), ..JobView::default() });
+    // The API server stores whole seconds.
+    let now = Now { time: Timestamp::new(1_700_000_000, 123_456_789).unwrap(), ..world.now(1_000) };
+    let work = world.engine.next(now).unwrap();
     let status: JobSetStatus = work.status.clone().unwrap();
     assert_eq!(status.terminal_state, "Failed");
     let effects = world.fail(&work, Failure::Transient, 1_000);
     assert_eq!(effects.confirmed, Confirmed::default(), "nobody knows whether it is stored");
     let mut jobset = JobSet::clone(&work.jobset);
-    jobset.status = Some(status);
+    jobset.status = Some(serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap());
     world.observe(jobset);
     let works: Vec<Work> = std::iter::from_fn(|| world.engine.next(world.now(2_000))).collect();
     let confirmed: Vec<&Confirmed> = works.iter().filter_map(|work| work.confirmed.as_ref()).collect();

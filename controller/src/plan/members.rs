@@ -119,11 +119,13 @@ pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.in_place() || is_over || !reconciliation.current.iter().any(has_joined) {
         return ControlFlow::Continue(());
     }
+    let before = reconciliation.status.clone();
     record_those(reconciliation, |members, job, index| {
         let pods = job.and_then(|job| job.pods);
         members.contains(index) || pods.is_some_and(|pods| pods.newcomers_at(synced).contains(&index))
     });
-    ControlFlow::Break(())
+    // A Pod outside of the specified size cannot be recorded, and must not hold up the other rules.
+    if reconciliation.status == before { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Records the members of an epoch whose members are not recorded: it began before the controller recorded members, or the

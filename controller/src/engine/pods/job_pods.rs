@@ -82,8 +82,10 @@ impl JobPods {
         changed || bound
     }
 
-    /// A Pod is gone.
-    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: ObservedEpochs) {
+    /// A Pod is gone. Returns whether its end is a failure.
+    pub(super) fn remove(&mut self, name: &str, index: Option<i32>, epochs: ObservedEpochs) -> bool {
+        let failures = |counts: &Counts| counts.broken.values().map(BTreeSet::len).sum::<usize>();
+        let before = failures(&self.counts);
         match index {
             Some(index) => {
                 self.change(index, |slot| slot.remove(name, epochs));
@@ -93,6 +95,7 @@ impl JobPods {
             }
             None => self.pods -= usize::from(self.unindexed.remove(name).is_some()),
         }
+        failures(&self.counts) > before
     }
 
     /// The Job's size or its completed indexes: what changes which slots count, which is seldom, counts again.
@@ -237,7 +240,7 @@ impl JobPods {
         for (index, slot) in &self.slots {
             anew.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
         }
-        // Who was first is not in the slots.
+        // The slots do not keep the order of reports.
         anew.first_to_report = self.counts.first_to_report;
         (anew != self.counts).then(|| format!("{:?}, and the slots say {anew:?}", self.counts))
     }

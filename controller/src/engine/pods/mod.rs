@@ -54,6 +54,8 @@ struct PodPlace {
 pub(super) struct PodChange {
     /// A rule could decide differently.
     pub matters: bool,
+    /// The Pod is gone, and its end is a failure.
+    pub failed: bool,
     /// The node that has its first Pod of this JobSet.
     pub entered: Option<Arc<str>>,
     /// The node that has no Pod of this JobSet any more.
@@ -111,24 +113,25 @@ impl GroupPods {
         let is_bound = before.is_none() || was_on != view.node;
         let (entered, left) = if was_on == view.node { (None, None) } else { self.moves(view.node.clone(), was_on) };
         let changed = self.jobs.entry(job).or_default().see(view, self.epochs);
-        PodChange { matters: changed || is_bound, entered, left }
+        PodChange { matters: changed || is_bound, failed: false, entered, left }
     }
 
     /// A Pod is gone.
     pub(super) fn remove(&mut self, name: &str) -> PodChange {
         let Some(place) = self.places.remove(name) else { return PodChange::default() };
-        self.remove_from_job(name, &place);
+        let failed = self.remove_from_job(name, &place);
         let (_, left) = self.moves(None, place.node);
-        PodChange { matters: true, entered: None, left }
+        PodChange { matters: true, failed, entered: None, left }
     }
 
-    fn remove_from_job(&mut self, name: &str, place: &PodPlace) {
-        if let Some(pods) = self.jobs.get_mut(&place.job) {
-            pods.remove(name, place.index, self.epochs);
-            if pods.is_forgettable() {
-                self.jobs.remove(&place.job);
-            }
+    /// Returns whether the end of the Pod is a failure.
+    fn remove_from_job(&mut self, name: &str, place: &PodPlace) -> bool {
+        let Some(pods) = self.jobs.get_mut(&place.job) else { return false };
+        let failed = pods.remove(name, place.index, self.epochs);
+        if pods.is_forgettable() {
+            self.jobs.remove(&place.job);
         }
+        failed
     }
 
     /// Counts a Pod on another node. Returns the node that it is the first one on, and the node that it was the last one on.

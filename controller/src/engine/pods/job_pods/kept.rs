@@ -21,7 +21,9 @@ impl Kept {
 
     /// Once the Pod of this name was observed to be gone.
     pub(crate) fn see_gone(&self, pod: &str, epochs: ObservedEpochs) -> Self {
-        self.change(epochs, |pods| pods.remove(&name(0, pod), Some(0), epochs))
+        self.change(epochs, |pods| {
+            pods.remove(&name(0, pod), Some(0), epochs);
+        })
     }
 
     /// Once the JobSet was observed with these epochs instead of those.
