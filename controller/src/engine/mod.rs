@@ -133,17 +133,7 @@ impl Engine {
         let concerned = self.concerned(&event);
         let marks = match caught(|| self.observe(event)) {
             Ok(marks) => marks,
-            Err(panic) => match concerned {
-                Some(key) => {
-                    self.drop_entry(&key, panic, now);
-                    Vec::new()
-                }
-                // Any JobSet may be concerned.
-                None => {
-                    self.internal_errors += 1;
-                    self.groups.keys().map(|key| (key.clone(), Urgency::Bulk)).collect()
-                }
-            },
+            Err(panic) => self.after_panic(concerned.as_ref(), panic, now),
         };
         for (key, urgency) in marks {
             match self.groups.get_mut(&key).filter(|group| group.jobset.is_some()) {
@@ -152,6 +142,16 @@ impl Engine {
             }
         }
         gone
+    }
+
+    /// An event has caused a panic. One of no single JobSet may concern all of them.
+    fn after_panic(&mut self, concerned: Option<&Key>, panic: String, now: Instant) -> Vec<Mark> {
+        if let Some(key) = concerned {
+            self.drop_entry(key, panic, now);
+            return Vec::new();
+        }
+        self.internal_errors += 1;
+        self.groups.keys().map(|key| (key.clone(), Urgency::Bulk)).collect()
     }
 
     /// Takes an event in. Returns the JobSets that it concerns, without marking them as [`Engine::see`] does.
