@@ -119,13 +119,12 @@ pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.in_place() || is_over || !reconciliation.current.iter().any(has_joined) {
         return ControlFlow::Continue(());
     }
-    let before = reconciliation.status.clone();
-    record_those(reconciliation, |members, job, index| {
+    let changed = record_those(reconciliation, |members, job, index| {
         let pods = job.and_then(|job| job.pods);
         members.contains(index) || pods.is_some_and(|pods| pods.newcomers_at(synced).contains(&index))
     });
     // A Pod outside of the specified size cannot be recorded, and must not hold up the other rules.
-    if reconciliation.status == before { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    if changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Records the members of an epoch whose members are not recorded: it began before the controller recorded members, or the
@@ -165,12 +164,13 @@ pub(super) fn forget(reconciliation: &mut Reconciliation<'_>) -> bool {
     forgotten
 }
 
-/// Records the specified Pods that are members. A Job that does not exist has the members that it had.
+/// Records the specified Pods that are members. A Job that does not exist has the members that it had. Returns
+/// whether the record changes.
 fn record_those(
     reconciliation: &mut Reconciliation<'_>,
     is_member: impl Fn(&JobMembers, Option<&Current<'_>>, i32) -> bool,
-) {
-    let is_member = &is_member;
+) -> bool {
+    let (is_member, mut changed) = (&is_member, false);
     for (index, group) in reconciliation.groups().iter().enumerate() {
         let (parallelism, members) = (group.template.spec.pods(), reconciliation.members(index));
         let jobs = reconciliation.jobs_of(index).filter_map(|current| Some((current.job.index?, current)));
@@ -182,9 +182,11 @@ fn record_those(
         });
         let pods = pods.collect::<Ranges>().to_string();
         if let Some(status) = reconciliation.status.replicated_jobs_status.get_mut(index) {
+            changed |= status.synced_pods.as_deref() != Some(&*pods) || status.synced_parallelism != parallelism;
             (status.synced_pods, status.synced_parallelism) = (Some(pods), parallelism);
         }
     }
+    changed
 }
 
 /// The slots of the Jobs that exist.

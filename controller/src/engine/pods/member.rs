@@ -1,8 +1,8 @@
 //! A Pod with what is remembered of it.
 //!
-//! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To
-//! compare the two, the order of the observations has to be known: a member keeps that, and nothing else. After a start of the
-//! controller nothing is known, and nothing follows from a Pod until it changes (`protocol.md`, "Early detection").
+//! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To compare
+//! the two, the order of the observations has to be known: a member keeps that, and nothing else. After a start of the controller
+//! nothing is known, and nothing follows from a Pod until it changes (`protocol.md`, "Early detection").
 
 use super::ObservedEpochs;
 use super::view::{PodPhase, PodView};
