@@ -10,7 +10,7 @@
 //! counts its own (the status has it); so are Events other than that of the restart. The same holds when the JobSet changes
 //! again before the written version is observed, or when a panic costs the entry.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::queue::Turn;
-use super::refusals::{Refusals, Request};
+use super::refusals::Refusals;
 use super::work::{Confirmed, EventWrite, Stored};
 use super::{Urgency, Versions};
 use crate::plan::{Action, Fact, Note};
@@ -36,8 +36,6 @@ pub(super) struct Progress {
     /// When the last plan was made.
     pub planned: Option<Instant>,
     pub refusals: Refusals,
-    /// Requests that failed when they were sent last.
-    pub failing: HashSet<Request>,
     pub events: EventLog,
     /// The work under way.
     pub under_way: Option<UnderWay>,
@@ -67,13 +65,6 @@ pub(super) struct Decision {
     pub status: JobSetStatus,
     pub notes: Vec<Note>,
     pub facts: Vec<Fact>,
-}
-
-impl Decision {
-    /// Whether the status says that the controller cannot reconcile the JobSet.
-    pub(super) fn reports_internal_error(&self) -> bool {
-        self.notes.iter().any(|note| note.reason == conditions::INTERNAL_ERROR)
-    }
 }
 
 /// Actions of a plan that are sent in later slices.

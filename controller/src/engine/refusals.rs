@@ -61,6 +61,8 @@ struct Refusal {
 pub(super) struct Refusals {
     generation: Option<i64>,
     entries: HashMap<Request, Refusal>,
+    /// Requests that failed when they were sent last, for whatever reason.
+    failing: HashSet<Request>,
 }
 
 impl Refusals {
@@ -85,6 +87,7 @@ impl Refusals {
         }
         let planned: HashSet<Request> = actions.iter().flat_map(requests).collect();
         self.entries.retain(|request, _| !settled || planned.contains(request));
+        self.failing.retain(|request| !settled || planned.contains(request));
         let entries = &self.entries;
         let is_due = |request: Request| entries.get(&request).is_none_or(|entry| entry.until <= now);
         let mut left = representatives(entries, actions);
@@ -102,6 +105,18 @@ impl Refusals {
         actions.retain(|action| requests(action).all(is_due) && Request::shared(action).is_none_or(&mut speaks));
         let withheld = entries.iter().filter(|(request, entry)| now < entry.until && planned.contains(request));
         withheld.map(|(_, entry)| entry.until).min()
+    }
+
+    /// Puts requests that failed when they were sent last behind the others, so that they do not keep those from being sent.
+    pub(super) fn put_failing_last(&self, actions: &mut [Action]) {
+        if !self.failing.is_empty() {
+            actions.sort_by_cached_key(|action| self.failing.contains(&Request::of(action)));
+        }
+    }
+
+    /// The request failed.
+    pub(super) fn failed(&mut self, request: Request) {
+        self.failing.insert(request);
     }
 
     /// The request was refused; when it is due again.
@@ -138,6 +153,7 @@ impl Refusals {
 
     /// The request was made, and not refused, unless another that shares it was refused in the same reconciliation.
     pub(super) fn accepted(&mut self, request: &Request, now: Instant) {
+        self.failing.remove(request);
         if self.entries.get(request).is_some_and(|entry| entry.until <= now) {
             self.entries.remove(request);
         }

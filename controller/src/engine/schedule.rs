@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::internal_error::{self, caught};
 use super::progress::{Decision, Progress, Rest, UnderWay, differs_in_decisions};
 use super::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
-use super::refusals::Request;
 use super::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored, Work};
 use super::{Engine, Key, Place, Urgency, Versions, dialect};
 use crate::observe::Observed;
@@ -94,9 +93,9 @@ impl Engine {
         let Some(jobset) = group.jobset.clone() else { return Effects::default() };
         let (began, settled) = (under_way.began, under_way.settled && progress.rest.is_none());
         let is_slice = under_way.decision.is_none();
-        let reports_error = under_way.decision.as_ref().is_some_and(Decision::reports_internal_error);
-        if let Some(error) = group.internal_error.as_mut().filter(|_| reports_error && outcome.status.is_ok()) {
-            error.is_reported = true;
+        // While the JobSet has an internal error, its report is the only work.
+        if let Some(error) = &mut group.internal_error {
+            error.is_reported |= outcome.status.is_ok();
         }
         if !self.observed.reach(outcome.written) {
             progress.await_writes(outcome.written, now.instant + CATCH_UP);
@@ -238,10 +237,7 @@ impl Engine {
         let urgent = asked.into_iter().chain(withheld).map(|at| (at, Urgency::Urgent));
         let due = urgent.chain(paused.map(|at| (at, Urgency::Bulk))).min();
         let Plan { status, mut actions, notes, facts, .. } = plan;
-        if !progress.failing.is_empty() {
-            // Requests that fail must not keep the others from being sent.
-            actions.sort_by_key(|action| progress.failing.contains(&Request::of(action)));
-        }
+        progress.refusals.put_failing_last(&mut actions);
         let slice = if urgency == Urgency::Urgent { URGENT_SLICE } else { SLICE };
         if actions.len() > slice {
             let rest = actions.split_off(slice).into_iter();
@@ -343,11 +339,10 @@ impl Progress {
             }
             // The plan is made again, without what is refused.
             self.rest = None;
-            self.failing.insert(request);
+            self.refusals.failed(request);
             add(error);
         }
         for request in accepted {
-            self.failing.remove(&request);
             self.refusals.accepted(&request, now);
         }
         // A slice of a plan has no status and no Events.
