@@ -16,6 +16,10 @@ pub const STARTUP_POLICY_COMPLETED: &str = "StartupPolicyCompleted";
 pub const RESTARTING: &str = "RestartingJobSet";
 /// A Pod keeps failing before it reaches the barrier, so the group cannot start (`protocol.md`).
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
+/// The group waits before it restarts, because it keeps failing soon after it began to run.
+pub const RESTART_BACKOFF: &str = "RestartBackoff";
+/// The group has waited at the barrier for long. The message names the Pods that it waits for.
+pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// The JobSet has restartStrategy InPlaceRestart and cannot restart in place. The cause is its specification, the API
 /// server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
@@ -49,6 +53,16 @@ pub const FAILURE_POLICY_RULE: &str = "FailurePolicy_";
 pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
 /// Reason of [`RESTARTING`] being true: the group cannot restart in place, because a worker has succeeded.
 pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
+/// Reason of [`RESTART_BACKOFF`] being true.
+pub const KEEPS_FAILING: &str = "KeepsFailing";
+/// Reason of [`RESTART_BACKOFF`] being false: the wait is over.
+pub const BACKOFF_OVER: &str = "BackoffOver";
+/// Reason of [`BARRIER_WAITING`] being true: Pods are missing, or have not started.
+pub const PODS_MISSING: &str = "PodsMissing";
+/// Reason of [`BARRIER_WAITING`] being true: agents run and do not report.
+pub const AGENTS_SILENT: &str = "AgentsSilent";
+/// Reason of [`BARRIER_WAITING`] being false: all Pods have reported.
+pub const BARRIER_REACHED: &str = "BarrierReached";
 /// Reason of [`RESTARTING`] being false: all Jobs are ready or have succeeded.
 pub const JOBS_READY: &str = "JobsReady";
 /// Reason of [`RESTARTING`] being false: the JobSet has failed.

@@ -62,6 +62,26 @@ impl JobSetSpec {
 }
 
 impl JobSet {
+    /// Maximum number of counted restarts: `maxRestarts` and the [`labels::ADDITIONAL_RESTARTS`].
+    pub fn allowed_restarts(&self) -> i32 {
+        self.spec.max_restarts().saturating_add(self.additional_restarts())
+    }
+
+    /// Number of restarts beyond `maxRestarts` ([`labels::ADDITIONAL_RESTARTS`]). 0 if the annotation is absent or is not
+    /// such a number.
+    pub fn additional_restarts(&self) -> i32 {
+        let annotated = self.metadata.annotations.as_ref().and_then(|it| it.get(labels::ADDITIONAL_RESTARTS));
+        annotated.and_then(|number| number.parse().ok()).unwrap_or(0).max(0)
+    }
+
+    /// The limit of restarts in words: `maxRestarts 2`, or `maxRestarts 2 and 1 additional restarts`.
+    pub fn restart_limit(&self) -> String {
+        match (self.spec.max_restarts(), self.additional_restarts()) {
+            (limit, 0) => format!("maxRestarts {limit}"),
+            (limit, additional) => format!("maxRestarts {limit} and {additional} additional restarts"),
+        }
+    }
+
     /// Name of the headless Service, and `subdomain` of every Pod.
     pub fn subdomain(&self) -> &str {
         self.spec

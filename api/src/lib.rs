@@ -4,7 +4,7 @@
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how to set one,
-//! - the [`RestartBudget`] that limits its restarts,
+//! - the [`RestartBudget`] that limits its restarts, and the [`RestartBackoff`] between them,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - the [`agent`] in a Pod and its environment variables,
 //! - the [`restart_rules`] of a container, in the names of the seeds and of Kubernetes,
@@ -33,6 +33,7 @@ pub mod message_pattern;
 pub mod names;
 mod policy;
 mod quantity;
+mod restart_backoff;
 pub mod restart_rules;
 pub mod restore;
 mod status;
@@ -50,6 +51,7 @@ pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,
 };
-pub use status::{JobSetStatus, ReplicatedJobStatus};
+pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
+pub use status::{JobSetStatus, RecentRestart, ReplicatedJobStatus};
 pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};

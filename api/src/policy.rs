@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::RestartBackoff;
+
 /// How the JobSet reacts to failures (KEP-262, KEP-467).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -19,6 +21,12 @@ pub struct FailurePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Recreate"))]
     pub restart_strategy: Option<RestartStrategy>,
+
+    /// restartBackoff makes a JobSet wait before a restart, if it keeps failing soon after it began to run. In place, the
+    /// first restart begins at once, and the next ones wait 1, 2, 4 ... up to 300 seconds. If Jobs are recreated, the first
+    /// three restarts begin at once. Set initialSeconds to 0 to restart without waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_backoff: Option<RestartBackoff>,
 
     /// rules are evaluated in order when a Job has failed. The first matching rule determines the action. If no rule
     /// matches, the action is RestartJobSet.

@@ -1,11 +1,11 @@
 //! The observed state of a JobSet. Only the controller writes it. The agents read `deprecatedEpoch` and `syncedEpoch`.
 
 use jobset_protocol::epoch::GroupEpochs;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::conditions;
+use crate::{RestartStrategy, conditions};
 
 /// The observed state of the JobSet. It is also the write-ahead log of the controller: the controller first counts a
 /// restart here, and executes it only in a later reconciliation that reads the count.
@@ -65,10 +65,21 @@ pub struct JobSetStatus {
     #[schemars(range(min = 0))]
     pub free_epoch: i32,
 
-    /// barrierUntil is the time before which the next epoch does not begin, although all Pods have reported it.
+    /// epochTransitionTime is when syncedEpoch began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::markers::time")]
-    pub barrier_until: Option<Time>,
+    pub epoch_transition_time: Option<MicroTime>,
+
+    /// barrierUntil is the end of the wait before a restart (`restartBackoff`). Until then no epoch begins, although all
+    /// Pods may have reported it, and no Job is recreated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub barrier_until: Option<MicroTime>,
+
+    /// recentRestarts are the last five restarts of the whole group, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub recent_restarts: Vec<RecentRestart>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
     /// agents of the Go JobSet read it.
@@ -79,6 +90,34 @@ pub struct JobSetStatus {
     /// agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_in_place_restart_attempt: Option<i32>,
+}
+
+/// One restart of the whole group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecentRestart {
+    /// number is groupRestarts including this restart.
+    pub number: i32,
+    /// strategy is how the group restarted. InPlaceRestart falls back to Recreate if a worker cannot restart in place.
+    pub strategy: RestartStrategy,
+    /// counted says whether the restart counts towards maxRestarts.
+    #[serde(default)]
+    pub counted: bool,
+    /// consecutiveFailures is the number of restarts in a row, this one included, before which the workers had not run for
+    /// `restartBackoff.stableSeconds`. 1: the workers had run well.
+    #[serde(default)]
+    pub consecutive_failures: i32,
+    /// startTime is when the controller began the restart.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub start_time: MicroTime,
+    /// completionTime is when all Jobs were ready again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub completion_time: Option<MicroTime>,
+    /// message says why the group restarted. At most 256 bytes: every agent receives the status.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub message: String,
 }
 
 /// Number of Jobs of one replicatedJob by state, as the Go JobSet counts them. A finished Job is only in succeeded or

@@ -8,6 +8,7 @@ mod job;
 mod metadata;
 mod node;
 mod pod;
+mod worker_exit;
 
 pub use condition::PartialCondition;
 pub use job::{PartialJob, PartialJobSpec, PartialJobStatus};
@@ -17,3 +18,4 @@ pub use pod::{
     ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, PartialContainer, PartialContainerStatus,
     PartialPod, PartialPodSpec, PartialPodStatus,
 };
+pub use worker_exit::WorkerExit;

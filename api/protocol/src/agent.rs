@@ -10,6 +10,9 @@ pub const SUPERVISE: &str = "supervise";
 pub const INSTALL: &str = "install";
 /// Exit code with which a sidecar has its Pod restarted in place, unless [`EXIT_CODE`] is set.
 pub const DEFAULT_EXIT_CODE: u8 = 81;
+/// Exit code of a supervisor whose worker had failed when its JobSet failed. No rule restarts the container, so that the Pod
+/// stays, with its logs.
+pub const FAILED_JOBSET_EXIT_CODE: u8 = 82;
 /// Port of the barrier, unless [`BARRIER_PORT`] is set.
 pub const DEFAULT_BARRIER_PORT: u16 = 8080;
 /// Path of the barrier, unless [`BARRIER_PATH`] is set.

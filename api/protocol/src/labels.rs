@@ -40,6 +40,9 @@ pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 
 /// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Only the Pod's agent writes it (seed 000, change 1).
 pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
+/// Annotation of a worker Pod: how its worker ended, as JSON (`WorkerExit` of jobset-objects). Only the Pod's agent writes it,
+/// as a supervisor, together with the epoch that it reports next.
+pub const WORKER_EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
 /// Annotation of a worker Pod: the Go JobSet's agent writes it instead of [`EPOCH`]. Its value is the epoch less one.
 pub const IN_PLACE_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/in-place-restart-attempt";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
@@ -52,6 +55,10 @@ pub const INJECT_AGENT: &str = "jobset.sigs.k8s.io/inject-agent";
 /// Annotation of a JobSet: which restarts `maxRestarts` limits, a value of `RestartBudget` of jobset-api. Immutable.
 /// Admission writes it on CREATE; the controller writes it on a JobSet that was created without admission.
 pub const RESTART_BUDGET: &str = "jobset.sigs.k8s.io/restart-budget";
+
+/// Annotation of a JobSet: number of counted restarts beyond `maxRestarts` that do not fail it, an int32 that is not negative.
+/// A user may change it while the JobSet runs; `maxRestarts` itself is immutable.
+pub const ADDITIONAL_RESTARTS: &str = "jobset.sigs.k8s.io/additional-restarts";
 
 /// Annotation of an Event of the controller about a JobSet: `status.groupRestarts` in the status that was written together
 /// with the Event. Events of one restart have the same number.

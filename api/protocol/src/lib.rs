@@ -20,5 +20,7 @@ pub const VERSION: &str = "v1alpha2";
 pub const RESOURCE: &str = "jobsets";
 /// Value of `spec.failurePolicy.restartStrategy` of a JobSet that restarts in place (KEP-467).
 pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
+/// Value of `status.terminalState` of a JobSet that has failed.
+pub const FAILED: &str = "Failed";
 /// Name of the Lease that the leading controller holds. It is the Go JobSet's name, so that one of both leads.
 pub const LEASE: &str = "6d4f6a47.jobset.x-k8s.io";

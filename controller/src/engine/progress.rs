@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::queue::Turn;
@@ -95,8 +95,17 @@ fn without_times(status: &JobSetStatus) -> JobSetStatus {
     let mut status = without_counts(status);
     for condition in &mut status.conditions {
         condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+        if condition.type_ == conditions::RESTART_BACKOFF {
+            condition.message.clear();
+        }
     }
-    status.barrier_until = status.barrier_until.map(|_| Time(Timestamp::UNIX_EPOCH));
+    let without = |time: &mut Option<MicroTime>| *time = time.take().map(|_| MicroTime(Timestamp::UNIX_EPOCH));
+    without(&mut status.barrier_until);
+    without(&mut status.epoch_transition_time);
+    for restart in &mut status.recent_restarts {
+        restart.start_time = MicroTime(Timestamp::UNIX_EPOCH);
+        without(&mut restart.completion_time);
+    }
     status
 }
 

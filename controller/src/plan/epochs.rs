@@ -12,7 +12,7 @@ use super::restart;
 use super::{Action, Fact, PodDeletion};
 use crate::engine::pods::PodView;
 use jobset_api::{JobSetStatus, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
@@ -161,7 +161,7 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
 
 /// Until when the barrier stays closed, if that is in the future (`status.barrierUntil`).
 fn held_until(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
-    let Time(until) = reconciliation.status.barrier_until.as_ref()?;
+    let MicroTime(until) = reconciliation.status.barrier_until.as_ref()?;
     Some(*until).filter(|until| *until > reconciliation.now.0)
 }
 
