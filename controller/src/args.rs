@@ -44,6 +44,11 @@ pub struct Args {
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     pub force_delete_unreachable_after: Option<Duration>,
 
+    /// Longest wait before a restart of a JobSet that keeps failing, whatever its restartBackoff says. Keep it below the
+    /// recoveryTimeout of Kueue's waitForPodsReady, or Kueue evicts a JobSet that waits.
+    #[arg(long, value_parser = positive_duration, default_value = "30m", value_name = "DURATION")]
+    pub longest_restart_backoff: Duration,
+
     /// ClusterRole of the agents that admission injects; their ServiceAccounts are bound to it.
     #[arg(long, default_value = "jobset-agent", value_name = "NAME")]
     pub agent_cluster_role: String,
@@ -90,6 +95,7 @@ impl Args {
         Settings {
             gates: self.feature_gates,
             force_delete_after: self.force_delete_unreachable_after,
+            longest_restart_backoff: self.longest_restart_backoff,
             agent_cluster_role: self.agent_cluster_role.clone(),
         }
     }

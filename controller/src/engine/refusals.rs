@@ -30,6 +30,7 @@ impl Request {
         let name = match action {
             Action::CreateJob(job) | Action::ResumeJob { desired: job, .. } => job.metadata.name.as_deref(),
             Action::DeleteJob { name, .. }
+            | Action::EndJob { name, .. }
             | Action::SuspendJob { name, .. }
             | Action::ResizeJob { name, .. }
             | Action::DeletePod { name, .. } => Some(name.as_str()),

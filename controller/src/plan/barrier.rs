@@ -31,12 +31,13 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
         1 => ", as did another".to_owned(),
         others => format!(", as did {others} others"),
     };
-    let max_restarts = reconciliation.observed.jobset.spec.max_restarts();
+    let jobset = reconciliation.observed.jobset;
     let message = format!(
-        "Pod {pod} failed {times} before its worker could start (maxRestarts {max_restarts}){others}: look at its init \
-         containers and its agent"
+        "Pod {pod} failed {times} before its worker could start ({}){others}: look at its init \
+         containers and its agent",
+        jobset.restart_limit()
     );
-    if i64::from(*failures) > i64::from(max_restarts) {
+    if i64::from(*failures) > i64::from(jobset.allowed_restarts()) {
         return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
     if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {

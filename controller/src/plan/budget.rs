@@ -21,19 +21,18 @@ pub(super) fn annotate(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<(
 
 /// Breaks if the budget allows no other counted restart of `scope`: the JobSet has failed.
 pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>, cause: &Cause) -> ControlFlow<()> {
-    let max_restarts = reconciliation.observed.jobset.spec.max_restarts();
+    let jobset = reconciliation.observed.jobset;
     let spent = reconciliation.budget.spent(&reconciliation.status, scope);
-    if spent < max_restarts {
+    if spent < jobset.allowed_restarts() {
         return ControlFlow::Continue(());
     }
     let owner = match reconciliation.budget {
         RestartBudget::Shared => "the JobSet, its replicatedJobs and its Jobs together".to_owned(),
-        RestartBudget::Separate => {
-            scope.describe(reconciliation.observed.jobset.metadata.name.as_deref().unwrap_or_default())
-        }
+        RestartBudget::Separate => scope.describe(jobset.metadata.name.as_deref().unwrap_or_default()),
     };
     let message = format!(
-        "reached the maximum number of restarts of {owner}: {spent} of maxRestarts {max_restarts} are spent: {}",
+        "reached the maximum number of restarts of {owner}: {spent} of {} are spent: {}",
+        jobset.restart_limit(),
         cause.message
     );
     reconciliation.fail(conditions::REACHED_MAX_RESTARTS, message)

@@ -9,11 +9,10 @@ use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
-use super::{Action, Fact, PodDeletion};
+use super::{Action, Fact, PodDeletion, Trigger, backoff};
 use crate::engine::pods::PodView;
 use jobset_api::{JobSetStatus, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
 /// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
 /// the other containers.
@@ -118,51 +117,46 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return restart::recreate(reconciliation, counting, &cause);
     }
     let slots = members::slots(reconciliation);
-    let held = held_until(reconciliation);
-    if let Some(until) = held {
-        reconciliation.requeue_at(until);
-    }
-    match decide(current, &slots, held.is_some()) {
+    let held = backoff::waits_until(reconciliation).is_some();
+    match decide(current, &slots, held) {
         EpochDecision::Nothing => {}
         EpochDecision::Recreate { has_begun, failed } => {
             let Incident { cause, counting, counted } = incident::first(reconciliation);
-            let (counting, what) = match (has_begun, failed) {
-                (true, _) => (Counting::Already, format!("{}; {counted}", cause.message)),
-                (false, true) => (counting, format!("{}; {counted}", cause.message)),
-                (false, false) => (Counting::Ignored, "the group grows, which is not counted".to_owned()),
+            let by_failure = || format!("{}; {counted}", cause.message);
+            let (counting, trigger, what) = match (has_begun, failed) {
+                (true, _) => (Counting::Already, cause.trigger, by_failure()),
+                (false, true) => (counting, cause.trigger, by_failure()),
+                (false, false) => {
+                    (Counting::Ignored, Trigger::Requested, "the group grows, which is not counted".to_owned())
+                }
             };
             let message = format!(
                 "{what}; workers that have succeeded or failed for good cannot come back in place: {}",
                 slots.done
             );
-            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause };
+            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, trigger, ..cause };
             restart::recreate(reconciliation, counting, &cause)?;
         }
         EpochDecision::Store { epochs, begins_restart } => {
             if begins_restart {
                 begin_counted(reconciliation)?;
             }
-            if epochs.synced > current.synced {
+            // The failure that begins the restart may make the group wait.
+            let lifts = epochs.synced > current.synced && backoff::waits_until(reconciliation).is_none();
+            if lifts {
                 members::record(reconciliation, &slots);
-                reconciliation.status.barrier_until = None;
                 reconciliation.facts.push(Fact::BarrierLifted);
-                reconciliation.note(
-                    "BarrierLifted",
-                    format!("all Pods have reported epoch {}, and their workers run", epochs.synced),
-                );
+                if backoff::is_announced(reconciliation) {
+                    let message = format!("all Pods have reported epoch {}, and their workers run", epochs.synced);
+                    reconciliation.note("BarrierLifted", message);
+                }
             }
-            reconciliation.status.synced_epoch = epochs.synced;
+            reconciliation.status.synced_epoch = if lifts { epochs.synced } else { current.synced };
             reconciliation.status.deprecated_epoch = epochs.deprecated;
             reconciliation.status.free_epoch = epochs.free;
         }
     }
     ControlFlow::Continue(())
-}
-
-/// Until when the barrier stays closed, if that is in the future (`status.barrierUntil`).
-fn held_until(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
-    let MicroTime(until) = reconciliation.status.barrier_until.as_ref()?;
-    Some(*until).filter(|until| *until > reconciliation.now.0)
 }
 
 /// Restarts the group in place, uncounted, because the controller is about to take Pods of it away or to bring them back.
@@ -197,6 +191,7 @@ fn begin_counted(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let current = Epochs::of(&reconciliation.status);
     let Incident { cause, counting, counted } = incident::first(reconciliation);
     restart::count(reconciliation, counting, &cause)?;
+    backoff::record(reconciliation, reconciliation.strategy, counting, &cause);
     deprecate(reconciliation, false);
     let (synced, next) = (current.synced, current.next());
     let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);

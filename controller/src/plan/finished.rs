@@ -1,17 +1,63 @@
-//! Deletes the Jobs of a finished JobSet that still run.
+//! Ends the Jobs of a finished JobSet that still run.
+//!
+//! A Job is deleted, with its Pods. If a supervised worker of the Job failed in the last restart of a failed JobSet, its Pod
+//! stays as evidence: its agent exits with a code that nothing restarts ([`jobset_protocol::agent::FAILED_JOBSET_EXIT_CODE`]),
+//! and the Job ends by its deadline, which deletes active Pods only.
 
 use std::ops::ControlFlow;
 
-use super::reconciliation::Reconciliation;
+use jobset_api::conditions;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-pub(super) fn delete_active_jobs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+use super::Action;
+use super::reconciliation::Reconciliation;
+use crate::engine::JobView;
+
+/// How long the agents of failed workers may take to end their Pods.
+const EVIDENCE_WAIT: SignedDuration = SignedDuration::from_secs(30);
+
+/// What becomes of a Job of a finished JobSet.
+enum JobEnd {
+    Delete,
+    End,
+    Wait,
+}
+
+pub(super) fn end_active_jobs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.status.is_finished() {
         return ControlFlow::Continue(());
     }
+    let failed =
+        reconciliation.status.conditions.iter().find(|it| it.type_ == conditions::FAILED && it.status == "True");
+    let until = failed.and_then(|failed| failed.last_transition_time.0.checked_add(EVIDENCE_WAIT).ok());
     for (name, job) in reconciliation.observed.jobs() {
-        if job.finished.is_none() && !job.deleting {
-            reconciliation.delete_job(name, &job.uid);
+        if job.finished.is_some() || job.deleting {
+            continue;
+        }
+        match (job_end(reconciliation, job, until), until) {
+            (JobEnd::Wait, Some(until)) => reconciliation.requeue_at(until),
+            (JobEnd::End, _) => {
+                reconciliation.actions.push(Action::EndJob { name: name.to_owned(), uid: job.uid.clone() });
+            }
+            (JobEnd::Delete | JobEnd::Wait, _) => reconciliation.delete_job(name, &job.uid),
         }
     }
     ControlFlow::Break(())
+}
+
+/// `until` is how long the Pods of failed workers are waited for; `None` if the JobSet has not failed.
+fn job_end(reconciliation: &Reconciliation<'_>, job: &JobView, until: Option<Timestamp>) -> JobEnd {
+    let Some(until) = until else { return JobEnd::Delete };
+    let failed = reconciliation.observed.pods_of(job).into_iter();
+    let failed = failed.flat_map(|pods| pods.broken_in(reconciliation.status.synced_epoch)).filter(|it| it.reported);
+    let (mut any_ended, mut any_left) = (false, false);
+    for worker in failed {
+        any_ended |= worker.pod_ended;
+        any_left |= !worker.pod_ended;
+    }
+    match (any_left && reconciliation.now.0 < until, any_ended) {
+        (true, _) => JobEnd::Wait,
+        (false, true) => JobEnd::End,
+        (false, false) => JobEnd::Delete,
+    }
 }

@@ -50,7 +50,8 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
     let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-        format!("container {container} exited with code {code}{reason}{words}")
+        let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
+        format!("{what} exited with code {code}{reason}{words}")
     });
     let disruption = failure.disruption.as_ref().map(|(reason, message)| format!("disrupted ({reason}: {message})"));
     let end = match (disruption, exit) {

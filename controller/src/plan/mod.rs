@@ -4,7 +4,9 @@
 //! the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or that makes its workers advance to
 //! another epoch, only writes the decision to the status. The next reconciliation reads the status and carries it out.
 
+mod backoff;
 mod barrier;
+mod barrier_wait;
 mod budget;
 mod cause;
 mod claims;
@@ -46,7 +48,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::observe::Observed;
 use reconciliation::Reconciliation;
 
-pub use types::{Action, ExitClass, Fact, Note, Plan, PodDeletion, Settings, Trigger};
+pub use types::{Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, Note, Plan, PodDeletion, Settings, Trigger};
 pub use waiting::{Barrier, barrier};
 
 /// The rules, in order. A rule that breaks ends the reconciliation.
@@ -59,11 +61,12 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     restart::adopt_go_counts(reconciliation);
     tally::count_jobs(reconciliation);
     refused::set_condition(reconciliation);
-    finished::delete_active_jobs(reconciliation)?;
+    finished::end_active_jobs(reconciliation)?;
     invalid::skip_if_invalid(reconciliation)?;
     invalid::warn_of_message_patterns(reconciliation);
     orphans::warn(reconciliation);
     gate::disable_in_place_restart(reconciliation);
+    backoff::release(reconciliation);
     restart::delete_previous_attempts(reconciliation);
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
@@ -83,6 +86,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     epochs::advance(reconciliation)?;
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);
+    barrier_wait::report(reconciliation);
     ControlFlow::Continue(())
 }
 

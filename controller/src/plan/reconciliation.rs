@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings};
+use super::{Action, Fact, Note, Plan, Settings, backoff};
 use crate::build;
 use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
@@ -102,7 +102,11 @@ impl<'a> Reconciliation<'a> {
     }
 
     pub(super) fn into_plan(self) -> Plan {
-        let Self { status, actions, notes, facts, requeue, .. } = self;
+        let Self { mut status, actions, notes, facts, requeue, .. } = self;
+        let before = self.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
+        if status.epochs() != before.unwrap_or_default() {
+            status.epoch_transition_time = Some(backoff::micro_time(self.now.0));
+        }
         Plan { status, actions, notes, facts, requeue }
     }
 
@@ -175,6 +179,12 @@ impl<'a> Reconciliation<'a> {
         conditions::is_true(&self.status.conditions, type_) && self.set_condition(type_, false, reason, message)
     }
 
+    /// The JobSet waits for nothing any longer.
+    pub(super) fn clear_waits(&mut self, why: &str) {
+        backoff::end_wait(self, why);
+        self.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, why);
+    }
+
     pub(super) fn warn(&mut self, reason: &'static str, message: String) {
         self.notes.push(Note::warning(reason, message));
     }
@@ -188,6 +198,7 @@ impl<'a> Reconciliation<'a> {
         conditions::FAILED.clone_into(&mut self.status.terminal_state);
         self.set_condition(conditions::FAILED, true, reason, &message);
         self.clear_condition(conditions::RESTARTING, conditions::JOB_SET_FAILED, "jobset failed");
+        self.clear_waits("jobset failed");
         self.warn(reason, message);
         self.facts.push(Fact::Failed { budget_exhausted: conditions::is_by_max_restarts(reason) });
         ControlFlow::Break(())

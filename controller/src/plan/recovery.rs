@@ -3,7 +3,7 @@
 use jobset_api::{JobSetStatus, ReplicatedJob, Scope, conditions};
 
 use super::reconciliation::Reconciliation;
-use super::{Fact, members};
+use super::{Fact, backoff, members};
 
 pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
     let (status, groups) = (&reconciliation.status, reconciliation.groups());
@@ -23,7 +23,10 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
         "all Pods run but new ones, which may follow"
     };
     if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, what) {
-        reconciliation.note("Restarted", restarted_message(reconciliation, what));
+        backoff::complete(reconciliation);
+        if backoff::is_announced(reconciliation) {
+            reconciliation.note("Restarted", restarted_message(reconciliation, what));
+        }
         reconciliation.facts.push(Fact::Recovered);
     } else if reconciliation.status.group_restarts == 0 && !all_are_ready(&reconciliation.observed.status(), groups) {
         reconciliation.facts.push(Fact::Started);
@@ -50,7 +53,7 @@ fn restarted_message(reconciliation: &Reconciliation<'_>, what: &str) -> String 
     };
     let (counted, max_restarts) = (
         reconciliation.budget.spent(&reconciliation.status, Scope::JobSet),
-        reconciliation.observed.jobset.spec.max_restarts(),
+        reconciliation.observed.jobset.allowed_restarts(),
     );
     format!("{what}{epoch} after restart {}; {counted} of {max_restarts} counted", reconciliation.status.group_restarts)
 }

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::reconciliation::{Current, Reconciliation};
+use super::reconciliation::{Current, Reconciliation, first_few};
 use super::{Action, epochs, members};
 
 /// A Job whose size differs from the specification.
@@ -15,6 +15,17 @@ struct Misfit<'a> {
     current: Current<'a>,
     /// The specified `parallelism` and `completions`; `None` if the specification does not have this Job.
     specified: Option<(i32, Option<i32>)>,
+}
+
+impl Misfit<'_> {
+    /// `Job train-w-0 from 2 to 4 Pods`.
+    fn describe(&self) -> String {
+        let (name, pods) = (self.current.name, self.current.job.parallelism);
+        match self.specified {
+            Some((parallelism, _)) => format!("Job {name} from {pods} to {parallelism} Pods"),
+            None => format!("Job {name} away"),
+        }
+    }
 }
 
 pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
@@ -31,6 +42,8 @@ pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         epochs::restart_uncounted(reconciliation)?;
         return ControlFlow::Break(());
     }
+    reconciliation
+        .note("Resized", format!("resizing {}", first_few(&misfits.iter().map(Misfit::describe).collect::<Vec<_>>())));
     for Misfit { current, specified } in misfits {
         let (name, uid) = (current.name.to_owned(), current.job.uid.clone());
         reconciliation.actions.push(match specified {

@@ -6,7 +6,7 @@ use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels
 
 use super::cause::{Cause, Counting};
 use super::reconciliation::Reconciliation;
-use super::{Fact, Note, budget, epochs};
+use super::{Fact, Note, backoff, budget, epochs};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///
@@ -48,6 +48,7 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, counting: Counti
     count(reconciliation, counting, cause)?;
     let newest = reconciliation.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
     reconciliation.status.restarts = reconciliation.status.restarts.max(newest).saturating_add(1);
+    backoff::record(reconciliation, reconciliation.recreation(), counting, cause);
     epochs::deprecate(reconciliation, counting == Counting::Ignored);
     let message = format!("recreating all Jobs, attempt {}: {}", reconciliation.status.restarts, cause.message);
     begin(reconciliation, reconciliation.recreation(), counting, cause, &message);
@@ -82,7 +83,9 @@ pub(super) fn begin(
         Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,
     };
     let Cause { trigger, failed_at, .. } = *cause;
-    reconciliation.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
+    if backoff::is_announced(reconciliation) {
+        reconciliation.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
+    }
     let counted = counting == Counting::Counted;
     reconciliation.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
 }

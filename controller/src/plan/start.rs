@@ -9,7 +9,7 @@ use jobset_api::{conditions, event, labels, names};
 use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
-use super::{Action, Trigger, epochs, members};
+use super::{Action, Trigger, backoff, epochs, members};
 use crate::build;
 use crate::engine::JobView;
 
@@ -18,7 +18,8 @@ use crate::engine::JobView;
 const AT_ONCE: usize = 200;
 
 pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if previous_attempt_exists(reconciliation) {
+    let waits = !reconciliation.in_place() && backoff::waits_until(reconciliation).is_some();
+    if waits || previous_attempt_exists(reconciliation) {
         return ControlFlow::Continue(());
     }
     let spec = &reconciliation.observed.jobset.spec;
@@ -129,7 +130,7 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
     {
         let message = "the JobSet is resumed, and workers that have succeeded cannot come back in place".to_owned();
         let reason = conditions::SUCCEEDED_WORKERS.to_owned();
-        let cause = Cause { reason, message, trigger: Trigger::JobFailed, failed_at: None };
+        let cause = Cause { reason, message, trigger: Trigger::Requested, failed_at: None };
         // A resumption is no failure.
         return recreate(reconciliation, Counting::Ignored, &cause);
     }

@@ -39,6 +39,7 @@ pub(super) fn complete_if_met(reconciliation: &mut Reconciliation<'_>) -> Contro
     conditions::COMPLETED.clone_into(&mut reconciliation.status.terminal_state);
     reconciliation.set_condition(conditions::COMPLETED, true, conditions::ALL_JOBS_COMPLETED, message);
     reconciliation.clear_condition(conditions::RESTARTING, conditions::JOB_SET_COMPLETED, "jobset completed");
+    reconciliation.clear_waits("jobset completed");
     reconciliation.note(conditions::ALL_JOBS_COMPLETED, message.to_owned());
     reconciliation.facts.push(Fact::Completed);
     ControlFlow::Break(())

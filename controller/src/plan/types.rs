@@ -9,6 +9,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 
+/// Default of [`Settings::longest_restart_backoff`]: 30 minutes.
+pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(30);
+
 /// Settings of the controller, the same for all JobSets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -17,6 +20,8 @@ pub struct Settings {
     /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
     /// disables that.
     pub force_delete_after: Option<Duration>,
+    /// The longest wait between restarts, whatever a JobSet specifies.
+    pub longest_restart_backoff: Duration,
     /// Name of the ClusterRole of the agents.
     pub agent_cluster_role: String,
 }
@@ -24,7 +29,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let agent_cluster_role = jobset_api::agent::NAME.to_owned();
-        Self { gates: Gates::default(), force_delete_after: None, agent_cluster_role }
+        Self {
+            gates: Gates::default(),
+            force_delete_after: None,
+            longest_restart_backoff: LONGEST_RESTART_BACKOFF,
+            agent_cluster_role,
+        }
     }
 }
 
@@ -69,6 +79,13 @@ pub enum Action {
         uid: String,
         /// The Job as the controller would create it now.
         desired: Box<Job>,
+    },
+    /// End a Job that still runs: its active Pods are deleted, and those that have ended stay.
+    EndJob {
+        /// Name of the Job.
+        name: String,
+        /// UID of the Job.
+        uid: String,
     },
     /// Change the number of Pods of a Job.
     ResizeJob {
@@ -162,6 +179,8 @@ pub enum Fact {
         /// When the first failure happened, if the controller observed it.
         failed_at: Option<Timestamp>,
     },
+    /// A restart waits, because the group keeps failing soon after it began to run.
+    BackedOff,
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
     BarrierLifted,
     /// All Jobs are ready, or have succeeded, after a restart of the whole group.
@@ -197,6 +216,8 @@ pub enum Trigger {
     Eviction,
     /// A Job failed.
     JobFailed,
+    /// A change of the JobSet: it is resumed, or it grows. Nothing has failed.
+    Requested,
 }
 
 /// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has

@@ -14,6 +14,8 @@ use crate::plan::{Note, Plan};
 pub(super) enum RuleMutation {
     /// The barrier is never lifted again after the first time.
     LiftedOnce,
+    /// The wait before a restart is not kept in the status.
+    BackoffForgotten,
     /// The barrier is lifted one report early.
     LiftedOneReportEarly,
     /// A worker that was not observed running is taken for one that has failed.
@@ -127,6 +129,7 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
                 status.deprecated_epoch = synced;
             }
         }
+        RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly
             if i64::try_from(reported(synced + 1)).is_ok_and(|reported| reported + 1 == specified) =>

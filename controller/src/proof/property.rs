@@ -31,6 +31,8 @@ pub(super) enum Property {
     FreeEpoch,
     /// The metrics count each epoch that a controller begins once, although answers get lost. A panic may cost one.
     Facts,
+    /// A group that keeps failing waits before it runs again, and no change of leader shortens the wait.
+    Backoff,
     /// No bulk work begins while urgent work waits.
     UrgentFirst,
 }

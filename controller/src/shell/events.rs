@@ -44,9 +44,9 @@ impl Events {
             let sent = match write {
                 EventWrite::Create { name, note, stored } => {
                     if note.warning {
-                        warn!(jobset = %key, reason = note.reason, message = note.message, "warning");
+                        warn!(jobset = %key, reason = note.reason, "{}", note.message);
                     } else {
-                        info!(jobset = %key, reason = note.reason, message = note.message, "note");
+                        info!(jobset = %key, reason = note.reason, "{}", note.message);
                     }
                     create(events, event(jobset, name, stored, &note)).boxed()
                 }

@@ -1,14 +1,16 @@
 //! Why a Pod failed, as far as its status tells.
 
+use std::collections::BTreeMap;
+
 use jobset_api::JobTemplateSpec;
-use jobset_objects::{PartialContainerStatus, PartialPod};
+use jobset_objects::{PartialContainerStatus, PartialPod, WorkerExit};
 use k8s_openapi::jiff::Timestamp;
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Reason of a container that was ended only because another restarted the whole Pod. Its 137 is nobody's exit code.
 const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
-/// Longest termination message that is kept, in bytes.
+/// Longest termination message that is kept, in bytes. It is cut at its begin: the last words say most.
 const LONGEST_MESSAGE: usize = 512;
 
 /// What is known of the end of a Pod's worker.
@@ -26,7 +28,7 @@ pub struct PodFailure {
 /// The end of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Exit {
-    /// Name of the container.
+    /// Name of the container; empty if the agent has reported the end of its worker.
     pub container: String,
     /// Exit code.
     pub code: i32,
@@ -66,6 +68,11 @@ impl PodFailure {
         }
     }
 
+    /// The failure that an agent has reported, of a Pod with this status.
+    pub(super) fn reported(exit: Exit, status: Option<&Self>) -> Self {
+        Self { exit: Some(exit), ..status.cloned().unwrap_or_default() }
+    }
+
     /// Adds what a later status shows; what was known stays.
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
@@ -94,14 +101,97 @@ impl PodFailure {
     }
 }
 
+/// The end of a worker that its agent has reported.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReportedExit {
+    /// Epoch that the worker was in.
+    pub epoch: i32,
+    /// The end. The container is not named.
+    pub exit: Exit,
+}
+
+impl ReportedExit {
+    /// Reads the annotation of a Pod.
+    pub(crate) fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let WorkerExit { epoch, code, signal, finished_at, message } = WorkerExit::of(annotations)?;
+        let exit = Exit {
+            container: String::new(),
+            code,
+            reason: signal.map(|signal| format!("signal {signal}")).unwrap_or_default(),
+            message: last_words(&message),
+            finished_at: finished_at.map(|time| time.0),
+        };
+        Some(Self { epoch, exit })
+    }
+}
+
+/// The end of a text that a worker wrote, in one line without control characters: it is shown to people.
+fn last_words(text: &str) -> String {
+    let begin = text.len().saturating_sub(LONGEST_MESSAGE);
+    let lines = text[text.ceil_char_boundary(begin)..].lines();
+    let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let lines = lines.map(|line| clean(line).trim().to_owned()).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" | ")
+}
+
+/// At most this many bytes of a message: its begin, which says what has failed, and its end, which has the last words.
+pub(crate) fn shorten(text: &str, longest: usize) -> String {
+    const GAP: &str = " ... ";
+    if text.len() <= longest {
+        return text.to_owned();
+    }
+    let kept = longest.saturating_sub(GAP.len());
+    let (begin, end) = (text.floor_char_boundary(kept / 2), text.ceil_char_boundary(text.len() - kept.div_ceil(2)));
+    format!("{}{GAP}{}", &text[..begin], &text[end..])
+}
+
 fn exit(status: &PartialContainerStatus) -> Option<Exit> {
     let end = status.state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
-    let cut = end.message.floor_char_boundary(LONGEST_MESSAGE);
     Some(Exit {
         container: status.name.clone(),
         code: end.exit_code,
         reason: end.reason.clone(),
-        message: end.message[..cut].trim().to_owned(),
+        message: last_words(&end.message),
         finished_at: end.finished_at.as_ref().map(|time| time.0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use jobset_api::labels;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::nothing("", "")]
+    #[case::lines("step 7\nloss is NaN\n", "step 7 | loss is NaN")]
+    #[case::blank_lines("a\r\n\n \nb", "a | b")]
+    #[case::control_characters("a\u{1b}[31mred\u{7}", "a [31mred")]
+    fn last_words_are_one_line(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(last_words(text), expected);
+    }
+
+    #[test]
+    fn last_words_of_long_text_are_its_end() {
+        let words = last_words(&format!("{}the end", "\u{fc}".repeat(4096)));
+        assert!(words.len() <= LONGEST_MESSAGE && words.ends_with("\u{fc}the end"), "{words}");
+    }
+
+    #[rstest]
+    #[case::short("abc", 3, "abc")]
+    #[case::long("abcdefghijklmnop", 11, "abc ... nop")]
+    #[case::between_bytes_of_a_character("\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}", 11, "\u{fc} ... \u{fc}")]
+    #[case::no_place("abcdefghijklmnop", 2, " ... ")]
+    fn shorten_keeps_begin_and_end(#[case] text: &str, #[case] longest: usize, #[case] expected: &str) {
+        assert_eq!(shorten(text, longest), expected);
+    }
+
+    #[test]
+    fn reported_exit_of_a_signal_names_it() {
+        let text = r#"{"epoch":2,"code":137,"signal":9,"message":"a\nb"}"#;
+        let annotations = BTreeMap::from([(labels::WORKER_EXIT.to_owned(), text.to_owned())]);
+        let ReportedExit { epoch, exit } = ReportedExit::of(&annotations).unwrap();
+        assert_eq!((epoch, exit.code, exit.reason.as_str(), exit.message.as_str()), (2, 137, "signal 9", "a | b"));
+    }
 }

@@ -216,6 +216,14 @@ impl JobPods {
         invalid
     }
 
+    /// The Pods that can fill an open slot and have not reported this epoch.
+    pub fn not_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
+        let slots = self.slots.iter().filter(move |(index, _)| counts(**index));
+        let pods = slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot());
+        pods.filter(move |pod| pod.epoch.number() != Some(epoch))
+    }
+
     /// The Pod that first reported the newest epoch.
     pub fn first_to_report(&self, epoch: i32) -> Option<&PodView> {
         let (_, index) = self.counts.first_to_report.filter(|(reported, _)| *reported == epoch)?;

@@ -12,7 +12,8 @@ mod view;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-pub use failure::{Exit, PodFailure};
+pub(crate) use failure::shorten;
+pub use failure::{Exit, PodFailure, ReportedExit};
 pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
 #[cfg(test)]

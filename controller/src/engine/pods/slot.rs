@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ObservedEpochs;
-use super::failure::PodFailure;
+use super::failure::{PodFailure, ReportedExit};
 use super::member::{Member, MemberChange};
 use super::view::{Epoch, PodPhase, PodView};
 
@@ -30,6 +30,8 @@ pub struct FailedWorker {
     pub epoch: i32,
     /// Whether its Pod has failed as a whole, or is going away.
     pub pod_ended: bool,
+    /// Whether its agent has reported the failure: a supervisor, whose container goes on.
+    pub reported: bool,
     /// What is known of the end.
     pub failure: PodFailure,
 }
@@ -101,6 +103,14 @@ impl PodSlot {
                 self.note_failure(broken);
             }
         }
+        let reported = self
+            .members
+            .iter()
+            .find(|member| member.view.uid == uid)
+            .and_then(|it| FailedWorker::reported_by(&it.view));
+        if let Some(reported) = reported.filter(|reported| reported.epoch > epochs.deprecated || self.knows(reported)) {
+            self.note_failure(reported);
+        }
         self.note_loss(&uid);
     }
 
@@ -152,11 +162,17 @@ impl PodSlot {
         self.lost = member.succeeded_by_deletion().then(|| broken(&member.view));
     }
 
+    /// Whether this failure is the one that the slot remembers.
+    fn knows(&self, failed: &FailedWorker) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.epoch == failed.epoch && broken.pod == failed.pod)
+    }
+
     fn note_failure(&mut self, broken: FailedWorker) {
         match &mut self.broken {
             // The status shows more of one failure from event to event, and in the end nothing of it.
             Some(known) if known.epoch == broken.epoch && known.pod == broken.pod => {
                 known.pod_ended |= broken.pod_ended;
+                known.reported |= broken.reported;
                 known.failure.learn(broken.failure);
             }
             known => *known = Some(Box::new(broken)),
@@ -213,7 +229,15 @@ impl FailedWorker {
             node: pod.node.clone(),
             epoch,
             pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
+            reported: false,
             failure: pod.failure.as_deref().cloned().unwrap_or_default(),
         }
+    }
+
+    /// The failure that the agent of the Pod has reported.
+    fn reported_by(pod: &PodView) -> Option<Self> {
+        let ReportedExit { epoch, exit } = pod.reported_failure()?;
+        let failure = PodFailure::reported(exit.clone(), pod.failure.as_deref());
+        Some(Self { reported: true, failure, ..Self::of(pod, *epoch) })
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::failure::PodFailure;
+use super::failure::{PodFailure, ReportedExit};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
@@ -32,6 +32,8 @@ pub struct PodView {
     pub index: Option<i32>,
     /// What its agent has reported.
     pub epoch: Epoch,
+    /// How the agent says that its worker ended.
+    pub worker_exit: Option<Box<ReportedExit>>,
     /// Whether the agent of the Go JobSet has reported.
     pub reports_attempt: bool,
     /// Phase.
@@ -101,6 +103,13 @@ pub struct Domain {
 }
 
 impl PodView {
+    /// The failure of its worker that the agent has reported with the epoch that follows. Both are in one write of the agent, so
+    /// that no slow status makes it the failure of another epoch.
+    pub(super) fn reported_failure(&self) -> Option<&ReportedExit> {
+        let reported = self.worker_exit.as_deref()?;
+        self.epoch.number().is_some_and(|epoch| epoch > reported.epoch).then_some(reported)
+    }
+
     /// Reduces a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
@@ -123,6 +132,7 @@ impl PodView {
             job_uid: controller(pod).filter(|owner| owner.kind == "Job").map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
             epoch: dialect::reported(pod.annotations()),
+            worker_exit: ReportedExit::of(pod.annotations()).map(Box::new),
             reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, Barrier, CountsOfJobs, EngineCounts, ExactBudget, Facts, FreeEpoch, NoHang, OneRestartPerIncident,
+    self, Backoff, Barrier, CountsOfJobs, EngineCounts, ExactBudget, Facts, FreeEpoch, NoHang, OneRestartPerIncident,
     OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
 };
 use crate::proof::RuleMutation;
@@ -30,6 +30,7 @@ const SEEDS: u64 = 1_000;
 #[case::controller_comes_to_rest(RuleMutation::NeverAtRest, &[Rest])]
 #[case::no_worker_runs_before_all_have_reported(RuleMutation::LiftedOneReportEarly, &[Barrier])]
 #[case::engine_counts_are_those_of_the_objects(RuleMutation::PodEndsNotObserved, &[EngineCounts])]
+#[case::backoff_forgotten(RuleMutation::BackoffForgotten, &[Backoff])]
 #[case::entry_lost_after_a_panic(RuleMutation::EntryLostAfterAPanic, &[NoHang])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {

@@ -286,6 +286,9 @@ impl SimulatedCluster {
             Action::CreateJob(job) => self.api.create_job(*job, &now),
             Action::DeleteJob { name, uid } => self.api.delete_job(&name, &uid, &now),
             Action::SuspendJob { name, uid } => self.api.change_job(&name, &uid, |job| set_suspend(job, true)),
+            Action::EndJob { name, uid } => self.api.change_job(&name, &uid, |job| {
+                job.spec.get_or_insert_default().active_deadline_seconds = Some(1);
+            }),
             Action::ResumeJob { uid, desired } => {
                 let Some(version) = self.resume_job(&uid, &desired) else {
                     work.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
@@ -379,6 +382,7 @@ pub(super) fn name(action: &Action) -> String {
         Action::CreateJob(job) => format!("create {}", job.name_any()),
         Action::DeleteJob { name, .. } => format!("delete {name}"),
         Action::SuspendJob { name, .. } => format!("suspend {name}"),
+        Action::EndJob { name, .. } => format!("end {name}"),
         Action::ResumeJob { desired, .. } => format!("resume {}", desired.name_any()),
         Action::ResizeJob { name, parallelism, .. } => format!("resize {name} to {parallelism}"),
         Action::DeletePod { name, reason, .. } => format!("delete {name}: {reason:?}"),

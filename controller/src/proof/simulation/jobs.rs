@@ -17,6 +17,8 @@ struct Wanted {
     suspended: bool,
     backoff_limit: i32,
     fatal: bool,
+    /// Its deadline has passed.
+    is_late: bool,
     only_replaces_failed: bool,
 }
 
@@ -31,6 +33,10 @@ impl SimulatedCluster {
         }
         self.count_ended(name, &wanted);
         let Some(found) = self.api.jobs.get_mut(name).filter(|found| finished(&found.job).is_none()) else { return };
+        if wanted.is_late && found.failing.is_none() {
+            found.failing =
+                Some(("DeadlineExceeded".to_owned(), "Job was active longer than specified deadline".to_owned()));
+        }
         found.completed.retain(|index| *index < wanted.pods);
         let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
         let failing = found.failing.clone();
@@ -202,6 +208,7 @@ impl Wanted {
             pods: spec.and_then(|spec| spec.completions).unwrap_or(1),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
             backoff_limit: spec.and_then(|spec| spec.backoff_limit).unwrap_or(6),
+            is_late: spec.is_some_and(|spec| spec.active_deadline_seconds.is_some()),
             fatal: spec.is_some_and(|spec| spec.pod_failure_policy.is_some()),
             only_replaces_failed: spec.and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed"),
         }

@@ -46,6 +46,7 @@
 
 mod agents;
 mod api;
+mod backoff;
 mod broken;
 mod cluster;
 mod controller;

@@ -78,6 +78,7 @@ impl SimulatedCluster {
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
         self.check_end(before, after)?;
+        self.check_backoff(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
             self.check_lift(before, after)?;

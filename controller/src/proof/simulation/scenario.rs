@@ -103,7 +103,13 @@ fn failure_policy(rng: &mut Rng, strategy: RestartStrategy) -> Value {
         _ => 100,
     };
     let rules: Vec<Value> = (0..rng.u8(..3)).map(|index| rule(rng, index)).collect();
-    json!({"maxRestarts": max_restarts, "restartStrategy": strategy, "rules": rules})
+    let mut policy = json!({"maxRestarts": max_restarts, "restartStrategy": strategy, "rules": rules});
+    match rng.u8(..4) {
+        0 => policy["restartBackoff"] = json!({"initialSeconds": 0}),
+        1 => policy["restartBackoff"] = json!({"initialSeconds": 3, "maxSeconds": 20, "stableSeconds": 5}),
+        _ => {}
+    }
+    policy
 }
 
 fn rule(rng: &mut Rng, index: u8) -> Value {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::engine::JobView;
 
@@ -37,6 +38,8 @@ pub(super) struct Truth {
     /// Name of the Job and completion index of the Pods that had reported the epoch when it began.
     pub present: BTreeSet<(String, i32)>,
     pub failed_jobs: Vec<JobFailure>,
+    /// When the newest epoch began.
+    pub lifted_at: Option<Timestamp>,
     pub job_was_deleted_by_hand: bool,
 }
 

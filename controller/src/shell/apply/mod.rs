@@ -180,6 +180,8 @@ impl Actor<'_> {
             Action::CreateJob(job) => self.create(Kind::Job, &*job, |_| None).await,
             Action::DeleteJob { name, uid } => self.delete_job(&name, uid).await,
             Action::SuspendJob { name, uid } => self.patch_job(&name, &uid, json!({"suspend": true})).await,
+            // The Job controller deletes the active Pods of a Job whose deadline has passed, and keeps those that have ended.
+            Action::EndJob { name, uid } => self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": 1})).await,
             Action::ResumeJob { uid, desired } => self.resume_job(&uid, &desired).await,
             Action::ResizeJob { name, uid, parallelism, completions } => {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await

@@ -40,6 +40,7 @@ pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
         Trigger::NodeLost => ("node_lost", "none"),
         Trigger::Eviction => ("eviction", "none"),
         Trigger::JobFailed => ("job_failed", "none"),
+        Trigger::Requested => ("requested", "none"),
     }
 }
 

@@ -43,6 +43,7 @@ impl Ledger {
         let action = labels::action(FailurePolicyAction::RestartJobSet);
         self.metrics.begun.with_label_values(&[namespace, strategy, action, "true"]);
         self.metrics.budget_exhausted.with_label_values(&[namespace]);
+        self.metrics.backoffs.with_label_values(&[namespace]);
         self.metrics.downtime.with_label_values(&[namespace]);
     }
 
@@ -69,8 +70,8 @@ impl Ledger {
     /// The namespace is gone, and its series are removed. They outlive its last JobSet, so that the next scrape shows the end of
     /// that JobSet.
     pub(in crate::shell) fn forget_namespace(&self, name: &str) {
-        let Restarts { begun, triggers, finished, budget_exhausted, downtime, .. } = &self.metrics;
-        for counter in [begun, triggers, finished, budget_exhausted] {
+        let Restarts { begun, triggers, backoffs, finished, budget_exhausted, downtime, .. } = &self.metrics;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted] {
             remove_series(counter, "namespace", name);
         }
         remove_series(downtime, "namespace", name);
@@ -103,6 +104,7 @@ impl Restarts {
                     self.budget_exhausted.with_label_values(&[namespace]).inc();
                 }
             }
+            Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
             Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
         }
     }

@@ -13,6 +13,7 @@ pub(super) struct Restarts {
     pub(super) finished: IntCounterVec,
     pub(super) begun: IntCounterVec,
     pub(super) triggers: IntCounterVec,
+    pub(super) backoffs: IntCounterVec,
     pub(super) duration: HistogramVec,
     pub(super) phase: HistogramVec,
     pub(super) undisturbed: Histogram,
@@ -60,6 +61,11 @@ impl Restarts {
                 "jobset_restart_triggers_total",
                 "What caused restarts; exit_class is 0, 1-127, signal (128 and above), oom, unknown (not observed), or none (no container ended).",
                 &["namespace", "reason", "exit_class"],
+            )?,
+            backoffs: counter(
+                "jobset_restart_backoffs_total",
+                "Restarts that wait, because the JobSet keeps failing soon after it began to run.",
+                &["namespace"],
             )?,
             duration: histograms(
                 "jobset_restart_duration_seconds",

@@ -43,7 +43,9 @@ fn changes(before: &JobSetStatus, after: &JobSetStatus) -> Vec<String> {
 
 fn change(name: &str, before: Option<&String>, after: Option<&String>) -> String {
     match (before, after) {
-        (Some(before), Some(after)) if !name.starts_with("conditions") => format!("{name}: {before} -> {after}"),
+        (Some(before), Some(after)) if !["conditions", "recentRestarts"].iter().any(|list| name.starts_with(list)) => {
+            format!("{name}: {before} -> {after}")
+        }
         (_, Some(after)) => format!("{name}: {after}"),
         (_, None) => format!("{name}: gone"),
     }
@@ -66,6 +68,9 @@ fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
                 let recorded = groups.iter().filter(|it| it.get("syncedPods").is_some());
                 fields.extend(recorded.map(|it| (format!("syncedPods[{}]", word(&it["name"])), members(it))));
             }
+            ("recentRestarts", Some(restarts)) => {
+                fields.extend(restarts.iter().map(|it| (format!("recentRestarts[{}]", it["number"]), restart(it))));
+            }
             _ => {
                 fields.insert(name.clone(), word(value));
             }
@@ -78,6 +83,13 @@ fn condition(it: &Value) -> String {
     let [status, reason, since, message] =
         ["status", "reason", "lastTransitionTime", "message"].map(|key| word(&it[key]));
     format!("{status} since {since}, {reason}: {message}")
+}
+
+fn restart(it: &Value) -> String {
+    let counted = if it["counted"] == true { "counted" } else { "not counted" };
+    let completed = it.get("completionTime").map(|time| format!(" to {}", word(time))).unwrap_or_default();
+    let [strategy, began, message] = ["strategy", "startTime", "message"].map(|key| word(&it[key]));
+    format!("{strategy}, {counted}, {} in a row, {began}{completed}: {message}", it["consecutiveFailures"])
 }
 
 /// The members of the synced epoch.
@@ -122,6 +134,7 @@ fn action(action: &Action) -> String {
         }
         Action::DeleteJob { name, uid } => format!("delete Job {}", identity(name, uid)),
         Action::SuspendJob { name, uid } => format!("suspend Job {}", identity(name, uid)),
+        Action::EndJob { name, uid } => format!("end Job {}", identity(name, uid)),
         Action::ResumeJob { uid, desired } => {
             format!("resume Job {}", identity(desired.metadata.name.as_deref().unwrap_or_default(), uid))
         }

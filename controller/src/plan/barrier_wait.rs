@@ -1,0 +1,131 @@
+//! Reports a group that waits at the barrier for long, with the Pods that it waits for.
+
+use jobset_api::{JobSetStatus, conditions};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::backoff;
+use super::members::{self, Slots};
+use super::reconciliation::{Reconciliation, first_few};
+use crate::engine::pods::PodView;
+
+/// After this time at the barrier, an agent that runs and has not reported is silent.
+const SILENT: SignedDuration = SignedDuration::from_secs(15);
+/// After this time at the barrier, a Pod that has not reported is missing. The unit of the time that the message says.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Sets the condition BarrierWaiting, and refreshes its message after 1, 2, 4 ... minutes.
+pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
+    let suspended = reconciliation.observed.jobset.spec.is_suspended();
+    let waits = reconciliation.in_place()
+        && !suspended
+        && reconciliation.status.epochs().is_closed()
+        && backoff::waits_until(reconciliation).is_none();
+    let slots = if waits { members::slots(reconciliation) } else { Slots::default() };
+    let arrived = slots.reports.get(&reconciliation.next_epoch()).copied().unwrap_or(0);
+    if slots.open <= arrived {
+        let message = if suspended { "jobset is suspended" } else { "all Pods have reached the barrier" };
+        reconciliation.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, message);
+        return;
+    }
+    let since = waits_since(reconciliation);
+    let waited = reconciliation.now.0.duration_since(since);
+    let Some((age, refresh)) = age(waited) else {
+        reconciliation.requeue_at(since.saturating_add(SILENT).unwrap_or(since));
+        return;
+    };
+    reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
+    let begin = format!("the group waits at the barrier for {age}");
+    let mut conditions = reconciliation.status.conditions.iter();
+    let stored = conditions.find(|it| it.type_ == conditions::BARRIER_WAITING && it.status == "True");
+    if stored.is_some_and(|it| it.message.starts_with(&begin)) {
+        return;
+    }
+    let stored_reason = stored.map(|it| it.reason.clone());
+    let missing = missing_pods(reconciliation);
+    let silent: Vec<&str> = missing.iter().filter(|pod| is_silent(reconciliation, pod)).map(|pod| &*pod.name).collect();
+    let (reason, what) = if silent.is_empty() && waited < MINUTE {
+        return;
+    } else if silent.is_empty() {
+        let names: Vec<&str> = missing.iter().map(|pod| &*pod.name).collect();
+        let without_pod = (slots.open - arrived).saturating_sub(missing.len());
+        let mut what = Vec::new();
+        if !names.is_empty() {
+            what.push(format!("{} of {} Pods have not reported: {}", names.len(), slots.open, first_few(&names)));
+        }
+        if without_pod > 0 {
+            what.push(format!("{without_pod} of {} Pods do not exist or are being deleted", slots.open));
+        }
+        (conditions::PODS_MISSING, what.join("; "))
+    } else {
+        let what = format!(
+            "the agents of these Pods run and have not reported an epoch: {}; look at their logs, and check that their \
+             ServiceAccount may watch this JobSet and patch its Pods",
+            first_few(&silent)
+        );
+        (conditions::AGENTS_SILENT, what)
+    };
+    let message = format!("{begin}: {what}");
+    reconciliation.set_condition(conditions::BARRIER_WAITING, true, reason, &message);
+    if stored_reason.as_deref() != Some(reason) {
+        reconciliation.warn("BarrierWaiting", message);
+    }
+}
+
+/// When the group began to wait: its last epoch ended, its wait between restarts ended, it was resumed, or it was created.
+fn waits_since(reconciliation: &Reconciliation<'_>) -> Timestamp {
+    let ends_wait = |type_: &str| type_ == conditions::RESTART_BACKOFF || type_ == conditions::SUSPENDED;
+    let conditions = reconciliation.status.conditions.iter().filter(|it| ends_wait(&it.type_));
+    let ended = conditions.map(|it| it.last_transition_time.0);
+    let created = reconciliation.observed.jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    // The plan of an epoch that has just ended sets this time at its end.
+    let before = reconciliation.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
+    let is_new = reconciliation.status.epochs() != before.unwrap_or_default();
+    let epoch = reconciliation.status.epoch_transition_time.as_ref().map(|time| time.0);
+    let epoch = if is_new { Some(reconciliation.now.0) } else { epoch };
+    ended.chain(created).chain(epoch).max().unwrap_or(reconciliation.now.0)
+}
+
+/// How long the group has waited, in words, and after which time the next words follow. `None` if it has not waited for long.
+fn age(waited: SignedDuration) -> Option<(String, SignedDuration)> {
+    let minutes = waited.as_mins();
+    if minutes == 0 {
+        return (waited >= SILENT).then(|| ("15 s".to_owned(), MINUTE));
+    }
+    let power = 1_i64 << minutes.ilog2();
+    Some((format!("{power} min"), SignedDuration::from_mins(power.saturating_mul(2))))
+}
+
+/// The Pods of open slots that have not reported the next epoch.
+fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
+    let next = reconciliation.next_epoch();
+    let mut pods: Vec<_> = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.not_at(next)).collect();
+    pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    pods
+}
+
+/// Whether the agent of the Pod has run for long enough to have reported, and the Pod has no report at all.
+fn is_silent(reconciliation: &Reconciliation<'_>, pod: &PodView) -> bool {
+    let started = if pod.sidecar { pod.agent_started } else { pod.workers_started };
+    let runs_long = started.is_some_and(|started| reconciliation.now.0.duration_since(started) >= SILENT);
+    pod.epoch.number().is_none() && runs_long
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::at_first(14, None)]
+    #[case::agents_should_have_reported(15, Some(("15 s", 60)))]
+    #[case::just_before_a_minute(59, Some(("15 s", 60)))]
+    #[case::a_minute(60, Some(("1 min", 120)))]
+    #[case::three_minutes(200, Some(("2 min", 240)))]
+    #[case::a_day(86_400, Some(("1024 min", 122_880)))]
+    fn age_doubles(#[case] waited: i64, #[case] expected: Option<(&str, i64)>) {
+        let age = age(SignedDuration::from_secs(waited));
+        let age = age.as_ref().map(|(words, refresh)| (words.as_str(), refresh.as_secs()));
+        assert_eq!(age, expected);
+    }
+}
