@@ -213,14 +213,18 @@ pub(crate) async fn next(history: &mut (impl Stream<Item = Result<JobSet>> + Unp
     next.context("the watch has ended")?
 }
 
-/// A JobSet of one Job that restarts in place, as admission leaves it.
+/// A JobSet of one Job that restarts in place, as admission leaves it. Its restarts do not wait.
 pub(crate) fn in_place(name: &str, pods: usize, max_restarts: i32) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": name, "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
         "spec": {
-            "failurePolicy": {"maxRestarts": max_restarts, "restartStrategy": "InPlaceRestart"},
+            "failurePolicy": {
+                "maxRestarts": max_restarts,
+                "restartStrategy": "InPlaceRestart",
+                "restartBackoff": {"initialSeconds": 0, "stableSeconds": 0},
+            },
             "replicatedJobs": [{"name": "workers", "template": {"spec": {
                 "parallelism": pods,
                 "completions": pods,

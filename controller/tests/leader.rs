@@ -7,6 +7,7 @@ use jobset_api::JobSet;
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use rustix::process::Signal;
@@ -198,6 +199,37 @@ async fn a_restart_is_counted_once_whenever_the_leader_is_killed() -> Result<()>
         }
     }
     assert!(!pair.fixture.controller.log()?.contains("ERROR"));
+    pair.fixture.plane.stop().await
+}
+
+/// The waits are those of the status; the time from the failure to the next epoch is measured.
+#[tokio::test]
+async fn wait_before_restart_leader_killed_lasts_as_long() -> Result<()> {
+    let mut pair = Pair::start(&IMPATIENT).await?;
+    let mut jobset = in_place("train", 1, 99);
+    jobset["spec"]["failurePolicy"]["restartBackoff"] = json!({"initialSeconds": 3});
+    pair.fixture.create(jobset).await?;
+    let pods = pair.fixture.pods("train", 1, "0").await?;
+    let mut history = pair.fixture.history("train").await?;
+    let mut waits = Vec::new();
+    for epoch in 1..=5 {
+        pair.fixture.report(&pods[0], &epoch.to_string()).await?;
+        if epoch == 4 {
+            while next(&mut history).await?.status.is_none_or(|status| status.barrier_until.is_none()) {}
+            pair.leader_dies("third").await?;
+        }
+        let lifted = loop {
+            let status = next(&mut history).await?.status.unwrap_or_default();
+            if status.synced_epoch == epoch {
+                break status;
+            }
+        };
+        let MicroTime(began) = lifted.epoch_transition_time.context("no time of the epoch")?;
+        waits.extend(lifted.recent_restarts.last().map(|last| began.duration_since(last.start_time.0).as_secs_f64()));
+    }
+    let within = |wait: f64, expected: f64| wait >= expected && wait <= expected * 1.1 + 0.1;
+    let expected = [0.0, 3.0, 6.0, 12.0];
+    assert!(waits.len() == 4 && waits.iter().zip(expected).all(|(wait, it)| within(*wait, it)), "{waits:?}");
     pair.fixture.plane.stop().await
 }
 

@@ -21,6 +21,7 @@ mod kube_state_metrics;
 mod kubelet;
 mod kueue;
 mod leader;
+mod logs;
 mod manifests;
 mod metrics;
 mod namespace;

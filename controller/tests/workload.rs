@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use crate::fixture::in_place;
 use crate::jobsets::{group, jobset, with};
 
-/// A JobSet with this failure policy, and replicatedJobs with so many Jobs of one Pod each.
+/// A JobSet with this failure policy, without waits between restarts, and replicatedJobs with so many Jobs of one Pod each.
 pub(crate) fn recreated(name: &str, policy: &Value, groups: &[(&str, usize)]) -> Value {
     let groups: Vec<Value> = groups.iter().map(|(name, replicas)| group(name, *replicas, 1)).collect();
-    with(jobset(name, &groups), &json!({"spec": {"failurePolicy": policy}}))
+    let no_waits = json!({"spec": {"failurePolicy": {"restartBackoff": {"initialSeconds": 0, "stableSeconds": 0}}}});
+    with(with(jobset(name, &groups), &no_waits), &json!({"spec": {"failurePolicy": policy}}))
 }
 
 /// A JobSet of one Job whose workers restart their Pod in place whenever they fail.

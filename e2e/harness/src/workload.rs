@@ -41,6 +41,9 @@ impl Workload {
         let text = image(&image(manifest, "AGENT_IMAGE", "jobset-agent"), "WORKER_IMAGE", "jobset-test-worker");
         let mut jobset: Value = serde_yaml_ng::from_str(&text).context("the manifest is not YAML")?;
         jobset["metadata"]["namespace"] = json!(namespace);
+        if let Some(policy) = jobset["spec"]["failurePolicy"].as_object_mut() {
+            policy.entry("restartBackoff").or_insert_with(|| json!({"initialSeconds": 0, "stableSeconds": 0}));
+        }
         let mut workload = Self(jobset);
         workload.each_pod(introduce);
         Ok(workload)
@@ -75,6 +78,14 @@ impl Workload {
     #[must_use]
     pub fn with_max_restarts(mut self, most: u32) -> Self {
         self.0["spec"]["failurePolicy"]["maxRestarts"] = json!(most);
+        self
+    }
+
+    /// Sets the back-off between restarts. Without this, a workload restarts without waits, and each restart has its Events,
+    /// unless its manifest says otherwise.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Value) -> Self {
+        self.0["spec"]["failurePolicy"]["restartBackoff"] = backoff;
         self
     }
 

@@ -35,6 +35,7 @@ const FAILED: &str =
 const PASSED: &str = r#"jobset_reconcile_duration_seconds_count{result="success"}"#;
 const REFUSED: &str = r#"jobset_reconcile_duration_seconds_count{result="refused"}"#;
 const UNAVAILABLE: &str = r#"jobset_reconcile_duration_seconds_count{result="unavailable"}"#;
+const BACKOFFS: &str = r#"jobset_restart_backoffs_total{namespace="ml"}"#;
 const PANICS: &str = r#"jobset_internal_errors_total{instance="a"}"#;
 const OLDEST_URGENT: &str = r#"jobset_workqueue_oldest_urgent_seconds{instance="a"}"#;
 const REVIEWS_1: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="1"}"#;
@@ -49,6 +50,8 @@ const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mp
 #[case::all_is_well(&[], &[])]
 #[case::a_storm(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 5+0x140")], &["JobSetRestartStorm"])]
 #[case::three_restarts(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 3+0x140")], &[])]
+#[case::crash_loop(&[(BACKOFFS, "0+0x100 3+0x140")], &["JobSetCrashLoop"])]
+#[case::two_waits(&[(BACKOFFS, "0+0x100 2+0x140")], &[])]
 #[case::slow(&[(RECOVERED, "0+0x100 2+0x140"), (WITHIN_A_MINUTE, "0+0x240")], &["JobSetRestartSlow"])]
 #[case::one_slow(&[(RECOVERED, "0+0x100 1+0x140"), (WITHIN_A_MINUTE, "0+0x240")], &[])]
 #[case::half_a_minute(&[(RECOVERED, "0+0x100 9+0x140"), (WITHIN_A_MINUTE, "0+0x100 9+0x140")], &[])]

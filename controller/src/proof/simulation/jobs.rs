@@ -11,6 +11,7 @@ use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
 
 /// What the Job controller reads of a Job's specification.
+#[allow(clippy::struct_excessive_bools)]
 struct Wanted {
     uid: String,
     pods: i32,
