@@ -1,6 +1,6 @@
 //! The fields of a JobSet that the agent reads. Parsing skips all other fields, to save memory: every worker Pod has an agent.
 
-use jobset_protocol::IN_PLACE_RESTART;
+use jobset_protocol::{FAILED, IN_PLACE_RESTART};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -56,6 +56,8 @@ struct JobSetStatus {
     synced_epoch: i32,
     #[serde(default)]
     deprecated_epoch: i32,
+    #[serde(default)]
+    terminal_state: String,
 }
 
 impl From<&JobSetView> for JobSetState {
@@ -66,6 +68,7 @@ impl From<&JobSetView> for JobSetState {
             uid: jobset.metadata.uid.clone(),
             synced: jobset.status.synced_epoch,
             deprecated: jobset.status.deprecated_epoch,
+            failed: jobset.status.terminal_state == FAILED,
             bypass: !in_place || disabled,
         }
     }
@@ -99,14 +102,14 @@ mod tests {
             "metadata": {"name": "train", "uid": "u", "resourceVersion": "7", "annotations": annotations,
                 "managedFields": [{"fieldsV1": {"f:spec": {}}}]},
             "spec": {"failurePolicy": {"restartStrategy": strategy, "maxRestarts": 3}, "replicatedJobs": [{}]},
-            "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "conditions": []},
+            "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "terminalState": "Failed", "conditions": []},
         }));
-        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 4, deprecated: 3, bypass });
+        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 4, deprecated: 3, failed: true, bypass });
     }
 
     #[test]
     fn jobset_without_failure_policy_and_status_is_bypassed_at_epoch_zero() {
         let observed = state(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": []}}));
-        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, bypass: true });
+        assert_eq!(observed, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, failed: false, bypass: true });
     }
 }

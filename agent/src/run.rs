@@ -1,5 +1,7 @@
 //! The agent's event loop: it passes each event to the state machine as an input and carries out the outputs.
 
+use std::sync::Arc;
+
 use kube::Client;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +16,7 @@ use crate::epoch_file::EpochFile;
 use crate::error::Error;
 use crate::signals::{SignalEvent, Signals};
 use crate::worker::{self, Worker};
+use crate::worker_exit::{ProcessEnd, WorkerExit};
 use crate::{probe, report, watch as jobset_watch};
 
 /// Capacity of the queue of inputs for the state machine.
@@ -47,7 +50,8 @@ pub async fn run(config: Config) -> Result<u8, Error> {
     let (sender, mut inputs) = mpsc::channel(INPUT_QUEUE);
     tokio::spawn(jobset_watch::run(client.clone(), config.namespace.clone(), config.jobset.clone(), sender.clone()));
 
-    let mut executor = Executor { config, client, sender, epoch_file, timer: None, worker: None };
+    let (ended, mut ended_workers) = mpsc::channel(1);
+    let mut executor = Executor { config, client, sender, epoch_file, timer: None, worker: None, ended, exit: None };
     loop {
         let input = tokio::select! {
             biased;
@@ -63,6 +67,7 @@ pub async fn run(config: Config) -> Result<u8, Error> {
                 continue;
             }
             Some(input) = inputs.recv() => input,
+            Some(ended) = ended_workers.recv() => executor.on_ended(ended),
             () = until(executor.timer) => {
                 executor.timer = None;
                 Input::Timer
@@ -123,6 +128,18 @@ struct Executor {
     epoch_file: EpochFile,
     timer: Option<Instant>,
     worker: Option<Worker>,
+    /// Takes workers whose output is copied.
+    ended: mpsc::Sender<EndedWorker>,
+    /// How the worker of the last epoch failed, until the next one starts.
+    exit: Option<Arc<WorkerExit>>,
+}
+
+/// A worker of which no process is left.
+struct EndedWorker {
+    epoch: Option<i32>,
+    end: ProcessEnd,
+    was_asked: bool,
+    lines: String,
 }
 
 impl Executor {
@@ -130,10 +147,11 @@ impl Executor {
     fn on_signal(&mut self, event: SignalEvent) -> Option<Input> {
         match (event, &mut self.worker) {
             (SignalEvent::ChildEnded, Some(worker)) => {
-                let code = worker.reap()?;
-                self.worker = None;
-                tracing::info!(code, "the worker has ended");
-                return Some(Input::WorkerExited { code });
+                let end = worker.reap()?;
+                tracing::info!(code = end.code, "the worker has ended");
+                if let Some(worker) = self.worker.take() {
+                    self.drain(worker, end);
+                }
             }
             (SignalEvent::ChildEnded, None) => worker::reap_orphans(),
             (SignalEvent::Forward(number), Some(worker)) => worker.signal(number),
@@ -143,6 +161,22 @@ impl Executor {
             (SignalEvent::Forward(_), None) => {}
         }
         None
+    }
+
+    /// Waits until the rest of the output of a worker is copied.
+    fn drain(&self, worker: Worker, end: ProcessEnd) {
+        let (sender, epoch, was_asked) = (self.ended.clone(), worker.epoch(), worker.was_asked());
+        tokio::spawn(async move {
+            let lines = worker.into_output().drained().await;
+            let _ = sender.send(EndedWorker { epoch, end, was_asked, lines }).await;
+        });
+    }
+
+    /// Keeps how a worker failed, for the next report and for the termination message.
+    fn on_ended(&mut self, EndedWorker { epoch, end, was_asked, lines }: EndedWorker) -> Input {
+        let has_failed = end.code != 0 && !was_asked;
+        self.exit = has_failed.then(|| Arc::new(WorkerExit::new(epoch.unwrap_or(0), end, lines)));
+        Input::WorkerExited { code: end.code }
     }
 
     /// Carries out one output.
@@ -166,7 +200,7 @@ impl Executor {
             }
             Output::TerminateWorker => {
                 tracing::info!("SIGTERM received; passing it on to the worker");
-                if let Some(worker) = &self.worker {
+                if let Some(worker) = &mut self.worker {
                     worker.terminate();
                 }
             }
@@ -180,6 +214,9 @@ impl Executor {
             }
             Output::Exit { code } => {
                 tracing::info!(code, "exiting");
+                if let Some(exit) = self.exit.as_ref().filter(|_| code != 0) {
+                    exit.write_termination_message();
+                }
                 return Outcome::Exit(code);
             }
         }
@@ -190,9 +227,9 @@ impl Executor {
         let Config { namespace, pod, jobset, .. } = &self.config;
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         let (client, sender) = (self.client.clone(), self.sender.clone());
-        let (namespace, pod) = (namespace.clone(), pod.clone());
+        let (namespace, pod, exit) = (namespace.clone(), pod.clone(), self.exit.clone());
         tokio::spawn(async move {
-            let answer = report::report(&client, &namespace, &pod, epoch).await;
+            let answer = report::report(&client, &namespace, &pod, epoch, exit.as_deref()).await;
             // The receiver is closed only when the agent ends.
             let _ = sender.send(answer).await;
         });
@@ -215,7 +252,7 @@ impl Executor {
             }
             Role::Supervisor { command, .. } => match Worker::start(command, epoch) {
                 Ok(worker) => {
-                    self.worker = Some(worker);
+                    (self.worker, self.exit) = (Some(worker), None);
                     Outcome::Done
                 }
                 Err(code) => Outcome::Input(Input::WorkerNotStarted { code }),

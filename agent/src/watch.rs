@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn state(synced: i32) -> Input {
-        Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated: 0, bypass: false })
+        Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated: 0, failed: false, bypass: false })
     }
 
     fn end() -> Value {

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jobset_protocol::agent::EPOCH;
+use k8s_openapi::jiff::Timestamp;
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{
@@ -17,6 +18,8 @@ use rustix::termios::tcsetpgrp;
 use tokio::time::Instant;
 
 use crate::descendants;
+use crate::output::{self, WorkerOutput};
+use crate::worker_exit::ProcessEnd;
 
 /// Exit code of a shell for a program that is not found.
 const NOT_FOUND: u8 = 127;
@@ -33,8 +36,14 @@ const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 pub struct Worker {
     /// The main process. Its id is also the id of its process group.
     main: Pid,
-    /// Exit code of the main process, if it has ended.
-    code: Option<u8>,
+    /// Epoch of the worker; `None` if the JobSet does not restart in place.
+    epoch: Option<i32>,
+    /// How the main process ended, if it has.
+    end: Option<ProcessEnd>,
+    /// Whether the worker was asked to end.
+    asked: bool,
+    /// Its output.
+    output: WorkerOutput,
     /// When to send SIGKILL to all processes that are left.
     kill_at: Option<Instant>,
     /// When to give up on processes that survive SIGKILL.
@@ -54,7 +63,8 @@ pub fn adopt_orphans() -> io::Result<()> {
 }
 
 impl Worker {
-    /// Starts the program in a process group of its own, with the standard streams and the environment of this process.
+    /// Starts the program in a process group of its own, with the standard input and the environment of this process. Its output
+    /// is copied to that of this process.
     ///
     /// # Errors
     /// The exit code of a shell that cannot start the program.
@@ -66,17 +76,39 @@ impl Worker {
             Some(epoch) => command.env(EPOCH, epoch.to_string()),
             None => command.env_remove(EPOCH),
         };
-        let child = command.spawn().map_err(|error| {
+        output::pipe(&mut command);
+        let mut child = command.spawn().map_err(|error| {
             tracing::error!(program = %program.display(), %error, "cannot start the worker");
             if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
         })?;
         let main = Pid::from_child(&child);
         hand_terminal_to(main);
-        Ok(Self { main, code: None, kill_at: None, give_up_at: None })
+        let output = WorkerOutput::copy(child.stdout.take(), child.stderr.take()).map_err(|error| {
+            tracing::error!(%error, "cannot copy the output of the worker");
+            descendants::kill_all();
+            CANNOT_RUN
+        })?;
+        Ok(Self { main, epoch, end: None, asked: false, output, kill_at: None, give_up_at: None })
+    }
+
+    /// Epoch of the worker; `None` if the JobSet does not restart in place.
+    pub fn epoch(&self) -> Option<i32> {
+        self.epoch
+    }
+
+    /// Whether the worker was asked to end.
+    pub fn was_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// The output of the worker, once no process of it is left.
+    pub fn into_output(self) -> WorkerOutput {
+        self.output
     }
 
     /// Sends SIGTERM to the main process alone, as the kubelet does to the first process of a container.
-    pub fn terminate(&self) {
+    pub fn terminate(&mut self) {
+        self.asked = true;
         self.signal(Signal::TERM.as_raw());
     }
 
@@ -84,7 +116,7 @@ impl Worker {
     // No safe function sends a real-time signal: rustix and nix accept named signals only.
     #[allow(unsafe_code)]
     pub fn signal(&self, number: i32) {
-        if self.code.is_none() {
+        if self.end.is_none() {
             // The process may have ended meanwhile, so the error does not matter.
             // SAFETY: kill takes two numbers and touches no memory. The main process is a child that was not reaped, so no other
             // process has its id.
@@ -94,7 +126,8 @@ impl Worker {
 
     /// Sends SIGTERM to the process group, and sets the time at which all processes that are left get SIGKILL.
     pub fn stop(&mut self, grace: Duration) {
-        if self.code.is_none() {
+        self.asked = true;
+        if self.end.is_none() {
             let _ = kill_process_group(self.main, Signal::TERM);
             self.kill_at = Some(Instant::now() + grace);
         }
@@ -119,18 +152,17 @@ impl Worker {
     }
 
     /// Reaps all children that have ended. Once the main process has ended, kills the processes that it leaves, unless their
-    /// grace period still runs. Returns the exit code of the main process, or 128 plus the signal that ended it, once no process
-    /// of the worker is left.
-    pub fn reap(&mut self) -> Option<u8> {
+    /// grace period still runs. Returns how the main process ended, once no process of the worker is left.
+    pub fn reap(&mut self) -> Option<ProcessEnd> {
         let any_left = reap_children(|pid, status| {
             if pid == self.main {
-                self.code = Some(shell_code(status));
+                self.end = Some(end(status));
             }
         });
         if !any_left {
-            return self.code;
+            return self.end;
         }
-        if self.give_up_at.is_some() || self.code.is_some() && !self.group_has_grace() {
+        if self.give_up_at.is_some() || self.end.is_some() && !self.group_has_grace() {
             self.kill(Instant::now());
         }
         None
@@ -143,7 +175,7 @@ impl Worker {
     }
 
     fn kill(&mut self, now: Instant) {
-        if self.code.is_none() {
+        if self.end.is_none() {
             let _ = kill_process_group(self.main, Signal::KILL);
         }
         descendants::kill_all();
@@ -169,11 +201,11 @@ fn reap_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     }
 }
 
-/// The exit code as a shell reports it: the code of the process, or 128 plus the number of the signal that ended it.
-fn shell_code(status: WaitStatus) -> u8 {
-    let signaled = status.terminating_signal().map(|signal| 128 + signal);
-    let code = status.exit_status().or(signaled).unwrap_or(i32::from(u8::MAX));
-    u8::try_from(code).unwrap_or(u8::MAX)
+/// The end of a process, with the exit code as a shell reports it: the code of the process, or 128 plus the number of the signal that ended it.
+fn end(status: WaitStatus) -> ProcessEnd {
+    let signal = status.terminating_signal();
+    let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(i32::from(u8::MAX));
+    ProcessEnd { code: u8::try_from(code).unwrap_or(u8::MAX), signal, at: Timestamp::now() }
 }
 
 /// Puts the process group into the foreground of the terminal, if there is one: only that group may read from the terminal.

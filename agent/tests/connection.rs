@@ -129,3 +129,33 @@ async fn watch_that_never_lasts_backs_off_and_warns_once(#[case] answer: fn() ->
     assert!(log.lines().filter(|line| line.contains("watch")).count() < 3, "{log}");
     Ok(())
 }
+
+/// An older policy does not know the annotation.
+#[rstest]
+#[case::policy(403, "Forbidden")]
+#[case::validation(422, "Invalid")]
+#[case::too_large(413, "RequestEntityTooLarge")]
+#[tokio::test]
+async fn words_rejected_epoch_is_reported_alone_at_once(#[case] code: u16, #[case] reason: &'static str) -> Result<()> {
+    let running =
+        STATE.replace("\"resourceVersion\": \"5\"}", "\"resourceVersion\": \"7\"}, \"status\": {\"syncedEpoch\": 1}");
+    let running = running.replace("ADDED", "MODIFIED");
+    let has_words = |head: &str| {
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        head.starts_with("PATCH") && length.is_some_and(|length: usize| length > 100)
+    };
+    let fake = FakeApiServer::start(move |head| match head.starts_with("PATCH") {
+        true if has_words(head) => FakeResponse::error(code, reason),
+        true => FakeResponse::lines(&["{}"], false),
+        false => FakeResponse::lines(&[STATE, END, &running], true),
+    })
+    .await?;
+    let _agent = fake.agent_of("{token: secret}", "false")?;
+    fake.wait_for_log("reporting the epoch alone").await?;
+    let patches = || fake.requests().into_iter().filter(|(head, _)| head.starts_with("PATCH")).collect::<Vec<_>>();
+    wait::until(LIMIT, "the report of the epoch alone", || async { Ok((patches().len() >= 3).then_some(())) }).await?;
+    let with_words: Vec<bool> = patches().iter().map(|(head, _)| has_words(head)).collect();
+    assert_eq!(with_words, [false, true, false]);
+    Ok(())
+}

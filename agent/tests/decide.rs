@@ -15,15 +15,15 @@ fn sidecar(uid: Option<String>) -> Agent {
 }
 
 fn jobset(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, bypass: false })
+    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, failed: false, bypass: false })
 }
 
 fn bypassed(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, bypass: true })
+    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, failed: false, bypass: true })
 }
 
 fn foreign(synced: i32, deprecated: i32, bypass: bool) -> Input {
-    Input::JobSet(JobSetState { uid: "other".into(), synced, deprecated, bypass })
+    Input::JobSet(JobSetState { uid: "other".into(), synced, deprecated, failed: false, bypass })
 }
 
 fn reported(epoch: i32) -> Input {

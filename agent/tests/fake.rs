@@ -84,6 +84,11 @@ impl FakeApiServer {
 
     /// Starts the agent with a kubeconfig for this server and this user. The agent is a supervisor, which needs no port.
     pub(crate) fn agent(&self, user: &str) -> Result<Child> {
+        self.agent_of(user, "true")
+    }
+
+    /// The same, of this worker.
+    pub(crate) fn agent_of(&self, user: &str, worker: &str) -> Result<Child> {
         let (address, folder) = (self.address, self.folder.path());
         self.write(
             "kubeconfig",
@@ -94,8 +99,9 @@ impl FakeApiServer {
             ),
         )?;
         Command::new(env!("CARGO_BIN_EXE_jobset-agent"))
-            .args(["supervise", "--", "true"])
+            .args(["supervise", "--", worker])
             .env_clear()
+            .env("PATH", "/usr/bin:/bin")
             .envs([("NAMESPACE", "default"), ("POD_NAME", "a-0"), ("JOBSET_NAME", "a")])
             .env("KUBECONFIG", folder.join("kubeconfig"))
             .stdin(Stdio::null())

@@ -14,11 +14,15 @@ fn agent() -> Agent {
 }
 
 fn jobset(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, bypass: false })
+    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: false, bypass: false })
 }
 
 fn bypassed(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, bypass: true })
+    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: false, bypass: true })
+}
+
+fn failed_jobset(synced: i32, deprecated: i32) -> Input {
+    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: true, bypass: false })
 }
 
 fn exited(code: u8) -> Input {
@@ -88,6 +92,20 @@ fn outputs_while_running(inputs: Vec<Input>) -> Vec<Output> {
 #[case::sigterm_at_the_barrier_exits(vec![exited(1), Input::Terminate, jobset(2, 1)], vec![report(2), exit(143)])]
 #[case::exit_is_the_last_output(vec![exited(0), jobset(1, 1), Input::Terminate], vec![exit(0)])]
 fn worker_running_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
+    assert_eq!(outputs_while_running(inputs), outputs);
+}
+
+#[rstest]
+#[case::worker_failed_before(vec![exited(7), failed_jobset(1, 0)], vec![report(2), exit(82)])]
+#[case::worker_fails_afterwards(vec![failed_jobset(1, 0), exited(7)], vec![exit(82)])]
+#[case::worker_runs(vec![failed_jobset(1, 0)], vec![])]
+#[case::worker_succeeds(vec![failed_jobset(1, 0), exited(0)], vec![exit(0)])]
+#[case::worker_fails_for_good(vec![failed_jobset(1, 0), exited(FATAL)], vec![exit(FATAL)])]
+#[case::worker_was_stopped(vec![jobset(1, 1), exited(143), failed_jobset(1, 1)], vec![stop(1, 1), report(2)])]
+#[case::worker_runs_again(vec![exited(7), jobset(2, 1), failed_jobset(2, 1)], vec![report(2), start(2)])]
+#[case::stale_state_afterwards(
+    vec![failed_jobset(1, 0), jobset(1, 0), exited(7), jobset(1, 0)], vec![exit(82)])]
+fn jobset_failed_ends_container_of_failed_worker(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
     assert_eq!(outputs_while_running(inputs), outputs);
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use jobset_api::JobSet;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install};
+use jobset_objects::WorkerExit;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -106,6 +107,18 @@ impl TestNamespace {
         let status = json!({"status": {"syncedEpoch": synced, "deprecatedEpoch": deprecated}});
         self.jobsets.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status)).await?;
         Ok(())
+    }
+
+    /// Writes into the status of the JobSet that it has failed.
+    pub(crate) async fn fail_jobset(&self) -> Result<()> {
+        let status = json!({"status": {"terminalState": "Failed"}});
+        self.jobsets.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status)).await?;
+        Ok(())
+    }
+
+    /// How the worker ended, as its agent reports it.
+    pub(crate) async fn worker_exit(&self) -> Result<Option<WorkerExit>> {
+        Ok(WorkerExit::of(self.pods.get(NAME).await?.annotations()))
     }
 
     /// The epoch that the Pod reports.

@@ -3,5 +3,6 @@
 mod codes;
 mod epochs;
 mod fixture;
+mod output;
 mod processes;
 mod sidecar;

@@ -264,5 +264,5 @@ impl Process {
 }
 
 fn state((synced, deprecated): (i32, i32)) -> Input {
-    Input::JobSet(JobSetState { uid: UID.to_owned(), synced, deprecated, bypass: false })
+    Input::JobSet(JobSetState { uid: UID.to_owned(), synced, deprecated, failed: false, bypass: false })
 }

@@ -25,6 +25,8 @@ pub(super) struct AgentProcess {
     pub lifted: bool,
     /// The epoch that it has entered.
     pub entered: Option<i32>,
+    /// The epoch in which its worker failed, until it starts the next one.
+    pub failed_in: Option<i32>,
 }
 
 /// What becomes of a report.
@@ -39,7 +41,17 @@ enum Fate {
 impl AgentProcess {
     pub(super) fn new(container: u32, started: Time, mode: Mode) -> Self {
         let agent = Agent::new(Some(UID.to_owned()), mode);
-        Self { container, started, agent, observed: None, reporting: None, timer: None, lifted: false, entered: None }
+        Self {
+            container,
+            started,
+            agent,
+            observed: None,
+            reporting: None,
+            timer: None,
+            lifted: false,
+            entered: None,
+            failed_in: None,
+        }
     }
 }
 
@@ -89,6 +101,7 @@ impl SimulatedCluster {
         };
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         let (pod, slot) = (machine.pod.clone(), machine.slot());
+        let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in);
         let is_there = self.api.pods.contains_key(&pod);
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}"));
         if fate != Fate::Lost && is_there {
@@ -99,6 +112,10 @@ impl SimulatedCluster {
             self.api.change_pod(&pod, |wire| {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
                 annotations.insert(labels::EPOCH.to_owned(), epoch.to_string());
+                if let Some(epoch) = failed_in {
+                    let exit = format!(r#"{{"epoch": {epoch}, "code": 1}}"#);
+                    annotations.insert(labels::WORKER_EXIT.to_owned(), exit);
+                }
             });
             self.truth.reported(slot, epoch);
         }
@@ -124,7 +141,7 @@ impl SimulatedCluster {
                     process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
                 }
                 Output::Lift { epoch } => {
-                    process.lifted = true;
+                    (process.lifted, process.failed_in) = (true, None);
                     starts = machine.supervised.then_some(epoch);
                 }
                 Output::StopWorker { .. } => stops = true,

@@ -119,6 +119,7 @@ impl ApiServer {
             uid: UID.to_owned(),
             synced: status.synced_epoch,
             deprecated: status.deprecated_epoch,
+            failed: status.terminal_state == "Failed",
             bypass: jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart,
         };
         self.states.push(state);

@@ -159,7 +159,8 @@ fn job(rng: &mut Rng, pods: i32, strategy: RestartStrategy, has_fatal_code: bool
         spec["backoffLimit"] = json!(i32::MAX);
         spec["podReplacementPolicy"] = json!("Failed");
         let rules = |action: &str, operator: &str, values: &[i32]| json!([{"action": action, "exitCodes": {"operator": operator, "values": values}}]);
-        let left_alone: &[i32] = if has_fatal_code { &[0, FATAL] } else { &[0] };
+        // A supervisor ends with 82 when its JobSet has failed.
+        let left_alone: &[i32] = if has_fatal_code { &[0, 82, FATAL] } else { &[0, 82] };
         worker["restartPolicy"] = json!("Never");
         // A supervisor that is killed comes back alone: all containers are the one that it is in.
         let action = if supervised { "Restart" } else { ALL };

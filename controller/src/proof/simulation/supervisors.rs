@@ -17,7 +17,10 @@ impl SimulatedCluster {
         match machine.worker {
             SimulatedWorker::Ended { code, .. } => {
                 machine.worker = SimulatedWorker::NotYet;
-                machine.stopping = false;
+                let was_asked = std::mem::take(&mut machine.stopping);
+                if let Some(process) = machine.agent.as_mut().filter(|_| !was_asked && code != 0) {
+                    process.failed_in = process.entered;
+                }
                 let code = u8::try_from(code).unwrap_or(u8::MAX);
                 self.worked = true;
                 self.tell_agent(uid, Input::WorkerExited { code })

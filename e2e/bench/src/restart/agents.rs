@@ -219,7 +219,7 @@ impl SimulatedAgent {
         let seats = Arc::clone(&self.shared.seats);
         tokio::spawn(async move {
             let _seat = seats.acquire_owned().await;
-            let answer = report::report(&client, NAMESPACE, &pod, epoch).await;
+            let answer = report::report(&client, NAMESPACE, &pod, epoch, None).await;
             // The receiver is gone if the agent has restarted.
             let _ = answers.send(answer).await;
         });

@@ -8,13 +8,16 @@
 //! the kubelet restarts the Pod, and a new agent starts. A *supervisor* starts and stops its worker itself, and continues
 //! with the next epoch without exiting.
 
-use std::collections::BTreeSet;
+mod interface;
+
 use std::time::Duration;
 
+use jobset_protocol::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_protocol::epoch::{EpochVerdict, GroupEpochs};
 
 use crate::backoff::exponential;
 use crate::barrier::Barrier;
+pub use interface::{Input, JobSetState, Mode, Output};
 
 /// First wait before an epoch is reported again while the barrier is closed: a report can be lost or overwritten.
 const REPEAT_FIRST: Duration = Duration::from_secs(30);
@@ -23,119 +26,6 @@ const REPEAT_CAP: Duration = Duration::from_secs(150);
 /// Exit code of a supervisor that gets SIGTERM before its worker has ended: 128 and the number of SIGTERM. It is never 0,
 /// because the Job would count the Pod as succeeded.
 const TERMINATED: u8 = 143;
-
-/// How the agent starts its worker and ends an epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// The agent runs in a container of its own, beside the worker.
-    Sidecar {
-        /// Whether the worker may save its state before the Pod restarts.
-        saves: bool,
-    },
-    /// The agent is the parent process of the worker.
-    Supervisor {
-        /// Exit codes of the worker that end the container instead of restarting the group. The podFailurePolicy and the
-        /// failure policy can then match them.
-        fatal: BTreeSet<u8>,
-    },
-}
-
-/// The state of a JobSet that its agents act on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct JobSetState {
-    /// `metadata.uid`. A JobSet that was created again under the same name has another UID and other Pods.
-    pub uid: String,
-    /// `status.syncedEpoch`: the epoch whose workers may run. Written by the controller.
-    pub synced: i32,
-    /// `status.deprecatedEpoch`: Pods in this epoch or an earlier one must restart. Written by the controller.
-    pub deprecated: i32,
-    /// The JobSet does not restart in place: it has another restart strategy, or an annotation disables in-place restart.
-    pub bypass: bool,
-}
-
-/// An event that the state machine takes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// A state of the JobSet was observed. The first state after [`Agent::new`] must come from a consistent read: with a
-    /// stale `synced` the agent would report an epoch that already runs, and its worker alone would join it late.
-    JobSet(JobSetState),
-    /// The JobSet was deleted. The worker continues to run until garbage collection deletes its Pod.
-    Deleted,
-    /// The API server accepted the report of this epoch.
-    Reported {
-        /// The epoch that was reported.
-        epoch: i32,
-    },
-    /// The report of this epoch failed or was rejected. The API server may have applied it nevertheless.
-    ReportFailed {
-        /// The epoch that was reported.
-        epoch: i32,
-        /// The wait that the API server asked for.
-        retry_after: Option<Duration>,
-    },
-    /// The time of the last [`Output::SetTimer`] has elapsed.
-    Timer,
-    /// The answer to [`Output::Save`]: the worker has saved its state, or its time limit has elapsed.
-    Saved,
-    /// The supervised worker has ended, and none of its processes is left.
-    WorkerExited {
-        /// Its exit code, or 128 plus the number of the signal that ended it.
-        code: u8,
-    },
-    /// The supervised worker could not be started.
-    WorkerNotStarted {
-        /// The code that a shell returns: 127 if the program was not found, 126 if it cannot be run.
-        code: u8,
-    },
-    /// SIGTERM.
-    Terminate,
-}
-
-/// An action for the caller. The caller carries out outputs in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
-    /// Write this epoch to the annotation of the agent's Pod. The answer is [`Input::Reported`] or [`Input::ReportFailed`].
-    /// Cancels the timer.
-    Report {
-        /// The epoch to write.
-        epoch: i32,
-    },
-    /// Send [`Input::Timer`] after this time, plus jitter. Replaces the current timer.
-    SetTimer(Duration),
-    /// Lift the barrier. A sidecar keeps it lifted until it exits. A supervisor starts the worker; the answer is
-    /// [`Input::WorkerExited`] or [`Input::WorkerNotStarted`]. Cancels the timer.
-    Lift {
-        /// The epoch of the worker; `None` if the JobSet does not restart in place.
-        epoch: Option<i32>,
-    },
-    /// Let the worker beside the sidecar save its state. The answer is [`Input::Saved`], within a limited time.
-    Save {
-        /// The epoch that ends.
-        epoch: i32,
-    },
-    /// Stop the supervised worker and all processes that it has started, by SIGKILL when its grace period has elapsed. The
-    /// answer is [`Input::WorkerExited`].
-    StopWorker {
-        /// The epoch that ends.
-        epoch: i32,
-        /// The deprecated epoch, `epoch` or later.
-        deprecated: i32,
-    },
-    /// Send SIGTERM to the supervised worker. The kubelet enforces the grace period.
-    TerminateWorker,
-    /// Restart the Pod in place. This is the last output.
-    Restart {
-        /// The epoch that ends.
-        epoch: i32,
-        /// The deprecated epoch, `epoch` or later.
-        deprecated: i32,
-    },
-    /// Exit. This is the last output.
-    Exit {
-        /// 0 for a sidecar that gets SIGTERM. For a supervisor, the exit code of its worker.
-        code: u8,
-    },
-}
 
 /// The state of the epoch's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,6 +61,10 @@ pub struct Agent {
     synced: i32,
     deprecated: i32,
     bypass: bool,
+    /// Whether the JobSet has failed.
+    jobset_failed: bool,
+    /// Whether the supervised worker of the last epoch failed. The agent did not ask it to end.
+    worker_failed: bool,
     epoch: Option<i32>,
     worker: WorkerState,
     report: ReportState,
@@ -188,6 +82,8 @@ impl Agent {
             synced: 0,
             deprecated: 0,
             bypass: false,
+            jobset_failed: false,
+            worker_failed: false,
             epoch: None,
             worker: WorkerState::Waiting,
             report: ReportState::Idle,
@@ -242,6 +138,10 @@ impl Agent {
         self.synced = self.synced.max(state.synced);
         self.deprecated = self.deprecated.max(state.deprecated);
         self.bypass = state.bypass;
+        self.jobset_failed |= state.failed;
+        if self.jobset_failed && self.worker_failed {
+            return self.exit(FAILED_JOBSET_EXIT_CODE);
+        }
         if self.bypass {
             return if self.worker == WorkerState::Waiting { self.lift() } else { Vec::new() };
         }
@@ -290,7 +190,7 @@ impl Agent {
     }
 
     fn lift(&mut self) -> Vec<Output> {
-        self.worker = WorkerState::Running;
+        (self.worker, self.worker_failed) = (WorkerState::Running, false);
         vec![Output::Lift { epoch: self.epoch }]
     }
 
@@ -316,9 +216,14 @@ impl Agent {
         let is_final = code == 0 || self.bypass || fatal.contains(&code);
         match self.worker {
             WorkerState::Running if is_final => self.exit(code),
-            // The worker failed, or the agent stopped it. The exit code of a stopped worker does not count, because its epoch is
-            // deprecated.
-            WorkerState::Running | WorkerState::Stopping => self.wait_for_next_epoch(),
+            // Nothing restarts the worker. Its container ends, so that the Pod stays with its logs.
+            WorkerState::Running if self.jobset_failed => self.exit(FAILED_JOBSET_EXIT_CODE),
+            WorkerState::Running => {
+                self.worker_failed = true;
+                self.wait_for_next_epoch()
+            }
+            // The exit code of a stopped worker does not count, because its epoch is deprecated.
+            WorkerState::Stopping => self.wait_for_next_epoch(),
             WorkerState::Terminating => self.exit(TERMINATED),
             WorkerState::Waiting | WorkerState::Ended => Vec::new(),
         }

@@ -1,0 +1,121 @@
+//! How a supervised worker ended, as its agent tells the controller and the kubelet.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Longest message in the annotation, in bytes of JSON.
+const LONGEST_MESSAGE: usize = 4096;
+/// The file whose content the kubelet shows as the termination message, and its longest content in bytes.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+const LONGEST_TERMINATION_MESSAGE: usize = 4096;
+
+/// The end of the main process of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// Exit code, or 128 plus the number of the signal that ended the process.
+    pub code: u8,
+    /// Number of the signal that ended the process.
+    pub signal: Option<i32>,
+    /// When the process was reaped.
+    pub at: Timestamp,
+}
+
+/// The end of a worker that the agent did not ask for.
+#[derive(Debug)]
+pub struct WorkerExit {
+    epoch: i32,
+    end: ProcessEnd,
+    lines: String,
+    /// Whether the API server has rejected a report with this.
+    rejected: AtomicBool,
+}
+
+impl WorkerExit {
+    /// The end of a worker of this epoch, with the last lines of its output.
+    pub fn new(epoch: i32, end: ProcessEnd, lines: String) -> Self {
+        Self { epoch, end, lines, rejected: AtomicBool::new(false) }
+    }
+
+    /// Value of the annotation `jobset.sigs.k8s.io/worker-exit`; `None` once the API server has rejected it.
+    pub fn annotation(&self) -> Option<String> {
+        if self.rejected.load(Ordering::Relaxed) {
+            return None;
+        }
+        let ProcessEnd { code, signal, at } = self.end;
+        let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+        let mut exit = json!({"epoch": self.epoch, "code": code, "finishedAt": at.to_string()});
+        if let Some(signal) = signal {
+            exit["signal"] = signal.into();
+        }
+        exit["message"] = Value::from(end_of(&self.lines, LONGEST_MESSAGE, |character| match character {
+            '"' | '\\' | '\n' | '\t' => 2,
+            _ => character.len_utf8(),
+        }));
+        Some(exit.to_string())
+    }
+
+    /// The API server has rejected a report with this: it is not sent again.
+    pub fn reject(&self) {
+        self.rejected.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes the termination message of the container, unless the worker has written one.
+    pub fn write_termination_message(&self) {
+        let path = Path::new(TERMINATION_LOG);
+        if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            let message = format!("worker exited with code {}: {}", self.end.code, self.lines);
+            let message = end_of(&message, LONGEST_TERMINATION_MESSAGE, char::len_utf8);
+            // A container may have a read-only file system.
+            let _ =
+                std::fs::File::options().write(true).open(path).and_then(|mut file| file.write_all(message.as_bytes()));
+        }
+    }
+}
+
+/// The end of the text, as long as the sizes of its characters allow.
+fn end_of(text: &str, longest: usize, size: impl Fn(char) -> usize) -> &str {
+    let mut left = longest;
+    let fits = |(index, character): (usize, char)| {
+        left = left.checked_sub(size(character))?;
+        Some(index)
+    };
+    let begin = text.char_indices().rev().map_while(fits).last().unwrap_or(text.len());
+    &text[begin..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(lines: &str) -> WorkerExit {
+        let at = "2026-01-01T00:00:00.5Z".parse().unwrap();
+        WorkerExit::new(3, ProcessEnd { code: 137, signal: Some(9), at }, lines.to_owned())
+    }
+
+    #[test]
+    fn annotation_is_that_of_the_protocol() {
+        let annotation = exit("loss is \"NaN\"").annotation().unwrap();
+        let expected = json!({"epoch": 3, "code": 137, "signal": 9, "finishedAt": "2026-01-01T00:00:00.5Z",
+            "message": "loss is \"NaN\""});
+        assert_eq!(serde_json::from_str::<Value>(&annotation).unwrap(), expected);
+    }
+
+    #[test]
+    fn annotation_of_hostile_lines_is_bounded() {
+        for line in ["\"", "\\", "\n", "x", "\u{fc}", "\u{1f600}"] {
+            let annotation = exit(&line.repeat(10_000)).annotation().unwrap();
+            assert!((3500..4300).contains(&annotation.len()), "{line:?}: {}", annotation.len());
+        }
+    }
+
+    #[test]
+    fn annotation_rejected_is_not_sent_again() {
+        let exit = exit("");
+        exit.reject();
+        assert_eq!(exit.annotation(), None);
+    }
+}
