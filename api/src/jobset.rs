@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::job_template::JobTemplate;
 use crate::policy::{FailurePolicy, StartupPolicy, SuccessPolicy};
+use crate::schema::markers::immutable;
 use crate::status::JobSetStatus;
+use crate::validation::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 use crate::volume::VolumeClaimPolicy;
 
 /// The desired state: groups of Jobs that start, fail, restart and succeed together.
@@ -30,23 +32,23 @@ pub struct JobSetSpec {
 
     /// network contains the networking options of the JobSet. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::markers::immutable)]
+    #[schemars(transform = immutable(AS_CREATED))]
     pub network: Option<Network>,
 
     /// successPolicy specifies when the JobSet succeeds. Default: when all Jobs have completed. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::markers::immutable)]
+    #[schemars(transform = immutable(AS_CREATED))]
     pub success_policy: Option<SuccessPolicy>,
 
     /// failurePolicy specifies how the JobSet reacts to failures. Without it, any failed Job fails the JobSet.
     /// Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::markers::immutable)]
+    #[schemars(transform = immutable(AS_CREATED_OR_MORE_RESTARTS))]
     pub failure_policy: Option<FailurePolicy>,
 
     /// startupPolicy specifies the order in which the replicatedJobs start. Deprecated: use dependsOn. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = crate::schema::markers::immutable)]
+    #[schemars(transform = immutable(AS_CREATED))]
     pub startup_policy: Option<StartupPolicy>,
 
     /// suspend stops all Pods of the JobSet while it is true.
@@ -73,7 +75,7 @@ pub struct JobSetSpec {
     /// volumeClaimPolicies are the persistent volume claims that the JobSet creates and its Pods share. At least one
     /// container must mount each claim by name. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = crate::schema::markers::immutable)]
+    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = immutable(AS_CREATED))]
     pub volume_claim_policies: Vec<VolumeClaimPolicy>,
 }
 
@@ -102,7 +104,7 @@ pub struct ReplicatedJob {
     /// dependsOn lists earlier replicatedJobs that must reach a status before this one is created. Mutually exclusive
     /// with startupPolicy InOrder. Immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = crate::schema::markers::immutable)]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), transform = immutable(AS_CREATED))]
     pub depends_on: Vec<DependsOn>,
 }
 

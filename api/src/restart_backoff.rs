@@ -94,7 +94,7 @@ mod tests {
     use super::RestartStrategy::{BlockingRecreate, InPlaceRestart, Recreate};
     use super::*;
 
-    fn waits(backoff: Value, strategy: RestartStrategy, failures: i32) -> Vec<u64> {
+    fn waits(backoff: &Value, strategy: RestartStrategy, failures: i32) -> Vec<u64> {
         let spec = json!({"replicatedJobs": [], "failurePolicy": {"restartBackoff": backoff}});
         let backoff = serde_json::from_value::<JobSetSpec>(spec).unwrap().restart_backoff();
         (1..=failures).map(|failures| backoff.wait(failures, strategy).as_secs()).collect()
@@ -112,13 +112,13 @@ mod tests {
         #[case] strategy: RestartStrategy,
         #[case] expected: &[u64],
     ) {
-        assert_eq!(waits(backoff, strategy, i32::try_from(expected.len()).unwrap()), expected);
+        assert_eq!(waits(&backoff, strategy, i32::try_from(expected.len()).unwrap()), expected);
     }
 
     #[test]
     fn wait_after_any_number_of_failures_does_not_overflow() {
         let spec = JobSetSpec::default();
-        assert_eq!(spec.restart_backoff().wait(i32::MAX, InPlaceRestart), Duration::from_secs(300));
+        assert_eq!(spec.restart_backoff().wait(i32::MAX, InPlaceRestart), Duration::from_mins(5));
         assert_eq!(spec.restart_backoff().wait(i32::MIN, InPlaceRestart), Duration::ZERO);
         let off = EffectiveBackoff { initial: Duration::ZERO, ..spec.restart_backoff() };
         assert_eq!(off.wait(i32::MAX, InPlaceRestart), Duration::ZERO);
@@ -127,6 +127,6 @@ mod tests {
     #[test]
     fn stored_negative_values_count_as_zero() {
         let backoff = json!({"initialSeconds": -1, "factor": -2, "maxSeconds": -3});
-        assert_eq!(waits(backoff, InPlaceRestart, 4), [0, 0, 0, 0]);
+        assert_eq!(waits(&backoff, InPlaceRestart, 4), [0, 0, 0, 0]);
     }
 }

@@ -36,12 +36,14 @@ pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Marks a field that is immutable once it is set.
-pub(crate) fn immutable(schema: &mut Schema) {
-    schema.insert(
-        "x-kubernetes-validations".to_owned(),
-        json!([{"rule": "self == oldSelf", "message": "field is immutable"}]),
-    );
+/// Marks a field that is immutable once it is set. `reason` says how it must stay, and what to do
+/// instead of a change.
+pub(crate) fn immutable(reason: &str) -> impl FnMut(&mut Schema) {
+    let message = format!("field is immutable: must stay {reason}");
+    move |schema| {
+        let rules = json!([{"rule": "self == oldSelf", "message": message}]);
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
+    }
 }
 
 /// Marks a number that must not decrease. It may be removed: the controller of the Go JobSet does not know the field,

@@ -43,6 +43,7 @@ use crate::gates::Gates;
 pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
 use rule::{Rule, apply};
 use subject::Subject;
+pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::warnings;
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
