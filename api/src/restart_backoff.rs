@@ -25,18 +25,19 @@ pub struct RestartBackoff {
     #[schemars(range(min = 0, max = 86400), extend("default" = 1))]
     pub initial_seconds: Option<i32>,
 
-    /// factor multiplies the wait with each further failure. Default 2.
+    /// factor by which each wait is longer than the previous one. 1: all waits are equally long. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100), extend("default" = 2))]
     pub factor: Option<i32>,
 
-    /// maxSeconds is the longest wait, in seconds. Default 300. The flag `--longest-restart-backoff` of the controller
-    /// limits it, too.
+    /// maxSeconds is the longest wait, in seconds, and at least initialSeconds. Default 300. The flag
+    /// `--longest-restart-backoff` of the controller limits it, too; its default is 30 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 300))]
     pub max_seconds: Option<i32>,
 
-    /// stableSeconds is how long the workers must run, in seconds, before a failure is the first one again. Default 60.
+    /// stableSeconds is how long the workers must run, in seconds, before a failure counts as the first one again.
+    /// Default 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 60))]
     pub stable_seconds: Option<i32>,

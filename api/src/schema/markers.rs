@@ -1,10 +1,21 @@
 //! What the types of this crate add to their generated schemas.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Keyword of a generated schema that stands for a schema of Kubernetes. Its value is the name of that schema.
 pub(super) const KUBERNETES_SCHEMA: &str = "x-kubernetes-schema";
+
+/// Removes the description of the type of an optional field: that of the field says more.
+pub(super) fn describe_by_field(schema: &mut Schema) {
+    if schema.get("description").is_none() {
+        return;
+    }
+    let types = schema.get_mut("anyOf").and_then(Value::as_array_mut);
+    for of_type in types.into_iter().flatten().filter_map(Value::as_object_mut) {
+        of_type.remove("description");
+    }
+}
 
 /// Schema of `replicatedJobs[].template`.
 pub(crate) fn job_template(_: &mut SchemaGenerator) -> Schema {
