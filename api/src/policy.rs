@@ -9,27 +9,36 @@ use crate::RestartBackoff;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
-    /// maxRestarts limits the counted restarts. One more restart fails the JobSet. The restarts of the JobSet, of its
-    /// replicatedJobs and of its Jobs share the limit. If the JobSet is created with the annotation
-    /// `jobset.sigs.k8s.io/restart-budget: Separate`, the limit applies to the JobSet, each replicatedJob and each Job
-    /// separately.
+    /// maxRestarts is the number of counted restarts after which the next one fails the JobSet. Default 0: the first
+    /// failure fails it. Restarts of the JobSet, of its replicatedJobs and of its Jobs share this number. If the JobSet
+    /// is created with the annotation `jobset.sigs.k8s.io/restart-budget: Separate`, the JobSet, each replicatedJob and
+    /// each Job have this number each.
+    /// The annotation `jobset.sigs.k8s.io/additional-restarts` adds to this number. Users can set it while the JobSet
+    /// runs. `status.restartsCountTowardsMax` has the counted restarts of the JobSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
 
-    /// restartStrategy specifies how the JobSet restarts. Default Recreate.
+    /// restartStrategy specifies how the JobSet restarts. Default Recreate. One of:
+    ///
+    /// - Recreate: delete all Jobs. Each Job is created again as soon as it and its Pods are gone.
+    /// - BlockingRecreate: delete all Jobs. No Job is created again before all of them and their Pods are gone.
+    /// - InPlaceRestart: keep the Pods, and restart the containers in them. Only Pods that have failed are created
+    ///   again. Every Pod needs an agent, which the annotation `jobset.sigs.k8s.io/inject-agent` adds. If a Job has
+    ///   failed or a worker has succeeded, the JobSet restarts as with Recreate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Recreate"))]
     pub restart_strategy: Option<RestartStrategy>,
 
-    /// restartBackoff makes a JobSet wait before a restart, if it keeps failing soon after it began to run. In place, the
-    /// first restart begins at once, and the next ones wait 1, 2, 4 ... up to 300 seconds. If Jobs are recreated, the first
-    /// three restarts begin at once. Set initialSeconds to 0 to restart without waits.
+    /// restartBackoff specifies how long the JobSet waits before a restart if it keeps failing soon after it began to
+    /// run. Default: in place, the first restart begins at once, and the next ones wait 1, 2, 4 and up to 300 seconds.
+    /// If Jobs are recreated, the first three restarts begin at once. Set initialSeconds to 0 to restart without waits.
+    /// The condition RestartBackoff is True while the JobSet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_backoff: Option<RestartBackoff>,
 
-    /// rules are evaluated in order when a Job has failed. The first matching rule determines the action. If no rule
-    /// matches, the action is RestartJobSet.
+    /// rules specify the action when a Job has failed. They are evaluated in order, and the first matching rule
+    /// decides. Default, and if no rule matches: RestartJobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FailurePolicyRule>,
 }
@@ -50,24 +59,36 @@ pub enum RestartStrategy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicyRule {
-    /// name of the rule, used in conditions and events. Default `failurePolicyRule<index>`.
+    /// name of the rule, used in conditions and events. At most 128 characters: letters, digits, `_`, `,` and `:`.
+    /// Default `failurePolicyRule<index>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// action is taken if the rule matches.
+    /// action is taken if the rule matches. One of:
+    ///
+    /// - FailJobSet: fail the JobSet.
+    /// - RestartJobSet: restart the JobSet, counted. If maxRestarts is reached, the JobSet fails.
+    /// - RestartJobSetAndIgnoreMaxRestarts: restart the JobSet, not counted.
+    /// - RestartJob: recreate only the failed Job, counted.
+    /// - RestartJobAndIgnoreMaxRestarts: recreate only the failed Job, not counted.
+    /// - RecreateJob: another name of RestartJob.
+    /// - RestartReplicatedJob: recreate all Jobs of the failed Job's replicatedJob, counted.
+    /// - FailJob: do not restart the failed Job. The other Jobs continue to run.
     pub action: FailurePolicyAction,
 
-    /// onJobFailureReasons requires that the Job failed for one of these reasons. The reason is that of the Job's
-    /// Failed condition, or that of `setConditionReason` in the Job's podFailurePolicy.
+    /// onJobFailureReasons requires that the Job failed for one of these reasons, such as BackoffLimitExceeded or
+    /// PodFailurePolicy. The reason is that of the Job's Failed condition, or that of `setConditionReason` in the Job's
+    /// podFailurePolicy. Default, and if empty: any reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_job_failure_reasons: Vec<String>,
 
     /// onJobFailureMessagePatterns requires that the message of the Job's Failed condition matches one of these regular
-    /// expressions (RE2 syntax).
+    /// expressions (RE2 syntax). Default, and if empty: any message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_job_failure_message_patterns: Vec<String>,
 
-    /// targetReplicatedJobs requires that the Job belongs to one of these replicatedJobs.
+    /// targetReplicatedJobs requires that the failed Job belongs to one of these replicatedJobs. Default, and if empty:
+    /// any replicatedJob.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub target_replicated_jobs: Vec<String>,
@@ -98,10 +119,13 @@ pub enum FailurePolicyAction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuccessPolicy {
-    /// operator specifies whether all Jobs or any Job must complete.
+    /// operator specifies how many of the Jobs must complete. One of:
+    ///
+    /// - All: every Job. The default of successPolicy.
+    /// - Any: at least one Job. The other Jobs are deleted then.
     pub operator: Operator,
 
-    /// targetReplicatedJobs are the replicatedJobs that the operator considers. Empty means all.
+    /// targetReplicatedJobs are the replicatedJobs whose Jobs count. Default, and if empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub target_replicated_jobs: Vec<String>,
@@ -120,7 +144,11 @@ pub enum Operator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartupPolicy {
-    /// startupPolicyOrder is the order in which replicatedJobs start.
+    /// startupPolicyOrder is the order in which replicatedJobs start. One of:
+    ///
+    /// - AnyOrder: all at the same time. The default of startupPolicy.
+    /// - InOrder: in the order of the list. Each replicatedJob starts when the Jobs of the previous one are ready.
+    ///   Not together with restartStrategy InPlaceRestart.
     pub startup_policy_order: StartupPolicyOrder,
 }
 

@@ -25,18 +25,19 @@ pub struct RestartBackoff {
     #[schemars(range(min = 0, max = 86400), extend("default" = 1))]
     pub initial_seconds: Option<i32>,
 
-    /// factor multiplies the wait with each further failure. Default 2.
+    /// factor by which each wait is longer than the previous one. 1: all waits are equally long. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100), extend("default" = 2))]
     pub factor: Option<i32>,
 
-    /// maxSeconds is the longest wait, in seconds. Default 300. The flag `--longest-restart-backoff` of the controller
-    /// limits it, too.
+    /// maxSeconds is the longest wait, in seconds, and at least initialSeconds. Default 300. The flag
+    /// `--longest-restart-backoff` of the controller limits it, too; its default is 30 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 300))]
     pub max_seconds: Option<i32>,
 
-    /// stableSeconds is how long the workers must run, in seconds, before a failure is the first one again. Default 60.
+    /// stableSeconds is how long the workers must run, in seconds, before a failure counts as the first one again.
+    /// Default 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 60))]
     pub stable_seconds: Option<i32>,
@@ -94,7 +95,7 @@ mod tests {
     use super::RestartStrategy::{BlockingRecreate, InPlaceRestart, Recreate};
     use super::*;
 
-    fn waits(backoff: Value, strategy: RestartStrategy, failures: i32) -> Vec<u64> {
+    fn waits(backoff: &Value, strategy: RestartStrategy, failures: i32) -> Vec<u64> {
         let spec = json!({"replicatedJobs": [], "failurePolicy": {"restartBackoff": backoff}});
         let backoff = serde_json::from_value::<JobSetSpec>(spec).unwrap().restart_backoff();
         (1..=failures).map(|failures| backoff.wait(failures, strategy).as_secs()).collect()
@@ -112,13 +113,13 @@ mod tests {
         #[case] strategy: RestartStrategy,
         #[case] expected: &[u64],
     ) {
-        assert_eq!(waits(backoff, strategy, i32::try_from(expected.len()).unwrap()), expected);
+        assert_eq!(waits(&backoff, strategy, i32::try_from(expected.len()).unwrap()), expected);
     }
 
     #[test]
     fn wait_after_any_number_of_failures_does_not_overflow() {
         let spec = JobSetSpec::default();
-        assert_eq!(spec.restart_backoff().wait(i32::MAX, InPlaceRestart), Duration::from_secs(300));
+        assert_eq!(spec.restart_backoff().wait(i32::MAX, InPlaceRestart), Duration::from_mins(5));
         assert_eq!(spec.restart_backoff().wait(i32::MIN, InPlaceRestart), Duration::ZERO);
         let off = EffectiveBackoff { initial: Duration::ZERO, ..spec.restart_backoff() };
         assert_eq!(off.wait(i32::MAX, InPlaceRestart), Duration::ZERO);
@@ -127,6 +128,6 @@ mod tests {
     #[test]
     fn stored_negative_values_count_as_zero() {
         let backoff = json!({"initialSeconds": -1, "factor": -2, "maxSeconds": -3});
-        assert_eq!(waits(backoff, InPlaceRestart, 4), [0, 0, 0, 0]);
+        assert_eq!(waits(&backoff, InPlaceRestart, 4), [0, 0, 0, 0]);
     }
 }

@@ -6,7 +6,7 @@
 //! Rust types does not. Without these markers, two appliers of one JobSet, such as a user and a queueing system,
 //! overwrite each other's containers and variables.
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::{JsonSchema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Value, json};
 
 use crate::{GROUP, JobSetSpec, JobSetStatus, VERSION};
@@ -111,6 +111,7 @@ fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
         })
+        .with_transform(RecursiveTransform(markers::describe_by_field))
         .with_transform(kube::core::schema::StructuralSchemaRewriter)
         .with_transform(kube::core::schema::OptionalEnum)
         .into_generator();
@@ -122,10 +123,28 @@ fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
     Ok(schema)
 }
 
+/// The text with each paragraph and each entry of a list in one line: `kubectl explain` wraps the lines itself.
+fn unwrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        match lines.last_mut() {
+            Some(last) if !last.is_empty() && !line.is_empty() && !line.starts_with("- ") => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// Inserts the schemas of Kubernetes types, and removes keywords that only the generator needs.
 fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
     match schema {
         Value::Object(object) => {
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text = unwrapped(text);
+            }
             if let Some(Value::String(name)) = object.remove(KUBERNETES_SCHEMA) {
                 let description = object.remove("description");
                 *schema = openapi.structural(&name)?;

@@ -7,33 +7,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RestartStrategy, conditions};
 
-/// The observed state of the JobSet. It is also the write-ahead log of the controller: the controller first counts a
+/// The observed state of the JobSet. Only the controller writes it. The agents in the Pods read deprecatedEpoch and
+/// syncedEpoch. It is also the write-ahead log of the controller: the controller first counts a
 /// restart here, and executes it only in a later reconciliation that reads the count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetStatus {
-    /// conditions of the JobSet.
+    /// conditions of the JobSet. Types:
+    ///
+    /// - Completed, Failed: the JobSet has finished. Final.
+    /// - Suspended: the JobSet is suspended.
+    /// - RestartingJobSet: the JobSet restarts, and not all of its Jobs are ready yet.
+    /// - RestartBackoff: the JobSet keeps failing, and waits before it restarts.
+    /// - BarrierWaiting: in place, workers have waited for others for long. The message names the Pods that are
+    ///   missing.
+    /// - BarrierBlocked: in place, a Pod keeps failing before its worker can start.
+    /// - StartupPolicyInProgress, StartupPolicyCompleted: progress of startupPolicy InOrder.
+    /// - InPlaceUnsupported: the JobSet cannot restart in place. The message says why.
+    /// - Invalid: the specification is invalid, and the controller does nothing.
+    /// - ChildRefused: a Job, Service or claim cannot be created. The controller tries again.
+    /// - InternalError: the controller has an error of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::markers::conditions")]
     pub conditions: Vec<Condition>,
 
     /// restarts is the number of times that all Jobs were recreated. The label `jobset.sigs.k8s.io/restart-attempt` of
-    /// the current Jobs has this value.
+    /// the current Jobs has this value. Restarts in place are not in it: groupRestarts has all restarts.
     #[serde(default)]
     pub restarts: i32,
 
-    /// restartsCountTowardsMax is the number of restarts, by recreation or in place, that count towards maxRestarts. If
-    /// the agents of the Go JobSet restart Pods, it has the value that the Go JobSet needs: the counted in-place
-    /// attempts are the newest attempt minus `restarts - restartsCountTowardsMax`.
+    /// restartsCountTowardsMax is the number of restarts of the JobSet, by recreation or in place, that count towards
+    /// maxRestarts. If the agents of the Go JobSet restart Pods, it has the value that the Go JobSet needs: the counted
+    /// in-place attempts are the newest attempt minus `restarts - restartsCountTowardsMax`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_count_towards_max: i32,
 
-    /// groupRestarts is the number of restarts of the whole group, by recreation or in place, including those that do
-    /// not count towards maxRestarts.
+    /// groupRestarts is the number of restarts of the JobSet, by recreation or in place, including those that do not
+    /// count towards maxRestarts. `kubectl get jobsets` shows it as RESTARTS.
     #[serde(default)]
     pub group_restarts: i32,
 
-    /// terminalState is Completed or Failed when the JobSet has finished, and empty before.
+    /// terminalState is Completed or Failed when the JobSet has finished, and empty before. It never changes
+    /// afterwards.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub terminal_state: String,
 
@@ -42,19 +57,20 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jobs_ready: String,
 
-    /// replicatedJobsStatus counts the Jobs of each replicatedJob.
+    /// replicatedJobsStatus counts the Jobs and the restarts of each replicatedJob. A finished Job is only in succeeded
+    /// or failed. Any other Job may be in several of ready, active and suspended, or in none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
 
-    /// deprecatedEpoch is the most recent deprecated epoch. A Pod whose epoch is less than or equal to it restarts in
-    /// place (KEP-467).
+    /// deprecatedEpoch is the newest epoch that has ended (KEP-467). A Pod whose annotation `jobset.sigs.k8s.io/epoch`
+    /// is less than or equal to it restarts in place. It never falls. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub deprecated_epoch: i32,
 
-    /// syncedEpoch is the most recent synced epoch. A Pod at this epoch lifts its barrier, and its workers run
-    /// (KEP-467).
+    /// syncedEpoch is the epoch whose workers may run (KEP-467). It rises when all Pods have reported the next epoch. A
+    /// Pod at this epoch lifts its barrier, and its workers start. It never falls. Default 0: no epoch has begun.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0), transform = crate::schema::markers::growing)]
     pub synced_epoch: i32,
@@ -70,23 +86,24 @@ pub struct JobSetStatus {
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub epoch_transition_time: Option<MicroTime>,
 
-    /// barrierUntil is the end of the wait before a restart (`restartBackoff`). Until then no epoch begins, although all
-    /// Pods may have reported it, and no Job is recreated.
+    /// barrierUntil is the end of the wait before a restart (`spec.failurePolicy.restartBackoff`). Until then no epoch
+    /// begins, although all Pods may have reported it, and no Job is recreated. Absent if no restart waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub barrier_until: Option<MicroTime>,
 
-    /// recentRestarts are the last five restarts of the whole group, the newest last.
+    /// recentRestarts are the last five restarts of the JobSet, the newest last. They stay when the Events of the
+    /// restarts have expired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub recent_restarts: Vec<RecentRestart>,
 
-    /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
-    /// agents of the Go JobSet read it.
+    /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0.
+    /// Only the agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_in_place_restart_attempt: Option<i32>,
 
-    /// currentInPlaceRestartAttempt is syncedEpoch as a restart attempt of the Go JobSet, which counts from 0. The
+    /// currentInPlaceRestartAttempt is syncedEpoch as a restart attempt of the Go JobSet, which counts from 0. Only the
     /// agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_in_place_restart_attempt: Option<i32>,
@@ -98,23 +115,29 @@ pub struct JobSetStatus {
 pub struct RecentRestart {
     /// number is groupRestarts including this restart.
     pub number: i32,
-    /// strategy is how the group restarted. InPlaceRestart falls back to Recreate if a worker cannot restart in place.
+    /// strategy is how the JobSet restarted. With restartStrategy InPlaceRestart, it is Recreate if a worker could not
+    /// restart in place. One of:
+    ///
+    /// - Recreate: each Job was created again as soon as it and its Pods were gone.
+    /// - BlockingRecreate: all Jobs were created again when all of them and their Pods were gone.
+    /// - InPlaceRestart: containers restarted in their Pods.
     pub strategy: RestartStrategy,
     /// counted says whether the restart counts towards maxRestarts.
     #[serde(default)]
     pub counted: bool,
-    /// consecutiveFailures is the number of restarts in a row, this one included, before which the workers had not run for
-    /// `restartBackoff.stableSeconds`. 1: the workers had run well.
+    /// consecutiveFailures is the number of restarts in a row, this one included, before which the workers had not run
+    /// for `restartBackoff.stableSeconds`. 1: the workers had run well. The wait before the restart grows with it.
     #[serde(default)]
     pub consecutive_failures: i32,
     /// startTime is when the controller began the restart.
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub start_time: MicroTime,
-    /// completionTime is when all Jobs were ready again.
+    /// completionTime is when all Jobs were ready again. Absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub completion_time: Option<MicroTime>,
-    /// message says why the group restarted. At most 256 bytes: every agent receives the status.
+    /// message says why the JobSet restarted: the worker that failed first, and how it ended. At most 256 bytes,
+    /// because every agent receives the status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
@@ -142,16 +165,17 @@ pub struct ReplicatedJobStatus {
     /// suspended is the number of suspended Jobs. A suspended Job whose Pods still exist is also active.
     #[serde(default)]
     pub suspended: i32,
-    /// jobRestarts\[i\] is the number of times that the Job with index i was recreated alone.
+    /// jobRestarts has the number of times that each Job was recreated alone, in the order of their indexes, by the
+    /// actions RestartJob and RestartJobAndIgnoreMaxRestarts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub job_restarts: Vec<i32>,
-    /// jobRestartsCountTowardsMax\[i\] is the number of these restarts that count towards maxRestarts.
+    /// jobRestartsCountTowardsMax has the number of these restarts that count towards maxRestarts, in the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub job_restarts_count_towards_max: Vec<i32>,
-    /// restarts is the number of times that all Jobs of this replicatedJob were recreated together
-    /// (RestartReplicatedJob).
+    /// restarts is the number of times that all Jobs of this replicatedJob were recreated together, by the action
+    /// RestartReplicatedJob.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: i32,
     /// restartsCountTowardsMax is the number of these restarts that count towards maxRestarts.
@@ -162,7 +186,8 @@ pub struct ReplicatedJobStatus {
     /// epoch is no failure. Absent until the controller has recorded them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synced_pods: Option<String>,
-    /// syncedParallelism is the number of Pods of each Job when syncedPods was recorded.
+    /// syncedParallelism is the number of Pods of each Job when syncedPods was recorded. The controller reads both
+    /// fields; they are of no use to users.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub synced_parallelism: i32,
 }

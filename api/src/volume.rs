@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeClaimPolicy {
-    /// templates of the claims. A claim is named `<template name>-<jobset name>`. The namespace must not be set.
+    /// templates of the claims. A claim is named `<template name>-<jobSet.name>`, and containers mount it by the name
+    /// of the template. The namespace must not be set: it is that of the JobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::markers::claim_templates")]
     pub templates: Vec<PersistentVolumeClaim>,
 
-    /// retentionPolicy specifies when the claims are kept. Default: the claims are deleted with the JobSet.
+    /// retentionPolicy specifies when the claims are kept. Default: they are deleted with the JobSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_policy: Option<VolumeRetentionPolicy>,
 }
@@ -22,7 +23,10 @@ pub struct VolumeClaimPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRetentionPolicy {
-    /// whenDeleted specifies what happens to the claims when the JobSet is deleted. Default Delete.
+    /// whenDeleted specifies what happens to the claims when the JobSet is deleted. Default Delete. One of:
+    ///
+    /// - Delete: the claims are deleted with the JobSet.
+    /// - Retain: the claims are kept. A JobSet that is created with the same name uses them again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Delete"))]
     pub when_deleted: Option<RetentionPolicy>,

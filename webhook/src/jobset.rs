@@ -141,18 +141,16 @@ fn against_injection(jobset: &JobSet, settings: &Settings) -> Errors {
     injected(jobset).map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
 }
 
-/// What a person should look at although it is admitted: of a specification that is new or has changed.
+/// What a person should look at although it is admitted.
 pub fn warnings(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Vec<String> {
     let Some(jobset) = reviewed(request) else { return Vec::new() };
-    match &request.old_object {
-        Some(old) if old.spec == jobset.spec => Vec::new(),
-        _ => {
-            let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
-            let lacks = terms.cluster.lacks().filter(|_| in_place);
-            let lacks = lacks.map(|text| format!("spec.failurePolicy.restartStrategy: {text}"));
-            lacks.into_iter().chain(validation::warnings(jobset)).collect()
-        }
-    }
+    let old = request.old_object.as_ref();
+    let is_new = old.is_none_or(|old| old.spec != jobset.spec);
+    let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
+    let lacks = terms.cluster.lacks().filter(|_| is_new && in_place);
+    let lacks = lacks.map(|text| format!("spec.failurePolicy.restartStrategy: {text}"));
+    let of_rules = old.map_or_else(|| validation::warnings(jobset), |old| validation::update_warnings(old, jobset));
+    lacks.into_iter().chain(of_rules).collect()
 }
 
 /// The JobSet that rules look at, if any: not in deletions and in what concerns its status only, and not when it is
@@ -197,7 +195,7 @@ mod tests {
     #[rstest]
     #[case::created(request("CREATE", &bad(), &Value::Null), 5)]
     #[case::replaced_what_cannot_be_read(request("UPDATE", &bad(), &Value::Null), 5)]
-    #[case::became_bad(request("UPDATE", &bad(), &with("/spec", "failurePolicy", json!({}))), 5)]
+    #[case::became_bad(request("UPDATE", &bad(), &with("/spec", "failurePolicy", json!({}))), 6)]
     #[case::was_bad(request("UPDATE", &bad(), &with("/spec", "suspend", json!(true))), 0)]
     #[case::resized(request("UPDATE", &with("/spec/replicatedJobs/0", "replicas", json!(-1)), &bad()), 1)]
     #[case::label_added(request("UPDATE", &with("/metadata", "labels", json!({ "a": "b" })), &bad()), 0)]
@@ -257,10 +255,23 @@ mod tests {
         object
     }
 
+    /// The same with a misspelt annotation, another reason for a warning.
+    fn misspelt(mut object: Value) -> Value {
+        object["metadata"]["annotations"]["jobset.sigs.k8s.io/additional-restart"] = json!("5");
+        object
+    }
+
+    fn labelled(mut object: Value) -> Value {
+        object["metadata"]["labels"] = json!({ "a": "b" });
+        object
+    }
+
     #[rstest]
     #[case::created(request("CREATE", &doubtful(), &Value::Null), 1)]
     #[case::nothing_new(request("UPDATE", &doubtful(), &doubtful()), 0)]
     #[case::changed(request("UPDATE", &doubtful(), &bad()), 1)]
+    #[case::annotated(request("UPDATE", &misspelt(doubtful()), &doubtful()), 1)]
+    #[case::annotated_before(request("UPDATE", &labelled(misspelt(doubtful())), &misspelt(doubtful())), 0)]
     #[case::deleted(request("DELETE", &Value::Null, &doubtful()), 0)]
     fn a_warning_is_given_when_there_is_something_new(
         #[case] request: AdmissionRequest<JobSet>,

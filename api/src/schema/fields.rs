@@ -92,6 +92,40 @@ mod tests {
         assert_eq!(missing(schema), wanted);
     }
 
+    /// Adds what the descriptions of these fields lack. Types of Kubernetes are described by Kubernetes.
+    fn check_descriptions(schema: &Value, path: &str, lacking: &mut Vec<String>) {
+        let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        for (name, field) in fields {
+            let path = format!("{path}.{name}");
+            let description = field["description"].as_str().unwrap_or_default();
+            if !description.starts_with(&format!("{name} ")) {
+                lacking.push(format!("{path} does not begin with its name: {description}"));
+            }
+            let mut paragraphs = description.split("\n\n");
+            if paragraphs.any(|paragraph| paragraph.lines().skip(1).any(|line| !line.starts_with("- "))) {
+                lacking.push(format!("{path} is wrapped: {description}"));
+            }
+            for value in field["enum"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                if !description.contains(&format!("\n- {value}: ")) {
+                    lacking.push(format!("{path} does not explain {value}: {description}"));
+                }
+            }
+            if !["template", "templates", "conditions"].contains(&name.as_str()) {
+                check_descriptions(field, &path, lacking);
+                check_descriptions(&field["items"], &path, lacking);
+            }
+        }
+    }
+
+    #[test]
+    fn descriptions_explain_every_field_and_every_value() {
+        let mut lacking = Vec::new();
+        for root in ["spec", "status"] {
+            check_descriptions(&crd()["properties"][root], root, &mut lacking);
+        }
+        assert_eq!(lacking, Vec::<String>::new());
+    }
+
     #[test]
     fn missing_status_is_listed_as_status() {
         assert_eq!(missing(json!({"properties": {"spec": crd()["properties"]["spec"]}})), ["status"]);

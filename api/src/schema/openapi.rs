@@ -128,18 +128,32 @@ impl OpenApi {
 /// Metadata of a template: only fields that a template can set. `creationTimestamp` is accepted, because Go programs
 /// write it as null.
 fn embedded_metadata() -> Value {
-    let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let strings = |description: &str| json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}});
     json!({
         "type": "object",
         "description": "Metadata of the objects made from this template.",
         "properties": {
-            "annotations": strings,
-            "creationTimestamp": {"type": "string", "format": "date-time", "nullable": true},
-            "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-            "generateName": {"type": "string"},
-            "labels": strings,
-            "name": {"type": "string"},
-            "namespace": {"type": "string"},
+            "annotations": strings("annotations of the objects made from this template."),
+            "creationTimestamp": {
+                "type": "string",
+                "format": "date-time",
+                "nullable": true,
+                "description": "creationTimestamp has no effect. Clients written in Go set it to null.",
+            },
+            "finalizers": {
+                "type": "array",
+                "description": "finalizers of the objects made from this template.",
+                "items": {"type": "string"},
+                "x-kubernetes-list-type": "set",
+            },
+            "generateName": {"type": "string", "description": "generateName has no effect: the controller names the objects."},
+            "labels": strings("labels of the objects made from this template."),
+            "name": {
+                "type": "string",
+                "description": "name of a persistent volume claim in volumeClaimPolicies. Elsewhere it has no effect: the \
+                                controller names the objects.",
+            },
+            "namespace": {"type": "string", "description": "namespace has no effect: it is that of the JobSet."},
         },
     })
 }

@@ -24,6 +24,8 @@
 //! | `dependsOn` twice, or with `InOrder` | run: both orders apply |
 //! | other targets of policies; reasons of failures | run: unknown names match nothing |
 //! | failure policy: negative `maxRestarts` | run as 0 |
+//! | failure policy: `restartBackoff` out of bounds | run: a negative wait is 0, and no wait is longer than `maxSeconds` |
+//! | additional restarts that are no number | run as 0 |
 //! | names of rules | run: the default name replaces a name that is no condition reason |
 //! | more than 1024 Jobs that restart one by one | run: a Job beyond the limit restarts with its replicatedJob |
 //! | syntax of `managedBy` | left to another controller |

@@ -3,6 +3,7 @@
 //! has no agent or is never created.
 
 use super::depends_on::is_in_order;
+use super::inject_agent;
 use super::subject::Subject;
 use crate::agent::Agent;
 use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
@@ -44,7 +45,8 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
-    check_group(subject, spec, errors);
+    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
+    check_barrier(subject, spec, inject_agent::unknown_shape(subject.jobset).is_none(), errors);
     let replicated_jobs = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = replicated_jobs.index(index);
@@ -61,9 +63,14 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 
 /// The part of [`check`] without which the barrier of the group never lifts.
 pub(super) fn check_group(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    if subject.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
-        return;
+    if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
+        check_barrier(subject, spec, true, errors);
     }
+}
+
+/// Rejects what keeps the barrier from lifting: an order of replicatedJobs, Jobs without indexes, and, if `needs_agent`, Pods
+/// without an agent.
+fn check_barrier(subject: &Subject<'_>, spec: &Path<'_>, needs_agent: bool, errors: &mut Errors) {
     if is_in_order(subject.spec) {
         errors.invalid(&spec.child("startupPolicy.startupPolicyOrder"), StartupPolicyOrder::InOrder, IN_ORDER);
     }
@@ -76,7 +83,9 @@ pub(super) fn check_group(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
         let job = &replicated_job.template.spec;
         let path = path.child("template.spec");
         one_pod_for_each_index(job, &path, errors);
-        agent(job, &path.child("template.spec"), errors);
+        if needs_agent {
+            agent(job, &path.child("template.spec"), errors);
+        }
     }
 }
 

@@ -1,25 +1,51 @@
 //! The annotation for the injection of the agent.
 
 use super::subject::Subject;
+use super::warnings::Warnings;
 use crate::field::{Errors, Path};
 use crate::injection::Shape;
 use crate::labels::INJECT_AGENT;
+use crate::{JobSet, RestartStrategy};
+
+const WHEN_CREATED: &str = "the change has no effect: the agent is added only when the JobSet is created. Delete the JobSet \
+                            and create it again";
+
+fn annotation(jobset: &JobSet) -> Option<&str> {
+    jobset.metadata.annotations.as_ref()?.get(INJECT_AGENT).map(String::as_str)
+}
+
+/// The annotation, if it names no shape of the agent.
+pub(super) fn unknown_shape(jobset: &JobSet) -> Option<&str> {
+    annotation(jobset).filter(|name| Shape::of(name).is_none())
+}
 
 /// Rejects an unknown shape of the agent.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
-    let annotations = subject.jobset.metadata.annotations.as_ref();
-    let found = annotations.and_then(|annotations| annotations.get(INJECT_AGENT));
-    if let Some(found) = found.filter(|found| Shape::of(found).is_none()) {
+    if let Some(unknown) = unknown_shape(subject.jobset) {
         let annotations = Path::root("metadata.annotations");
-        errors.not_supported(&annotations.key(INJECT_AGENT), found, "\"Sidecar\", \"Supervisor\"");
+        errors.not_supported(&annotations.key(INJECT_AGENT), unknown, "\"Sidecar\", \"Supervisor\"");
+    }
+}
+
+/// Warns of a change of the shape: it has no effect, because the Job templates are immutable. With another restart strategy
+/// the annotation never has an effect.
+pub(super) fn warn_of_update(old: &JobSet, new: &JobSet, warnings: &mut Warnings) {
+    let shape = |jobset| annotation(jobset).and_then(Shape::of);
+    if new.spec.restart_strategy() == RestartStrategy::InPlaceRestart && shape(old) != shape(new) {
+        warnings.push(&Path::root("metadata.annotations").key(INJECT_AGENT), WHEN_CREATED);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use rstest::rstest;
+    use serde_json::{Value, json};
 
-    use super::super::testing::{admission_errors, assert_one, in_place};
+    use super::super::testing::{admission_errors, assert_one, changed, in_place, jobset, read};
+    use super::super::{update_warnings, validate_update};
+    use crate::gates::Gates;
+
+    const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/inject-agent]";
 
     #[test]
     fn annotation_with_unknown_shape_is_rejected() {
@@ -34,6 +60,36 @@ mod tests {
                  values: \"Sidecar\", \"Supervisor\""
             );
             assert_one(&admission_errors(&annotated(other)), &expected);
+            // A Pod without an agent is no second error: the right shape adds it.
+            let init = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers";
+            assert_one(&admission_errors(&changed(annotated(other), &[(init, Value::Null)])), &expected);
         }
+    }
+
+    fn with(object: Value, shape: &Value) -> Value {
+        let annotations = if shape.is_null() { json!({}) } else { json!({ "jobset.sigs.k8s.io/inject-agent": shape }) };
+        changed(object, &[("/metadata/annotations", annotations)])
+    }
+
+    #[rstest]
+    #[case::kept(json!("Sidecar"), json!("Sidecar"), false)]
+    #[case::added(json!(null), json!("Sidecar"), true)]
+    #[case::changed(json!("Sidecar"), json!("Supervisor"), true)]
+    #[case::removed(json!("Sidecar"), json!(null), true)]
+    #[case::unknown_removed(json!("x"), json!(null), false)]
+    #[case::unknown_corrected(json!("x"), json!("Sidecar"), true)]
+    fn annotation_update_in_place_gets_warning(#[case] old: Value, #[case] new: Value, #[case] is_warned: bool) {
+        let found = |object: &Value| {
+            let (old, new) = (read(&with(object.clone(), &old)), read(&with(object.clone(), &new)));
+            assert_eq!(validate_update(&old, &new, Gates::default()).to_string(), "");
+            update_warnings(&old, &new)
+        };
+        if is_warned {
+            assert_one(&found(&in_place(&[])), &format!("{FIELD}: the change has no effect: the agent is added only"));
+        } else {
+            assert_eq!(found(&in_place(&[])), Vec::<String>::new());
+        }
+        let of_other_strategy = found(&jobset(&[]));
+        assert!(of_other_strategy.iter().all(|it| it.contains("no agent is added with")), "{of_other_strategy:?}");
     }
 }

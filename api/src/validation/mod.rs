@@ -5,9 +5,11 @@
 //! in Kubernetes. Rules do no I/O and change nothing. Other errors in a Job template are left to the API server.
 //!
 //! `RULES` are the rules for a new JobSet, `update` those for a change, and `execution` those for a stored JobSet. Each
-//! other file has one rule and its tests. [`warnings`] apply to JobSets that are admitted.
+//! other file has one rule and its tests. [`warnings`] and [`update_warnings`] apply to JobSets that are admitted.
 
+mod additional_restarts;
 mod agent;
+mod annotations;
 mod child_names;
 mod coordinator;
 mod depends_on;
@@ -22,6 +24,7 @@ mod message_patterns;
 mod network;
 mod replicated_jobs;
 mod resize;
+mod restart_backoff;
 mod restart_budget;
 mod restart_rules;
 mod rule;
@@ -43,10 +46,11 @@ use crate::gates::Gates;
 pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
 use rule::{Rule, apply};
 use subject::Subject;
-pub use warnings::warnings;
+pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
+pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 22] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -58,6 +62,7 @@ const RULES: [Rule; 20] = [
     depends_on::check,
     targets::check,
     failure_policy::check,
+    restart_backoff::check,
     failure_reasons::check,
     single_jobs::check,
     // Features that depend on several fields.
@@ -67,6 +72,7 @@ const RULES: [Rule; 20] = [
     message_patterns::check_new,
     inject_agent::check,
     restart_budget::check,
+    additional_restarts::check,
     restart_rules::check,
     agent::check,
     volume_mounts::check,

@@ -7,13 +7,13 @@
 use crate::field::{Errors, Path};
 use crate::{JobTemplateSpec, ReplicatedJob};
 
-const FINISHED: &str = "the JobSet has finished. Create another";
+const FINISHED: &str = "the JobSet has finished. Delete it and create it again";
 const NOT_LAST: &str = "it can change only in the last replicatedJob, since the Jobs of those after it are numbered on \
-                        from its Jobs (label jobset.sigs.k8s.io/job-global-index). Create another JobSet instead";
+                        from its Jobs (label jobset.sigs.k8s.io/job-global-index). Delete the JobSet and create it again";
 const NOT_ELASTIC: &str = "it can change only in Indexed Jobs whose completions equal parallelism, before and after. \
-                           Create another JobSet instead";
+                           Delete the JobSet and create it again";
 const GATE_OFF: &str = "the feature gate ElasticJobSet is off. Start controller and webhook with \
-                        --feature-gates=ElasticJobSet=true, or create another JobSet instead";
+                        --feature-gates=ElasticJobSet=true, or delete the JobSet and create it again";
 const TOGETHER: &str = "completions must be equal to parallelism for Elastic Indexed Jobs: change both together";
 const NOT_ZERO: &str = "set spec.suspend to stop all Pods, or replicas to 0";
 

@@ -10,6 +10,13 @@ use crate::ReplicatedJob;
 use crate::field::{Errors, Path, shown};
 use crate::quantity::nanos;
 
+/// How an immutable field must stay, and what to do instead of a change. The schema of the CRD says the same.
+pub(crate) const AS_CREATED: &str = "as the JobSet was created: delete the JobSet and create it again";
+/// The same for `failurePolicy`.
+pub(crate) const AS_CREATED_OR_MORE_RESTARTS: &str = "as the JobSet was created: delete the JobSet and create it again, or \
+                                                      allow more restarts with the annotation \
+                                                      jobset.sigs.k8s.io/additional-restarts";
+
 /// Fields that Go writes as an empty object if they are absent, or omits if they are empty.
 const EMPTY_OBJECTS: [&str; 2] = ["metadata", "resources"];
 /// Fields that are maps with keys of the user. Go omits empty maps.
@@ -17,8 +24,10 @@ const MAPS: [&str; 8] =
     ["annotations", "labels", "limits", "matchLabels", "nodeSelector", "options", "overhead", "requests"];
 /// The maps whose values are quantities.
 const QUANTITIES: [&str; 3] = ["limits", "overhead", "requests"];
+/// Stands for the key of an entry of such a map.
+const QUANTITY_ENTRY: &str = "{}";
 /// Fields that are quantities themselves.
-const QUANTITY: [&str; 2] = ["divisor", "sizeLimit"];
+const QUANTITY: [&str; 3] = ["divisor", "sizeLimit", QUANTITY_ENTRY];
 /// Numbers and booleans that Go omits if they are 0 or false.
 const ZEROS: [&str; 13] = [
     "failureThreshold",
@@ -53,19 +62,34 @@ pub(super) fn check(old: &ReplicatedJob, new: &ReplicatedJob, path: &Path<'_>, r
 
 /// Rejects a value that differs, or its fields and entries that differ.
 pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, path: &Path<'_>, reason: &str, errors: &mut Errors) {
+    compare_field("", old, new, path, reason, errors);
+}
+
+/// `field` is the name of the field that has the value, or [`ENTRY`], or [`QUANTITY_ENTRY`].
+fn compare_field(
+    field: &str,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    path: &Path<'_>,
+    reason: &str,
+    errors: &mut Errors,
+) {
     match (old, new) {
         (old, new) if old == new => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
             for key in old.keys().chain(added) {
-                compare(old.get(key), new.get(key), &entry(path, key), reason, errors);
+                let within = if QUANTITIES.contains(&field) { QUANTITY_ENTRY } else { key };
+                compare_field(within, old.get(key), new.get(key), &entry(path, key), reason, errors);
             }
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
             for (index, (old, new)) in old.iter().zip(new).enumerate() {
-                compare(Some(old), Some(new), &path.index(index), reason, errors);
+                compare_field(ENTRY, Some(old), Some(new), &path.index(index), reason, errors);
             }
         }
+        // An error shows both quantities as they were written.
+        (Some(Value::String(old)), Some(Value::String(new))) if QUANTITY.contains(&field) && is_same(old, new) => {}
         (Some(old), Some(new)) => {
             errors.invalid(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
         }
@@ -81,13 +105,15 @@ fn entry<'a>(path: &'a Path<'a>, key: &'a str) -> Path<'a> {
     if key.bytes().all(|byte| byte.is_ascii_alphanumeric()) { path.child(key) } else { path.key(key) }
 }
 
-/// The value as Go writes it. `None` if Go omits it.
+/// Whether the texts stand for the same quantity.
+fn is_same(one: &str, other: &str) -> bool {
+    nanos(one).is_some_and(|amount| nanos(other) == Some(amount))
+}
+
+/// The value as Go writes it, with quantities as they are. `None` if Go omits it.
 fn normal(key: &str, value: Value) -> Option<Value> {
     match value {
-        Value::Object(map) if MAPS.contains(&key) => {
-            let map: Map<_, _> = map.into_iter().map(|(name, value)| (name, entry_of_map(key, value))).collect();
-            (!map.is_empty()).then_some(Value::Object(map))
-        }
+        Value::Object(map) if MAPS.contains(&key) => (!map.is_empty()).then_some(Value::Object(map)),
         Value::Object(map) => {
             let fields = map.into_iter().filter_map(|(key, value)| normal(&key, value).map(|value| (key, value)));
             let map: Map<_, _> = fields.collect();
@@ -97,7 +123,7 @@ fn normal(key: &str, value: Value) -> Option<Value> {
         Value::Array(list) if !list.is_empty() => {
             Some(list.into_iter().map(|entry| normal(ENTRY, entry).unwrap_or_default()).collect())
         }
-        Value::String(text) if QUANTITY.contains(&key) => Some(amount(&text)).filter(|it| it != "0").map(Value::String),
+        Value::String(text) if QUANTITY.contains(&key) => (nanos(&text) != Some(0)).then_some(Value::String(text)),
         Value::String(text) => (!text.is_empty() || [EMPTY_TEXT, ENTRY].contains(&key)).then_some(Value::String(text)),
         Value::Null | Value::Array(_) => None,
         number_or_bool => {
@@ -107,24 +133,12 @@ fn normal(key: &str, value: Value) -> Option<Value> {
     }
 }
 
-fn entry_of_map(map: &str, value: Value) -> Value {
-    match value {
-        Value::String(text) if QUANTITIES.contains(&map) => Value::String(amount(&text)),
-        value => value,
-    }
-}
-
-/// The canonical text of a quantity. It is no JSON number, because these are too small.
-fn amount(text: &str) -> String {
-    nanos(text).map_or_else(|| text.to_owned(), |nanos| nanos.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{changed, jobset, read};
+    use super::super::testing::{assert_one, changed, jobset, read};
     use super::super::validate_update;
     use super::*;
     use crate::gates::Gates;
@@ -216,11 +230,20 @@ mod tests {
         assert!(errors[0].starts_with(expected), "{errors:?}");
     }
 
+    #[rstest]
+    #[case::changed(json!({ "limits": { "memory": "500G", "cpu": "1000m" } }), json!({ "limits": { "memory": "600G", "cpu": "1" } }), r#"limits.memory: Invalid value: "600G": field is immutable: must stay "500G""#)]
+    #[case::no_quantity(json!({ "limits": { "memory": "500G" } }), json!({ "limits": { "memory": "x" } }), r#"limits.memory: Invalid value: "x": field is immutable: must stay "500G""#)]
+    #[case::removed(json!({ "limits": { "memory": "500G" } }), Value::Null, r#"resources: Required value: field is immutable: must stay {"limits":{"memory":"500G"}}"#)]
+    #[case::added(json!({}), json!({ "limits": { "cpu": "0.5" } }), r#"resources: Invalid value: {"limits":{"cpu":"0.5"}}: field is immutable: must stay absent"#)]
+    fn compare_shows_quantity_as_written(#[case] old: Value, #[case] new: Value, #[case] expected: &str) {
+        assert_one(&errors(CONTAINER, "resources", old, new), expected);
+    }
+
     #[test]
     fn compare_removed_field_is_required() {
         let errors = errors(CONTAINER, "command", json!(["run"]), Value::Null);
         let expected = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].command: Required value: field is immutable: must stay \
-                        [\"run\"], as the JobSet was created: create another JobSet instead";
+                        [\"run\"], as the JobSet was created: delete the JobSet and create it again";
         assert_eq!(errors, [expected]);
     }
 }

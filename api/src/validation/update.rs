@@ -1,5 +1,5 @@
-//! Which changes of a JobSet are allowed. The schema of the CRD makes the policies immutable. The rules here are for
-//! `managedBy`, for the restart budget and for the replicatedJobs. In a replicatedJob can change:
+//! Which changes of a JobSet are allowed. The policies, the network and `managedBy` are immutable. Some annotations have
+//! rules of their own. In a replicatedJob can change:
 //!
 //! - while the JobSet is suspended, the fields that decide where its Pods run ([`super::suspended`]),
 //! - until the JobSet has finished, the numbers of Jobs and Pods ([`super::resize`]),
@@ -7,20 +7,31 @@
 
 use serde_json::Value;
 
-use super::{resize, restart_budget, suspended, unchanged};
+use super::unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
+use super::{additional_restarts, resize, restart_budget, suspended, unchanged};
 use crate::field::{Errors, Path, shown};
 use crate::gates::Gates;
-use crate::{JobSet, JobSetStatus};
+use crate::{JobSet, JobSetSpec, JobSetStatus, defaults};
 
-const MANAGED_BY: &str = "as the JobSet was created: two controllers would work on one JobSet";
-const AS_CREATED: &str = "as the JobSet was created: create another JobSet instead";
+const MANAGED_BY: &str = "as the JobSet was created, because two controllers would work on one JobSet: delete the JobSet \
+                          and create it again";
+/// The immutable fields, besides `managedBy`, and what to do instead of a change.
+const POLICIES: [(&str, &str); 5] = [
+    ("network", AS_CREATED),
+    ("successPolicy", AS_CREATED),
+    ("failurePolicy", AS_CREATED_OR_MORE_RESTARTS),
+    ("startupPolicy", AS_CREATED),
+    ("volumeClaimPolicies", AS_CREATED),
+];
 const WHILE_IT_RUNS: &str = "while the JobSet runs: set spec.suspend to true with this change or before it";
 
 /// Rejects changes that the controller does not execute.
 pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, errors: &mut Errors) {
     let [managed_before, managed_after] = [old, new].map(|it| it.spec.managed_by.as_deref().map(Value::from));
     unchanged::compare(managed_before.as_ref(), managed_after.as_ref(), &spec.child("managedBy"), MANAGED_BY, errors);
+    check_policies(&old.spec, &new.spec, spec, errors);
     restart_budget::check_update(old, new, AS_CREATED, errors);
+    additional_restarts::check_update(old, new, errors);
     let path = spec.child("replicatedJobs");
     let (before, after) = (&old.spec.replicated_jobs, &new.spec.replicated_jobs);
     let [names_before, names_after] = [before, after].map(|it| it.iter().map(|it| &*it.name).collect::<Vec<_>>());
@@ -52,6 +63,31 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
     }
 }
 
+/// Rejects changes of the [`POLICIES`]. The rules of the CRD's schema reject other values, too, but not a policy that is
+/// added or removed. A default that is added or removed changes nothing.
+fn check_policies(old: &JobSetSpec, new: &JobSetSpec, spec: &Path<'_>, errors: &mut Errors) {
+    let (old, new) = (policies(old), policies(new));
+    if old == new {
+        return;
+    }
+    let [old, new] = [old, new].map(|policies| serde_json::to_value(defaults::apply(&policies)).unwrap_or_default());
+    for (field, reason) in POLICIES {
+        unchanged::compare(old.get(field), new.get(field), &spec.child(field), reason, errors);
+    }
+}
+
+/// The specification with nothing but the [`POLICIES`].
+fn policies(spec: &JobSetSpec) -> JobSetSpec {
+    JobSetSpec {
+        network: spec.network.clone(),
+        success_policy: spec.success_policy.clone(),
+        failure_policy: spec.failure_policy.clone(),
+        startup_policy: spec.startup_policy.clone(),
+        volume_claim_policies: spec.volume_claim_policies.clone(),
+        ..JobSetSpec::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -74,13 +110,15 @@ mod tests {
     #[case::suspend(&[(SUSPEND, json!(true))])]
     #[case::deadline_of_a_finished_one(&[("/spec/ttlSecondsAfterFinished", json!(60))])]
     #[case::coordinator(&[("/spec/coordinator", json!({ "replicatedJob": "driver" }))])]
+    #[case::default_removed(&[("/spec/successPolicy", Value::Null)])]
+    #[case::default_added(&[("/spec/network", json!({ "enableDNSHostnames": true }))])]
     fn update_outside_job_template_is_accepted(#[case] changes: Changes<'_>) {
         assert_eq!(errors(&jobset(&[]), changes), Vec::<String>::new());
     }
 
     #[rstest]
-    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": field is immutable: must stay absent, as the JobSet was created: two controllers"#)]
-    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: field is immutable: must stay [\"driver\",\"workers\"], in this order, as the JobSet was created: create another")]
+    #[case::manager(&[("/spec/managedBy", json!("example.com/x"))], r#"spec.managedBy: Invalid value: "example.com/x": field is immutable: must stay absent, as the JobSet was created, because two controllers would work on one JobSet: delete"#)]
+    #[case::none_left(&[("/spec/replicatedJobs", json!([]))], "spec.replicatedJobs: Invalid value: []: field is immutable: must stay [\"driver\",\"workers\"], in this order, as the JobSet was created: delete the JobSet")]
     #[case::renamed(&[("/spec/replicatedJobs/1/name", json!("w"))], r#"spec.replicatedJobs: Invalid value: ["driver","w"]: field is immutable: must stay"#)]
     #[case::group(&[("/spec/replicatedJobs/1/groupName", json!("g"))], r#"spec.replicatedJobs[1].groupName: Invalid value: "g": field is immutable: must stay absent, as the JobSet was created"#)]
     #[case::order(
@@ -91,9 +129,18 @@ mod tests {
         &[("/spec/replicatedJobs/1/template/metadata", json!({ "labels": { "a": "b" } }))],
         r#"spec.replicatedJobs[1].template.metadata: Invalid value: {"labels":{"a":"b"}}: field is immutable: must stay absent, as the JobSet"#
     )]
+    #[case::max_restarts(
+        &[("/spec/failurePolicy/maxRestarts", json!(9))],
+        "spec.failurePolicy.maxRestarts: Invalid value: 9: field is immutable: must stay 3, as the JobSet was created: delete the JobSet and create it again, or allow more restarts with the annotation jobset.sigs.k8s.io/additional-restarts"
+    )]
+    #[case::failure_policy_removed(&[("/spec/failurePolicy", Value::Null)], r#"spec.failurePolicy: Required value: field is immutable: must stay {"maxRestarts":3,"#)]
+    #[case::success_policy(&[("/spec/successPolicy/operator", json!("Any"))], r#"spec.successPolicy.operator: Invalid value: "Any": field is immutable: must stay "All", as the JobSet was created: delete the JobSet and create it again"#)]
+    #[case::startup_policy_added(&[("/spec/startupPolicy", json!({ "startupPolicyOrder": "InOrder" }))], r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": field is immutable: must stay "AnyOrder""#)]
+    #[case::network_added(&[("/spec/network", json!({ "subdomain": "a" }))], r#"spec.network.subdomain: Invalid value: "a": field is immutable: must stay absent"#)]
+    #[case::claims_added(&[("/spec/volumeClaimPolicies", json!([{}]))], "spec.volumeClaimPolicies: Invalid value: [{")]
     #[case::image(
         &[("/spec/replicatedJobs/1/template/spec/template/spec/containers/0/image", json!("main:2"))],
-        r#"spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Invalid value: "main:2": field is immutable: must stay "main:1", as the JobSet was created: create another"#
+        r#"spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Invalid value: "main:2": field is immutable: must stay "main:1", as the JobSet was created: delete the JobSet"#
     )]
     #[case::backoff_limit(&[("/spec/replicatedJobs/1/template/spec/backoffLimit", json!(3))], "template.spec.backoffLimit: Invalid value: 3: field is immutable: must stay absent")]
     fn update_of_job_template_is_rejected(#[case] changes: Changes<'_>, #[case] expected: &str) {

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
 use super::subject::Subject;
+use super::{additional_restarts, annotations, inject_agent, restart_backoff};
 use crate::agent::Agent;
 use crate::field::Path;
 use crate::gates::Gates;
@@ -20,6 +21,9 @@ const MIN_STARTUP_SECONDS: i64 = 24 * 60 * 60;
 pub fn warnings(jobset: &JobSet) -> Vec<String> {
     let subject = Subject::new(jobset, Gates::default());
     let mut warnings = Warnings::default();
+    annotations::warn(&subject, &mut warnings);
+    additional_restarts::warn(&subject, &mut warnings);
+    restart_backoff::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);
     } else if annotation(&subject, labels::INJECT_AGENT).is_some() {
@@ -33,11 +37,27 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     warnings.finish()
 }
 
+/// The warnings about an update. If only annotations have changed, these are the warnings that the change adds.
+///
+/// Call it only for updates without errors.
+pub fn update_warnings(old: &JobSet, new: &JobSet) -> Vec<String> {
+    let is_same_spec = old.spec == new.spec;
+    if is_same_spec && old.metadata.annotations == new.metadata.annotations {
+        return Vec::new();
+    }
+    let mut of_update = Warnings::default();
+    inject_agent::warn_of_update(old, new, &mut of_update);
+    let previous = if is_same_spec { warnings(old) } else { Vec::new() };
+    let added = warnings(new).into_iter().filter(|warning| !previous.contains(warning));
+    of_update.0.into_iter().chain(added).collect()
+}
+
+/// The warnings about one JobSet.
 #[derive(Default)]
-struct Warnings(Vec<String>);
+pub(super) struct Warnings(Vec<String>);
 
 impl Warnings {
-    fn push(&mut self, path: &Path<'_>, text: impl std::fmt::Display) {
+    pub(super) fn push(&mut self, path: &Path<'_>, text: impl std::fmt::Display) {
         self.0.push(format!("{path}: {text}"));
     }
 
@@ -159,7 +179,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{assert_one, in_place, jobset, read};
+    use super::super::testing::{assert_one, changed, in_place, jobset, read};
     use super::*;
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
@@ -273,6 +293,21 @@ mod tests {
     )]
     fn contradicting_settings_get_warning(#[case] object: Value, #[case] expected: &str) {
         assert_one(&of(&object), expected);
+    }
+
+    #[test]
+    fn warnings_of_update_with_same_spec_are_those_of_changed_annotations() {
+        let doubtful = |annotation: &str, changes: &[(&str, Value)]| {
+            let object = in_place(&[("/spec/failurePolicy/maxRestarts", Value::Null)]);
+            read(&changed(changed(object, &[("/metadata/annotations", json!({ annotation: "1" }))]), changes))
+        };
+        let misspelt = "jobset.sigs.k8s.io/additional-restart";
+        let stored = doubtful("example.com/a", &[]);
+        assert_one(&update_warnings(&stored, &doubtful(misspelt, &[])), misspelt);
+        let labelled = doubtful(misspelt, &[("/metadata/labels", json!({ "a": "b" }))]);
+        assert_eq!(update_warnings(&doubtful(misspelt, &[]), &labelled), Vec::<String>::new());
+        let suspended = doubtful("example.com/a", &[("/spec/suspend", json!(true))]);
+        assert_one(&update_warnings(&stored, &suspended), "maxRestarts: is 0");
     }
 
     #[test]

@@ -1,0 +1,169 @@
+//! The annotation for restarts beyond `maxRestarts`. Unlike `maxRestarts`, it can change while the JobSet runs.
+
+use super::subject::Subject;
+use super::warnings::Warnings;
+use crate::field::{Errors, Path};
+use crate::labels::ADDITIONAL_RESTARTS;
+use crate::{JobSet, JobSetStatus, RestartBudget, Scope};
+
+const NUMBER: &str = "must be a number from 0 to 2147483647 in decimal: it is added to spec.failurePolicy.maxRestarts";
+const FINISHED: &str = "the JobSet has finished, and more restarts do not start it again. Delete the JobSet and create it \
+                        again, with a larger spec.failurePolicy.maxRestarts";
+const NO_POLICY: &str = "has no effect without spec.failurePolicy: the first failed Job fails the JobSet";
+
+fn annotation(jobset: &JobSet) -> Option<&str> {
+    jobset.metadata.annotations.as_ref()?.get(ADDITIONAL_RESTARTS).map(String::as_str)
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<i32>().is_ok()
+}
+
+/// Rejects a value that is no such number.
+pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
+    if let Some(malformed) = annotation(subject.jobset).filter(|text| !is_number(text)) {
+        errors.invalid(&Path::root("metadata.annotations").key(ADDITIONAL_RESTARTS), malformed, NUMBER);
+    }
+}
+
+/// Rejects a change that leaves fewer restarts than are spent, and more restarts for a JobSet that has finished.
+pub(super) fn check_update(old: &JobSet, new: &JobSet, errors: &mut Errors) {
+    let after = annotation(new);
+    // `check` rejects a malformed number.
+    if annotation(old) == after || after.is_some_and(|text| !is_number(text)) {
+        return;
+    }
+    let annotations = Path::root("metadata.annotations");
+    let path = annotations.key(ADDITIONAL_RESTARTS);
+    let Some(status) = &old.status else { return };
+    if status.is_finished() {
+        if new.additional_restarts() > old.additional_restarts() {
+            errors.forbidden(&path, FINISHED);
+        }
+        return;
+    }
+    let (scope, spent) = most_spent(old, status);
+    if new.allowed_restarts() < spent {
+        let limit = new.spec.max_restarts();
+        let least = spent.saturating_sub(limit);
+        let required =
+            format_args!("must be at least {least}: {spent} restarts{scope} are spent, and maxRestarts is {limit}");
+        match after {
+            Some(found) => errors.invalid(&path, found, required),
+            None => errors.required(&path, required),
+        }
+    }
+}
+
+/// What has spent most of its budget, in words, and the number of its restarts. One budget for all needs no words.
+fn most_spent(jobset: &JobSet, status: &JobSetStatus) -> (String, i32) {
+    let budget = RestartBudget::of(jobset);
+    let (scope, spent) = budget.most_spent(status);
+    let scope = match (budget, scope) {
+        (RestartBudget::Shared, Scope::JobSet) => String::new(),
+        (_, scope) => format!(" of {}", scope.describe(jobset.metadata.name.as_deref().unwrap_or_default())),
+    };
+    (scope, spent)
+}
+
+/// Warns of a number without effect.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    if annotation(subject.jobset).is_some() && subject.spec.failure_policy.is_none() {
+        warnings.push(&Path::root("metadata.annotations").key(ADDITIONAL_RESTARTS), NO_POLICY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{admission_errors, assert_one, jobset, read};
+    use super::super::{cannot_run, validate_update, warnings};
+    use super::*;
+    use crate::gates::Gates;
+
+    const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/additional-restarts]";
+
+    /// A JobSet with maxRestarts 3, this number of additional restarts, and this status.
+    fn annotated(number: &Value, status: &Value) -> Value {
+        let annotations = if number.is_null() { json!({}) } else { json!({ ADDITIONAL_RESTARTS: number }) };
+        jobset(&[("/metadata/annotations", annotations), ("/status", status.clone())])
+    }
+
+    #[rstest]
+    #[case::none("0")]
+    #[case::some("12")]
+    #[case::most("2147483647")]
+    fn additional_restarts_in_decimal_are_accepted(#[case] number: &str) {
+        assert_eq!(admission_errors(&annotated(&json!(number), &Value::Null)), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::empty("")]
+    #[case::negative("-1")]
+    #[case::signed("+1")]
+    #[case::fraction("1.5")]
+    #[case::word("many")]
+    #[case::space(" 1")]
+    #[case::other_digits("١")]
+    #[case::too_large("2147483648")]
+    fn additional_restarts_that_are_no_number_are_rejected(#[case] number: &str) {
+        let object = annotated(&json!(number), &Value::Null);
+        assert_one(&admission_errors(&object), &format!("{FIELD}: Invalid value: {number:?}: must be a number from 0"));
+        assert!(cannot_run(&read(&object)).is_empty(), "a stored JobSet runs");
+    }
+
+    fn spent(number: i32) -> Value {
+        json!({ "restartsCountTowardsMax": number })
+    }
+
+    fn failed() -> Value {
+        json!({ "restartsCountTowardsMax": 4, "terminalState": "Failed" })
+    }
+
+    #[rstest]
+    #[case::raised(json!("1"), json!("5"), spent(4), "")]
+    #[case::added(json!(null), json!("5"), spent(3), "")]
+    #[case::lowered(json!("5"), json!("1"), spent(4), "")]
+    #[case::lowered_too_far(json!("5"), json!("1"), spent(5), r#"Invalid value: "1": must be at least 2: 5 restarts are spent, and maxRestarts is 3"#)]
+    #[case::removed(json!("5"), json!(null), spent(3), "")]
+    #[case::removed_though_spent(json!("5"), json!(null), spent(4), "Required value: must be at least 1: 4 restarts are spent, and maxRestarts is 3")]
+    #[case::to_no_number(json!("5"), json!("x"), spent(4), r#"Invalid value: "x": must be a number"#)]
+    #[case::no_number_corrected(json!("x"), json!("0"), spent(3), "")]
+    #[case::of_failed(json!(null), json!("5"), failed(), "Forbidden: the JobSet has finished, and more restarts do not start it again. Delete")]
+    #[case::of_failed_lowered(json!("5"), json!(null), failed(), "")]
+    #[case::to_the_largest(json!(null), json!("2147483647"), spent(3), "")]
+    fn additional_restarts_update_leaves_what_is_spent(
+        #[case] old: Value,
+        #[case] new: Value,
+        #[case] status: Value,
+        #[case] expected: &str,
+    ) {
+        let (old, new) = (read(&annotated(&old, &status)), read(&annotated(&new, &status)));
+        let found: Vec<_> = validate_update(&old, &new, Gates::default()).iter().map(ToString::to_string).collect();
+        if expected.is_empty() {
+            assert_eq!(found, Vec::<String>::new());
+        } else {
+            assert_one(&found, &format!("{FIELD}: {expected}"));
+        }
+    }
+
+    #[test]
+    fn additional_restarts_below_spent_names_scope_of_separate_budget() {
+        let status = json!({ "jobsReady": "0/3", "replicatedJobsStatus": [
+            { "name": "workers", "jobRestartsCountTowardsMax": [0, 5] }] });
+        let (old, new) = (annotated(&json!("2"), &status), annotated(&json!("1"), &status));
+        let errors = validate_update(&read(&old), &read(&new), Gates::default()).to_string();
+        let expected = "must be at least 2: 5 restarts of Job train-workers-1 are spent, and maxRestarts is 3";
+        assert!(errors.ends_with(expected), "{errors}");
+    }
+
+    #[test]
+    fn additional_restarts_without_failure_policy_get_warning() {
+        assert_eq!(warnings(&read(&annotated(&json!("1"), &Value::Null))), Vec::<String>::new());
+        let mut object = annotated(&json!("1"), &Value::Null);
+        object["spec"].as_object_mut().unwrap().remove("failurePolicy");
+        assert_one(&warnings(&read(&object)), &format!("{FIELD}: has no effect without spec.failurePolicy"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The back-off between restarts.
+
+use std::ops::RangeInclusive;
+
+use super::subject::Subject;
+use super::warnings::Warnings;
+use crate::RestartBackoff;
+use crate::field::{Errors, Path};
+
+const SECONDS: RangeInclusive<i32> = 0..=86400;
+const FACTORS: RangeInclusive<i32> = 1..=100;
+const IS_WAIT: &str = "it is a wait in seconds. Set initialSeconds to 0 to restart without waits";
+const IS_FACTOR: &str = "each wait is the previous one times this factor. Set it to 1 to wait equally long each time";
+const IS_TIME: &str = "workers that have run for so many seconds have run well. Set a time of at most one day";
+
+/// Default of the controller's flag `--longest-restart-backoff`, in seconds.
+const LONGEST: i32 = 30 * 60;
+
+/// Rejects values out of bounds, and a first wait that is longer than the longest one. The schema of the CRD has the same
+/// bounds.
+pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
+    let Some(backoff) = of(subject) else { return };
+    let path = spec.child("failurePolicy.restartBackoff");
+    let fields = [
+        ("initialSeconds", backoff.initial_seconds, SECONDS, IS_WAIT),
+        ("factor", backoff.factor, FACTORS, IS_FACTOR),
+        ("maxSeconds", backoff.max_seconds, SECONDS, IS_WAIT),
+        ("stableSeconds", backoff.stable_seconds, SECONDS, IS_TIME),
+    ];
+    let mut is_in_bounds = true;
+    for (field, value, bounds, reason) in fields {
+        if let Some(value) = value.filter(|value| !bounds.contains(value)) {
+            let required = format_args!("must be {} to {}: {reason}", bounds.start(), bounds.end());
+            errors.invalid(&path.child(field), value, required);
+            is_in_bounds = false;
+        }
+    }
+    let waits = subject.spec.restart_backoff();
+    let (first, longest) = (waits.initial.as_secs(), waits.max.as_secs());
+    if is_in_bounds && first > longest {
+        let required = format_args!(
+            "must be at least {first}, the first wait (initialSeconds): no wait is longer than maxSeconds. Raise \
+             maxSeconds or lower initialSeconds"
+        );
+        match backoff.max_seconds {
+            Some(found) => errors.invalid(&path.child("maxSeconds"), found, required),
+            None => errors.required(&path.child("maxSeconds"), format_args!("is {longest} by default, and {required}")),
+        }
+    }
+}
+
+/// Warns of waits that the controller cuts short unless its administrator allows them.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let longest = of(subject).and_then(|backoff| backoff.max_seconds).unwrap_or(0);
+    if longest > LONGEST && !subject.spec.restart_backoff().initial.is_zero() {
+        let spec = Path::root("spec");
+        let text = format_args!(
+            "is {longest}, and the controller waits at most {LONGEST} s unless its flag --longest-restart-backoff is \
+             higher: with Kueue, keep waits below waitForPodsReady.recoveryTimeout"
+        );
+        warnings.push(&spec.child("failurePolicy.restartBackoff.maxSeconds"), text);
+    }
+}
+
+fn of<'a>(subject: &Subject<'a>) -> Option<&'a RestartBackoff> {
+    subject.spec.failure_policy.as_ref()?.restart_backoff.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{accepts, assert_one, jobset, read, rejects};
+    use super::super::{cannot_run, warnings};
+
+    const BACKOFF: &str = "/spec/failurePolicy/restartBackoff";
+    const FIELD: &str = "spec.failurePolicy.restartBackoff";
+
+    #[rstest]
+    #[case::empty(json!({}))]
+    #[case::off(json!({ "initialSeconds": 0, "maxSeconds": 0 }))]
+    #[case::constant(json!({ "initialSeconds": 10, "factor": 1, "maxSeconds": 10 }))]
+    #[case::default_maximum(json!({ "initialSeconds": 300 }))]
+    #[case::largest(json!({ "initialSeconds": 86400, "factor": 100, "maxSeconds": 86400, "stableSeconds": 86400 }))]
+    #[case::smallest(json!({ "initialSeconds": 0, "factor": 1, "maxSeconds": 0, "stableSeconds": 0 }))]
+    fn backoff_in_bounds_is_accepted(#[case] backoff: Value) {
+        accepts(&[(BACKOFF, backoff)]);
+    }
+
+    #[rstest]
+    #[case::negative_wait(json!({ "initialSeconds": -1 }), "initialSeconds: Invalid value: -1: must be 0 to 86400: it is a wait in seconds. Set")]
+    #[case::long_wait(json!({ "initialSeconds": 86401 }), "initialSeconds: Invalid value: 86401: must be 0 to 86400")]
+    #[case::no_factor(json!({ "factor": 0 }), "factor: Invalid value: 0: must be 1 to 100: each wait is the previous one times")]
+    #[case::large_factor(json!({ "factor": 101 }), "factor: Invalid value: 101: must be 1 to 100")]
+    #[case::negative_maximum(json!({ "maxSeconds": -5 }), "maxSeconds: Invalid value: -5: must be 0 to 86400")]
+    #[case::long_maximum(json!({ "maxSeconds": 86401 }), "maxSeconds: Invalid value: 86401: must be 0 to 86400")]
+    #[case::negative_run(json!({ "stableSeconds": -1 }), "stableSeconds: Invalid value: -1: must be 0 to 86400: workers that")]
+    #[case::maximum_below_first(
+        json!({ "initialSeconds": 5, "maxSeconds": 4 }),
+        "maxSeconds: Invalid value: 4: must be at least 5, the first wait (initialSeconds): no wait is longer than maxSeconds. Raise"
+    )]
+    #[case::maximum_below_default_first(json!({ "maxSeconds": 0 }), "maxSeconds: Invalid value: 0: must be at least 1, the")]
+    #[case::default_maximum_below_first(
+        json!({ "initialSeconds": 301 }),
+        "maxSeconds: Required value: is 300 by default, and must be at least 301, the first wait"
+    )]
+    fn backoff_out_of_bounds_is_rejected(#[case] backoff: Value, #[case] expected: &str) {
+        let changes = [(BACKOFF, backoff)];
+        rejects(&changes, &format!("{FIELD}.{expected}"));
+        assert!(cannot_run(&read(&jobset(&changes))).is_empty(), "a stored JobSet runs");
+    }
+
+    #[rstest]
+    #[case::at_limit(json!({ "maxSeconds": 1800 }), false)]
+    #[case::above(json!({ "maxSeconds": 1801 }), true)]
+    #[case::off(json!({ "initialSeconds": 0, "maxSeconds": 1801 }), false)]
+    fn backoff_above_limit_of_controller_gets_warning(#[case] backoff: Value, #[case] is_warned: bool) {
+        let found = warnings(&read(&jobset(&[(BACKOFF, backoff)])));
+        if is_warned {
+            assert_one(&found, &format!("{FIELD}.maxSeconds: is 1801, and the controller waits at most 1800 s unless"));
+            assert!(found[0].len() < 256, "the API server cuts it off: {}", found[0].len());
+        } else {
+            assert_eq!(found, Vec::<String>::new());
+        }
+    }
+}
