@@ -13,6 +13,8 @@ pub const DEFAULT_EXIT_CODE: u8 = 81;
 /// Exit code of a supervisor whose worker had failed when its JobSet failed. No rule restarts the container, so that the Pod
 /// stays, with its logs.
 pub const FAILED_JOBSET_EXIT_CODE: u8 = 82;
+/// `terminationMessagePolicy` of a container whose end of its log serves as the termination message, if it fails without one.
+pub const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
 /// Port of the barrier, unless [`BARRIER_PORT`] is set.
 pub const DEFAULT_BARRIER_PORT: u16 = 8080;
 /// Path of the barrier, unless [`BARRIER_PATH`] is set.

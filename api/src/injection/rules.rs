@@ -47,14 +47,15 @@ impl Rules {
         )
     }
 
-    /// Sets restart rules with this action on a container. A container that has rules, or another restartPolicy than
+    /// Sets restart rules with this action on a container, except for these exit codes. A container that has rules, or another restartPolicy than
     /// Never, does not change.
-    pub(super) fn give(&self, container: &mut Container, action: &str) {
+    pub(super) fn give(&self, container: &mut Container, action: &str, except: &[u8]) {
         let has_rules = container.restart_policy_rules.iter().flatten().next().is_some();
         if has_rules || container.restart_policy.as_deref().is_some_and(|policy| policy != "Never") {
             return;
         }
-        let codes = self.survivable(&container.name);
+        let except = ExitCodes::In(except.iter().copied().map(i32::from).collect());
+        let codes = self.survivable(&container.name).minus(&except);
         if !codes.is_empty() {
             container.restart_policy = Some("Never".to_owned());
             container.restart_policy_rules = Some(vec![rule(action, codes)]);

@@ -1,14 +1,22 @@
 //! Injects the agent as a sidecar: the first init container. Its startup probe delays the workers, and its exit code
 //! restarts the whole Pod (KEP-467).
 
-use k8s_openapi::api::core::v1::Probe;
+use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::barrier::{AgentPorts, Barrier};
 use super::target::{Outcome, Target, init_container, restricted};
 use super::{environment, epoch, resources, token};
-use crate::agent::{Agent, NAME, is_told};
+use crate::agent::{Agent, FALLBACK_TO_LOGS, NAME, is_told};
 use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
+
+/// Lets the kubelet keep the end of the log of a worker that fails without a termination message: the restart of the Pod erases
+/// the log.
+fn keep_last_words(worker: &mut Container) {
+    if worker.termination_message_path.is_none() {
+        worker.termination_message_policy.get_or_insert_with(|| FALLBACK_TO_LOGS.to_owned());
+    }
+}
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let is_another = |agent: Agent<'_>| match agent {
@@ -44,7 +52,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
         token::add_volume(target.pod);
     }
     for worker in &mut target.pod.containers {
-        target.rules.give(worker, RESTART_ALL_CONTAINERS);
+        target.rules.give(worker, RESTART_ALL_CONTAINERS, &[]);
+        keep_last_words(worker);
     }
     epoch::read(target.pod, NAME);
     Outcome::Done

@@ -8,7 +8,7 @@ use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
 use super::target::{Outcome, Target, init_container, restricted};
 use super::{environment, folder, resources, token};
-use crate::agent::{Agent, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
+use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, RESTART, final_codes};
 
@@ -60,10 +60,12 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
         let supervisor = [PROGRAM, SUPERVISE, "--"].map(str::to_owned);
         worker.command = Some(supervisor.into_iter().chain(command).collect());
     }
-    target.rules.give(worker, RESTART);
+    target.rules.give(worker, RESTART, &[FAILED_JOBSET_EXIT_CODE]);
     environment::add_agent_variables(worker, barrier.port);
     if worker.restart_policy.as_deref().is_none_or(|policy| policy == NEVER) {
-        let fatal = final_codes(worker.restart_policy_rules.as_deref().unwrap_or_default());
+        let mut fatal = final_codes(worker.restart_policy_rules.as_deref().unwrap_or_default());
+        // The agent itself ends with this code. A worker that does so has failed as with any other.
+        fatal.retain(|code| *code != FAILED_JOBSET_EXIT_CODE);
         if !fatal.is_empty() {
             environment::add(worker, environment::with_value(FATAL_EXIT_CODES, ranges(&fatal)));
         }

@@ -47,6 +47,7 @@ pub(super) fn in_place(changes: Changes<'_>) -> Value {
         pod["initContainers"] = json!([agent]);
         pod["containers"][0]["restartPolicy"] = json!("Never");
         pod["containers"][0]["restartPolicyRules"] = restart.clone();
+        pod["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
     }
     changed(object, changes)
 }

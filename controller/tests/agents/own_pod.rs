@@ -15,6 +15,9 @@ use super::{
 };
 use crate::fixture::{LIMIT, Space};
 
+/// The annotation with the end of the worker.
+const EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
+
 /// A namespace with a ServiceAccount, and the agent of a Pod of it.
 async fn confined(namespace: &str, account: &str) -> Result<(Space, Agent)> {
     let space = Space::new(namespace).await?;
@@ -90,6 +93,23 @@ async fn go_agent_with_the_role_reports_attempts_of_its_own_pod_alone() -> Resul
 }
 
 #[tokio::test]
+async fn agent_reports_exit_of_its_worker_within_limits() -> Result<()> {
+    let (space, agent) = confined("agents-of-failed-workers", "default").await?;
+    let exit = |number: &str, length: usize| {
+        let mut report = epoch(number);
+        report["metadata"]["annotations"][EXIT] = json!("x".repeat(length));
+        report
+    };
+    agent.merge(&exit("1", 8192)).await?;
+    assert_denied("too long", agent.merge(&exit("2", 8193)).await, 422, "at most 8192 characters");
+    let mut with_label = label();
+    json_patch::merge(&mut with_label, &exit("2", 10));
+    assert_denied("a label beside it", agent.merge(&with_label).await, 403, "not metadata.labels;");
+    assert_eq!(shown(&space, &agent).await?.as_deref(), Some("1"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
     let space = Space::new("agents-of-bare-pods").await?;
     let_agents_in(&space, "default").await?;
@@ -142,7 +162,7 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
         ("no annotations", MERGE, "", metadata("annotations", Value::Null), kept),
     ];
     for (what, content_type, rest, patch, changed) in refused {
-        let said = format!("an agent may change the annotation {EPOCH} alone, not {changed};");
+        let said = format!("an agent may change the annotations {EPOCH} and {EXIT} alone, not {changed};");
         assert_denied(what, agent.send(content_type, rest, &patch).await, 403, &said);
     }
     let mut both = annotation("example.com/kept", json!("b"));
@@ -152,7 +172,12 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
     // Too many to be listed.
     let many: Map<String, Value> = (0..200).map(|number| (format!("example.com/number-{number}"), json!(""))).collect();
     let many = agent.merge(&metadata("annotations", Value::Object(many))).await;
-    assert_denied("many annotations", many, 403, &format!("an agent may change the annotation {EPOCH} alone; others"));
+    assert_denied(
+        "many annotations",
+        many,
+        403,
+        &format!("an agent may change the annotations {EPOCH} and {EXIT} alone; others"),
+    );
     // More than can be compared.
     let more: Map<String, Value> = (0..30_000).map(|number| (format!("{number:x}"), json!(""))).collect();
     let more = agent.merge(&metadata("annotations", Value::Object(more))).await;

@@ -3,6 +3,7 @@
 mod barrier;
 mod chaos;
 mod context;
+mod crash_loop;
 mod dashboard;
 mod examples;
 mod exit_codes;

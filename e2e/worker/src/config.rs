@@ -11,7 +11,7 @@ Usage: jobset-test-worker [--help]
 It writes down when it starts and when it ends, and serves
   GET  /                       who it is
   POST /exit?code=N            ends with exit code N, 0 to 255 (GET does the same); with &message=TEXT after writing
-                               TEXT to the termination log
+                               TEXT to the termination log and to standard error
   GET  /resolve?name=H         IP addresses of H, found by the C library
   POST /write?name=F&text=T    writes the file F in SCRATCH_DIR
   GET  /read?name=F            reads it
@@ -22,6 +22,7 @@ Environment, all optional:
   SCRATCH_DIR       folder of /write and /read
   WORKER_PORT       port to serve on                                    [default: 9000]
   IGNORE_SIGTERM=1  stays alive on SIGTERM; without it ends with 143
+  EXIT_AT_START=N:TEXT   writes TEXT to standard error and ends with exit code N at once
 ";
 
 /// Who and where this container is, and how it behaves.
@@ -36,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) port: u16,
     pub(crate) ignore_sigterm: bool,
+    /// Exit code and last words of a worker that ends at once.
+    pub(crate) exit_at_start: Option<(u8, String)>,
 }
 
 impl Config {
@@ -63,10 +66,16 @@ impl Config {
                 None => 9000,
                 Some(port) => port.parse().map_err(|_| format!("WORKER_PORT is {port:?}; it must be a port"))?,
             },
+            exit_at_start: env("EXIT_AT_START").map(|text| exit_at_start(&text)).transpose()?,
             ignore_sigterm: env("IGNORE_SIGTERM").as_deref() == Some("1"),
             pod,
         })
     }
+}
+
+fn exit_at_start(text: &str) -> Result<(u8, String), String> {
+    let parsed = text.split_once(':').and_then(|(code, words)| Some((code.parse().ok()?, words.to_owned())));
+    parsed.ok_or_else(|| format!("EXIT_AT_START is {text:?}; it must be an exit code, a colon and a text"))
 }
 
 #[cfg(test)]
@@ -93,5 +102,12 @@ mod tests {
     #[test]
     fn number_malformed_is_an_error_that_names_the_variable() {
         assert!(parse(&[("WORKER_PORT", "x")]).unwrap_err().contains("WORKER_PORT"));
+        assert!(parse(&[("EXIT_AT_START", "256:x")]).unwrap_err().contains("EXIT_AT_START"));
+    }
+
+    #[test]
+    fn exit_at_start_is_a_code_and_a_text() {
+        let config = parse(&[("EXIT_AT_START", "7:loss: NaN")]).unwrap();
+        assert_eq!(config.exit_at_start, Some((7, "loss: NaN".to_owned())));
     }
 }

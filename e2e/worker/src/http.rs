@@ -65,6 +65,10 @@ fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answe
         "/" => Answer::json(200, &journal.identity()),
         "/exit" => match query.get("code").map(|code| code.parse::<u8>()) {
             Some(Ok(code)) => {
+                // A supervisor reads standard error, a kubelet the termination log.
+                if let Some(message) = query.get("message") {
+                    eprintln!("{message}");
+                }
                 if let Some(message) = query.get("message")
                     && let Err(error) = fs::write(TERMINATION_LOG, message)
                 {

@@ -82,6 +82,11 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
     let server = listen(config.port)?;
     let journal = Arc::new(Journal::open(config).map_err(|error| named("cannot open the journal", &error))?);
     journal.write("start", &json!({}));
+    if let Some((code, words)) = &config.exit_at_start {
+        let _guard = journal.begin_exit(*code, "at start");
+        eprintln!("{words}");
+        std::process::exit((*code).into());
+    }
 
     {
         let (config, journal) = (Arc::clone(config), Arc::clone(&journal));
