@@ -130,6 +130,10 @@ test-certificates: tools deps ## Replicas that agree on certificates, a hundred 
 	@$(E2E) programs
 	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
 
+.PHONY: test-output
+test-output: tools ## 100 MB/s of output for a minute through a supervising agent: equal byte by byte, within its memory.
+	cargo test -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
+
 .PHONY: images
 images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))

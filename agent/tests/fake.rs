@@ -89,7 +89,14 @@ impl FakeApiServer {
 
     /// The same, of this worker.
     pub(crate) fn agent_of(&self, user: &str, worker: &str) -> Result<Child> {
-        let (address, folder) = (self.address, self.folder.path());
+        let stderr = std::fs::File::create(self.folder.path().join("stderr"))?;
+        let mut agent = self.command(user, &[worker])?;
+        agent.stdin(Stdio::null()).stderr(stderr).kill_on_drop(true).spawn().context("cannot start the agent")
+    }
+
+    /// The agent as the supervisor of this worker.
+    pub(crate) fn command(&self, user: &str, worker: &[&str]) -> Result<Command> {
+        let address = self.address;
         self.write(
             "kubeconfig",
             &format!(
@@ -98,17 +105,15 @@ impl FakeApiServer {
                 clusters: [{{name: fake, cluster: {{server: 'http://{address}'}}}}], users: [{{name: fake, user: {user}}}]}}"
             ),
         )?;
-        Command::new(env!("CARGO_BIN_EXE_jobset-agent"))
-            .args(["supervise", "--", worker])
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_jobset-agent"));
+        agent
+            .args(["supervise", "--"])
+            .args(worker)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .envs([("NAMESPACE", "default"), ("POD_NAME", "a-0"), ("JOBSET_NAME", "a")])
-            .env("KUBECONFIG", folder.join("kubeconfig"))
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(folder.join("stderr"))?)
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the agent")
+            .env("KUBECONFIG", self.folder.path().join("kubeconfig"));
+        Ok(agent)
     }
 
     /// What the agent has logged.

@@ -7,3 +7,4 @@ mod fake;
 mod program;
 mod server;
 mod supervise_rules;
+mod throughput;

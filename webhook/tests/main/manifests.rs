@@ -11,8 +11,12 @@ use serde_json::{Value, json};
 use crate::answer::{self, Writes};
 use crate::cluster::Plane;
 
+/// A worker beside a sidecar, without a word on its termination message.
+const LAST_WORDS: &str =
+    "spec.replicatedJobs[0].template.spec.template.spec.containers[0].terminationMessagePolicy: is not set";
+
 /// Those that are admitted with warnings, and the beginnings of these.
-const WARNED: [(&str, &[&str]); 2] = [
+const WARNED: [(&str, &[&str]); 6] = [
     (
         "examples/in-place-big-container",
         &[
@@ -23,8 +27,14 @@ const WARNED: [(&str, &[&str]); 2] = [
         "examples/in-place-sidecar",
         &[
             "spec.replicatedJobs[0].template.spec.template.spec.initContainers[0].startupProbe.failureThreshold: after 600 s",
+            LAST_WORDS,
         ],
     ),
+    // As KEP-467 has them.
+    ("story-1", &[LAST_WORDS]),
+    ("story-2", &[LAST_WORDS]),
+    ("seeds/003-story-1", &[LAST_WORDS]),
+    ("seeds/003-story-2", &[LAST_WORDS]),
 ];
 /// Where the manifests are that `kubectl` applies: together they show every feature, each under a name of its own.
 const APPLIED: [&str; 2] = ["examples/", "features/"];

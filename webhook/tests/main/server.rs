@@ -94,7 +94,7 @@ pub(crate) fn jobset() -> Value {
             "initContainers": [{ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
                 { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }],
                 "startupProbe": { "httpGet": { "path": "/barrier-is-lifted", "port": 8080 }, "failureThreshold": i32::MAX } }],
-            "containers": [{ "name": "worker", "from-the-future": true, "restartPolicy": "Never", "restartPolicyRules": [
+            "containers": [{ "name": "worker", "from-the-future": true, "terminationMessagePolicy": "File", "restartPolicy": "Never", "restartPolicyRules": [
                 { "action": "RestartPod", "exitCodes": { "operator": "NotIn", "values": [0] } }] }],
         } } } } }],
     } })

@@ -21,6 +21,7 @@ use jobset_harness::median::median;
 use jobset_harness::programs::{Architecture, shipped_binaries};
 use jobset_harness::progress::progress;
 
+use crate::BACKOFF_IS_OFF;
 use crate::report::{Report, rounded};
 use crate::{at_least_one, results};
 use mode::CASES;
@@ -70,6 +71,6 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     cluster.stop().await?;
     let report = Report::new(figures, &binaries.agent);
     let path = report.write(&options.results, "agent.json")?;
-    println!("\n{}\nwritten: {}", report::summary(&report), path.display());
+    println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report), path.display());
     Ok(())
 }

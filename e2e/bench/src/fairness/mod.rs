@@ -20,6 +20,7 @@ use jobset_harness::install::install;
 use jobset_harness::programs::{Architecture, shipped_binaries};
 use jobset_harness::progress::progress;
 
+use crate::BACKOFF_IS_OFF;
 use crate::agent::failures::{FailingGroup, duration};
 use crate::agent::mode::{MeasuredMode, case};
 use crate::report::Report;
@@ -89,7 +90,7 @@ pub async fn run(options: &FairnessOptions) -> Result<()> {
         figures.compared_jobs_per_second = Some(bulk::measure(other, options.bulk_jobs).await?);
     }
     let report = Report::new(figures, &binaries.controller);
-    println!("\n{}", report::summary(&report));
+    println!("\n{}\n{BACKOFF_IS_OFF}", report::summary(&report));
     if !options.bulk_only {
         println!("written: {}", report.write(&options.results, "fairness.json")?.display());
     }

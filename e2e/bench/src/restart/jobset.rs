@@ -69,8 +69,14 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
     });
     jobset["spec"]["replicatedJobs"] = groups.collect();
     jobset["metadata"]["namespace"] = json!(NAMESPACE);
-    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": MAX_RESTARTS, "restartStrategy": strategy.name()});
+    jobset["spec"]["failurePolicy"] =
+        json!({"maxRestarts": MAX_RESTARTS, "restartStrategy": strategy.name(), "restartBackoff": no_backoff()});
     Ok(jobset)
+}
+
+/// Restarts do not wait, and each of them has its Events.
+fn no_backoff() -> Value {
+    json!({"initialSeconds": 0, "stableSeconds": 0})
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use jobset_harness::cluster::ControlPlane;
 use jobset_harness::progress::progress;
 use jobset_harness::{install, programs};
 
+use crate::BACKOFF_IS_OFF;
 use crate::connections;
 use crate::meter::{Meter, process_in};
 use crate::program::Program;
@@ -50,7 +51,7 @@ pub async fn run(options: &Options) -> Result<()> {
     let mut reports = Vec::new();
     let outcome = measure_all(options, &program, &mut reports).await;
     if !reports.is_empty() {
-        println!("\n{}", report::summary(&reports));
+        println!("\n{}\n{BACKOFF_IS_OFF}", report::summary(&reports));
     }
     outcome
 }
