@@ -42,6 +42,8 @@ pub struct JobView {
     pub finished: Option<Finished>,
     /// Whether the Job controller is about to fail it: it has given up, and deletes the Pods that are left.
     pub failing: bool,
+    /// Seconds that it may be active for (`activeDeadlineSeconds`).
+    pub deadline: Option<i64>,
     /// Pods pending or running.
     pub active: i32,
     /// Pods ready.
@@ -100,6 +102,7 @@ impl JobView {
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
             finished: finished(conditions),
             failing: conditions.iter().any(|condition| condition.type_ == FAILURE_TARGET && condition.status == "True"),
+            deadline: spec.and_then(|spec| spec.active_deadline_seconds),
             active: status.and_then(|status| status.active).unwrap_or(0),
             ready: status.and_then(|status| status.ready).unwrap_or(0),
             succeeded: status.and_then(|status| status.succeeded).unwrap_or(0),
@@ -115,10 +118,11 @@ impl JobView {
 
     /// What the rules decide by, but for the numbers that only people read.
     pub(super) fn without_counts(&self) -> impl PartialEq + use<> {
-        let Self { uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, .. } =
-            self.clone();
+        let Self {
+            uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, deadline, ..
+        } = self.clone();
         let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, sizes)
+        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, (failing, deadline), sizes)
     }
 
     /// Whether as many of its Pods are ready or have succeeded as it runs at once.

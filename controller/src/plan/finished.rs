@@ -16,6 +16,9 @@ use crate::engine::JobView;
 /// How long the agents of failed workers may take to end their Pods.
 const EVIDENCE_WAIT: SignedDuration = SignedDuration::from_secs(30);
 
+/// The `activeDeadlineSeconds` that ends a Job: the shortest that the API server accepts.
+pub(crate) const ENDED_JOB_DEADLINE: i64 = 1;
+
 /// What becomes of a Job of a finished JobSet.
 enum JobEnd {
     Delete,
@@ -36,6 +39,7 @@ pub(super) fn end_active_jobs(reconciliation: &mut Reconciliation<'_>) -> Contro
         }
         match (job_end(reconciliation, job, until), until) {
             (JobEnd::Wait, Some(until)) => reconciliation.requeue_at(until),
+            (JobEnd::End, _) if job.failing || job.deadline == Some(ENDED_JOB_DEADLINE) => {}
             (JobEnd::End, _) => {
                 reconciliation.actions.push(Action::EndJob { name: name.to_owned(), uid: job.uid.clone() });
             }

@@ -18,7 +18,7 @@ use crate::engine::{
     Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
     WatchEvent, Work, dialect,
 };
-use crate::plan::{Action, Fact};
+use crate::plan::{Action, ENDED_JOB_DEADLINE, Fact};
 use crate::proof::mutation::{edit_event, edit_plan};
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
 
@@ -287,7 +287,7 @@ impl SimulatedCluster {
             Action::DeleteJob { name, uid } => self.api.delete_job(&name, &uid, &now),
             Action::SuspendJob { name, uid } => self.api.change_job(&name, &uid, |job| set_suspend(job, true)),
             Action::EndJob { name, uid } => self.api.change_job(&name, &uid, |job| {
-                job.spec.get_or_insert_default().active_deadline_seconds = Some(1);
+                job.spec.get_or_insert_default().active_deadline_seconds = Some(ENDED_JOB_DEADLINE);
             }),
             Action::ResumeJob { uid, desired } => {
                 let Some(version) = self.resume_job(&uid, &desired) else {

@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 use super::client::Workers;
 use super::error::ApplyError;
 use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions};
-use crate::plan::Action;
+use crate::plan::{Action, ENDED_JOB_DEADLINE};
 use create::not_headless;
 
 /// Most requests under way at once for one JobSet.
@@ -181,7 +181,9 @@ impl Actor<'_> {
             Action::DeleteJob { name, uid } => self.delete_job(&name, uid).await,
             Action::SuspendJob { name, uid } => self.patch_job(&name, &uid, json!({"suspend": true})).await,
             // The Job controller deletes the active Pods of a Job whose deadline has passed, and keeps those that have ended.
-            Action::EndJob { name, uid } => self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": 1})).await,
+            Action::EndJob { name, uid } => {
+                self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": ENDED_JOB_DEADLINE})).await
+            }
             Action::ResumeJob { uid, desired } => self.resume_job(&uid, &desired).await,
             Action::ResizeJob { name, uid, parallelism, completions } => {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
