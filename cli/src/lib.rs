@@ -3,6 +3,7 @@
 //! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
 //! - [`cluster`] sends all requests, and reads partial objects (`jobset_objects`),
 //! - [`status`], [`restarts`], [`explain`] and [`validate`] are pure functions from objects to a report,
+//! - [`leader`] says which controller leads,
 //! - [`output`] renders a report,
 //! - [`completion`] completes command lines in shells.
 //!
@@ -14,6 +15,7 @@ pub mod completion;
 pub mod error;
 pub mod exit;
 pub mod explain;
+pub mod leader;
 pub mod names;
 pub mod output;
 pub mod restarts;

@@ -1,6 +1,7 @@
 //! Runs a command and decides its exit code.
 
 use std::future::Future;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Builder;
@@ -40,14 +41,17 @@ async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result
     let Some(name) = args.name else {
         let all_namespaces = args.all_namespaces;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
-        let list = async || Ok(status::list(&cluster.jobsets(all_namespaces).await?, namespace));
+        let list = async || {
+            let (jobsets, leader) = tokio::join!(cluster.jobsets(all_namespaces), cluster.leader());
+            Ok(status::list(&jobsets?, namespace, leader))
+        };
         shown.show(&cluster, &WatchScope::List { all_namespaces }, list).await?;
         return Ok(Exit::Ok);
     };
     let tree = async || {
         let jobset = cluster.jobset(&name).await?;
-        let (jobs, pods) = tokio::try_join!(cluster.jobs(&name), cluster.pods(&name))?;
-        Ok(status::report(&jobset, &jobs, &pods))
+        let (jobs, pods, leader) = tokio::join!(cluster.jobs(&name), cluster.pods(&name), cluster.leader());
+        Ok(status::report(&jobset, &jobs?, &pods?, leader))
     };
     shown.show(&cluster, &WatchScope::Tree(name.clone()), tree).await?;
     Ok(Exit::Ok)
@@ -89,6 +93,9 @@ fn validate(global: &GlobalArgs, args: &ValidateArgs, screen: Screen) -> Result<
     })
 }
 
+/// With `--watch`, objects are read again after this time without a change.
+const REFRESH: Duration = Duration::from_secs(5);
+
 /// Shows a report once, or again after each change.
 struct Presenter {
     screen: Screen,
@@ -126,7 +133,8 @@ impl Presenter {
         self.screen.redraw(&self.text(&shown)?, true)?;
         let mut changes = ChangeStream::begin(cluster, scope);
         loop {
-            changes.next().await;
+            // No object changes when no controller runs.
+            let _ = tokio::time::timeout(REFRESH, changes.next()).await;
             let report = fetch().await?;
             if report != shown {
                 shown = report;

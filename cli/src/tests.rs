@@ -1,5 +1,7 @@
 //! The output of commands for the cases of `cases/`: each file has documents with objects of a cluster, and the command lines.
 
+use std::collections::BTreeMap;
+
 use clap::Parser as _;
 use jobset_api::JobSet;
 use jobset_objects::{PartialJob, PartialPod};
@@ -12,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::{Cli, ColorMode, Command};
 use crate::explain::{Facts, explain};
+use crate::leader::Leader;
 use crate::output::{View, rendered};
 use crate::restarts::RestartEvent;
 use crate::validate::{AdmissionSettings, check, sources};
@@ -40,6 +43,13 @@ struct Case {
     events: Vec<ObjectPatch>,
     #[serde(default)]
     refusals: Vec<ObjectPatch>,
+    /// Nodes; none if the user may not read them.
+    nodes: Option<Vec<ObjectPatch>>,
+    /// Pods of other Jobs with exclusive placement.
+    #[serde(default)]
+    occupants: Vec<PodCase>,
+    #[serde(default)]
+    denied: BTreeMap<String, Vec<String>>,
     /// None if the user may not read them.
     #[serde(default = "one_lease")]
     leases: Option<Vec<ObjectPatch>>,
@@ -132,11 +142,12 @@ impl Case {
         let text = match cli.command {
             Command::Status(args) if args.name.is_none() => {
                 let namespace = (!args.all_namespaces).then_some("ml");
-                rendered(&status::list(&templates.all::<JobSet>("jobset", &self.list), namespace), format, &view)
+                let list = templates.all::<JobSet>("jobset", &self.list);
+                rendered(&status::list(&list, namespace, facts.leader), format, &view)
             }
             Command::Status(args) => {
                 view.pods = args.pods;
-                rendered(&status::report(&facts.jobset, &facts.jobs, &facts.pods), format, &view)
+                rendered(&status::report(&facts.jobset, &facts.jobs, &facts.pods, facts.leader), format, &view)
             }
             Command::Restarts(_) => {
                 let events: Vec<Event> = templates.all("event", &self.events);
@@ -156,11 +167,26 @@ impl Case {
             jobs: self.jobs.iter().map(|job| templates.job(job)).collect(),
             pods: self.pods.iter().flat_map(|pods| templates.pods(pods)).collect(),
             refusals: templates.all("refusal", &self.refusals),
-            leases: self.leases.as_ref().map(|leases| templates.all::<Lease>("lease", leases)),
+            leader: leader(self.leases.as_deref(), templates, now),
+            nodes: self.nodes.as_ref().map(|nodes| templates.all("node", nodes)),
+            occupants: Some(self.occupants.iter().flat_map(|pods| templates.pods(pods)).collect()),
+            denied: self.denied.iter().map(|(account, requests)| (account.clone(), denied(requests))).collect(),
             admission: self.admission,
             now,
         }
     }
+}
+
+fn leader(leases: Option<&[ObjectPatch]>, templates: &Templates, now: Timestamp) -> Option<Leader> {
+    Leader::of(&templates.all::<Lease>("lease", leases?), now)
+}
+
+/// The requests of an agent that are denied, by their words.
+fn denied(requests: &[String]) -> Vec<&'static str> {
+    ["watch JobSets", "list JobSets", "patch Pods"]
+        .into_iter()
+        .filter(|it| requests.iter().any(|one| one == it))
+        .collect()
 }
 
 /// The commands in a text: from `kubectl` to a backquote, semicolon, line end or parenthesis.
@@ -169,9 +195,11 @@ fn advised_commands(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("kubectl ").map(move |(start, _)| &text[start..][..ends(&text[start..])])
 }
 
-/// Whether a command has the JobSet's namespace, or needs none: all namespaces, a system namespace, or a file.
+/// Whether a command has the JobSet's namespace, or needs none: all namespaces, a system namespace, a node, or a file.
 fn has_namespace(command: &str) -> bool {
-    ["-n ml", "-A", "-n kube-system", "-n jobset-system", "-f FILE"].iter().any(|place| command.contains(place))
+    ["-n ml", "-A", "-n kube-system", "-n jobset-system", "-f FILE", "label node "]
+        .iter()
+        .any(|place| command.contains(place))
 }
 
 #[test]

@@ -162,7 +162,7 @@ async fn events_of_jobset_are_read_with_numbers() -> Result<()> {
     );
     let text = space.run(&["restarts", "train"], 0).await?;
     println!("{text}");
-    assert!(text.contains("The Events of 1 of them have expired"), "{text}");
+    assert!(text.contains("Not listed: 1 of them."), "{text}");
     let explained = space.run(&["explain", "train"], 1).await?;
     assert!(explained.contains("spec.managedBy is example.com/nobody"), "{explained}");
     Ok(())

@@ -56,6 +56,17 @@ impl PartialJob {
         self.spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
     }
 
+    /// Number of Pods that run at the same time until the Job completes, by the Pods that have succeeded. A Job without completions starts no
+    /// further Pod once one has succeeded.
+    pub fn remaining_pods(&self) -> i32 {
+        let (parallelism, succeeded) = (self.spec.parallelism.unwrap_or(1), self.status.succeeded.unwrap_or(0));
+        match self.spec.completions {
+            Some(completions) => parallelism.min(completions.saturating_sub(succeeded)).max(0),
+            None if succeeded > 0 => 0,
+            None => parallelism,
+        }
+    }
+
     /// Whether the Job has completed or failed.
     pub fn is_finished(&self) -> bool {
         self.condition("Complete").is_some() || self.condition("Failed").is_some()
@@ -64,5 +75,28 @@ impl PartialJob {
     /// The condition of this type, if it is true.
     pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_).filter(|condition| condition.is_true())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::none_has_succeeded(json!({"parallelism": 2, "completions": 2}), 0, 2)]
+    #[case::one_has_succeeded(json!({"parallelism": 2, "completions": 2}), 1, 1)]
+    #[case::more_completions_than_pods(json!({"parallelism": 2, "completions": 4}), 1, 2)]
+    #[case::last_completion(json!({"parallelism": 2, "completions": 4}), 3, 1)]
+    #[case::all_have_succeeded(json!({"parallelism": 2, "completions": 2}), 3, 0)]
+    #[case::work_queue(json!({"parallelism": 2}), 0, 2)]
+    #[case::work_queue_is_empty(json!({"parallelism": 2}), 1, 0)]
+    #[case::defaults(json!({}), 0, 1)]
+    fn remaining_pods_shrink_with_completions(#[case] spec: Value, #[case] succeeded: i32, #[case] expected: i32) {
+        let job = json!({"metadata": {"name": "a"}, "spec": spec, "status": {"succeeded": succeeded}});
+        let job: PartialJob = serde_json::from_value(job).unwrap();
+        assert_eq!(job.remaining_pods(), expected);
     }
 }

@@ -31,6 +31,8 @@ pub struct PartialPod {
 pub struct PartialPodSpec {
     /// Node that the Pod is bound to. The scheduler sets it.
     pub node_name: Option<String>,
+    /// Name of the ServiceAccount whose token the containers have.
+    pub service_account_name: String,
     /// Labels that the node must have.
     pub node_selector: BTreeMap<String, String>,
     /// Main containers.

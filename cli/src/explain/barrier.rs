@@ -3,6 +3,7 @@
 use jobset_api::conditions;
 use kube::ResourceExt;
 
+use super::crash_loop;
 use super::problem::names;
 use super::reported::named;
 use super::{Facts, Finding};
@@ -21,16 +22,17 @@ pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
 /// The barrier is closed: lists the Pods that have not reported.
 pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let Some(epochs) = Epochs::of(&facts.jobset) else { return Vec::new() };
-    let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods).barrier else { return Vec::new() };
-    if barrier.lifted {
-        return Vec::new();
-    }
+    let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods, None).barrier else { return Vec::new() };
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
-        let pods = alive().filter(|pod| PodBarrier::of(epoch(pod), epochs) == wanted);
+        let pods = alive().filter(|pod| PodBarrier::of(epoch(pod).as_deref(), epochs) == wanted);
         pods.map(ResourceExt::name_any).collect::<Vec<_>>()
     };
-    let mut details = Vec::new();
+    if barrier.lifted {
+        return not_observed(&at(PodBarrier::Waiting), epochs);
+    }
+    let mut details: Vec<String> =
+        facts.condition(conditions::BARRIER_WAITING).map(|it| it.message.clone()).into_iter().collect();
     for (barrier, what) in [
         (PodBarrier::Unreported, "not reported yet"),
         (PodBarrier::Restarting, "not restarted yet"),
@@ -47,6 +49,9 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
         details.push(format!("not created yet: {missing}"));
     }
     let left = barrier.expected - i64::try_from(barrier.reported).unwrap_or(i64::MAX);
+    if left <= 0 && crash_loop::waits_until(facts).is_some() {
+        return Vec::new();
+    }
     let what = format!("It waits at the barrier of epoch {} for {left} of {} Pods.", barrier.epoch, barrier.expected);
     let advice = match left {
         ..=0 => {
@@ -64,6 +69,21 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
         ),
     };
     vec![Finding::new("WaitingAtBarrier", what, advice).with(details)]
+}
+
+/// Pods that report the next epoch while the barrier is lifted: the controller has not begun the restart.
+fn not_observed(pods: &[String], epochs: Epochs) -> Vec<Finding> {
+    let (who, has, waits) = match pods {
+        [] => return Vec::new(),
+        [pod] => (format!("Pod {pod}"), "has", "waits"),
+        pods => (format!("{} Pods", pods.len()), "have", "wait"),
+    };
+    let epoch = epochs.next();
+    let what = format!("{who} {has} reported epoch {epoch} and {waits}, but the controller has not begun a restart.");
+    let advice = "The controller begins it within a second. If it does not, see its logs: \
+                  `kubectl logs -A -l app.kubernetes.io/name=jobset-controller`.";
+    let details = if pods.len() > 1 { vec![names(pods)] } else { Vec::new() };
+    vec![Finding::new("ReportNotObserved", what, advice).with(details)]
 }
 
 /// The group restarts: the cause.

@@ -7,9 +7,10 @@ use jobset_api::labels;
 use jobset_objects::PartialJob;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 
 use super::{Facts, Finding};
+use crate::status::{JobSetState, state};
 
 /// Start of the Job controller's messages.
 const PREFIX: &str = "Error creating: ";
@@ -29,14 +30,37 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     messages.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
 }
 
+/// Jobs and Pods that do not exist, although all Jobs were ready. If the API server refuses Pods, [`check`] says so.
+pub(super) fn missing(facts: &Facts) -> Vec<Finding> {
+    if state(&facts.jobset) != JobSetState::Running || !facts.jobset.is_managed_here() {
+        return Vec::new();
+    }
+    let jobs = facts.jobset.spec.global_replicas() - i64::try_from(facts.jobs.len()).unwrap_or(i64::MAX);
+    let mut findings = Vec::new();
+    if jobs > 0 {
+        let what = format!("{jobs} of {} Jobs do not exist.", facts.jobset.spec.global_replicas());
+        findings.push(Finding::new("JobsMissing", what, "The controller creates them, if it leads and runs."));
+    }
+    let refused = |job: &&PartialJob| newest(&job.name_any(), &facts.refusals).is_none();
+    let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts)).filter(refused);
+    let short: Vec<String> = short.map(ResourceExt::name_any).collect();
+    if !short.is_empty() {
+        let (has, it) = if short.len() == 1 { ("has", "it") } else { ("have", "they") };
+        let what = format!("{} {has} fewer Pods than {it} should run.", listed(&short));
+        let advice = "The Job controller of kube-controller-manager creates them, after a delay if Pods fail.";
+        findings.push(Finding::new("PodsMissing", what, advice));
+    }
+    findings
+}
+
 fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
     if job.is_finished() || job.spec.suspend == Some(true) || job.metadata.deletion_timestamp.is_some() {
         return false;
     }
     let name = job.name_any();
     let pods = facts.pods.iter().filter(|pod| pod.labels().get(labels::JOB_NAME) == Some(&name));
-    let there = pods.filter(|pod| pod.status.phase != "Failed" && pod.metadata.deletion_timestamp.is_none()).count();
-    i32::try_from(there).is_ok_and(|there| there < job.pods())
+    let there = pods.filter(|pod| !pod.has_ended() && pod.metadata.deletion_timestamp.is_none()).count();
+    i32::try_from(there).is_ok_and(|there| there < job.remaining_pods())
 }
 
 fn newest<'a>(job: &str, events: &'a [Event]) -> Option<&'a Event> {
@@ -50,15 +74,20 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
     series.or(old).or(event.event_time.as_ref().map(|time| time.0))
 }
 
-fn finding(message: &str, jobs: &[String], facts: &Facts) -> Finding {
-    let names = match jobs {
+/// `Job a`, or `7 Jobs (a, b, c, ...)`.
+fn listed(jobs: &[String]) -> String {
+    match jobs {
         [job] => format!("Job {job}"),
         jobs => {
             let more = if jobs.len() > SHOWN { ", ..." } else { "" };
             let shown: Vec<&str> = jobs.iter().take(SHOWN).map(String::as_str).collect();
             format!("{} Jobs ({}{more})", jobs.len(), shown.join(", "))
         }
-    };
+    }
+}
+
+fn finding(message: &str, jobs: &[String], facts: &Facts) -> Finding {
+    let names = listed(jobs);
     let (reason, what, advice) = if message.contains("waits for the leader") {
         (
             "LeaderNotPlaced",

@@ -1,12 +1,17 @@
 //! The facts of the cluster that rules look at.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jobset_api::{JobSet, conditions};
-use jobset_objects::{PartialJob, PartialPod};
-use k8s_openapi::api::coordination::v1::Lease;
+use jobset_objects::{PartialJob, PartialNode, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
+
+use super::problem::{self, ProblemKind};
+use crate::leader::Leader;
+use crate::status::Epochs;
 
 /// A JobSet and the objects that may explain its state.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +24,18 @@ pub struct Facts {
     pub pods: Vec<PartialPod>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
-    /// The controller's Leases, in any namespace; none if the user may not read Leases.
-    pub leases: Option<Vec<Lease>>,
+    /// The controller that leads; none if the user may not read Leases, or there is none.
+    pub leader: Option<Leader>,
     /// Whether an admission webhook is configured for JobSets; none if the user may not read that.
     pub admission: Option<bool>,
+    /// The nodes, if a Pod cannot be scheduled; none if the user may not read them.
+    pub nodes: Option<Vec<PartialNode>>,
+    /// The Pods of other Jobs with exclusive placement, in all namespaces, if a leader of exclusive placement cannot be
+    /// scheduled; none if the user may not read them.
+    pub occupants: Option<Vec<PartialPod>>,
+    /// Requests of an agent that its ServiceAccount is denied, such as `watch JobSets`, by the name of the ServiceAccount;
+    /// only for agents that have not reported, and only if the user may ask.
+    pub denied: BTreeMap<String, Vec<&'static str>>,
     /// When the objects were read.
     pub now: Timestamp,
 }
@@ -31,6 +44,23 @@ impl Facts {
     /// A `kubectl` command with the namespace of the JobSet.
     pub(super) fn kubectl(&self, command: &str) -> String {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
+    }
+
+    /// Whether the facts of nodes are needed: a Pod cannot be scheduled.
+    pub fn needs_nodes(&self) -> bool {
+        self.pods.iter().any(problem::is_unschedulable)
+    }
+
+    /// Whether the Pods of other Jobs are needed: a leader of exclusive placement cannot be scheduled.
+    pub fn needs_occupants(&self) -> bool {
+        self.pods.iter().any(|pod| problem::is_unschedulable(pod) && problem::leads(pod))
+    }
+
+    /// The ServiceAccounts of agents that have not reported.
+    pub fn silent_accounts(&self) -> BTreeSet<String> {
+        let epochs = Epochs::of(&self.jobset);
+        let problems = self.pods.iter().filter_map(|pod| problem::of(pod, epochs));
+        problems.filter(|it| it.kind == ProblemKind::AgentSilent).map(|it| it.subject).collect()
     }
 
     /// The condition of this type, if it is true.

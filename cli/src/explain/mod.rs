@@ -1,11 +1,12 @@
 //! `explain`: why a JobSet does not run, and what to do.
 //!
 //! Each rule looks at the [`Facts`] for one kind of cause and adds findings. [`explain`] applies the rules in the order of
-//! their importance, which is also the order of the findings.
+//! their importance, which is also the order of the findings. What contradicts the JobSet's status comes first.
 
 mod admission;
 mod barrier;
 mod controller;
+mod crash_loop;
 mod creation;
 mod facts;
 mod inactive;
@@ -15,13 +16,14 @@ mod pods;
 mod problem;
 mod render;
 mod reported;
+mod topology;
 
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 pub use facts::Facts;
 
-use crate::status::{self, JobSetState};
+use crate::status::{self, JobSetState, Workers};
 
 /// Why a JobSet runs or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,12 +35,15 @@ pub struct Explanation {
     pub namespace: String,
     /// Its state.
     pub state: JobSetState,
-    /// Whether it runs or has completed.
+    /// Whether it runs, with all of its workers, or has completed.
     pub runs: bool,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
     /// Expected Jobs.
     pub jobs: i64,
+    /// Its workers, by its Jobs and Pods; none if no worker should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
     /// The findings, the most important first.
     pub findings: Vec<Finding>,
 }
@@ -80,16 +85,19 @@ const EMPTY: [Rule; 1] = [inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 2] = [reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first.
-const CAUSES: [Rule; 8] = [
+const CAUSES: [Rule; 11] = [
+    // No controller leads, so that the status is old.
+    controller::check,
     // The controller reports a failure.
+    reported::internal_error,
     reported::unsupported,
     reported::child_refused,
     barrier::blocked,
-    // No controller runs.
-    controller::check,
+    crash_loop::check,
     // The JobSet waits.
     order::check,
     creation::check,
+    creation::missing,
     pods::check,
     barrier::waiting,
 ];
@@ -97,18 +105,21 @@ const CAUSES: [Rule; 8] = [
 /// Rules for remarks, which also apply to a JobSet that runs.
 const REMARKS: [Rule; 4] = [barrier::restarting, reported::not_in_place, outcome::budget, admission::check];
 
+/// Rules for remarks about a JobSet whose workers all run.
+const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_loop::check];
+
 /// Explains why the JobSet runs or does not run.
 pub fn explain(facts: &Facts) -> Explanation {
     use JobSetState::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
 
-    let state = status::state(&facts.jobset);
-    let (jobs_ready, jobs) = status::jobs(&facts.jobset);
+    let tree = status::report(&facts.jobset, &facts.jobs, &facts.pods, None);
+    let (state, workers) = (tree.state, tree.workers);
     let all = |rules: &[Rule]| rules.iter().flat_map(|rule| rule(facts)).collect::<Vec<_>>();
     let findings = match state {
         Completed | Failed | Deleting | ManagedElsewhere | Suspended => all(&SETTLED),
         Invalid => all(&NOT_RECONCILED),
         NoJobs => all(&EMPTY),
-        Running => all(&REMARKS),
+        Running => [all(&RUNNING), all(&REMARKS)].concat(),
         _ => [all(&CAUSES), all(&REMARKS)].concat(),
     };
     let runs = state.is_good();
@@ -117,8 +128,9 @@ pub fn explain(facts: &Facts) -> Explanation {
         namespace: facts.jobset.namespace().unwrap_or_default(),
         state,
         runs,
-        jobs_ready,
-        jobs,
+        jobs_ready: tree.jobs_ready,
+        jobs: tree.jobs,
+        workers,
         findings,
     }
 }

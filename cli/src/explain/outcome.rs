@@ -1,10 +1,13 @@
 //! The JobSet has ended, or has no restart left.
 
-use jobset_api::conditions;
+use jobset_api::{conditions, labels};
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
-use crate::status;
+use crate::status::{self, PodNode, report};
+
+/// The most Pods of failed workers in a finding.
+const SHOWN: usize = 5;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let status = facts.jobset.status.as_ref();
@@ -19,13 +22,13 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let advice = match terminal.reason.as_str() {
         conditions::REACHED_MAX_RESTARTS => format!(
-            "See the causes in `{}` and fix them, or raise spec.failurePolicy.maxRestarts; then delete \
-             the JobSet and create it again.",
-            facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
+            "See the causes in `{}` and fix them; then delete the JobSet and create it again. While a JobSet runs, its \
+             annotation {} allows more restarts.",
+            facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+            labels::ADDITIONAL_RESTARTS
         ),
         conditions::WORKER_NOT_STARTED => {
-            "Fix the init containers or the agent of the named Pod, or raise spec.failurePolicy.maxRestarts; then \
-             delete the JobSet and create it again."
+            "Fix the init containers or the agent of the named Pod; then delete the JobSet and create it again."
                 .to_owned()
         }
         conditions::FAIL_JOB_SET_ACTION => {
@@ -41,7 +44,18 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         _ => "Fix the cause, then delete the JobSet and create it again.".to_owned(),
     };
     let what = format!("The JobSet has failed and does not restart ({}).", terminal.reason);
-    vec![Finding::new("Failed", what, advice).with(vec![message.clone()])]
+    vec![Finding::new("Failed", what, advice).with([vec![message.clone()], evidence(facts)].concat())]
+}
+
+/// The Pods of failed workers that stay after the JobSet has failed, with the commands that show their logs.
+fn evidence(facts: &Facts) -> Vec<String> {
+    let pods = report(&facts.jobset, &facts.jobs, &facts.pods, None).replicated_jobs;
+    let failed = pods.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods).filter(|pod| pod.failed());
+    let line = |pod: &PodNode| {
+        let exit = pod.last_exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
+        format!("Pod {} has failed{exit}, and stays: {}", pod.name, facts.kubectl(&format!("logs {}", pod.name)))
+    };
+    failed.take(SHOWN).map(line).collect()
 }
 
 /// No restart is left: the next failure fails the JobSet.
@@ -56,8 +70,13 @@ pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
     };
     let what = format!("No restart is left: {}. {more} fails the JobSet.", restarts.spent());
     let advice = format!(
-        "See the causes in `{}`. spec.failurePolicy cannot be changed while the JobSet exists.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
+        "See the causes in `{}`. To allow N more restarts, run `{}`.",
+        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+        facts.kubectl(&format!(
+            "annotate jobset {} {}=N --overwrite",
+            facts.jobset.name_any(),
+            labels::ADDITIONAL_RESTARTS
+        ))
     );
     vec![Finding::new("BudgetSpent", what, advice)]
 }

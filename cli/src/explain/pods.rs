@@ -2,39 +2,51 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::labels;
+use jobset_objects::PartialPod;
 use kube::ResourceExt as _;
 
 use super::problem::{self, PodProblem, ProblemKind, names};
+use super::topology::Topology;
 use super::{Facts, Finding};
 use crate::status::Epochs;
 
+/// Advice for a problem of the Pod template.
+const RECREATE: &str = "The Pod template is immutable: to change it, delete the JobSet and create it again.";
+
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let epochs = Epochs::of(&facts.jobset);
-    let mut problems: BTreeMap<PodProblem, Vec<String>> = BTreeMap::new();
+    let mut problems: BTreeMap<PodProblem, Vec<&PartialPod>> = BTreeMap::new();
     for pod in &facts.pods {
         if let Some(problem) = problem::of(pod, epochs) {
-            problems.entry(problem).or_default().push(pod.name_any());
+            problems.entry(problem).or_default().push(pod);
         }
     }
     for pods in problems.values_mut() {
-        pods.sort();
+        pods.sort_by_key(|pod| pod.name_any());
     }
     problems.iter().map(|(problem, pods)| finding(problem, pods, facts)).collect()
 }
 
-fn finding(problem: &PodProblem, pods: &[String], facts: &Facts) -> Finding {
-    let first = pods.first().map(String::as_str).unwrap_or_default();
+fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding {
+    let first = pods.first().map(|pod| pod.name_any()).unwrap_or_default();
     let who = if pods.len() == 1 { format!("Pod {first}") } else { format!("{} Pods", pods.len()) };
     let (is, has) = if pods.len() == 1 { ("is", "has") } else { ("are", "have") };
     let PodProblem { kind, subject, message } = problem;
     let (what, advice) = match kind {
         ProblemKind::LeaderUnschedulable => (
             format!("{who}, which leads Job {subject} in exclusive placement, has no node; its followers wait for it."),
-            "Free a whole topology domain, or add nodes: each Job needs one of its own.".to_owned(),
+            match unlabelled(facts, pods) {
+                Some(key) => format!(
+                    "Label the nodes (`kubectl label node NODE {key}=DOMAIN`), or delete the JobSet and create it again with \
+                     a label that nodes have."
+                ),
+                None => "Free a whole topology domain, or add nodes: each Job needs one of its own.".to_owned(),
+            },
         ),
         ProblemKind::Unschedulable => (
             format!("{who} cannot be scheduled."),
-            "Add or free the missing resources, or request less in the Pod template.".to_owned(),
+            format!("Add or free what is missing. {RECREATE}"),
         ),
         ProblemKind::SchedulingGated => (
             format!("{who} {is} held back by scheduling gates."),
@@ -46,11 +58,11 @@ fn finding(problem: &PodProblem, pods: &[String], facts: &Facts) -> Finding {
         ),
         ProblemKind::ImagePull => (
             format!("{who} cannot get the image of container {subject}."),
-            "Check the name and tag of the image, and the right to pull it (imagePullSecrets).".to_owned(),
+            format!("Check the name and tag of the image, and the right to pull it (imagePullSecrets). {RECREATE}"),
         ),
         ProblemKind::ContainerConfig => (
             format!("{who} cannot create container {subject}."),
-            "Fix the named problem: a missing Secret, ConfigMap or volume, or the container's command.".to_owned(),
+            format!("Create the missing Secret, ConfigMap or volume. {RECREATE}"),
         ),
         ProblemKind::InitContainerFails => {
             (format!("{who}: init container {subject} fails."), facts.kubectl(&format!("logs {first} -c {subject}")))
@@ -59,13 +71,22 @@ fn finding(problem: &PodProblem, pods: &[String], facts: &Facts) -> Finding {
             format!("{who}: container {subject} fails."),
             facts.kubectl(&format!("logs {first} -c {subject}")) + " (with --previous after a restart)",
         ),
-        ProblemKind::AgentSilent => (
-            format!("{who} {is} started, but the agent has not reported to the barrier."),
-            format!(
-                "{}; the Pod's ServiceAccount needs the ClusterRole jobset-agent, and the Pod must reach the API server.",
-                facts.kubectl(&format!("logs {first} --all-containers"))
+        ProblemKind::AgentSilent => match facts.denied.get(subject).filter(|denied| !denied.is_empty()) {
+            Some(denied) => (
+                format!("{who} cannot report to the barrier: ServiceAccount {subject} may not {}.", denied.join(" or ")),
+                facts.kubectl(&format!(
+                    "create rolebinding jobset-agent-{subject} --clusterrole=jobset-agent --serviceaccount={}:{subject}",
+                    facts.jobset.namespace().unwrap_or_default()
+                )),
             ),
-        ),
+            None => (
+                format!("{who} {is} started, but the agent has not reported to the barrier."),
+                format!(
+                    "{}; ServiceAccount {subject} needs the ClusterRole jobset-agent, and the Pod must reach the API server.",
+                    facts.kubectl(&format!("logs {first} --all-containers"))
+                ),
+            ),
+        },
         ProblemKind::Terminating => (
             format!("{who} {is} being deleted."),
             "Wait for the grace period. If the node does not come back, delete its Node object.".to_owned(),
@@ -79,8 +100,34 @@ fn finding(problem: &PodProblem, pods: &[String], facts: &Facts) -> Finding {
     if !message.is_empty() {
         details.push(message.clone());
     }
+    if let (Some(topology), Some(pod)) = (Topology::of(facts), pods.first()) {
+        details.extend(of_nodes(*kind, pod, &topology));
+    }
     if pods.len() > 1 {
-        details.push(names(pods));
+        details.push(names(&pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()));
     }
     Finding::new(format!("{kind:?}"), what, advice).with(details)
+}
+
+/// The key of exclusive placement that no node has as a label.
+fn unlabelled<'a>(facts: &Facts, pods: &[&'a PartialPod]) -> Option<&'a str> {
+    let key = pods.first()?.annotations().get(labels::EXCLUSIVE_TOPOLOGY)?;
+    Topology::of(facts)?.has_no_domain(key).then_some(key.as_str())
+}
+
+/// What the nodes say about a Pod that cannot be scheduled.
+fn of_nodes(kind: ProblemKind, pod: &PartialPod, topology: &Topology<'_>) -> Vec<String> {
+    if !matches!(kind, ProblemKind::LeaderUnschedulable | ProblemKind::Unschedulable) {
+        return Vec::new();
+    }
+    let missing = topology.missing_labels(pod);
+    let mut details: Vec<String> = missing.iter().map(|label| format!("no node has the label {label}")).collect();
+    if let Some(key) = pod.annotations().get(labels::EXCLUSIVE_TOPOLOGY).filter(|_| problem::leads(pod)) {
+        if topology.has_no_domain(key) {
+            details.push(format!("no node has the label {key}, which names the domains of exclusive placement"));
+        } else {
+            details.extend(topology.occupied(key, pod));
+        }
+    }
+    details
 }

@@ -29,7 +29,7 @@ pub(super) enum ProblemKind {
     InitContainerFails,
     /// A container fails.
     ContainerFails,
-    /// The agent runs but has not reported.
+    /// The agent runs but has not reported. The subject is the ServiceAccount.
     AgentSilent,
     /// The Pod is being deleted.
     Terminating,
@@ -55,7 +55,9 @@ impl PodProblem {
 
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
 pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem> {
-    if pod.is_ready() || pod.has_ended() {
+    let barrier = epochs.map(|epochs| PodBarrier::of(epoch(pod).as_deref(), epochs));
+    // A Pod whose agent supervises its worker may be ready while the worker waits.
+    if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {
@@ -68,25 +70,42 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem>
     if let Some(problem) = containers().find_map(|status| container(pod, status)) {
         return Some(problem);
     }
-    match epochs.map(|epochs| PodBarrier::of(epoch(pod), epochs)) {
+    match barrier {
         Some(PodBarrier::Waiting | PodBarrier::Restarting) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
-            Some(PodProblem::new(ProblemKind::AgentSilent, "", ""))
+            Some(PodProblem::new(ProblemKind::AgentSilent, account(pod), ""))
         }
         _ => Some(PodProblem::new(ProblemKind::Starting, waits_for(pod), "")),
     }
+}
+
+/// The name of the Pod's ServiceAccount.
+fn account(pod: &PartialPod) -> &str {
+    Some(pod.spec.service_account_name.as_str()).filter(|name| !name.is_empty()).unwrap_or("default")
+}
+
+/// Whether the scheduler has found no node for the Pod.
+pub(super) fn is_unschedulable(pod: &PartialPod) -> bool {
+    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False");
+    pod.spec.node_name.is_none() && condition.is_some_and(|condition| condition.reason != "SchedulingGated")
+}
+
+/// Whether the Pod gets a topology domain for its Job, by exclusive placement.
+pub(super) fn leads(pod: &PartialPod) -> bool {
+    let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
+    annotation(labels::EXCLUSIVE_TOPOLOGY).is_some()
+        && annotation(labels::NODE_SELECTOR_STRATEGY).is_none()
+        && annotation(labels::COMPLETION_INDEX) == Some("0")
 }
 
 fn unscheduled(pod: &PartialPod) -> PodProblem {
     let Some(condition) = pod.condition("PodScheduled").filter(|condition| condition.status == "False") else {
         return PodProblem::new(ProblemKind::Unscheduled, "", "");
     };
-    let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
     let message = condition.message.as_str();
-    let leads = annotation(labels::EXCLUSIVE_TOPOLOGY).is_some() && annotation(labels::COMPLETION_INDEX) == Some("0");
     match condition.reason.as_str() {
         "SchedulingGated" => PodProblem::new(ProblemKind::SchedulingGated, "", message),
-        _ if leads => {
+        _ if leads(pod) => {
             let job = pod.labels().get(labels::JOB_NAME).map(String::as_str).unwrap_or_default();
             PodProblem::new(ProblemKind::LeaderUnschedulable, job, message)
         }
@@ -109,7 +128,11 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
         return Some(failed(end));
     }
     let waiting = status.state.waiting.as_ref()?;
-    let words = format!("{}: {}", waiting.reason, waiting.message);
+    // The kubelet's message names the Pod. Pods with the same problem share a finding.
+    let named =
+        pod.metadata.uid.iter().map(|uid| (uid, "UID")).chain(pod.metadata.name.iter().map(|name| (name, "POD")));
+    let message = named.fold(waiting.message.clone(), |message, (name, word)| message.replace(name.as_str(), word));
+    let words = format!("{}: {message}", waiting.reason);
     match waiting.reason.as_str() {
         "CrashLoopBackOff" => {
             let end = status.last_state.terminated.as_ref();

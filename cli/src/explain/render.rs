@@ -11,6 +11,15 @@ impl Report for Explanation {
         let head = match self.state {
             JobSetState::Completed => format!("{name} {}.\n", paint(GOOD, "has completed")),
             JobSetState::Running => format!("{name} {}: {jobs}.\n", paint(GOOD, "runs")),
+            JobSetState::NotReady => {
+                let workers = self.workers.unwrap_or_default();
+                let text = format!("{} of {} workers do not run", workers.waiting, workers.expected);
+                format!(
+                    "{name} {} ({:?}): {text}, although its status says that {jobs}.\n",
+                    paint(WAIT, "does not run"),
+                    self.state
+                )
+            }
             JobSetState::NoJobs => format!("{name} {} ({:?}).\n", paint(WAIT, "does not run"), self.state),
             state => {
                 let style = if state.is_bad() { BAD } else { WAIT };

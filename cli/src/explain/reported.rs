@@ -11,6 +11,13 @@ pub(super) fn invalid(facts: &Facts) -> Vec<Finding> {
     named(facts, conditions::INVALID, "Invalid", what, advice)
 }
 
+pub(super) fn internal_error(facts: &Facts) -> Vec<Finding> {
+    let advice = "This is a bug of the controller: please report the message. The controller tries again every five minutes, \
+                  and when the specification changes.";
+    let what = "The controller cannot reconcile the JobSet because of an error of its own.";
+    named(facts, conditions::INTERNAL_ERROR, "InternalError", what, advice)
+}
+
 pub(super) fn unsupported(facts: &Facts) -> Vec<Finding> {
     if is_by_specification(facts) {
         return Vec::new();

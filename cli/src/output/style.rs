@@ -18,6 +18,12 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The text with a capital letter at its start.
+pub fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
 /// The text in this style. [`Screen`](super::Screen) removes styles where colours are off.
 pub fn paint(style: Style, text: impl AsRef<str>) -> String {
     let text = text.as_ref();

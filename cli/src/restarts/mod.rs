@@ -1,10 +1,11 @@
 //! `restarts`: the group restarts of a JobSet, and how long their phases took.
 //!
-//! [`events`] reads the controller's Events, [`report`] groups them by restart, [`render`] makes the text.
+//! [`events`] reads the controller's Events, [`report`] groups them by restart and adds the last restarts of the status, and
+//! [`render`] makes the text.
 
 mod events;
 mod render;
 mod report;
 
 pub use events::RestartEvent;
-pub use report::{GroupRestart, RestartManner, RestartPhase, RestartReport, report};
+pub use report::{FinalFailure, GroupRestart, RestartManner, RestartPhase, RestartReport, report};

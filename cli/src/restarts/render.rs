@@ -1,10 +1,10 @@
 //! The text of restarts: a table, and a timeline of each restart.
 
 use anstyle::Style;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
-use super::report::{GroupRestart, RestartManner, RestartPhase, RestartReport};
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, paint, seconds};
+use super::report::{FinalFailure, GroupRestart, RestartManner, RestartPhase, RestartReport};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, one_line, paint, seconds};
 
 /// Width of a timeline's bar, in columns.
 const BAR: f64 = 60.0;
@@ -13,13 +13,25 @@ impl Report for RestartReport {
     fn text(&self, view: &View) -> String {
         let mut parts = vec![summary(self)];
         if self.expired > 0 {
-            let reason = "the API server keeps Events for a limited time (by default an hour)";
-            let missing = format!("The Events of {} of them have expired: {reason}.", self.expired);
+            let missing = format!(
+                "Not listed: {} of them. The status keeps the last five restarts, and the API server keeps Events for a limited \
+                 time (by default an hour).",
+                self.expired
+            );
             parts.push(paint(WAIT, &missing) + "\n");
         }
         if !self.restarts.is_empty() {
             parts.push(format!("\n{}", table(&self.restarts, view)));
             parts.extend(self.restarts.iter().map(|restart| format!("\n{}", timeline(restart))));
+        }
+        if let Some(until) = self.waits_until.filter(|until| *until > view.now) {
+            let left = seconds(until.duration_since(view.now));
+            let text = format!("It keeps failing: the last restart waits until {} UTC, for {left}.", clock(until));
+            parts.push(format!("\n{}\n", paint(WAIT, text)));
+        }
+        if let Some(FinalFailure { reason, message, at }) = &self.failure {
+            let head = paint(BAD, format!("It has failed ({reason})"));
+            parts.push(format!("\n{head}  {} UTC\n  {}\n", at.strftime("%Y-%m-%d %H:%M:%S"), one_line(message)));
         }
         parts.concat()
     }
@@ -82,7 +94,7 @@ fn manner(restart: &GroupRestart) -> &'static str {
 fn total(restart: &GroupRestart) -> String {
     match restart.total {
         Some(total) => paint(GOOD, seconds(SignedDuration::from_secs_f64(total))),
-        None if restart.superseded => paint(BAD, "superseded"),
+        None if restart.superseded => paint(BAD, "not recovered"),
         None if restart.recovered.is_none() => paint(WAIT, "in progress"),
         None => paint(DIM, "?"),
     }
@@ -103,25 +115,29 @@ fn timeline(restart: &GroupRestart) -> String {
     let start = restart.start().or(restart.lifted).or(restart.recovered);
     let day = start.map(|start| format!("  {} UTC", start.strftime("%Y-%m-%d"))).unwrap_or_default();
     let epoch = restart.epoch.map(|epoch| format!("  from epoch {epoch}")).unwrap_or_default();
+    let failures = restart.consecutive_failures.filter(|failures| *failures > 1);
+    let failures = failures.map(|failures| format!("  failure {failures} in a row")).unwrap_or_default();
     let cause = if restart.cause.is_empty() { String::new() } else { format!("  {}\n", restart.cause) };
-    [paint(HEAD, &number), day, epoch, "\n".to_owned(), cause, steps(restart), bar(restart)].concat()
+    [paint(HEAD, &number), day, epoch, failures, "\n".to_owned(), cause, steps(restart), bar(restart)].concat()
 }
 
 fn steps(restart: &GroupRestart) -> String {
     let mut table = Table::indented();
     let start = restart.start();
-    let mut step = |at: Option<Timestamp>, style: Style, what: &str| {
-        if let Some(at) = at {
-            let offset = start.map_or_else(String::new, |start| format!("+{}", seconds(at.duration_since(start))));
-            table.push(vec![clock(at), offset, paint(style, what)]);
-        }
-    };
-    step(restart.failed, BAD, "the first worker fails");
-    step(restart.began, WAIT, "the restart starts");
-    step(restart.lifted, Style::new(), "the barrier is lifted");
-    step(restart.recovered, GOOD, "all Jobs are ready");
+    let steps = [
+        (restart.failed, BAD, "the first worker fails"),
+        (restart.began, WAIT, "the restart starts"),
+        (restart.lifted, Style::new(), "the barrier is lifted"),
+        (restart.recovered, GOOD, "all Jobs are ready"),
+    ];
+    let mut steps: Vec<_> = steps.into_iter().filter_map(|(at, style, what)| Some((at?, style, what))).collect();
+    steps.sort_by_key(|(at, ..)| *at);
+    for (at, style, what) in steps {
+        let offset = start.map_or_else(String::new, |start| format!("+{}", seconds(at.duration_since(start))));
+        table.push(vec![clock(at), offset, paint(style, what)]);
+    }
     let missing = if restart.superseded {
-        Some("another restart starts before the end of this one")
+        Some("the next failure came before all Jobs were ready")
     } else if restart.began.is_none() {
         Some("the Event of its start has expired")
     } else {

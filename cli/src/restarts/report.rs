@@ -1,6 +1,10 @@
-//! Groups Events by restart. Data without an Event is left out, and the report says so.
+//! The restarts of a JobSet, from the controller's Events and the status.
+//!
+//! Events have all phases of a restart. They expire, and of many failures in a row only some restarts have Events. The status
+//! has the last five restarts. The report says how many restarts are in neither.
 
-use jobset_api::{JobSet, RestartStrategy};
+use jobset_api::{JobSet, JobSetStatus, RecentRestart, RestartStrategy, conditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -27,14 +31,32 @@ pub struct RestartReport {
     pub group_restarts: i32,
     /// Restarts that count towards maxRestarts.
     pub restarts_count_towards_max: i32,
-    /// `spec.failurePolicy.maxRestarts`.
+    /// The limit of restarts that count: `spec.failurePolicy.maxRestarts` and additional restarts.
     pub max_restarts: i32,
     /// The spent part of the budget, as text.
     pub spent: String,
-    /// Group restarts without an Event.
+    /// Group restarts that neither an Event nor the status describes.
     pub expired: i32,
-    /// Group restarts with an Event, in order of time.
+    /// The other group restarts, the oldest first.
     pub restarts: Vec<GroupRestart>,
+    /// Until when the last restart waits, because the JobSet keeps failing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
+    /// The failure that ended the JobSet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FinalFailure>,
+}
+
+/// The failure after which a JobSet does not restart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FinalFailure {
+    /// The reason of the condition Failed.
+    pub reason: String,
+    /// Its message, which names the worker and how it ended.
+    pub message: String,
+    /// When the JobSet failed.
+    pub at: Timestamp,
 }
 
 /// How a group restarts.
@@ -50,10 +72,10 @@ pub enum RestartManner {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupRestart {
-    /// Counts from 1; none if the Events have no number.
+    /// Counts from 1; none if only Events without a number describe it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<i32>,
-    /// The kind of the restart; none if no Event says it.
+    /// The kind of the restart, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manner: Option<RestartManner>,
     /// In-place restart: the epoch whose workers it stopped.
@@ -79,8 +101,11 @@ pub struct GroupRestart {
     /// Seconds from the first failure, or else from its start, until all Jobs were ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// Whether another restart started before the end of this one.
+    /// Whether another restart started, or the JobSet ended, before the end of this one.
     pub superseded: bool,
+    /// The number of restarts in a row, this one included, before which the workers had not run well; if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consecutive_failures: Option<i32>,
     /// The cause, in the controller's words.
     pub cause: String,
 }
@@ -106,8 +131,50 @@ impl GroupRestart {
     }
 }
 
-/// The restarts of this JobSet, from Events in any order.
-pub fn report(jobset: &JobSet, mut events: Vec<RestartEvent>) -> RestartReport {
+/// The restarts of this JobSet, from its status and Events in any order.
+pub fn report(jobset: &JobSet, events: Vec<RestartEvent>) -> RestartReport {
+    let none = JobSetStatus::default();
+    let status = jobset.status.as_ref().unwrap_or(&none);
+    let mut restarts = by_events(events);
+    for recent in &status.recent_restarts {
+        add_recent(&mut restarts, recent);
+    }
+    // Restarts without a number stay among those of their time.
+    restarts.sort_by_key(|restart| restart.began.or(restart.lifted).or(restart.recovered));
+    let end = conditions::terminal(&status.conditions);
+    let failed = end.is_some_and(|end| end.type_ == conditions::FAILED);
+    if let (Some(end), Some(last)) = (end.filter(|_| !failed), restarts.last_mut()) {
+        // All Jobs have succeeded.
+        last.recovered.get_or_insert(end.last_transition_time.0);
+    }
+    for index in 0..restarts.len() {
+        let is_last = index + 1 == restarts.len();
+        finish(&mut restarts[index], is_last && !failed);
+    }
+    let budget = status::RestartCount::of(jobset);
+    let shown = i32::try_from(restarts.len()).unwrap_or(i32::MAX);
+    let failure = end.filter(|_| failed).map(|end| FinalFailure {
+        reason: end.reason.clone(),
+        message: end.message.clone(),
+        at: end.last_transition_time.0,
+    });
+    RestartReport {
+        name: jobset.name_any(),
+        namespace: jobset.namespace().unwrap_or_default(),
+        strategy: jobset.spec.restart_strategy(),
+        group_restarts: budget.total,
+        restarts_count_towards_max: status.restarts_count_towards_max,
+        max_restarts: budget.max,
+        spent: budget.spent(),
+        expired: budget.total.saturating_sub(shown).max(0),
+        restarts,
+        waits_until: status.barrier_until.as_ref().filter(|_| end.is_none()).map(|MicroTime(until)| *until),
+        failure,
+    }
+}
+
+/// The restarts that Events describe.
+fn by_events(mut events: Vec<RestartEvent>) -> Vec<GroupRestart> {
     events.sort_by_key(|event| (event.at, event.step as u8));
     let mut restarts: Vec<GroupRestart> = Vec::new();
     // Number and counter of the newest Event that has both.
@@ -133,22 +200,25 @@ pub fn report(jobset: &JobSet, mut events: Vec<RestartEvent>) -> RestartReport {
             counted_before = counted_before.filter(|(previous, _)| *previous >= number).or(Some((number, counted)));
         }
     }
-    for index in 0..restarts.len() {
-        let is_last = index + 1 == restarts.len();
-        finish(&mut restarts[index], is_last);
-    }
-    let budget = status::RestartCount::of(jobset);
-    let shown = i32::try_from(restarts.len()).unwrap_or(i32::MAX);
-    RestartReport {
-        name: jobset.name_any(),
-        namespace: jobset.namespace().unwrap_or_default(),
-        strategy: jobset.spec.restart_strategy(),
-        group_restarts: budget.total,
-        restarts_count_towards_max: jobset.status.as_ref().map_or(0, |status| status.restarts_count_towards_max),
-        max_restarts: budget.max,
-        spent: budget.spent(),
-        expired: budget.total.saturating_sub(shown).max(0),
-        restarts,
+    restarts
+}
+
+/// Adds what the status says of a restart. An Event of the same restart has the longer message.
+fn add_recent(restarts: &mut Vec<GroupRestart>, recent: &RecentRestart) {
+    let MicroTime(start) = recent.start_time;
+    let index = restarts.iter().position(|restart| restart.number == Some(recent.number)).unwrap_or_else(|| {
+        restarts.push(GroupRestart { number: Some(recent.number), ..GroupRestart::default() });
+        restarts.len() - 1
+    });
+    let restart = &mut restarts[index];
+    let in_place = recent.strategy == RestartStrategy::InPlaceRestart;
+    restart.manner = Some(if in_place { RestartManner::InPlace } else { RestartManner::Recreate });
+    restart.counted = Some(recent.counted);
+    restart.began.get_or_insert(start);
+    restart.recovered = restart.recovered.or(recent.completion_time.as_ref().map(|MicroTime(end)| *end));
+    restart.consecutive_failures = Some(recent.consecutive_failures);
+    if restart.cause.is_empty() {
+        restart.cause.clone_from(&recent.message);
     }
 }
 

@@ -2,7 +2,7 @@
 //! deprecated epoch of the JobSet's status.
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
-use jobset_api::{JobSet, JobSetStatus, RestartStrategy};
+use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
 use serde::Serialize;
 
 /// The epochs of a JobSet.
@@ -16,10 +16,13 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// The epochs of a JobSet; none without in-place restart.
+    /// The epochs of a JobSet; none without in-place restart, or if it is switched off for the agents.
     pub fn of(jobset: &JobSet) -> Option<Self> {
         let GroupEpochs { synced, deprecated } = jobset.status.as_ref().map(JobSetStatus::epochs).unwrap_or_default();
-        (jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart).then_some(Self { synced, deprecated })
+        let annotations = jobset.metadata.annotations.as_ref();
+        let switched_off = annotations.is_some_and(|it| it.contains_key(labels::DISABLE_IN_PLACE_RESTART));
+        let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart && !switched_off;
+        in_place.then_some(Self { synced, deprecated })
     }
 
     /// The epoch that Pods report when they wait at the barrier.

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::report::RestartCount;
 use super::state::{self, JobSetState};
-use crate::output::{Report, Table, View, age, paint};
+use crate::leader::Leader;
+use crate::output::{BAD, Report, Table, View, age, paint};
 
 /// JobSets, sorted by namespace and name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,6 +16,9 @@ use crate::output::{Report, Table, View, age, paint};
 pub struct JobSetList {
     /// The namespace; none for all namespaces.
     pub namespace: Option<String>,
+    /// The controller that leads; none if the user may not read Leases, or there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Leader>,
     /// The JobSets.
     pub jobsets: Vec<JobSetSummary>,
 }
@@ -46,10 +50,10 @@ pub struct JobSetSummary {
 }
 
 /// The list of these JobSets.
-pub fn list(jobsets: &[JobSet], namespace: Option<&str>) -> JobSetList {
+pub fn list(jobsets: &[JobSet], namespace: Option<&str>, leader: Option<Leader>) -> JobSetList {
     let mut items: Vec<JobSetSummary> = jobsets.iter().map(item).collect();
     items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    JobSetList { namespace: namespace.map(str::to_owned), jobsets: items }
+    JobSetList { namespace: namespace.map(str::to_owned), leader, jobsets: items }
 }
 
 fn item(jobset: &JobSet) -> JobSetSummary {
@@ -103,6 +107,9 @@ impl Report for JobSetList {
             }
             table.push(row);
         }
-        table.render()
+        let absent = self.leader.as_ref().and_then(|leader| leader.absence(view.now));
+        let absent =
+            absent.map(|text| paint(BAD, format!("{text}; the states below may be old")) + "\n").unwrap_or_default();
+        absent + &table.render()
     }
 }

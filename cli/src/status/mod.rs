@@ -8,6 +8,7 @@ mod pod;
 mod render;
 mod report;
 mod state;
+mod workers;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
 pub use list::{JobSetList, list};
@@ -15,3 +16,4 @@ pub(crate) use pod::ended;
 pub use pod::{PodNode, epoch};
 pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, report};
 pub use state::{JobSetState, jobs, state};
+pub use workers::Workers;

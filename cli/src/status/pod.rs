@@ -1,12 +1,17 @@
 //! A Pod in the tree.
 
+use std::borrow::Cow;
+
+use jobset_api::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_api::labels;
-use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
+use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod, WorkerExit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::barrier::{Epochs, PodBarrier};
+use crate::output::one_line;
 
 /// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
 const RESET: &str = "RestartingAllContainers";
@@ -38,16 +43,22 @@ pub struct PodNode {
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How a container ended last, if known.
+    /// How a container, or the worker of a supervising agent, ended last, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
     /// When it was created.
     pub created: Option<Time>,
 }
 
-/// The epoch that a Pod reports, as written.
-pub fn epoch(pod: &PartialPod) -> Option<&str> {
-    pod.annotations().get(labels::EPOCH).map(String::as_str)
+/// The epoch that a Pod reports, as written. An attempt of the Go JobSet's agent is an epoch less one.
+pub fn epoch(pod: &PartialPod) -> Option<Cow<'_, str>> {
+    let annotation = |key| pod.annotations().get(key).map(|value| Cow::Borrowed(value.as_str()));
+    let attempt = || {
+        let attempt = annotation(labels::IN_PLACE_RESTART_ATTEMPT)?;
+        let number = attempt.parse::<i32>().ok().and_then(|attempt| attempt.checked_add(1));
+        Some(number.map_or(attempt, |epoch| Cow::Owned(epoch.to_string())))
+    };
+    annotation(labels::EPOCH).or_else(attempt)
 }
 
 impl PodNode {
@@ -68,25 +79,50 @@ impl PodNode {
             ready: pod.is_ready(),
             ended,
             containers: (ready, pod.spec.containers.len() + sidecars.len()),
-            epoch: epoch(pod).map(str::to_owned),
-            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of(epoch(pod), epochs)),
+            epoch: epoch(pod).map(Cow::into_owned),
+            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of(epoch(pod).as_deref(), epochs)),
             restarts: all.clone().map(|status| status.restart_count).max().unwrap_or(0),
             node: pod.spec.node_name.clone(),
-            last_exit: last_exit(all),
+            last_exit: last_exit(pod, all),
             created: pod.metadata.creation_timestamp.clone(),
         }
     }
+
+    /// Whether its worker runs: the Pod is ready, and the barrier is lifted for it.
+    pub fn runs(&self) -> bool {
+        self.ready && !self.ended && self.barrier.is_none_or(|barrier| barrier == PodBarrier::Lifted)
+    }
+
+    /// Whether it has failed.
+    pub fn failed(&self) -> bool {
+        self.ended && !matches!(self.state.as_str(), "Succeeded" | "Completed")
+    }
 }
 
-/// How the container that ended last has ended. Ends by a restart in place are left out.
-fn last_exit<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) -> Option<String> {
+/// How the container or supervised worker that ended last has ended. Ends by a restart in place are left out, and those of an
+/// agent that has ended after its worker because the JobSet has failed.
+fn last_exit<'a>(pod: &PartialPod, containers: impl Iterator<Item = &'a PartialContainerStatus>) -> Option<String> {
     let ends = containers.flat_map(|status| {
         let ends = [&status.state.terminated, &status.last_state.terminated];
         ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
     });
-    let known = ends.filter(|(_, end)| end.reason != RESET);
-    let (name, end) = known.max_by_key(|(_, end)| end.finished_at.as_ref().map(|time| time.0))?;
-    Some(format!("{name}: {}", ended(end)))
+    let known = ends.filter(|(_, end)| end.reason != RESET && end.exit_code != i32::from(FAILED_JOBSET_EXIT_CODE));
+    let contained = known.map(|(name, end)| {
+        let time = end.finished_at.as_ref().map(|time| time.0);
+        (time, format!("{name}: {}", ended(end)))
+    });
+    contained.chain(supervised_exit(pod)).max_by_key(|(time, _)| *time).map(|(_, text)| text)
+}
+
+/// How the worker of a supervising agent ended, and when.
+fn supervised_exit(pod: &PartialPod) -> Option<(Option<Timestamp>, String)> {
+    let WorkerExit { code, signal, finished_at, message, .. } = WorkerExit::of(pod.annotations())?;
+    let signal = signal.map(|signal| format!(" (signal {signal})")).unwrap_or_default();
+    let words = match message.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) => format!(": {}", one_line(line)),
+        None => String::new(),
+    };
+    Some((finished_at.map(|time| time.0), format!("worker: exit code {code}{signal}{words}")))
 }
 
 /// How a container ended, such as `exit code 1 (Error)`.

@@ -2,12 +2,13 @@
 
 use anstyle::Style;
 use jobset_api::conditions;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::barrier::PodBarrier;
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, one_line, paint, seconds};
 
 /// The most Pods of a JobSet that are shown without folding.
 const SHOWN_WHOLE: usize = 16;
@@ -29,7 +30,7 @@ impl Report for JobSetTree {
             [] => String::new(),
             _ => format!("\n{}\n{}", paint(HEAD, "Conditions"), conditions(self, view)),
         };
-        format!("{}{conditions}\n{}", head(self, view), tree(self, view))
+        format!("{}{conditions}\n{}{}", head(self, view), tree(self, view), failed_workers(self))
     }
 }
 
@@ -38,6 +39,10 @@ fn head(status: &JobSetTree, view: &View) -> String {
     let mut table = Table::indented();
     let created = age(status.created.as_ref().map(|time| time.0), view.now);
     table.push(vec!["Jobs".into(), format!("{} of {} ready", status.jobs_ready, status.jobs)]);
+    if let Some(workers) = status.workers.filter(|workers| workers.waiting > 0) {
+        let text = format!("{} of {} do not run", workers.waiting, workers.expected);
+        table.push(vec!["Workers".into(), paint(WAIT, text)]);
+    }
     let restarts = &status.restarts;
     let budget = format!("{} ({:?}); {}", restarts.total, status.strategy, restarts.spent());
     table.push(vec!["Restarts".into(), budget]);
@@ -57,17 +62,28 @@ fn head(status: &JobSetTree, view: &View) -> String {
         };
         table.push(vec!["Barrier".into(), cell]);
     }
+    if let Some(MicroTime(until)) = status.barrier_until.as_ref().filter(|until| until.0 > view.now) {
+        let left = seconds(until.duration_since(view.now));
+        table.push(vec!["Back-off".into(), paint(WAIT, format!("until {} UTC, for {left}", clock(*until)))]);
+    }
+    if let Some(leader) = &status.leader {
+        let absent = leader.absence(view.now).map(|text| paint(BAD, text));
+        table.push(vec!["Controller".into(), absent.or_else(|| leader.holder.clone()).unwrap_or_default()]);
+    }
     table.push(vec!["Age".into(), created]);
     format!("{name}  {}\n{}", paint(style(status.state), format!("{:?}", status.state)), table.render())
 }
 
 /// Conditions that report a failure when they are true.
-const FAILURES: [&str; 5] = [
+const FAILURES: [&str; 8] = [
     conditions::FAILED,
     conditions::INVALID,
     conditions::CHILD_REFUSED,
     conditions::BARRIER_BLOCKED,
+    conditions::BARRIER_WAITING,
+    conditions::RESTART_BACKOFF,
     conditions::IN_PLACE_UNSUPPORTED,
+    conditions::INTERNAL_ERROR,
 ];
 
 fn conditions(status: &JobSetTree, view: &View) -> String {
@@ -108,7 +124,8 @@ fn tree(status: &JobSetTree, view: &View) -> String {
     }
     let mut table = Table::titled(&titles);
     let pods: usize = status.replicated_jobs.iter().flat_map(|group| &group.jobs).map(|job| job.pods.len()).sum();
-    let lines = Lines { whole: view.pods || pods <= SHOWN_WHOLE, in_place, view };
+    let ended = matches!(status.state, JobSetState::Completed | JobSetState::Failed);
+    let lines = Lines { whole: view.pods || pods <= SHOWN_WHOLE, in_place, ended, view };
     for group in &status.replicated_jobs {
         table.push(lines.group(group));
         for (index, job) in group.jobs.iter().enumerate() {
@@ -124,10 +141,30 @@ fn tree(status: &JobSetTree, view: &View) -> String {
     table.render()
 }
 
+/// The failed workers whose Pods stay after the JobSet has failed, and how they ended.
+fn failed_workers(status: &JobSetTree) -> String {
+    let pods = status.replicated_jobs.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods);
+    let failed: Vec<&PodNode> =
+        pods.filter(|pod| status.state == JobSetState::Failed && pod.failed() && pod.last_exit.is_some()).collect();
+    if failed.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::indented();
+    for pod in failed.iter().take(SHOWN_WHOLE) {
+        table.push(vec![paint(BAD, &pod.name), pod.last_exit.clone().unwrap_or_default()]);
+    }
+    let more = match failed.len().saturating_sub(SHOWN_WHOLE) {
+        0 => String::new(),
+        more => format!("  and {more} more\n"),
+    };
+    format!("\n{}\n{}{more}", paint(HEAD, "Failed workers"), table.render())
+}
+
 /// Makes the rows of the tree.
 struct Lines<'a> {
     whole: bool,
     in_place: bool,
+    ended: bool,
     view: &'a View,
 }
 
@@ -139,7 +176,9 @@ impl Lines<'_> {
             (0, true) if replicas == 0 => "NoJobs".to_owned(),
             (0, true) => "Complete".to_owned(),
             (0, _) if all => "Ready".to_owned(),
+            (0, _) if group.jobs.is_empty() && self.ended => "Deleted".to_owned(),
             (0, _) if group.jobs.is_empty() && replicas > 0 => "NotCreated".to_owned(),
+            (0, _) if group.jobs.iter().all(|job| job.state == "Suspended") => "Suspended".to_owned(),
             (0, _) => "Active".to_owned(),
             (failed, _) => format!("{failed} failed"),
         };

@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::barrier::{Barrier, Epochs, PodBarrier};
 use super::pod::PodNode;
 use super::state::{self, JobSetState};
+use super::workers::Workers;
+use crate::leader::Leader;
 
 /// A JobSet with its replicatedJobs, Jobs and Pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,6 +24,12 @@ pub struct JobSetTree {
     pub namespace: String,
     /// Its state.
     pub state: JobSetState,
+    /// The controller that leads; none if the user may not read Leases, or there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Leader>,
+    /// Its workers, by its Jobs and Pods; none if no worker should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
     /// Its restart strategy.
     pub strategy: RestartStrategy,
     /// Its restarts.
@@ -36,6 +44,9 @@ pub struct JobSetTree {
     pub jobs_ready: i64,
     /// Expected Jobs.
     pub jobs: i64,
+    /// Until when it waits before it restarts, because it keeps failing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub barrier_until: Option<MicroTime>,
     /// When it was created.
     pub created: Option<Time>,
     /// Its conditions.
@@ -53,15 +64,18 @@ pub struct JobSetTree {
 pub struct RestartCount {
     /// Group restarts, in place or by recreation.
     pub total: i32,
-    /// Whether restarts share one maxRestarts.
+    /// Whether restarts share one limit.
     pub budget: RestartBudget,
-    /// Restarts that count towards maxRestarts; of separate budgets, those of the most spent one.
+    /// Restarts that count towards the limit; of separate budgets, those of the most spent one.
     pub counted: i32,
     /// The owner of that budget, if budgets are separate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_of: Option<String>,
-    /// maxRestarts.
+    /// The limit of counted restarts: maxRestarts and additional restarts.
     pub max: i32,
+    /// The limit in words.
+    #[serde(skip)]
+    pub limit: String,
 }
 
 impl RestartCount {
@@ -76,14 +90,15 @@ impl RestartCount {
             budget,
             counted,
             counted_of: (budget == RestartBudget::Separate).then_some(whose),
-            max: jobset.spec.max_restarts(),
+            max: jobset.allowed_restarts(),
+            limit: jobset.restart_limit(),
         }
     }
 
     /// `3 of maxRestarts 10 are spent`, with the owner of the budget if budgets are separate.
     pub fn spent(&self) -> String {
         let whose = self.counted_of.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
-        format!("{} of maxRestarts {} are spent{whose}", self.counted, self.max)
+        format!("{} of {} are spent{whose}", self.counted, self.limit)
     }
 }
 
@@ -119,6 +134,8 @@ pub struct JobNode {
     pub state: &'static str,
     /// Pods that should run at once.
     pub parallelism: i32,
+    /// Pods that should run now, by those that have succeeded.
+    pub remaining_pods: i32,
     /// Pods that are ready, by the Job's status.
     pub ready: i32,
     /// Pods that have succeeded.
@@ -131,8 +148,8 @@ pub struct JobNode {
     pub pods: Vec<PodNode>,
 }
 
-/// The tree of a JobSet.
-pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobSetTree {
+/// The tree of a JobSet. Workers that wait contradict a status by which all Jobs are ready.
+pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod], leader: Option<Leader>) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let epochs = Epochs::of(jobset);
@@ -140,16 +157,20 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobS
     let groups: Vec<ReplicatedJobNode> =
         jobset.spec.replicated_jobs.iter().map(|group| self::group(group, status, jobs, &mut nodes)).collect();
     let other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
-    let state = state::state(jobset);
+    let by_status = state::state(jobset);
     let (jobs_ready, jobs) = state::jobs(jobset);
-    let starts = !matches!(
-        state,
-        JobSetState::Completed
-            | JobSetState::Failed
-            | JobSetState::Suspended
-            | JobSetState::Deleting
-            | JobSetState::NoJobs
-    );
+    let starts = jobset.is_managed_here()
+        && !matches!(
+            by_status,
+            JobSetState::Completed
+                | JobSetState::Failed
+                | JobSetState::Suspended
+                | JobSetState::Deleting
+                | JobSetState::NoJobs
+        );
+    let workers = starts.then(|| Workers::of(jobset, &groups));
+    let waits = workers.is_some_and(|workers| workers.waiting > 0);
+    let state = if by_status == JobSetState::Running && waits { JobSetState::NotReady } else { by_status };
     let barrier = epochs.filter(|_| starts).map(|epochs| {
         let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(job.succeeded)).sum();
         Barrier::of(epochs, reported(&groups), (jobset.spec.expected_pods() - done).max(0))
@@ -158,12 +179,15 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod]) -> JobS
         name: jobset.name_any(),
         namespace: jobset.namespace().unwrap_or_default(),
         state,
+        leader,
+        workers,
         strategy: jobset.spec.restart_strategy(),
         restarts: RestartCount::of(jobset),
         epochs,
         barrier,
         jobs_ready,
         jobs,
+        barrier_until: status.barrier_until.clone(),
         created: jobset.metadata.creation_timestamp.clone(),
         conditions: status.conditions.clone(),
         replicated_jobs: groups,
@@ -242,6 +266,7 @@ fn job(job: &PartialJob, pods: Vec<PodNode>) -> JobNode {
         index: number(labels::JOB_INDEX).unwrap_or(0),
         state,
         parallelism: wanted,
+        remaining_pods: job.remaining_pods(),
         ready,
         succeeded,
         recreations: attempts[0].saturating_add(attempts[1]),

@@ -24,6 +24,8 @@ pub enum JobSetState {
     NoJobs,
     /// All its Jobs are ready or have succeeded.
     Running,
+    /// All its Jobs are ready by its status, but a worker waits.
+    NotReady,
     /// Not all of its Jobs are ready.
     Starting,
 }
