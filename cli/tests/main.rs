@@ -2,6 +2,7 @@
 //! files.
 
 mod bench;
+mod causes;
 mod completion;
 mod controller;
 mod files;

@@ -32,11 +32,26 @@ impl Space {
         for (index, pod) in pods.iter().enumerate() {
             let node = serde_json::from_value(json!({"metadata": {"name": format!("node-{}", index + 1)}}))?;
             let node = nodes.create(&PostParams::default(), &node).await?.name_any();
-            let (name, params) = (pod.name_any(), PostParams::default());
-            let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
-            let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
-            self.pods().create_subresource::<Value, Value>("binding", &name, &params, &binding).await?;
+            self.bind_to(pod, &node).await?;
         }
+        Ok(())
+    }
+
+    /// Binds the Pod to a node, as the scheduler.
+    pub(crate) async fn bind_to(&self, pod: &Pod, node: &str) -> Result<()> {
+        let (name, params) = (pod.name_any(), PostParams::default());
+        let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
+        self.pods().create_subresource::<Value, Value>("binding", &name, &params, &binding).await?;
+        Ok(())
+    }
+
+    /// Reports that no node suits the Pod, as the scheduler.
+    pub(crate) async fn unschedulable(&self, pod: &Pod) -> Result<()> {
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                               "message": "0/1 nodes are available", "lastTransitionTime": Timestamp::now().to_string()});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        self.pods().patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
         Ok(())
     }
 

@@ -6,21 +6,23 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use jobset_harness::chart::{Chart, RELEASE};
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::{Group, Workers};
+use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::install::{self, kubectl};
 use jobset_harness::paths;
 use jobset_harness::programs::Helm;
 use jobset_harness::progress::progress;
+use jobset_harness::wait;
 use jobset_harness::workload::{STORY_1, SUPERVISED};
 
 use super::leftovers::leftovers;
 use super::traffic;
-use crate::kubelet::{assert_in_place, binaries};
+use crate::kubelet::{assert_in_place, binaries, run_kubectl_jobset};
 
 const SYSTEM: &str = install::NAMESPACE;
+const CONTROLLER: &str = "deployment/jobset-controller";
 const CUSTOM: &str = "batch-system";
 
 #[tokio::test]
@@ -45,6 +47,7 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     story.during("rollback", helm.run(&cluster, &[&["rollback", RELEASE, "1"][..], &system].concat())).await?;
     let args = deployment_args(&cluster, SYSTEM).await?;
     ensure!(args.contains("--log-format=text"), "{args}");
+    story.without_controller(&cluster).await?;
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &system].concat()).await?;
     assert_eq!(leftovers(&cluster, SYSTEM).await?, Vec::<String>::new(), "nothing is left but the CRD");
     story.runs_on().await?;
@@ -84,7 +87,7 @@ impl Story {
         Ok(Self { groups, restarts: 0 })
     }
 
-    /// A worker of each group fails while the change goes on; all end in the next epoch, in place, counted once.
+    /// A worker of each group fails while the change goes on.
     async fn during(&mut self, what: &str, change: impl Future<Output = Result<String>>) -> Result<()> {
         let failures = async {
             for (group, workers) in &self.groups {
@@ -95,6 +98,11 @@ impl Story {
         let (changed, failed): (_, Result<()>) = tokio::join!(change, failures);
         changed.with_context(|| what.to_owned())?;
         failed?;
+        self.have_restarted(what).await
+    }
+
+    /// All groups end in the next epoch, in place, counted once.
+    async fn have_restarted(&mut self, what: &str) -> Result<()> {
         self.restarts += 1;
         for (group, workers) in &mut self.groups {
             let after = group.runs_in_epoch(1 + self.restarts).await.with_context(|| what.to_owned())?;
@@ -106,6 +114,39 @@ impl Story {
         }
         progress(&format!("{what}: all groups restarted in place, once"));
         Ok(())
+    }
+
+    /// While no controller runs, a worker of each group fails. `kubectl jobset` says that nobody leads, and what waits.
+    async fn without_controller(&mut self, cluster: &Cluster) -> Result<()> {
+        let scale = async |replicas: &str| {
+            kubectl(cluster, &["scale", CONTROLLER, replicas, "-n", SYSTEM]).await?;
+            kubectl(cluster, &["rollout", "status", CONTROLLER, "-n", SYSTEM, "--timeout=120s"]).await
+        };
+        scale("--replicas=0").await?;
+        let (group, _) = self.groups.first().context("no group")?;
+        self.says(cluster, group, "explain", &["runs", "No controller has led for"], 0).await?;
+        for (group, workers) in &self.groups {
+            group.exit(workers.values().next().context("no worker")?, 1).await?;
+        }
+        for (group, _) in &self.groups {
+            let words = ["does not run (NotReady)", "1. No controller has led for", "has reported epoch"];
+            self.says(cluster, group, "explain", &words, 1).await?;
+            self.says(cluster, group, "status", &["NotReady", "no controller has led for", "1 of 2 do not run"], 0)
+                .await?;
+        }
+        scale("--replicas=2").await?;
+        self.have_restarted("return of the controller").await
+    }
+
+    /// Waits until `kubectl jobset` says these words, and checks its exit code then.
+    async fn says(&self, cluster: &Cluster, group: &Group, command: &str, words: &[&str], code: i32) -> Result<()> {
+        let what = format!("{words:?} of {command} in {}", group.namespace);
+        wait::until(LIMIT, what, || async {
+            let (text, ended) = run_kubectl_jobset(cluster, &[command, &group.name, "-n", &group.namespace]).await?;
+            let says = words.iter().all(|word| text.contains(word));
+            if says && ended == Some(code) { Ok(Some(())) } else { bail!("exit code {ended:?}, not {code}:\n{text}") }
+        })
+        .await
     }
 
     /// Nobody has touched the workers.

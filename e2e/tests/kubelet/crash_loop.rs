@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use jobset_api::{JobSetStatus, conditions};
 use jobset_harness::group::{Group, LIMIT};
-use jobset_harness::programs::beside;
 use jobset_harness::wait;
 use jobset_harness::workload::SUPERVISED;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,9 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, LogParams};
 use rstest::rstest;
 use serde_json::json;
-use tokio::process::Command;
 
-use super::shared::{apply, installed};
+use super::shared::{apply, installed, run_kubectl_jobset};
 
 const WORDS: &str = "loss is NaN";
 /// The documented waits before the restarts, in seconds.
@@ -47,7 +45,15 @@ async fn workers_fail_at_start_group_waits_and_says_why(#[case] namespace: &str,
     ensure!(said.iter().filter(tells).count() >= expected, "{said:?}");
     let restarts = kubectl_jobset(&["restarts", &group.name, "-n", namespace]).await?;
     ensure!(shape != "Supervisor" || restarts.contains("exited with code 7") && restarts.contains(WORDS), "{restarts}");
-    if shape == "Supervisor" { pods_stay(&group).await } else { Ok(()) }
+    if shape != "Supervisor" {
+        return Ok(());
+    }
+    pods_stay(&group).await?;
+    let status = kubectl_jobset(&["status", &group.name, "-n", namespace]).await?;
+    ensure!(status.contains("Failed workers") && status.contains("worker: exit code 7: "), "{status}");
+    let (explained, code) = run_kubectl_jobset(installed().await?, &["explain", &group.name, "-n", namespace]).await?;
+    ensure!(code == Some(1) && explained.contains("and stays: kubectl logs "), "{explained}");
+    Ok(())
 }
 
 /// From the begin of each restart to the first start of a worker in the next epoch, in seconds.
@@ -84,7 +90,5 @@ async fn pods_stay(group: &Group) -> Result<()> {
 }
 
 async fn kubectl_jobset(arguments: &[&str]) -> Result<String> {
-    let kubeconfig = installed().await?.kubeconfig().to_owned();
-    let output = Command::new(beside("kubectl-jobset")?).args(arguments).env("KUBECONFIG", kubeconfig).output().await?;
-    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    Ok(run_kubectl_jobset(installed().await?, arguments).await?.0)
 }

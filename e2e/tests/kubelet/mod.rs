@@ -18,4 +18,4 @@ mod restart;
 mod shared;
 mod supervised;
 
-pub(crate) use shared::{assert_in_place, binaries};
+pub(crate) use shared::{assert_in_place, binaries, run_kubectl_jobset};

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail};
 use jobset_harness::cluster::{self, Cluster};
 use jobset_harness::group::{Group, Worker, Workers};
 use jobset_harness::install::install;
-use jobset_harness::programs::{RustBinaries, rust_binaries};
+use jobset_harness::programs::{RustBinaries, beside, rust_binaries};
 use jobset_harness::workload::Workload;
+use tokio::process::Command;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.
@@ -44,6 +45,14 @@ pub(crate) async fn with_admission() -> RwLockReadGuard<'static, ()> {
 /// Keeps other tests from creating JobSets.
 pub(crate) async fn without_admission() -> RwLockWriteGuard<'static, ()> {
     ADMISSION.write().await
+}
+
+/// Runs `kubectl-jobset`. Returns what it prints, and its exit code.
+pub(crate) async fn run_kubectl_jobset(cluster: &Cluster, arguments: &[&str]) -> Result<(String, Option<i32>)> {
+    let mut command = Command::new(beside("kubectl-jobset")?);
+    let output = command.args(arguments).env("KUBECONFIG", cluster.kubeconfig()).output().await?;
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    Ok((text, output.status.code()))
 }
 
 /// Asserts that this worker alone has another Pod, and that all others restarted in place, once.
