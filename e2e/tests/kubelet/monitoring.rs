@@ -44,9 +44,9 @@ async fn restarts_are_scraped_panels_show_them() -> Result<()> {
     // A counter that is scraped for the first time after it was raised shows no increase.
     expect(&prometheus, r#"sum(jobset_restarts_total{namespace="monitored"})"#, 0.0).await?;
     let restarts = r#"sum(jobset_restarts_total{namespace="monitored",strategy="in_place",counted="true"})"#;
-    // What became of a supervised worker, the kubelet does not see.
+    // The agent reports the exit code of a supervised worker.
     let causes =
-        r#"sum(jobset_restart_triggers_total{namespace="monitored",reason="container_exit",exit_class="unknown"})"#;
+        r#"sum(jobset_restart_triggers_total{namespace="monitored",reason="container_exit",exit_class="1-127"})"#;
     // One by one: where the first of the cluster is scraped together with the second, neither shows as an increase.
     for (epoch, so_far) in [(2, 1.0), (3, 2.0)] {
         group.exit(worker, 3).await?;
