@@ -1,7 +1,6 @@
 //! Causes that `explain` finds outside of the JobSet: permissions, nodes and other JobSets.
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
@@ -23,7 +22,8 @@ async fn silent_agent_without_permission_is_named_until_it_has_its_role() -> Res
     roles.create(&PostParams::default(), &serde_json::from_value(role)?).await?;
     space.create(in_place("train", 1)).await?;
     let pods = space.pods_of("train", 1).await?;
-    space.bind(&pods).await?;
+    space.node("silent-1", &json!({})).await?;
+    space.bind_to(&pods[0], "silent-1").await?;
     space.held(&pods[0], 0).await?;
 
     let pod = pods[0].name_any();
@@ -53,9 +53,7 @@ async fn leader_without_a_domain_names_the_jobs_that_occupy_them() -> Result<()>
     space.shows(&["explain", "second"], &["no node has the label example.com/rack", "label node NODE"], 1).await?;
 
     let first = space.pods_of("first", 1).await?;
-    let nodes: Api<Node> = Api::all(space.client.clone());
-    let node = json!({"metadata": {"name": "rack-a-1", "labels": {RACK: "a"}}});
-    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+    space.node("rack-a-1", &json!({RACK: "a"})).await?;
     space.bind_to(&first[0], "rack-a-1").await?;
     let words = ["1 of 1 domains of example.com/rack are occupied", "a: Job topology/first-workers-0"];
     space.shows(&["explain", "second"], &words, 1).await?;

@@ -28,12 +28,19 @@ impl Space {
 
     /// Creates a node for each Pod and binds the Pod to it.
     pub(crate) async fn bind(&self, pods: &[Pod]) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
         for (index, pod) in pods.iter().enumerate() {
-            let node = serde_json::from_value(json!({"metadata": {"name": format!("node-{}", index + 1)}}))?;
-            let node = nodes.create(&PostParams::default(), &node).await?.name_any();
+            let node = format!("node-{}", index + 1);
+            self.node(&node, &json!({})).await?;
             self.bind_to(pod, &node).await?;
         }
+        Ok(())
+    }
+
+    /// Creates a node with these labels. Nodes belong to no namespace, so each test needs names of its own.
+    pub(crate) async fn node(&self, name: &str, labels: &Value) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}))?;
+        nodes.create(&PostParams::default(), &node).await?;
         Ok(())
     }
 

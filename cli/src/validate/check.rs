@@ -181,8 +181,8 @@ fn assumed(jobset: &JobSet) -> Vec<String> {
     if !containers.any(|container| container.image.as_deref() == Some(ASSUMED_IMAGE)) {
         return Vec::new();
     }
-    let note = "the image of the agent is assumed: set it with --agent-image. The admission webhook rejects the \
-                JobSet unless it has that flag, too";
+    let note = "the image of the agent is assumed: the admission webhook of the cluster sets it (--agent-image sets \
+                another one here)";
     vec![note.to_owned()]
 }
 
