@@ -153,6 +153,11 @@ pub struct PlacementArgs {
     /// requests, and holds a worker of the Job controller meanwhile; 0s refuses at once.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = leader_wait)]
     pub leader_wait: Duration,
+
+    /// Node labels whose values may be topology domains of exclusive placement, separated by commas. Empty: any label but those
+    /// that all nodes of a kind share. JobSets that exist keep theirs.
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
+    pub exclusive_topology_keys: Vec<String>,
 }
 
 /// Where the certificate comes from.

@@ -95,6 +95,8 @@ pub struct Terms {
     pub cluster: Cluster,
     /// Jobs that one JobSet may have, if that is limited.
     pub max_jobs: Option<NonZeroU32>,
+    /// Keys of topology domains for exclusive placement; empty for any.
+    pub topology_keys: Vec<String>,
 }
 
 /// Everything that is wrong with the JobSet of the request.
@@ -114,6 +116,7 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
         _ => validation::validate_create(jobset, gates),
     };
     check_number_of_jobs(old, jobset, terms.max_jobs, &mut errors);
+    validation::check_allowed_topology_keys(old, jobset, &terms.topology_keys, &mut errors);
     errors
 }
 

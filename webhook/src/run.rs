@@ -67,6 +67,7 @@ impl Service {
                 injection: injection::Settings { agent_image: args.features.agent_image.clone() },
                 cluster: Cluster::default(),
                 max_jobs: NonZeroU32::new(args.limits.max_jobs_per_jobset),
+                topology_keys: args.placement.exclusive_topology_keys.clone(),
             },
             drain_delay: args.serving.drain_delay,
             drain_timeout: args.serving.drain_timeout,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::subject::Subject;
 use crate::field::{Errors, Path};
 use crate::syntax;
-use crate::{ReplicatedJob, labels};
+use crate::{JobSet, ReplicatedJob, labels};
 
 const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \
                        index 0 leads the others to its domain. Set it, or let Pods find their nodes by label, with the \
@@ -13,20 +13,57 @@ const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs
 
 const LABEL: &str = "must be the key of a label of the nodes, such as example.com/rack: Pods are placed by its values";
 
-/// Rejects annotations, of the JobSet or of a Job template, that are not the key of a label. The rule applies only to
-/// creation.
-pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    let check = |annotations: Option<&BTreeMap<String, String>>, path: &Path<'_>, errors: &mut Errors| {
-        let found = annotations.and_then(|annotations| annotations.get(labels::EXCLUSIVE_TOPOLOGY));
-        if let Some(found) = found.filter(|found| !syntax::is_label_key(found)) {
-            errors.invalid(&path.key(labels::EXCLUSIVE_TOPOLOGY), found, LABEL);
+/// Labels that all nodes have with the same value, or all nodes of a kind. A Job that had such a domain alone would keep the
+/// Jobs of all other namespaces away from it.
+const SHARED: [&str; 4] =
+    ["kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"];
+
+const DIVIDES: &str = "must be the key of a label that divides the nodes into many domains, such as example.com/rack: all nodes \
+                       of a kind have this label with one value, and one Job would keep all others away from them";
+
+/// Rejects annotations, of the JobSet or of a Job template, that are not the key of a label, or of one that all nodes share.
+pub(super) fn check_label(subject: &Subject<'_>, _: &Path<'_>, errors: &mut Errors) {
+    for_each_key(subject.jobset, &mut |path, key| {
+        if !syntax::is_label_key(key) {
+            errors.invalid(path, key, LABEL);
+        } else if SHARED.contains(&key) {
+            errors.invalid(path, key, DIVIDES);
+        }
+    });
+}
+
+/// Rejects keys of topology domains that are not among those of a cluster. An empty list allows all keys. An update may keep
+/// the keys of the old object.
+pub fn check_allowed_topology_keys(old: Option<&JobSet>, new: &JobSet, allowed: &[String], errors: &mut Errors) {
+    if allowed.is_empty() {
+        return;
+    }
+    let mut kept = Vec::new();
+    if let Some(old) = old {
+        for_each_key(old, &mut |path, key| kept.push((path.to_string(), key.to_owned())));
+    }
+    for_each_key(new, &mut |path, key| {
+        let is_kept = || kept.iter().any(|(place, value)| *place == path.to_string() && value == key);
+        if !allowed.iter().any(|it| it == key) && !is_kept() {
+            let required = format_args!("must be one of the topology keys of this cluster: {}", allowed.join(", "));
+            errors.invalid(path, key, required);
+        }
+    });
+}
+
+/// The keys of topology domains, of the JobSet and of its Job templates, with their places.
+fn for_each_key(jobset: &JobSet, visit: &mut dyn FnMut(&Path<'_>, &str)) {
+    let mut visit_annotation = |annotations: Option<&BTreeMap<String, String>>, path: &Path<'_>| {
+        if let Some(key) = annotations.and_then(|annotations| annotations.get(labels::EXCLUSIVE_TOPOLOGY)) {
+            visit(&path.key(labels::EXCLUSIVE_TOPOLOGY), key);
         }
     };
-    check(subject.jobset.metadata.annotations.as_ref(), &Path::root("metadata.annotations"), errors);
+    visit_annotation(jobset.metadata.annotations.as_ref(), &Path::root("metadata.annotations"));
+    let (spec, name) = (Path::root("spec"), "template.metadata.annotations");
     let path = spec.child("replicatedJobs");
-    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+    for (index, replicated_job) in jobset.spec.replicated_jobs.iter().enumerate() {
         let annotations = replicated_job.template.metadata.as_ref().and_then(|it| it.annotations.as_ref());
-        check(annotations, &path.index(index).child("template.metadata.annotations"), errors);
+        visit_annotation(annotations, &path.index(index).child(name));
     }
 }
 
@@ -108,5 +145,37 @@ mod tests {
                 format!("{path}[{}]: Invalid value: \"{value}\": must be the key", labels::EXCLUSIVE_TOPOLOGY);
             assert_one(&admission_errors(&object), &expected);
         }
+    }
+
+    #[rstest]
+    #[case::os("kubernetes.io/os")]
+    #[case::architecture("kubernetes.io/arch")]
+    fn topology_key_of_all_nodes_is_rejected(#[case] key: &str) {
+        let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): key });
+        let expected = format!("Invalid value: \"{key}\": must be the key of a label that divides the nodes");
+        rejects(&[(JOBSET, annotations.clone())], &expected);
+        rejects(&[(TEMPLATE, json!({ "annotations": annotations }))], &expected);
+    }
+
+    #[rstest]
+    #[case::any(&[], None, "")]
+    #[case::listed(&["zone", "rack"], None, "")]
+    #[case::unlisted(&["zone", "row"], None, r#"Invalid value: "rack": must be one of the topology keys of this cluster: zone, row"#)]
+    #[case::kept(&["zone"], Some("rack"), "")]
+    #[case::changed(&["zone"], Some("zone"), r#"Invalid value: "rack": must be one of"#)]
+    #[case::added(&["zone"], Some(""), r#"Invalid value: "rack": must be one of"#)]
+    fn topology_keys_outside_of_the_list_are_rejected(
+        #[case] allowed: &[&str],
+        #[case] old: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        let of = |key: &str| match key {
+            "" => read(&jobset(&[])),
+            key => read(&jobset(&[(JOBSET, json!({ (labels::EXCLUSIVE_TOPOLOGY): key }))])),
+        };
+        let allowed: Vec<String> = allowed.iter().map(|&key| key.to_owned()).collect();
+        let mut errors = Errors::default();
+        check_allowed_topology_keys(old.map(of).as_ref(), &of("rack"), &allowed, &mut errors);
+        assert!(errors.to_string().contains(expected) && errors.is_empty() == expected.is_empty(), "{errors}");
     }
 }

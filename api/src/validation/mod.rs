@@ -43,6 +43,7 @@ mod warnings;
 use crate::JobSet;
 pub use crate::field::{Error, Errors, Path, Reason};
 use crate::gates::Gates;
+pub use exclusive_placement::check_allowed_topology_keys;
 pub use execution::{cannot_match, cannot_restart_in_place, cannot_run};
 use rule::{Rule, apply};
 use subject::Subject;
