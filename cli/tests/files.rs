@@ -28,7 +28,10 @@ fn validate_outcome_sets_exit_code() -> Result<()> {
 
     let injected = std::fs::read_to_string(folder.join("injected.yaml"))?;
     let assumed = validate(&["-f", "-"], &injected, 0)?;
-    assert!(assumed.contains("note: the image of the agent is assumed: the admission webhook of the cluster sets it"), "{assumed}");
+    assert!(
+        assumed.contains("note: the image of the agent is assumed: the admission webhook of the cluster sets it"),
+        "{assumed}"
+    );
     let given = validate(&["-f", "-", "-f", story, "--agent-image", "agent:1"], &injected, 0)?;
     assert!(!given.contains("note:"), "{given}");
     let gate =
