@@ -34,7 +34,7 @@ pub struct WorkerOutput {
 }
 
 /// The end of what a worker wrote to one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct KeptOutput {
     bytes: VecDeque<u8>,
     /// When the last of it was read.
@@ -117,8 +117,9 @@ fn copy(
     copied: &mpsc::Sender<()>,
 ) -> io::Result<()> {
     let (kept, copied) = (Arc::clone(kept), copied.clone());
+    // The thread allocates nothing: the allocator would give it a heap of its own.
+    let mut chunk = vec![0; CHUNK];
     thread::Builder::new().name(name.to_owned()).stack_size(CHUNK * 2).spawn(move || {
-        let mut chunk = vec![0; CHUNK];
         loop {
             let read = match from.read(&mut chunk) {
                 Ok(0) => break,
@@ -133,6 +134,12 @@ fn copy(
         drop(copied);
     })?;
     Ok(())
+}
+
+impl Default for KeptOutput {
+    fn default() -> Self {
+        Self { bytes: VecDeque::with_capacity(KEPT), read_at: None }
+    }
 }
 
 impl KeptOutput {

@@ -13,6 +13,7 @@ mod cluster;
 mod deploy;
 mod documents;
 mod exclusive;
+mod forged;
 mod fuzz;
 mod injection;
 mod kept;
