@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use jobset_protocol::agent::EPOCH;
@@ -59,7 +59,20 @@ pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     // This process is in the background once a worker has the terminal. Handing the terminal to the next worker would raise
     // SIGTTOU, which stops a process that does not block it.
-    Ok(SigSet::from(nix::sys::signal::Signal::SIGTTOU).thread_block()?)
+    Ok(terminal_output().thread_block()?)
+}
+
+/// The signal SIGTTOU.
+fn terminal_output() -> SigSet {
+    SigSet::from(nix::sys::signal::Signal::SIGTTOU)
+}
+
+/// Starts the program without the signal that this process blocks: a child inherits blocked signals.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    terminal_output().thread_unblock()?;
+    let child = command.spawn();
+    terminal_output().thread_block()?;
+    child
 }
 
 impl Worker {
@@ -77,7 +90,7 @@ impl Worker {
             None => command.env_remove(EPOCH),
         };
         output::pipe(&mut command);
-        let mut child = command.spawn().map_err(|error| {
+        let mut child = spawn(&mut command).map_err(|error| {
             tracing::error!(program = %program.display(), %error, "cannot start the worker");
             if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
         })?;

@@ -6,5 +6,6 @@ mod early;
 mod fake;
 mod program;
 mod server;
+mod signals;
 mod supervise_rules;
 mod throughput;

@@ -1,0 +1,22 @@
+//! The signals of a supervised worker, which starts as it would without the agent.
+
+use std::process::Output;
+
+use anyhow::Result;
+use tokio::process::Command;
+
+use super::fake::{END, FakeApiServer, FakeResponse, STATE};
+
+/// The agent blocks SIGTTOU and ignores SIGPIPE for itself.
+#[tokio::test]
+async fn worker_blocks_and_ignores_the_signals_that_it_does_without_the_agent() -> Result<()> {
+    let bypassed = STATE.replace("InPlaceRestart", "Recreate");
+    let fake = FakeApiServer::start(move |_| FakeResponse::lines(&[&bypassed, END], true)).await?;
+    let worker = ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"];
+    let alone = Command::new(worker[0]).args(&worker[1..]).output().await?;
+    let supervised = fake.command("{token: secret}", &worker)?.kill_on_drop(true).output().await?;
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text(&alone).starts_with("SigBlk:\t0000000000000000\n"), "{}", text(&alone));
+    assert_eq!((text(&supervised), supervised.status.code()), (text(&alone), Some(0)));
+    Ok(())
+}
