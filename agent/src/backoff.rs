@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// Wait after the first failure, before jitter.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
-/// Longest wait after a failure, before jitter.
-const RETRY_CAP: Duration = Duration::from_secs(15);
+/// Longest wait after a failure, before jitter, which at most doubles it: a group waits for its last agent. An API server that
+/// is too busy for thousands of agents asks for longer waits.
+const RETRY_CAP: Duration = Duration::from_secs(5);
 
 /// `first * 2^steps`, at most `cap`. A counter alone is the state, so the state machine of the agent stays hashable for the
 /// model checker.
@@ -33,13 +34,14 @@ mod tests {
     #[test]
     fn wait_doubles_up_to_the_cap() {
         let waits: Vec<u128> = [0, 1, 2, 6, 7, 31, 32, u32::MAX].map(|n| after_failures(n, None).as_millis()).to_vec();
-        assert_eq!(waits, [200, 400, 800, 12_800, 15_000, 15_000, 15_000, 15_000]);
+        assert_eq!(waits, [200, 400, 800, 5_000, 5_000, 5_000, 5_000, 5_000]);
     }
 
     #[test]
     fn wait_is_never_shorter_than_retry_after() {
         assert_eq!(after_failures(0, Some(Duration::from_secs(3))), Duration::from_secs(3));
-        assert_eq!(after_failures(9, Some(Duration::from_secs(3))), Duration::from_secs(15));
+        assert_eq!(after_failures(9, Some(Duration::from_secs(3))), Duration::from_secs(5));
+        assert_eq!(after_failures(9, Some(Duration::from_secs(30))), Duration::from_secs(30));
     }
 
     #[test]

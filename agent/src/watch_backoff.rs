@@ -79,9 +79,9 @@ mod tests {
         assert_eq!(waits(&mut backoff, &[(false, 0); 4]).await, [200, 400, 800, 1_600]);
         let answers_again = waits(&mut backoff, &[(true, 0); 4]).await;
         assert_eq!(answers_again, [200, 400, 800, 1_600], "the API server answers again");
-        assert_eq!(waits(&mut backoff, &[(true, 1), (false, 0), (true, 1)]).await, [3_200, 6_400, 6_400]);
+        assert_eq!(waits(&mut backoff, &[(true, 1), (false, 0), (true, 1)]).await, [3_200, 5_000, 5_000]);
         assert_eq!(waits(&mut backoff, &[(true, 60), (false, 0)]).await, [200, 400]);
-        assert_eq!(waits(&mut backoff, &[(true, 0); 9]).await[8], 15_000);
+        assert_eq!(waits(&mut backoff, &[(true, 0); 9]).await[8], 5_000);
     }
 
     #[tokio::test(start_paused = true)]
