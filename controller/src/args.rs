@@ -23,7 +23,7 @@ use crate::plan::Settings;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "jobset-controller", version)]
 pub struct Args {
-    /// Look at this namespace alone. Without it, at all of them.
+    /// Look at this namespace alone. Without it, or if it is empty, at all of them.
     #[arg(long, env = "JOBSET_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
@@ -87,7 +87,13 @@ impl Args {
     /// If the configuration file cannot be used.
     pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
         let Arguments { own, ignored } = arguments::<Self>(Program::Controller)?;
-        Ok(Self { ignored, ..own })
+        Ok(Self { ignored, ..own }.with_all_namespaces())
+    }
+
+    /// With an empty name of the namespace, which means all namespaces, as elsewhere in Kubernetes.
+    fn with_all_namespaces(mut self) -> Self {
+        self.namespace = self.namespace.filter(|namespace| !namespace.is_empty());
+        self
     }
 
     /// The settings of the rules.
@@ -198,6 +204,14 @@ mod tests {
         let flags = flags.map(|(name, value)| format!("--leader-elect-{name}={value}"));
         let args = Args::try_parse_from(["jobset-controller".to_owned()].into_iter().chain(flags)).unwrap();
         assert_eq!(args.election.check().is_ok(), valid);
+    }
+
+    #[rstest]
+    #[case("--namespace=", None)]
+    #[case("--namespace=ml", Some("ml"))]
+    fn empty_namespace_means_all(#[case] flag: &str, #[case] expected: Option<&str>) {
+        let args = Args::try_parse_from(["jobset-controller", flag]).unwrap().with_all_namespaces();
+        assert_eq!(args.namespace.as_deref(), expected);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
 use jobset_api::conditions::CHILD_REFUSED;
 use jobset_harness::wait::{self, Check};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -81,8 +82,37 @@ async fn injected_agents_get_a_role_that_the_controller_does_not_hold() -> Resul
 }
 
 #[tokio::test]
+async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() -> Result<()> {
+    let fixture = Fixture::start().await?;
+    fixture.create(injected("train", "default")).await?;
+    let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
+    let begin = "cannot create the RoleBinding of the agents: the ValidatingAdmissionPolicy does not exist. ";
+    assert!(condition.message.starts_with(begin), "{}", condition.message);
+    assert!(bindings(&fixture).get_opt("train-jobset-agent").await?.is_none());
+
+    permit_agents(&fixture.plane).await?;
+    wait::until(LIMIT, "the RoleBinding", || async { Ok(bindings(&fixture).get_opt("train-jobset-agent").await?) })
+        .await?;
+    fixture.condition("train", CHILD_REFUSED, "False").await?;
+
+    let policies: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
+    let audited = Patch::Merge(json!({"spec": {"validationActions": ["Audit"]}}));
+    policies.patch("jobset-agent", &PatchParams::default(), &audited).await?;
+    fixture.create(injected("audited", "default")).await?;
+    let condition = fixture.condition("audited", CHILD_REFUSED, "True").await?;
+    assert!(condition.message.contains("its ValidatingAdmissionPolicyBinding does not deny"), "{}", condition.message);
+    policies.delete("jobset-agent", &DeleteParams::default()).await?;
+    fixture.create(injected("unbound", "default")).await?;
+    let condition = fixture.condition("unbound", CHILD_REFUSED, "True").await?;
+    assert!(condition.message.contains("its ValidatingAdmissionPolicyBinding does not exist"), "{}", condition.message);
+    assert!(bindings(&fixture).get_opt("unbound-jobset-agent").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
 async fn another_role_is_refused_named_and_holds_up_nobody() -> Result<()> {
     let fixture = Fixture::start_with(&["--agent-cluster-role", "cluster-admin"]).await?;
+    permit_agents(&fixture.plane).await?;
     fixture.create(injected("train", "default")).await?;
     let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
     let begin = "cannot create RoleBinding default/train-jobset-agent, which the agents need: ";
@@ -98,27 +128,28 @@ async fn another_role_is_refused_named_and_holds_up_nobody() -> Result<()> {
 
 #[tokio::test]
 async fn a_role_binding_of_somebody_else_is_named_and_left_alone() -> Result<()> {
-    let space = Space::new("bindings").await?;
+    let fixture = Fixture::start().await?;
+    permit_agents(&fixture.plane).await?;
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
     let own = json!({"metadata": {"name": "train-jobset-agent"}, "roleRef": role});
-    let own = bindings(&space).create(&PostParams::default(), &serde_json::from_value(own)?).await?;
-    space.create(injected("train", "default")).await?;
-    let condition = space.condition("train", CHILD_REFUSED, "True").await?;
+    let own = bindings(&fixture).create(&PostParams::default(), &serde_json::from_value(own)?).await?;
+    fixture.create(injected("train", "default")).await?;
+    let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
     let expected =
-        "RoleBinding bindings/train-jobset-agent exists, controlled by nobody: delete it, or rename the JobSet";
+        "RoleBinding default/train-jobset-agent exists, controlled by nobody: delete it, or rename the JobSet";
     assert_eq!(condition.message, expected);
-    assert_eq!(bindings(&space).get("train-jobset-agent").await?.resource_version(), own.resource_version());
+    assert_eq!(bindings(&fixture).get("train-jobset-agent").await?.resource_version(), own.resource_version());
 
     // Once it is gone, the JobSet's own takes its place.
-    bindings(&space).delete("train-jobset-agent", &DeleteParams::default()).await?;
+    bindings(&fixture).delete("train-jobset-agent", &DeleteParams::default()).await?;
     wait::until_met(LIMIT, "the JobSet's own RoleBinding", || async {
-        let found = bindings(&space).get_opt("train-jobset-agent").await?;
+        let found = bindings(&fixture).get_opt("train-jobset-agent").await?;
         Ok(match found {
             Some(found) if !found.owner_references().is_empty() => Check::Met(()),
             found => Check::Unmet(format!("{found:?}")),
         })
     })
     .await?;
-    space.condition("train", CHILD_REFUSED, "False").await?;
+    fixture.condition("train", CHILD_REFUSED, "False").await?;
     Ok(())
 }

@@ -13,6 +13,13 @@ pub(super) enum ApplyError {
     Api { verb: &'static str, kind: Kind, object: String, source: kube::Error },
     #[error("{} {object} exists, {reason}: delete it, or {}", .kind.name(), alternative(*.kind))]
     Taken { kind: Kind, object: String, reason: String },
+    #[error(
+        "cannot create the RoleBinding of the agents: {missing}. Without the policy jobset-agent, an agent could change every \
+         Pod of its namespace: install it with the manifests of the controller"
+    )]
+    AgentsUnconfined { missing: &'static str },
+    #[error("cannot create the RoleBinding of the agents: cannot read the {object} jobset-agent, which confines them")]
+    PolicyUnread { object: &'static str, source: kube::Error },
     #[error("the Job controller has not carried out the suspension of Job {0} yet")]
     NotYetSuspended(String),
 }
@@ -37,7 +44,7 @@ impl ApplyError {
     /// The HTTP status of the API server's answer.
     pub(super) fn code(&self) -> Option<u16> {
         match self {
-            Self::Api { source, .. } => code(source),
+            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => code(source),
             _ => None,
         }
     }
@@ -46,7 +53,8 @@ impl ApplyError {
     pub(super) fn failure(&self) -> Failure {
         let (verb, source) = match self {
             Self::Api { verb, source, .. } => (*verb, source),
-            Self::Taken { .. } => return Failure::Refused,
+            Self::PolicyUnread { source, .. } => ("get", source),
+            Self::Taken { .. } | Self::AgentsUnconfined { .. } => return Failure::Refused,
             Self::NotYetSuspended(_) => return Failure::Outdated,
         };
         match self.code() {
@@ -71,7 +79,8 @@ impl ApplyError {
 
     /// Whether the request was not sent, because this replica does not lead any more.
     pub(super) fn is_not_leading(&self) -> bool {
-        matches!(self, Self::Api { source: kube::Error::Service(source), .. } if source.is::<NotLeading>())
+        let (Self::Api { source, .. } | Self::PolicyUnread { source, .. }) = self else { return false };
+        matches!(source, kube::Error::Service(source) if source.is::<NotLeading>())
     }
 
     /// The Event for a failure that the user can correct. The reasons are those of the Go JobSet where it has one.
@@ -81,6 +90,7 @@ impl ApplyError {
         }
         let reason = match self {
             Self::Taken { kind: Kind::RoleBinding, .. } => "RoleBindingTaken",
+            Self::AgentsUnconfined { .. } => "AgentPolicyMissing",
             Self::Taken { kind, .. } | Self::Api { verb: CREATE, kind, .. } => match kind {
                 Kind::Job => event::JOB_CREATION_FAILED,
                 Kind::Service => event::HEADLESS_SERVICE_CREATION_FAILED,
@@ -90,8 +100,11 @@ impl ApplyError {
             _ => "Refused",
         };
         let message = match self {
-            Self::Api { source: kube::Error::Api(status), .. } => format!("{self}: {}", status.message),
-            Self::Api { source, .. } => format!("{self}: {source}"),
+            Self::Api { source: kube::Error::Api(status), .. }
+            | Self::PolicyUnread { source: kube::Error::Api(status), .. } => {
+                format!("{self}: {}", status.message)
+            }
+            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => format!("{self}: {source}"),
             _ => self.to_string(),
         };
         Some(Note::warning(reason, message))
@@ -178,6 +191,7 @@ mod tests {
     #[case(taken(Kind::Job), "JobCreationFailed", "delete it, or rename the JobSet")]
     #[case(taken(Kind::Service), "HeadlessServiceCreationFailed", "delete it, or set another spec.network.subdomain")]
     #[case(taken(Kind::Claim), "PVCCreationFailed", "delete it, or rename the volume claim policy")]
+    #[case(ApplyError::AgentsUnconfined { missing: "it is missing" }, "AgentPolicyMissing", "manifests of the controller")]
     #[case(
         taken(Kind::RoleBinding),
         "RoleBindingTaken",

@@ -1,5 +1,6 @@
 //! Sends the requests of a work: the actions, then the status.
 
+mod agent_policy;
 mod create;
 mod job;
 mod jobset;
@@ -191,7 +192,10 @@ impl Actor<'_> {
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
             Action::CreateService(service) => self.create(Kind::Service, &*service, not_headless).await,
             Action::CreateClaim(claim) => self.create(Kind::Claim, &*claim, |_| None).await,
-            Action::CreateRoleBinding(binding) => self.create(Kind::RoleBinding, &*binding, |_| None).await,
+            Action::CreateRoleBinding(binding) => {
+                self.require_agent_policy().await?;
+                self.create(Kind::RoleBinding, &*binding, |_| None).await
+            }
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
             Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,
