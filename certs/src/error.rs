@@ -13,6 +13,9 @@ pub enum Error {
     /// Lifetimes under which certificates could not be renewed in time.
     #[error("the lifetime of the CA must be at least twice that of the serving certificate")]
     InvalidLifetimes,
+    /// A serving certificate that expires before it can be replaced.
+    #[error("the lifetime of the serving certificate must be at least {0:?}")]
+    ShortLifetime(std::time::Duration),
     /// A certificate or key could not be made.
     #[error("cannot issue a certificate")]
     Issue(#[source] rcgen::Error),

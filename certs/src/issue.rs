@@ -22,14 +22,21 @@ pub struct Lifetimes {
     serving: Duration,
 }
 
+/// The shortest lifetime of a serving certificate. It is replaced when a third is left, and API servers must trust the next one before.
+pub const SHORTEST: Duration = Duration::from_secs(30);
+
 impl Lifetimes {
     /// Lifetimes of the CA and of the serving certificate.
     ///
     /// # Errors
     /// When the CA does not live at least twice as long as the serving certificate: it is replaced as soon as it could
-    /// not outlive a new serving certificate, so it would be replaced at once.
+    /// not outlive a new serving certificate, so it would be replaced at once. When the serving certificate lives for less
+    /// than [`SHORTEST`].
     pub fn new(ca: Duration, serving: Duration) -> Result<Self, Error> {
-        if serving.is_zero() || ca < serving * 2 {
+        if serving < SHORTEST {
+            return Err(Error::ShortLifetime(SHORTEST));
+        }
+        if ca < serving.saturating_mul(2) {
             return Err(Error::InvalidLifetimes);
         }
         Ok(Self { ca, serving })
@@ -131,6 +138,8 @@ mod tests {
         let hour = Duration::from_hours(1);
         assert!(Lifetimes::new(hour, hour).is_err());
         assert!(Lifetimes::new(hour, Duration::ZERO).is_err());
+        assert!(Lifetimes::new(hour, Duration::from_millis(500)).is_err());
+        assert!(Lifetimes::new(hour, Duration::MAX).is_err());
         assert!(Lifetimes::new(hour * 2, hour).is_ok());
     }
 }

@@ -28,6 +28,9 @@
 {{- define "jobset.check-lifetimes" -}}
 {{- $ca := include "jobset.nanoseconds" .caLifetime | float64 -}}
 {{- $serving := include "jobset.nanoseconds" .certLifetime | float64 -}}
+{{- if lt $serving 30e9 -}}
+{{- fail (printf "certificates.self.certLifetime %s must be at least 30s" .certLifetime) -}}
+{{- end -}}
 {{- if lt $ca (mulf $serving 2) -}}
 {{- fail (printf "certificates.self.certLifetime %s must be at most half of caLifetime %s" .certLifetime .caLifetime) -}}
 {{- end -}}

@@ -46,6 +46,12 @@ const PODS_2: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="
 const PODS_5: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="5"}"#;
 const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="+Inf"}"#;
 
+const UNCALLED: &str =
+    r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="calling_webhook_error"}"#;
+const DENIED: &str = r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="no_error"}"#;
+const OTHER: &str =
+    r#"apiserver_admission_webhook_rejection_count{name="example.com",error_type="calling_webhook_error"}"#;
+
 #[rstest]
 #[case::all_is_well(&[], &[])]
 #[case::a_storm(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 5+0x140")], &["JobSetRestartStorm"])]
@@ -84,6 +90,9 @@ const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mp
 #[case::slow_reviews(&[(REVIEWS_1, "0+9x240"), (REVIEWS_2, "0+10x240"), (REVIEWS, "0+10x240")], &["JobSetWebhookSlow"])]
 #[case::followers_wait_for_leaders(&[(PODS_1, "0+0x240"), (PODS_2, "0+10x240"), (PODS, "0+10x240")], &[])]
 #[case::slow_pods(&[(PODS_1, "0+0x240"), (PODS_2, "0+9x240"), (PODS_5, "0+10x240"), (PODS, "0+10x240")], &["JobSetWebhookSlow"])]
+#[case::cannot_be_called(&[(UNCALLED, "0+0x100 4+0x140")], &["JobSetWebhookCallsFail"])]
+#[case::denies(&[(DENIED, "0+1x240")], &[])]
+#[case::another_webhook(&[(OTHER, "0+1x240")], &[])]
 #[case::overloaded(&[(r#"jobset_webhook_overload_total{limit="turn"}"#, "0+15x240")], &["JobSetWebhookOverloaded"])]
 fn alerts_fire_after_half_an_hour(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
     let well = WELL.iter().filter(|(name, _)| series.iter().all(|(other, _)| other != name));

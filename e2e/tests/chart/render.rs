@@ -128,6 +128,8 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 
 #[rstest]
 #[case::unknown_value("controller.replica=3", "replica")]
+#[case::short_time_out("webhook.timeoutSeconds=3", "timeoutSeconds")]
+#[case::short_lifetime("certificates.self.certLifetime=500ms", "certLifetime 500ms must be at least 30s")]
 #[case::no_replicas("webhook.replicas=0", "replicas")]
 #[case::unknown_gate("featureGates.InPlace=true", "InPlace")]
 #[case::no_duration("controller.leaderElection.leaseDuration=15", "leaseDuration")]
@@ -354,6 +356,8 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "controller.tolerations[0].key=system", "controller.podLabels.team=batch", "controller.podAnnotations.a=b",
     "controller.extraArgs[0]=--health-listen=0.0.0.0:8081", "webhook.podDisruptionBudget.enabled=false",
     "webhook.priorityClassName=", "webhook.nodeSelector.pool=system", "webhook.extraArgs[0]=--leader-wait=0s",
+    "webhook.hostNetwork=true", "webhook.ports.https=10443", "webhook.namespaceSelector.matchLabels.team=ml",
+    "webhook.exclusiveTopologyKeys[0]=example.com/rack", "webhook.exclusiveTopologyKeys[1]=example.com/row",
     "priorityAndFairness.enabled=false", "networkPolicy.enabled=false",
 ])]
 #[tokio::test]

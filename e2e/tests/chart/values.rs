@@ -28,6 +28,8 @@ fn special(path: &str) -> Option<Value> {
         (_, "tlsMinVersion") => json!("VersionTLS13"),
         (_, "tolerations") => json!([{"key": "mine", "operator": "Exists"}]),
         (_, "extraArgs") => json!(["--more=1"]),
+        (_, "exclusiveTopologyKeys") => json!(["example.com/rack"]),
+        (_, "affinity") => json!({"nodeAffinity": {}}),
         _ => return None,
     })
 }
