@@ -1,7 +1,7 @@
 //! The text of an explanation.
 
 use super::{Explanation, Finding};
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, one_line, paint};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, View, WAIT, one_line, paint, printable};
 use crate::status::JobSetState;
 
 impl Report for Explanation {
@@ -37,7 +37,8 @@ impl Report for Explanation {
 
 fn finding(number: usize, finding: &Finding) -> String {
     // Messages of other programs may have several lines.
-    let lines = finding.details.iter().flat_map(|detail| detail.lines()).filter(|line| !line.trim().is_empty());
+    let safe: Vec<String> = finding.details.iter().map(|detail| printable(detail)).collect();
+    let lines = safe.iter().flat_map(|detail| detail.lines()).filter(|line| !line.trim().is_empty());
     let details: Vec<String> = lines.map(|line| format!("   {}\n", line.trim_end())).collect();
     let (what, arrow) = (paint(HEAD, one_line(&finding.what)), paint(DIM, "->"));
     format!("\n{number}. {what}\n{}   {arrow} {}\n", details.concat(), finding.advice)

@@ -12,7 +12,7 @@ use crate::args::OutputFormat;
 use crate::error::Error;
 
 pub use screen::Screen;
-pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint};
+pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint, printable};
 pub use table::Table;
 pub use time::{age, clock, seconds};
 

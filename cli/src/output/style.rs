@@ -13,9 +13,20 @@ pub const HEAD: Style = Style::new().bold();
 /// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 
-/// The text in one line, with single blanks between words.
+/// The text in one line, with single blanks between words, and safe to print as [`printable`].
 pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The text with blanks in place of what could control a terminal or reverse the text on it. Workers write termination
+/// messages, last words and parts of Events.
+pub fn printable(text: &str) -> String {
+    let is_safe = |char: char| match char {
+        '\n' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        char => !char.is_control(),
+    };
+    text.chars().map(|char| if is_safe(char) { char } else { ' ' }).collect()
 }
 
 /// The text with a capital letter at its start.

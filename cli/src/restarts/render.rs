@@ -69,7 +69,8 @@ fn table(restarts: &[GroupRestart], view: &View) -> String {
         ];
         row.extend(phases.iter().map(|(name, _)| phase(restart, name).map_or("-".to_owned(), length)));
         row.push(total(restart));
-        row.push(if view.wide { restart.cause.clone() } else { shortened(&restart.cause) });
+        let cause = one_line(&restart.cause);
+        row.push(if view.wide { cause } else { shortened(&cause) });
         table.push(row);
     }
     table.render()
@@ -117,7 +118,7 @@ fn timeline(restart: &GroupRestart) -> String {
     let epoch = restart.epoch.map(|epoch| format!("  from epoch {epoch}")).unwrap_or_default();
     let failures = restart.consecutive_failures.filter(|failures| *failures > 1);
     let failures = failures.map(|failures| format!("  failure {failures} in a row")).unwrap_or_default();
-    let cause = if restart.cause.is_empty() { String::new() } else { format!("  {}\n", restart.cause) };
+    let cause = if restart.cause.is_empty() { String::new() } else { format!("  {}\n", one_line(&restart.cause)) };
     [paint(HEAD, &number), day, epoch, failures, "\n".to_owned(), cause, steps(restart), bar(restart)].concat()
 }
 
