@@ -12,10 +12,10 @@ cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
   && openapi=$$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/api/openapi-spec/v3 && cd - >/dev/null \
   && $(CRDGEN_PROGRAM) $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
 endef
-CRDGEN_PROGRAM := cargo run --quiet -p jobset-api --features crdgen --bin crdgen --
+CRDGEN_PROGRAM := cargo run --locked --quiet -p jobset-api --features crdgen --bin crdgen --
 # What `make test` builds, at once: what features the dependencies get hangs on what is built together, and each selection of
 # packages compiles them again.
-EVERYTHING := --workspace --all-features
+EVERYTHING := --locked --workspace --all-features
 # Where cargo puts programs: .cargo/config.toml names the target, so that all of them are linked statically, as images need them.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 DEBUG := target/$(HOST)/debug
@@ -128,11 +128,11 @@ takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes
 .PHONY: test-certificates
 test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
 	@$(E2E) programs
-	CERTIFICATE_ROUNDS=100 cargo test -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
+	CERTIFICATE_ROUNDS=100 cargo test --locked -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
 
 .PHONY: test-output
 test-output: tools ## 100 MB/s of output for a minute through a supervising agent: equal byte by byte, within its memory.
-	cargo test -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
+	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: images
 images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
@@ -140,7 +140,7 @@ images: build ## Builds the images of controller, webhook and agent without Dock
 
 .PHONY: plugin
 plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.
-	cargo build --release -p jobset-cli --bin kubectl-jobset
+	cargo build --locked --release -p jobset-cli --bin kubectl-jobset
 	install -m 755 $(RELEASE)/kubectl-jobset target/kubectl-jobset
 
 .PHONY: chaos
@@ -153,7 +153,7 @@ picture: deps ## Draws the README's picture from what a Prometheus saw of fiftee
 
 .PHONY: bench-deps
 bench-deps: tools
-	cargo build --release -p jobset-harness -p jobset-bench --bin bench --bin bench-webhook --bin e2e-cluster
+	cargo build --locked --release -p jobset-harness -p jobset-bench --bin bench --bin bench-webhook --bin e2e-cluster
 
 .PHONY: bench
 bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.
@@ -177,24 +177,24 @@ bench-fairness: deps ## Measures restarts beside a namespace that creates 100,00
 
 .PHONY: bench-micro
 bench-micro: tools ## Measures one reconciliation and an event of a Pod, without a cluster.
-	cargo bench -p jobset-controller --bench engine
+	cargo bench --locked -p jobset-controller --bench engine
 
 .PHONY: bench-metrics
 bench-metrics: tools ## Measures a scrape of /metrics after ten thousand JobSets have finished, without a cluster.
-	cargo test -p jobset-controller --lib metrics::scrape -- --nocapture
+	cargo test --locked -p jobset-controller --lib metrics::scrape -- --nocapture
 
 .PHONY: fuzz
 fuzz: bench-deps ## Sends a million mutated reviews through admission, and what is admitted through the controller's rules.
-	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --release -p jobset-webhook --test webhook fuzz
+	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --locked --release -p jobset-webhook --test webhook fuzz
 
 .PHONY: model
 model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
-	MODEL_LARGE=1 cargo test --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --test-threads 1
+	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --test-threads 1
 
 .PHONY: lint
 lint: tools ## Format and clippy, warnings denied.
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: crd
 crd: tools ## Generates the CustomResourceDefinition.
@@ -202,7 +202,7 @@ crd: tools ## Generates the CustomResourceDefinition.
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.
-	UPDATE_MANIFESTS=1 cargo test -p jobset-e2e --test e2e chart::render::kustomizations
+	UPDATE_MANIFESTS=1 cargo test --locked -p jobset-e2e --test e2e chart::render::kustomizations
 
 .PHONY: crd-check
 crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.

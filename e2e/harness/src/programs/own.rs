@@ -190,7 +190,7 @@ fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
         }
     }
     let status = cargo
-        .args(["build", "--quiet", "--profile", profile, "--target", triple])
+        .args(["build", "--locked", "--quiet", "--profile", profile, "--target", triple])
         .args(selection)
         // Flags from the environment would replace those of .cargo/config.toml.
         .env_remove("RUSTFLAGS")
