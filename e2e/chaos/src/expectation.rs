@@ -18,6 +18,9 @@ const RECOVERY: Duration = Duration::from_mins(1);
 const AGENT_ALONE: Duration = Duration::from_secs(10);
 /// How long a standby waits for a leader that has died.
 const LEASE: Duration = Duration::from_secs(15);
+/// How long kube-proxy may take on a busy machine to bring back the Service of an API server that was away. Controllers that lost the
+/// Lease meanwhile follow.
+const SERVICE: Duration = Duration::from_mins(1);
 /// What a kubelet waits before it restarts a container for the second time; twice as long each time.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(10);
 /// The most that it waits.
@@ -81,6 +84,7 @@ fn within(step: &Step, hit: &Hit, before: &Facts) -> Duration {
             Mode::Supervisor,
         ) => back_off(restarts),
         (Fault::LeaderKilled, _) => LEASE,
+        (Fault::ApiServerRestarted, _) => SERVICE + LEASE,
         _ => Duration::ZERO,
     };
     RECOVERY + own
