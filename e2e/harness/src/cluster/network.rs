@@ -1,6 +1,7 @@
 //! The cluster's own mounts and network: one veth pair leads from the host to its namespace, and the host's route to
 //! all of its addresses goes through it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -46,6 +47,14 @@ pub(super) async fn mount(layout: &Layout) -> Result<()> {
         run_in(init, "mount --bind", &[&file.to_string_lossy(), &format!("/proc/sys/{path}")]).await?;
     }
     Ok(())
+}
+
+/// The inode of the socket on which the kubelets of a cluster register device plugins, if it exists. Its path is fixed, so the
+/// kubelets share it: each removes the socket of the one before it, and two that start at once hinder each other.
+pub(super) async fn device_plugin_socket(layout: &Layout) -> Result<Option<u64>> {
+    let init = init_pid(&layout.supervisor()).await?;
+    let socket = format!("/proc/{init}/root/var/lib/kubelet/device-plugins/kubelet.sock");
+    Ok(tokio::fs::metadata(socket).await.ok().map(|socket| socket.ino()))
 }
 
 /// The host's process id of the supervisor: who listens on a socket can be asked for by who connects.

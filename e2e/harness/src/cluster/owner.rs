@@ -25,6 +25,8 @@ use crate::programs::{GoPrograms, Set};
 use crate::progress::{Phases, progress};
 use crate::{deps, images, programs, wait};
 
+/// Time limit for a kubelet to listen.
+const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the namespaces may take to end.
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// The most nodes for which there are addresses.
@@ -121,7 +123,13 @@ async fn bring_up(
         start(components.proxy()?).await?;
         start(components.dns()?).await?;
         for node in &layout.nodes {
+            let before = network::device_plugin_socket(layout).await?;
             start(components.kubelet(node)?).await?;
+            let listens = wait::until(LISTEN_LIMIT, "its socket for device plugins", || async {
+                let socket = network::device_plugin_socket(layout).await?;
+                Ok(socket.filter(|socket| Some(*socket) != before).map(|_| ()))
+            });
+            watched.until(&format!("the kubelet of {}", node.name), listens).await?;
         }
     }
     watched.until("the controller manager", readiness::controller_manager(&client)).await?;
