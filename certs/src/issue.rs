@@ -22,7 +22,8 @@ pub struct Lifetimes {
     serving: Duration,
 }
 
-/// The shortest lifetime of a serving certificate. It is replaced when a third is left, and API servers must trust the next one before.
+/// The shortest lifetime of a serving certificate. It is replaced when a third is left, and API servers must trust the next
+/// one before.
 pub const SHORTEST: Duration = Duration::from_secs(30);
 
 impl Lifetimes {

@@ -56,8 +56,8 @@ impl PartialJob {
         self.spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
     }
 
-    /// Number of Pods that run at the same time until the Job completes, by the Pods that have succeeded. A Job without completions starts no
-    /// further Pod once one has succeeded.
+    /// Number of Pods that run at the same time until the Job completes, by the Pods that have succeeded. A Job without
+    /// completions starts no further Pod once one has succeeded.
     pub fn remaining_pods(&self) -> i32 {
         let (parallelism, succeeded) = (self.spec.parallelism.unwrap_or(1), self.status.succeeded.unwrap_or(0));
         match self.spec.completions {

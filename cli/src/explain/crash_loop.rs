@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
-use crate::output::{clock, seconds};
+use crate::output::until;
 
 /// Names a crash loop: at least the last two failures came soon after the workers began to run, and they have not run well
 /// since.
@@ -23,8 +23,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let mut what = format!("The group keeps failing: {} times in a row.", last.consecutive_failures);
     if let Some(until) = waits_until {
-        let left = seconds(until.duration_since(facts.now));
-        let _ = write!(what, " It waits until {} UTC, for {left}, before restart {}.", clock(until), last.number);
+        let _ = write!(what, " It waits {until}, before restart {}.", last.number);
     }
     let advice = format!(
         "Fix the cause. `{}` shows all restarts. spec.failurePolicy.restartBackoff sets the waits.",
@@ -33,10 +32,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     vec![Finding::new("KeepsFailing", what, advice).with(causes(facts))]
 }
 
-/// Until when the group waits before it restarts, if that is in the future.
-pub(super) fn waits_until(facts: &Facts) -> Option<Timestamp> {
-    let MicroTime(until) = facts.jobset.status.as_ref()?.barrier_until.as_ref()?;
-    Some(*until).filter(|until| *until > facts.now)
+/// Until when the group waits before it restarts, in words, if that is in the future.
+pub(super) fn waits_until(facts: &Facts) -> Option<String> {
+    let MicroTime(end) = facts.jobset.status.as_ref()?.barrier_until.as_ref()?;
+    until(*end, facts.now)
 }
 
 /// Whether the workers have run for as long since the last restart as a group that runs well.

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub use screen::Screen;
 pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint, printable};
 pub use table::Table;
-pub use time::{age, clock, seconds};
+pub use time::{age, clock, seconds, until};
 
 /// Options of a report's text.
 #[derive(Clone, Copy, Debug)]

@@ -28,6 +28,12 @@ pub fn clock(time: Timestamp) -> String {
     time.strftime("%H:%M:%S%.3f").to_string()
 }
 
+/// Until when a wait lasts, and for how long still; none if it is over.
+pub fn until(end: Timestamp, now: Timestamp) -> Option<String> {
+    let left = end.duration_since(now);
+    (end > now).then(|| format!("until {} UTC, for {}", clock(end), seconds(left)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

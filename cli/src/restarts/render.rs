@@ -4,7 +4,7 @@ use anstyle::Style;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::report::{FinalFailure, GroupRestart, RestartManner, RestartPhase, RestartReport};
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, one_line, paint, seconds};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, one_line, paint, seconds, until};
 
 /// Width of a timeline's bar, in columns.
 const BAR: f64 = 60.0;
@@ -24,9 +24,8 @@ impl Report for RestartReport {
             parts.push(format!("\n{}", table(&self.restarts, view)));
             parts.extend(self.restarts.iter().map(|restart| format!("\n{}", timeline(restart))));
         }
-        if let Some(until) = self.waits_until.filter(|until| *until > view.now) {
-            let left = seconds(until.duration_since(view.now));
-            let text = format!("It keeps failing: the last restart waits until {} UTC, for {left}.", clock(until));
+        if let Some(until) = self.waits_until.and_then(|end| until(end, view.now)) {
+            let text = format!("It keeps failing: the last restart waits {until}.");
             parts.push(format!("\n{}\n", paint(WAIT, text)));
         }
         if let Some(FinalFailure { reason, message, at }) = &self.failure {

@@ -8,7 +8,7 @@ use super::barrier::PodBarrier;
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
-use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, clock, one_line, paint, seconds};
+use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint, until};
 
 /// The most Pods of a JobSet that are shown without folding.
 const SHOWN_WHOLE: usize = 16;
@@ -62,9 +62,8 @@ fn head(status: &JobSetTree, view: &View) -> String {
         };
         table.push(vec!["Barrier".into(), cell]);
     }
-    if let Some(MicroTime(until)) = status.barrier_until.as_ref().filter(|until| until.0 > view.now) {
-        let left = seconds(until.duration_since(view.now));
-        table.push(vec!["Back-off".into(), paint(WAIT, format!("until {} UTC, for {left}", clock(*until)))]);
+    if let Some(until) = status.barrier_until.as_ref().and_then(|MicroTime(end)| until(*end, view.now)) {
+        table.push(vec!["Back-off".into(), paint(WAIT, until)]);
     }
     if let Some(leader) = &status.leader {
         let absent = leader.absence(view.now).map(|text| paint(BAD, text));

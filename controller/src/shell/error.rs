@@ -43,8 +43,13 @@ fn alternative(kind: Kind) -> &'static str {
 impl ApplyError {
     /// The HTTP status of the API server's answer.
     pub(super) fn code(&self) -> Option<u16> {
+        self.cause().and_then(code)
+    }
+
+    /// The error of the client, if a request was sent.
+    fn cause(&self) -> Option<&kube::Error> {
         match self {
-            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => code(source),
+            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -79,8 +84,7 @@ impl ApplyError {
 
     /// Whether the request was not sent, because this replica does not lead any more.
     pub(super) fn is_not_leading(&self) -> bool {
-        let (Self::Api { source, .. } | Self::PolicyUnread { source, .. }) = self else { return false };
-        matches!(source, kube::Error::Service(source) if source.is::<NotLeading>())
+        matches!(self.cause(), Some(kube::Error::Service(source)) if source.is::<NotLeading>())
     }
 
     /// The Event for a failure that the user can correct. The reasons are those of the Go JobSet where it has one.
@@ -99,13 +103,10 @@ impl ApplyError {
             },
             _ => "Refused",
         };
-        let message = match self {
-            Self::Api { source: kube::Error::Api(status), .. }
-            | Self::PolicyUnread { source: kube::Error::Api(status), .. } => {
-                format!("{self}: {}", status.message)
-            }
-            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => format!("{self}: {source}"),
-            _ => self.to_string(),
+        let message = match self.cause() {
+            Some(kube::Error::Api(status)) => format!("{self}: {}", status.message),
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
         };
         Some(Note::warning(reason, message))
     }
