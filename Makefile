@@ -101,7 +101,7 @@ tests-on-kubelets:
 
 .PHONY: unit-tests
 unit-tests:
-	@$(STOPWATCH) 'unit tests' nice -n 15 cargo test $(EVERYTHING) --lib --bins --test handshake
+	@$(STOPWATCH) 'unit tests' nice -n 15 cargo test $(EVERYTHING) --lib --bins
 	@$(STOPWATCH) 'examples in docs' nice -n 15 cargo test $(EVERYTHING) --doc
 
 .PHONY: tests-on-control-planes

@@ -19,18 +19,16 @@ pub enum Error {
     /// A certificate or key could not be made.
     #[error("cannot issue a certificate")]
     Issue(#[source] rcgen::Error),
-    /// What is stored, or was just issued, cannot be put into service. This should not happen.
-    #[error("the certificates of Secret {secret} cannot be used: {cause}")]
-    Unusable {
-        /// Namespace and name.
-        secret: String,
-        /// What is wrong with them.
-        cause: Cause,
-    },
+    /// What was just issued cannot be put into service. This should not happen.
+    #[error("the certificates that were just issued cannot be used: {0}")]
+    Unusable(Cause),
+    /// The time of an annotation.
+    #[error("annotation {annotation} must be a time such as 2026-11-24T11:00:00Z, not {0:?}", annotation = crate::policy::DISTRUST_BEFORE)]
+    NotATime(String),
     /// The Secret could not be read.
     #[error("cannot read Secret {secret}")]
     ReadSecret {
-        /// Namespace and name.
+        /// Its name.
         secret: String,
         /// Answer of the API server.
         source: kube::Error,
@@ -38,29 +36,18 @@ pub enum Error {
     /// The Secret could not be created or updated.
     #[error("cannot write Secret {secret}")]
     WriteSecret {
-        /// Namespace and name.
+        /// Its name.
         secret: String,
         /// Answer of the API server.
         source: kube::Error,
     },
-    /// Others wrote the Secret each time that this replica tried to.
-    #[error("Secret {secret} was changed by others {attempts} times in a row")]
-    Contended {
-        /// Namespace and name.
-        secret: String,
-        /// Number of writes tried.
-        attempts: u32,
-    },
-    /// What was issued before long has been replaced by something whose time is wrong again.
-    #[error(
-        "the certificates of Secret {secret} are {cause}, although this replica has issued new ones before long: the clocks \
-         of the replicas disagree; set them, until then it issues again only after a pause"
-    )]
-    ClocksDisagree {
-        /// Namespace and name.
-        secret: String,
-        /// What is wrong with them.
-        cause: Cause,
+    /// The endpoints of a Service could not be listed.
+    #[error("cannot list the endpoints of Service {service}")]
+    ListEndpoints {
+        /// Its name.
+        service: String,
+        /// Answer of the API server.
+        source: kube::Error,
     },
     /// A webhook configuration could not be read.
     #[error("cannot read {configuration}")]
@@ -84,5 +71,10 @@ impl Error {
     /// Whether it says that what was to be read does not exist.
     pub(crate) fn is_missing_configuration(&self) -> bool {
         matches!(self, Self::ReadConfiguration { source: kube::Error::Api(status), .. } if status.is_not_found())
+    }
+
+    /// Whether somebody else has changed the object since it was read.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::PatchConfiguration { source: kube::Error::Api(status), .. } if status.is_conflict())
     }
 }

@@ -13,7 +13,7 @@ use crate::private_key::PrivateKeyPem;
 use crate::{Error, Names};
 
 /// Certificates are valid from this long ago, so that a reader whose clock runs behind accepts them.
-const BACKDATED: Duration = Duration::from_hours(1);
+pub(crate) const BACKDATED: Duration = Duration::from_hours(1);
 
 /// How long issued certificates are valid, counted from their issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,40 +1,48 @@
-//! The certificates of the JobSet admission service.
+//! The certificates of the JobSet admission service, from both sides.
 //!
-//! A CA and a serving certificate live together in one Secret that all replicas of the service share. Whoever finds it
-//! missing, broken or due writes it by compare-and-swap; the others adopt what they find. From there on data flows one
-//! way:
+//! `jobset-certs` has a CA of its own in a Secret, issues, and publishes the CA in the caBundles of the webhook
+//! configurations: it is the only program that may write there ([`issuer`]). The admission service only reads what it is to
+//! serve ([`serve`]): from a Secret that holds nothing else, or from a directory that others fill, as cert-manager does.
 //!
-//! ```text
-//! Secret --> policy --> Secret (if due) --> caBundle of the webhook configurations --> resolver
-//! ```
-//!
-//! A certificate is put into service only after the live configurations trust it, and the certificate authority that it
-//! replaces stays trusted for a while. So a rotation refuses no request.
-//!
-//! Or others issue the certificate, and mount it as a directory: then nothing is written, and the same is waited for.
-//!
-//! [`policy`] and [`bundle::merge`] decide, and are pure; [`secret`], [`bundle::publish`] and
-//! [`maintain()`] act.
+//! [`policy`], [`bundle::wanted`] and the gate between a certificate and its service decide, and are pure.
 
-pub mod backoff;
+pub mod args;
 pub mod bundle;
+mod endpoints;
 mod error;
-mod in_service;
+mod gate;
+pub mod health;
 pub mod issue;
-mod maintain;
+pub mod issuer;
 pub mod material;
 mod metrics;
-mod mounted;
 pub mod names;
 pub mod policy;
 pub mod private_key;
+mod publish;
 pub mod resolver;
-pub mod secret;
+mod run;
+pub mod serve;
+mod source;
+pub mod state;
+mod watches;
 mod x509;
 
 pub use error::Error;
 pub use issue::Lifetimes;
-pub use maintain::{Readiness, Settings, Source, maintain};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, mismatch};
 pub use names::Names;
 pub use resolver::Resolver;
+pub use run::Program;
+pub use serve::Source;
+
+/// Whether API servers can call the admission service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They can.
+    Ready,
+    /// The same, but somebody should look at this before long.
+    ReadyBut(String),
+    /// Not yet, or no longer, for this reason.
+    NotReady(String),
+}

@@ -1,4 +1,4 @@
-//! The contents of the Secret: what is stored, and what there is to know about it.
+//! The contents of a Secret: what is stored, and what there is to know about it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +16,16 @@ use crate::private_key::PrivateKeyPem;
 use crate::x509::{self, Validity};
 use crate::{Error, Names};
 
-/// Key of the Secret: the CAs to trust, in PEM. The first has signed the serving certificate and signs the next; those
-/// after it are its predecessors.
+/// Data of a Secret.
+pub type Data = BTreeMap<String, ByteString>;
+
+/// Entry with the CA, in PEM: it has signed the serving certificate and signs the next.
 pub const CA_CERTIFICATES: &str = "ca.crt";
-/// Key of the Secret: the private key of the first CA.
+/// Entry with the private key of the CA.
 pub const CA_KEY: &str = "ca.key";
-/// Key of the Secret: the serving certificate, in PEM.
+/// Entry with the serving certificate, in PEM.
 pub const CERTIFICATE: &str = "tls.crt";
-/// Key of the Secret: the private key of the serving certificate.
+/// Entry with the private key of the serving certificate.
 pub const KEY: &str = "tls.key";
 
 /// What is wrong with an entry of the Secret.
@@ -53,7 +55,7 @@ impl fmt::Display for Defect {
     }
 }
 
-/// A CA that can sign, and its predecessors.
+/// A CA that can sign.
 #[derive(Clone, Debug)]
 pub struct Authority {
     /// Certificate and key.
@@ -87,47 +89,32 @@ impl Serving {
 pub struct Material {
     /// The CA.
     pub authority: Result<Authority, Defect>,
-    /// Certificates of the CAs before it.
-    pub predecessors: Vec<CertificateDer<'static>>,
     /// The serving certificate. A defect as well when the CA is one that did not sign it.
     pub serving: Result<Serving, Defect>,
 }
 
 impl Material {
     /// Reads the data of a Secret. Any bytes will do.
-    pub fn read(data: &BTreeMap<String, ByteString>) -> Self {
-        let mut certificates = entry(data, CA_CERTIFICATES).map(x509::certificates).unwrap_or_default();
-        let predecessors = if certificates.is_empty() { Vec::new() } else { certificates.split_off(1) };
-        let authority = read_authority(data, certificates.pop());
+    pub fn read(data: &Data) -> Self {
+        let authority = read_authority(data);
         let serving = read_serving(data, authority.as_ref().ok());
-        Self { authority, predecessors, serving }
-    }
-
-    /// The certificates to be trusted: the CA's and those of its predecessors.
-    pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
-        let current = self.authority.as_ref().ok().map(|authority| authority.certificate.clone());
-        current.into_iter().chain(self.predecessors.iter().cloned()).collect()
+        Self { authority, serving }
     }
 }
 
-/// Makes the data of a Secret with a new serving certificate of this CA. Predecessors stay trusted.
+/// Makes the data of a Secret with this CA and a new serving certificate.
 ///
 /// # Errors
 /// When the certificate cannot be issued.
 pub fn with_new_serving(
     authority: &Issued,
-    predecessors: &[CertificateDer<'static>],
     names: &Names,
     now: Timestamp,
     lifetimes: &Lifetimes,
-) -> Result<BTreeMap<String, ByteString>, Error> {
+) -> Result<Data, Error> {
     let serving = issue::serving(authority, names, now, lifetimes)?;
-    let mut authorities = authority.certificate.clone();
-    for predecessor in predecessors {
-        authorities.push_str(&x509::to_pem(predecessor));
-    }
     let entries = [
-        (CA_CERTIFICATES, authorities.as_str()),
+        (CA_CERTIFICATES, authority.certificate.as_str()),
         (CA_KEY, authority.key.expose()),
         (CERTIFICATE, serving.certificate.as_str()),
         (KEY, serving.key.expose()),
@@ -135,15 +122,12 @@ pub fn with_new_serving(
     Ok(entries.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec()))).into())
 }
 
-fn entry<'a>(data: &'a BTreeMap<String, ByteString>, key: &'static str) -> Result<&'a [u8], Defect> {
+fn entry<'a>(data: &'a Data, key: &'static str) -> Result<&'a [u8], Defect> {
     data.get(key).map(|bytes| bytes.0.as_slice()).filter(|bytes| !bytes.is_empty()).ok_or(Defect::Missing(key))
 }
 
-fn read_authority(
-    data: &BTreeMap<String, ByteString>,
-    certificate: Option<CertificateDer<'static>>,
-) -> Result<Authority, Defect> {
-    entry(data, CA_CERTIFICATES)?;
+fn read_authority(data: &Data) -> Result<Authority, Defect> {
+    let certificate = x509::certificates(entry(data, CA_CERTIFICATES)?).into_iter().next();
     let key = entry(data, CA_KEY)?;
     let certificate = certificate.ok_or(Defect::Malformed(CA_CERTIFICATES))?;
     let properties = x509::properties(&certificate).ok_or(Defect::Malformed(CA_CERTIFICATES))?;
@@ -159,7 +143,7 @@ fn read_authority(
     Ok(Authority { issued, certificate, validity: properties.validity })
 }
 
-fn read_serving(data: &BTreeMap<String, ByteString>, authority: Option<&Authority>) -> Result<Serving, Defect> {
+fn read_serving(data: &Data, authority: Option<&Authority>) -> Result<Serving, Defect> {
     let chain = x509::certificates(entry(data, CERTIFICATE)?);
     let key = entry(data, KEY)?;
     let leaf = chain.first().ok_or(Defect::Malformed(CERTIFICATE))?;

@@ -1,24 +1,21 @@
-//! Decides whether the Secret can stay as it is. Pure: the clock and the Secret's contents come in as values.
+//! Decides whether a CA and a serving certificate can stay as they are. Pure: the clock and the Secret's contents come in as
+//! values.
 
 use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 
-use crate::material::{Defect, Material};
+use crate::issue::BACKDATED;
+use crate::material::{Authority, Defect, Serving};
 use crate::x509::Validity;
-use crate::{Lifetimes, Names};
+use crate::{Error, Lifetimes, Names};
 
-/// What to do about the Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Nothing before that time.
-    Keep(Timestamp),
-    /// Issue a new serving certificate from the CA that is there.
-    Reissue(Cause),
-    /// Issue a new CA, and a serving certificate from it.
-    RotateCa(Cause),
-}
+/// Annotation of the Secret with the CA that throws out every CA issued before this time, as in 2026-11-24T11:00:00Z: their
+/// keys may have been stolen.
+pub const DISTRUST_BEFORE: &str = "jobset.sigs.k8s.io/distrust-ca-before";
 
 /// Why something has to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +28,8 @@ pub enum Cause {
     NotYetValid,
     /// It will expire before long.
     Due,
+    /// Somebody has asked to trust it no longer.
+    Distrusted,
     /// The certificate lacks these names.
     Names(Names),
 }
@@ -42,49 +41,72 @@ impl fmt::Display for Cause {
             Self::Expired => f.write_str("expired"),
             Self::NotYetValid => f.write_str("not yet valid"),
             Self::Due => f.write_str("expires before long"),
+            Self::Distrusted => write!(f, "issued before the time of the annotation {DISTRUST_BEFORE}"),
             Self::Names(missing) => write!(f, "not valid for {missing}"),
         }
     }
 }
 
-/// Decides what to do about the Secret's contents.
+/// The time before which CAs are trusted no longer, from [`DISTRUST_BEFORE`]. One that is still to come means nothing yet: a
+/// CA that is issued before it would be thrown out again at once.
 ///
-/// A CA is due when it could not outlive a serving certificate issued now, a serving certificate when a third of its
-/// lifetime is left. Extra names do no harm: two versions of the service that want different names, as during a rolling
-/// update, would otherwise replace each other's certificates for as long as both run.
-pub fn decide(material: &Material, names: &Names, lifetimes: &Lifetimes, now: Timestamp) -> Decision {
-    let authority = match &material.authority {
-        Ok(authority) => authority.validity,
-        Err(defect) => return Decision::RotateCa(Cause::Defect(*defect)),
-    };
-    let authority_due = before(authority.not_after, lifetimes.serving());
-    if let Some(cause) = aged(authority, authority_due, now) {
-        return Decision::RotateCa(cause);
-    }
-    let serving = match &material.serving {
-        Ok(serving) => serving,
-        Err(defect) => return Decision::Reissue(Cause::Defect(*defect)),
-    };
-    let serving_due = before(serving.validity.not_after, lifetimes.serving() / 3);
-    if let Some(cause) = aged(serving.validity, serving_due, now) {
-        return Decision::Reissue(cause);
-    }
-    let missing = names.missing_from(&serving.names);
-    if !missing.is_empty() {
-        return Decision::Reissue(Cause::Names(missing));
-    }
-    Decision::Keep(authority_due.min(serving_due))
+/// # Errors
+/// When it is not a time.
+pub fn distrusted_before(secret: &Secret, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+    let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Ok(None) };
+    let time = text.trim().parse().map_err(|_| Error::NotATime(text.clone()))?;
+    Ok(Some(time).filter(|time| *time <= now))
 }
 
-fn aged(validity: Validity, due: Timestamp, now: Timestamp) -> Option<Cause> {
+/// Whether a CA that is valid so long was issued before that time.
+pub fn is_distrusted(validity: Validity, before: Option<Timestamp>) -> bool {
+    let issued = validity.not_before.checked_add(BACKDATED).unwrap_or(Timestamp::MAX);
+    before.is_some_and(|before| issued < before)
+}
+
+/// Until when the CA can stay. It is due when it could not outlive a serving certificate issued now.
+///
+/// # Errors
+/// Why it has to be replaced.
+pub fn authority(
+    found: &Result<Authority, Defect>,
+    lifetimes: &Lifetimes,
+    distrusted: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Timestamp, Cause> {
+    let validity = found.as_ref().map_err(|defect| Cause::Defect(*defect))?.validity;
+    if is_distrusted(validity, distrusted) {
+        return Err(Cause::Distrusted);
+    }
+    aged(validity, before(validity.not_after, lifetimes.serving()), now)
+}
+
+/// Until when the serving certificate can stay. It is due when a third of its lifetime is left. Names that it has beyond
+/// those do no harm.
+///
+/// # Errors
+/// Why it has to be replaced.
+pub fn serving(
+    found: &Result<Serving, Defect>,
+    names: &Names,
+    lifetimes: &Lifetimes,
+    now: Timestamp,
+) -> Result<Timestamp, Cause> {
+    let serving = found.as_ref().map_err(|defect| Cause::Defect(*defect))?;
+    let until = aged(serving.validity, before(serving.validity.not_after, lifetimes.serving() / 3), now)?;
+    let missing = names.missing_from(&serving.names);
+    if missing.is_empty() { Ok(until) } else { Err(Cause::Names(missing)) }
+}
+
+fn aged(validity: Validity, due: Timestamp, now: Timestamp) -> Result<Timestamp, Cause> {
     if now < validity.not_before {
-        Some(Cause::NotYetValid)
+        Err(Cause::NotYetValid)
     } else if now > validity.not_after {
-        Some(Cause::Expired)
+        Err(Cause::Expired)
     } else if now >= due {
-        Some(Cause::Due)
+        Err(Cause::Due)
     } else {
-        None
+        Ok(due)
     }
 }
 
@@ -94,19 +116,23 @@ fn before(time: Timestamp, duration: Duration) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use k8s_openapi::ByteString;
     use rstest::rstest;
 
     use super::*;
     use crate::issue;
-    use crate::material::{self, CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY};
-
-    type Data = BTreeMap<String, ByteString>;
+    use crate::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, with_new_serving};
 
     /// A fixed moment; the issue of everything below.
     const ISSUED: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    /// What is replaced.
+    #[derive(Debug, PartialEq)]
+    enum Replaced {
+        Authority(Cause),
+        Serving(Cause),
+    }
+    use Replaced::{Authority, Serving};
 
     fn names() -> Names {
         Names::of_service("hook", "ns").unwrap()
@@ -115,7 +141,7 @@ mod tests {
     fn issue() -> Data {
         let lifetimes = Lifetimes::default();
         let authority = issue::authority(ISSUED, &lifetimes).unwrap();
-        material::with_new_serving(&authority, &[], &names(), ISSUED, &lifetimes).unwrap()
+        with_new_serving(&authority, &names(), ISSUED, &lifetimes).unwrap()
     }
 
     /// A serving certificate and key of a CA that is not the one in the Secret.
@@ -130,39 +156,44 @@ mod tests {
         data.insert(entry.to_owned(), ByteString(value.to_vec()));
     }
 
-    fn decide_at(data: &Data, day: i64) -> Decision {
-        let now = ISSUED + jiff::SignedDuration::from_hours(day * 24);
-        decide(&Material::read(data), &names(), &Lifetimes::default(), now)
+    fn decide(
+        data: &Data,
+        names: &Names,
+        distrusted: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Timestamp, Replaced> {
+        let (material, lifetimes) = (Material::read(data), Lifetimes::default());
+        let until = authority(&material.authority, &lifetimes, distrusted, now).map_err(Authority)?;
+        Ok(until.min(serving(&material.serving, names, &lifetimes, now).map_err(Serving)?))
     }
 
-    fn reissue(defect: Defect) -> Decision {
-        Decision::Reissue(Cause::Defect(defect))
+    fn decide_at(data: &Data, day: i64) -> Result<Timestamp, Replaced> {
+        decide(data, &names(), None, ISSUED + jiff::SignedDuration::from_hours(day * 24))
     }
 
-    fn rotate(defect: Defect) -> Decision {
-        Decision::RotateCa(Cause::Defect(defect))
+    fn reissue(defect: Defect) -> Replaced {
+        Serving(Cause::Defect(defect))
+    }
+
+    fn rotate(defect: Defect) -> Replaced {
+        Authority(Cause::Defect(defect))
     }
 
     #[rstest]
     #[case::just_issued(0, None)]
     #[case::two_thirds_of_the_serving_certificate(59, None)]
-    #[case::a_third_of_the_serving_certificate_is_left(61, Some(Decision::Reissue(Cause::Due)))]
-    #[case::serving_certificate_expired(91, Some(Decision::Reissue(Cause::Expired)))]
-    #[case::ca_cannot_outlive_another_serving_certificate(276, Some(Decision::RotateCa(Cause::Due)))]
-    #[case::ca_expired(366, Some(Decision::RotateCa(Cause::Expired)))]
-    #[case::clock_turned_back(-1, Some(Decision::RotateCa(Cause::NotYetValid)))]
-    fn age_decides_what_is_issued(#[case] day: i64, #[case] expected: Option<Decision>) {
-        let decision = decide_at(&issue(), day);
-        match expected {
-            Some(expected) => assert_eq!(decision, expected),
-            None => assert!(matches!(decision, Decision::Keep(_)), "{decision:?}"),
-        }
+    #[case::a_third_of_the_serving_certificate_is_left(61, Some(Serving(Cause::Due)))]
+    #[case::serving_certificate_expired(91, Some(Serving(Cause::Expired)))]
+    #[case::ca_cannot_outlive_another_serving_certificate(276, Some(Authority(Cause::Due)))]
+    #[case::ca_expired(366, Some(Authority(Cause::Expired)))]
+    #[case::clock_turned_back(-1, Some(Authority(Cause::NotYetValid)))]
+    fn age_decides_what_is_issued(#[case] day: i64, #[case] expected: Option<Replaced>) {
+        assert_eq!(decide_at(&issue(), day).err(), expected);
     }
 
     #[test]
     fn what_is_kept_is_looked_at_again_when_it_is_due() {
-        let Decision::Keep(until) = decide_at(&issue(), 0) else { panic!("not kept") };
-        let days = until.duration_since(ISSUED).as_secs() / 86_400;
+        let days = decide_at(&issue(), 0).unwrap().duration_since(ISSUED).as_secs() / 86_400;
         assert!((59..=60).contains(&days), "{days}");
     }
 
@@ -179,10 +210,10 @@ mod tests {
     #[case::key_is_not_pem(|data: &mut Data| set(data, KEY, b"secret"), reissue(Defect::Malformed(KEY)))]
     #[case::key_of_another(|data: &mut Data| { let key = issue()[KEY].clone(); data.insert(KEY.into(), key); }, reissue(Defect::KeyMismatch(KEY)))]
     #[case::of_another_ca(foreign, reissue(Defect::Unsigned))]
-    fn defects_decide_what_is_issued(#[case] damage: fn(&mut Data), #[case] expected: Decision) {
+    fn defects_decide_what_is_issued(#[case] damage: fn(&mut Data), #[case] expected: Replaced) {
         let mut data = issue();
         damage(&mut data);
-        assert_eq!(decide_at(&data, 0), expected);
+        assert_eq!(decide_at(&data, 0), Err(expected));
     }
 
     #[test]
@@ -194,21 +225,39 @@ mod tests {
             for length in (0..bytes.len() - 1).step_by(7).chain([bytes.len() - 2]) {
                 let mut data = whole.clone();
                 set(&mut data, entry, &bytes[..length]);
-                let decision = decide_at(&data, 0);
-                assert!(!matches!(decision, Decision::Keep(_)), "{entry} of {length} bytes: {decision:?}");
+                assert!(decide_at(&data, 0).is_err(), "{entry} of {length} bytes");
             }
         }
     }
 
     #[test]
     fn a_missing_name_is_added_and_an_extra_one_does_no_harm() {
-        let material = Material::read(&issue());
-        let lifetimes = Lifetimes::default();
+        let data = issue();
         let more = names().with("10.0.0.1").unwrap();
         let missing = Names::default().with("10.0.0.1").unwrap();
-        assert_eq!(decide(&material, &more, &lifetimes, ISSUED), Decision::Reissue(Cause::Names(missing)));
+        assert_eq!(decide(&data, &more, None, ISSUED), Err(Serving(Cause::Names(missing))));
         let fewer = Names::default().with("hook.ns.svc").unwrap();
-        assert!(matches!(decide(&material, &fewer, &lifetimes, ISSUED), Decision::Keep(_)));
+        assert!(decide(&data, &fewer, None, ISSUED).is_ok());
+    }
+
+    #[test]
+    fn a_ca_issued_before_the_time_of_the_annotation_is_replaced_and_one_issued_at_that_time_is_not() {
+        let (data, later) = (issue(), ISSUED + jiff::SignedDuration::from_secs(1));
+        assert_eq!(decide(&data, &names(), Some(later), later), Err(Authority(Cause::Distrusted)));
+        assert!(decide(&data, &names(), Some(ISSUED), later).is_ok());
+    }
+
+    #[test]
+    fn a_time_to_come_means_nothing_yet_and_anything_else_is_named() {
+        let before = |text: &str| {
+            let mut secret = Secret::default();
+            secret.annotations_mut().insert(DISTRUST_BEFORE.to_owned(), text.to_owned());
+            distrusted_before(&secret, ISSUED)
+        };
+        assert_eq!(before(&ISSUED.to_string()).unwrap(), Some(ISSUED));
+        assert_eq!(before("2300-01-01T00:00:00Z").unwrap(), None);
+        assert_eq!(distrusted_before(&Secret::default(), ISSUED).unwrap(), None);
+        assert!(before("now").unwrap_err().to_string().contains("\"now\""));
     }
 
     #[test]

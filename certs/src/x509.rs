@@ -1,6 +1,5 @@
 //! Reads what this crate needs to know out of a certificate.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,24 +29,6 @@ impl Validity {
     pub fn contains(&self, now: Timestamp) -> bool {
         self.not_before <= now && now <= self.not_after
     }
-}
-
-/// How many CAs are kept beside the one that signs: replicas whose clocks disagree would replace it without end.
-pub(crate) const PREDECESSORS: usize = 5;
-
-/// So many of the certificates, those that are valid from the latest time, in the order in which they were.
-pub(crate) fn newest<'a>(
-    certificates: Vec<&'a CertificateDer<'static>>,
-    count: usize,
-) -> impl Iterator<Item = &'a CertificateDer<'static>> {
-    let age = |certificate: &CertificateDer<'_>| {
-        let issued = properties(certificate).map(|it| it.validity.not_before);
-        Reverse((issued, certificate.to_vec()))
-    };
-    let mut ages: Vec<_> = certificates.iter().map(|certificate| age(certificate)).collect();
-    ages.sort();
-    ages.truncate(count);
-    certificates.into_iter().filter(move |certificate| ages.binary_search(&age(certificate)).is_ok())
 }
 
 /// The certificates of a PEM file up to the first that is damaged; other sections are skipped.

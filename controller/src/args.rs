@@ -66,8 +66,14 @@ pub struct Args {
     pub health_listen: SocketAddr,
 
     /// Address of /metrics.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(long, default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
     pub metrics_listen: SocketAddr,
+
+    /// Serve /metrics by HTTPS, to whom the API server allows it: by a bearer token whose user may get the path /metrics. Without
+    /// it, by HTTP to everybody.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    pub metrics_secure: bool,
 
     /// Add the state of each JobSet to /metrics: kube_jobset_*, and where its restarts and its barrier stand. Of the leader
     /// alone, for it knows; some twenty series a JobSet.

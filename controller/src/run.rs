@@ -1,7 +1,8 @@
 //! Runs the controller as the command line says.
 
 use anyhow::Context as _;
-use kube::Config;
+use jobset_program::ports::{Port, Ports};
+use kube::{Client, Config};
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -22,6 +23,7 @@ const LOGGED: &str = "info,kube_client::client=error,kube_client::client::tls=wa
 pub async fn run(args: Args) -> anyhow::Result<()> {
     jobset_program::log::init(args.log_format, LOGGED, None)?;
     let config = Config::infer().await.context("no API server is configured: set KUBECONFIG")?;
+    let of_scrapers = config.clone();
     args.election.check().context("leader election cannot work with these durations")?;
     let registry = Registry::new();
     let clients = Clients::new(config, &registry)?;
@@ -39,10 +41,24 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let stop = jobset_program::stop_on_signals()?;
     let drained = CancellationToken::new();
     let health = Health::default();
-    let served =
-        shell::serve(args.health_listen, "health-listen", "health checks", health.clone().routes(), drained.clone());
+    let mut ports = Ports::new()?;
+    ports.add(Port::open(args.health_listen, "health-listen", "health checks")?, health.clone().routes());
     let metrics = jobset_metrics::routes(registry.clone(), env!("CARGO_PKG_VERSION"))?;
-    let measured = shell::serve(args.metrics_listen, "metrics-listen", "metrics", metrics, drained.clone());
+    let port = Port::open(args.metrics_listen, "metrics-listen", "metrics")?;
+    if args.metrics_secure {
+        // A client of its own: a flood of callers must not use up the requests of the controller.
+        let client = ports.enter(|| Client::try_from(of_scrapers)).context("cannot make a client for /metrics")?;
+        let namespace = args.election.leader_elect_resource_namespace.as_deref().unwrap_or("default");
+        let tls = shell::scrape::tls("jobset-controller-metrics", namespace)?;
+        ports.add(port.with_tls(tls), shell::scrape::authorized(metrics, client));
+    } else {
+        ports.add(port, metrics);
+    }
+    let served = ports.serve(drained.clone())?;
+    let served = async {
+        served.await;
+        Ok(())
+    };
     let elected = async {
         if args.election.leader_elect {
             elector.run(stop.clone(), drained.clone()).await
@@ -57,6 +73,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         drained.cancel();
         Ok(())
     };
-    tokio::try_join!(served, measured, elected, reconciled)?;
+    tokio::try_join!(served, elected, reconciled)?;
     Ok(())
 }

@@ -35,6 +35,7 @@ mod program;
 mod refused;
 mod resume;
 mod rivals;
+mod scrape;
 mod seeds;
 mod shared;
 mod startup;

@@ -32,10 +32,10 @@ pub(crate) async fn permit_agents(plane: &ControlPlane) -> Result<()> {
     apply(plane, &["agent.yaml", "agent-policy.yaml"]).await
 }
 
-/// Applies these files of `deploy/kustomize`.
-async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()> {
+/// Applies these files of `deploy/kustomize/common`.
+pub(crate) async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()> {
     for manifest in manifests {
-        let manifest = paths::workspace().join("deploy/kustomize").join(manifest);
+        let manifest = paths::workspace().join("deploy/kustomize/common").join(manifest);
         install::kubectl(plane, &["apply", "--server-side", "-f", &manifest.to_string_lossy()]).await?;
     }
     Ok(())
@@ -53,11 +53,13 @@ pub(crate) async fn start_beside(plane: &ControlPlane, name: &str, arguments: &[
     let program = Path::new(env!("CARGO_BIN_EXE_jobset-controller"));
     let config = kubeconfig(plane);
     let env = [("KUBECONFIG", &*config.to_string_lossy()), ("POD_NAMESPACE", NAMESPACE)];
-    plane.start_program(name, program, &[&LISTEN[..], arguments].concat(), &env).await
+    plane.start_program(name, program, &[&LISTEN[..], &[INSECURE], arguments].concat(), &env).await
 }
 
 /// Any free ports.
 const LISTEN: [&str; 4] = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+/// Metrics for everybody.
+const INSECURE: &str = "--metrics-secure=false";
 
 /// A running controller. It ends with this value.
 pub(crate) struct Program {
@@ -69,8 +71,10 @@ impl Program {
     /// Starts it; `name` is that of its log.
     pub(crate) fn start(plane: &ControlPlane, name: &str, arguments: &[&str]) -> Result<Self> {
         let log = plane.dir().join(format!("logs/{name}.log"));
+        let secure = arguments.iter().any(|it| it.starts_with("--metrics-secure"));
         let child = Command::new(env!("CARGO_BIN_EXE_jobset-controller"))
             .args(LISTEN)
+            .args((!secure).then_some(INSECURE))
             .args(arguments)
             .env("KUBECONFIG", kubeconfig(plane))
             .env("POD_NAMESPACE", NAMESPACE)
@@ -108,11 +112,16 @@ impl Program {
         .await
     }
 
-    /// What it serves on the port of `what`.
-    pub(crate) async fn get(&self, what: &str, path: &str) -> Result<String> {
+    /// Address of the port of `what`.
+    pub(crate) async fn address(&self, what: &str) -> Result<String> {
         let line = self.logged(&format!("serving {what}")).await?;
         let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let mut stream = TcpStream::connect(address.context("no address in the log")?).await?;
+        Ok(address.context("no address in the log")?.to_owned())
+    }
+
+    /// What it serves on the port of `what`.
+    pub(crate) async fn get(&self, what: &str, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address(what).await?).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jobset_api::gates::Gates;
 use jobset_configuration::Program;
-use jobset_program::duration::{duration, positive_duration};
+use jobset_program::duration::duration;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
 
@@ -103,44 +103,33 @@ pub struct CertificateArgs {
     pub service_name: String,
 
     /// Where the certificate comes from.
-    #[arg(long = "cert-source", value_name = "SOURCE", value_enum, default_value_t = CertificateSource::OwnCa)]
+    #[arg(long = "cert-source", value_name = "SOURCE", value_enum, default_value_t = CertificateSource::Issued)]
     pub source: CertificateSource,
+
+    /// With --cert-source=self, the Secret with the certificate, which jobset-certs fills and renews.
+    #[arg(long, value_name = "NAME", default_value = "jobset-webhook-leaf")]
+    pub leaf_secret_name: String,
 
     /// With --cert-source=mounted, the directory of tls.crt, tls.key and, if it is there, ca.crt, in PEM, as cert-manager
     /// writes them into a Secret and the kubelet mounts it. Looked at once a second.
     #[arg(long = "cert-dir", value_name = "DIRECTORY", required_if_eq("source", "mounted"))]
     pub directory: Option<PathBuf>,
 
-    /// With --cert-source=self, lifetime of the CA. It is replaced when it could not outlive another certificate.
-    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = positive_duration)]
-    pub ca_lifetime: Duration,
-
-    /// With --cert-source=self, lifetime of the serving certificate. It is replaced when a third of it is left. At most
-    /// half the CA's.
-    #[arg(long = "cert-lifetime", value_name = "DURATION", default_value = "2160h", value_parser = positive_duration)]
-    pub lifetime: Duration,
-
-    /// How long API servers get to see a changed caBundle, before a certificate that needs it replaces a good one.
+    /// With --cert-source=mounted, how long API servers get to see a changed caBundle, before a certificate that needs it
+    /// replaces a good one.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub ca_bundle_settle: Duration,
 
-    /// With --cert-source=self, the Secret with CA and serving certificate, shared by all replicas. Filled and renewed as
-    /// needed.
-    #[arg(long, value_name = "NAME", default_value = "jobset-webhook-server-cert")]
-    pub secret_name: String,
-
-    /// ValidatingWebhookConfiguration whose caBundle has to verify the certificate. With --cert-source=self it is kept up to
-    /// date.
+    /// With --cert-source=mounted, the ValidatingWebhookConfiguration whose caBundle has to verify the certificate.
     #[arg(long, value_name = "NAME", default_value = "jobset-validating-webhook-configuration")]
     pub validating_webhook_configuration: String,
 
-    /// MutatingWebhookConfiguration whose caBundle has to verify the certificate. With --cert-source=self it is kept up to
-    /// date.
+    /// With --cert-source=mounted, the MutatingWebhookConfiguration whose caBundle has to verify the certificate.
     #[arg(long, value_name = "NAME", default_value = "jobset-mutating-webhook-configuration")]
     pub mutating_webhook_configuration: String,
 
-    /// One more DNS name or IP address of the serving certificate, as for running outside of the cluster. May be given
-    /// several times.
+    /// One more DNS name or IP address that the certificate must be valid for, as for running outside of the cluster. May be
+    /// given several times.
     #[arg(long = "extra-dns-name", value_name = "NAME")]
     pub extra_dns_names: Vec<String>,
 }
@@ -163,10 +152,10 @@ pub struct PlacementArgs {
 /// Where the certificate comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CertificateSource {
-    /// Issued by a CA of its own, which is kept in a Secret and put into the caBundles.
+    /// Issued by jobset-certs, which has a CA of its own and puts it into the caBundles.
     #[value(name = "self")]
-    OwnCa,
-    /// Issued by others, as cert-manager, who also fill the caBundles. Nothing is written to the API server.
+    Issued,
+    /// Issued by others, as cert-manager, who also fill the caBundles.
     Mounted,
 }
 
@@ -215,7 +204,7 @@ mod tests {
         assert_eq!(args.serving.health_listen.to_string(), "0.0.0.0:8081");
         assert_eq!(args.serving.metrics_listen.to_string(), "0.0.0.0:8080");
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
-        assert_eq!(args.certificates.secret_name, "jobset-webhook-server-cert");
+        assert_eq!(args.certificates.leaf_secret_name, "jobset-webhook-leaf");
         assert!(args.features.gates.in_place_restart);
         assert_eq!(args.limits.max_jobs_per_jobset, 20_000);
     }
@@ -233,7 +222,7 @@ mod tests {
             ("--drain-delay", "soon", "such as 5s"),
             ("--drain-delay", "-5s", "negative"),
             ("--handshake-timeout", "0s", "must not be zero"),
-            ("--cert-lifetime", "3", "such as 5s"),
+            ("--ca-bundle-settle", "3", "such as 5s"),
         ];
         for (flag, value, part) in cases {
             let error = parse(&[&format!("{flag}={value}")]).unwrap_err().to_string();

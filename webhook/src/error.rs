@@ -9,9 +9,6 @@ pub enum Error {
     /// The arguments name something that no certificate can be issued for.
     #[error("cannot name the serving certificate")]
     Names(#[source] jobset_certs::Error),
-    /// The certificates asked for could not be renewed in time.
-    #[error("the lifetimes given by --ca-lifetime and --cert-lifetime do not fit together")]
-    Lifetimes(#[source] jobset_certs::Error),
     /// An address could not be listened on.
     #[error("cannot listen on {address} (choose another with {flag})")]
     Listen {
@@ -22,6 +19,9 @@ pub enum Error {
         /// Answer of the system.
         source: std::io::Error,
     },
+    /// A port for probes or metrics could not be opened, or there is no thread for it.
+    #[error(transparent)]
+    Ports(anyhow::Error),
     /// TLS could not be set up.
     #[error("cannot set up TLS")]
     Tls(#[source] rustls::Error),

@@ -14,7 +14,6 @@ pub mod args;
 pub mod cluster;
 pub mod connections;
 mod error;
-pub mod health;
 pub mod jobset;
 pub mod limits;
 mod memory;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jobset_api::injection;
 use jobset_certs::bundle::Configuration;
-use jobset_certs::secret::Wanted;
-use jobset_certs::{Lifetimes, Names, Readiness, Resolver, Settings, Source};
+use jobset_certs::{Names, Readiness, Resolver, Source, health};
+use jobset_program::ports::{Port, Ports};
 use kube::{Client, Config};
 use prometheus::Registry;
 use tokio::net::TcpListener;
@@ -24,22 +24,19 @@ use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::pod::lookup::Lookup;
 use crate::tls::{self, MinVersion};
-use crate::{Error, connections, health, metrics, serve};
+use crate::{Error, connections, metrics, serve};
 
-/// How long CAs that were replaced stay trusted.
-const OVERLAP: Duration = Duration::from_hours(24);
 /// How often the certificate is looked at by the wall clock.
 const INTERVAL: Duration = Duration::from_mins(1);
-/// How long API servers get to see a caBundle before the service is ready. Little, because it holds up every start.
-const PROPAGATION: Duration = Duration::from_secs(1);
 
 /// The service with its ports open and nothing served yet.
 #[derive(Debug)]
 pub struct Service {
     listener: TcpListener,
-    health_listener: TcpListener,
-    metrics_listener: TcpListener,
-    settings: Settings,
+    health: Port,
+    metrics: Port,
+    names: Names,
+    source: Source,
     tls_min_version: MinVersion,
     limits: Limits,
     leader_wait: Duration,
@@ -54,13 +51,16 @@ impl Service {
     /// # Errors
     /// When a port is taken, or a name does not fit into a certificate.
     pub async fn bind(args: &Args) -> Result<Self, Error> {
+        let (names, source) = certificate(&args.certificates)?;
+        let port = |address, flag, what| Port::open(address, flag, what).map_err(Error::Ports);
         Ok(Self {
-            settings: settings(&args.certificates)?,
+            names,
+            source,
             tls_min_version: args.serving.tls_min_version,
             limits: args.limits.clone(),
             listener: listen(args.serving.listen, "--listen").await?,
-            health_listener: listen(args.serving.health_listen, "--health-listen").await?,
-            metrics_listener: listen(args.serving.metrics_listen, "--metrics-listen").await?,
+            health: port(args.serving.health_listen, "health-listen", "health checks")?,
+            metrics: port(args.serving.metrics_listen, "metrics-listen", "metrics")?,
             leader_wait: args.placement.leader_wait,
             terms: Terms {
                 gates: args.features.gates,
@@ -87,7 +87,7 @@ impl Service {
     /// # Errors
     /// When the system does not know it.
     pub fn health_address(&self) -> std::io::Result<SocketAddr> {
-        self.health_listener.local_addr()
+        self.health.address()
     }
 
     /// Address of `/metrics`.
@@ -95,7 +95,7 @@ impl Service {
     /// # Errors
     /// When the system does not know it.
     pub fn metrics_address(&self) -> std::io::Result<SocketAddr> {
-        self.metrics_listener.local_addr()
+        self.metrics.address()
     }
 
     /// Serves until `stop`. Then readiness falls and clients are told to ask elsewhere, connections are still accepted for
@@ -111,11 +111,15 @@ impl Service {
         let limits = &self.limits;
         let registry = Registry::new();
         let metrics = Metrics::register(&registry)?;
-        let of_certificates = jobset_certs::Metrics::register(&registry).map_err(Error::Metrics)?;
+        let looks_at_bundles = matches!(self.source, Source::Directory { .. });
+        let of_certificates = jobset_certs::Metrics::register(&registry, looks_at_bundles).map_err(Error::Metrics)?;
         let exposition = jobset_metrics::routes(registry, env!("CARGO_PKG_VERSION")).map_err(Error::Metrics)?;
-        let scrapes = connections::serve(self.metrics_listener, None, exposition, limits, Drain::default());
-        let health = health::router(ready, stop.clone());
-        let probes = connections::serve(self.health_listener, None, health, limits, Drain::default());
+        let mut ports = Ports::new().map_err(Error::Ports)?;
+        ports.add(self.metrics, exposition);
+        ports.add(self.health, health::routes(ready, stop.clone()));
+        let stopped = CancellationToken::new();
+        let _stopped = stopped.clone().drop_guard();
+        let probed = ports.serve(stopped).map_err(Error::Ports)?;
         let lookup = Lookup::new(client.clone(), self.leader_wait);
         let pods = limits::guard(serve::pod_router(lookup.clone()), limits, limits.max_concurrent_pods);
         let (jobsets, cluster) = (serve::router(self.terms.clone()), self.terms.cluster);
@@ -123,7 +127,15 @@ impl Service {
         let router = metrics::measure(router, metrics);
         let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
         let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);
-        let certificates = jobset_certs::maintain(client.clone(), self.settings, resolver, readiness, of_certificates);
+        let certificates = jobset_certs::serve::serve(
+            client.clone(),
+            self.source,
+            self.names,
+            INTERVAL,
+            resolver,
+            readiness,
+            of_certificates,
+        );
         let shutdown = async {
             stop.cancelled().await;
             info!("shutting down");
@@ -134,8 +146,7 @@ impl Service {
         // Probes and certificates go on until the last request is answered.
         tokio::select! {
             () = webhooks => {}
-            () = probes => {}
-            () = scrapes => {}
+            () = probed => {}
             never = certificates => match never {},
             never = lookup.watch() => match never {},
             never = cluster.watch(&client) => match never {},
@@ -158,33 +169,24 @@ pub async fn run(args: &Args, stop: CancellationToken) -> Result<(), Error> {
     service.run(client, stop).await
 }
 
-fn settings(args: &CertificateArgs) -> Result<Settings, Error> {
-    let extra = |names| args.extra_dns_names.iter().try_fold(names, |names: Names, extra| names.with(extra));
-    let lifetimes = || Lifetimes::new(args.ca_lifetime, args.lifetime);
-    let (service, namespace) = (&args.service_name, &args.namespace);
-    let (names, source) = match (args.source, &args.directory) {
-        (CertificateSource::Mounted, directory) => (
-            Names::of_host(service, namespace).and_then(extra).map_err(Error::Names)?,
-            Source::Directory(directory.clone().unwrap_or_default()),
-        ),
-        (CertificateSource::OwnCa, _) => {
-            let names = Names::of_service(service, namespace).and_then(extra).map_err(Error::Names)?;
-            let lifetimes = lifetimes().map_err(Error::Lifetimes)?;
-            let wanted = Wanted { names: names.clone(), lifetimes, overlap: OVERLAP };
-            (names, Source::Secret { namespace: namespace.clone(), name: args.secret_name.clone(), wanted })
+fn certificate(args: &CertificateArgs) -> Result<(Names, Source), Error> {
+    let names = Names::of_host(&args.service_name, &args.namespace)
+        .and_then(|names| args.extra_dns_names.iter().try_fold(names, |names, extra| names.with(extra)))
+        .map_err(Error::Names)?;
+    let source = match args.source {
+        CertificateSource::Issued => {
+            Source::Secret { namespace: args.namespace.clone(), name: args.leaf_secret_name.clone() }
         }
+        CertificateSource::Mounted => Source::Directory {
+            path: args.directory.clone().unwrap_or_default(),
+            configurations: vec![
+                Configuration::Validating(args.validating_webhook_configuration.clone()),
+                Configuration::Mutating(args.mutating_webhook_configuration.clone()),
+            ],
+            settle: args.ca_bundle_settle,
+        },
     };
-    Ok(Settings {
-        source,
-        names,
-        configurations: vec![
-            Configuration::Validating(args.validating_webhook_configuration.clone()),
-            Configuration::Mutating(args.mutating_webhook_configuration.clone()),
-        ],
-        interval: INTERVAL,
-        settle: args.ca_bundle_settle,
-        propagation: PROPAGATION,
-    })
+    Ok((names, source))
 }
 
 async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, Error> {

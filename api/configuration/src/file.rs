@@ -42,7 +42,7 @@ const PORT: u16 = 9443;
 /// Default directory of the Go manager for a mounted certificate.
 const CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
-const FIELDS: [Field; 17] = [
+const FIELDS: [Field; 16] = [
     Field { path: "apiVersion", readers: &[], read: |_| Ok(Vec::new()) },
     Field { path: "kind", readers: &[], read: |_| Ok(Vec::new()) },
     Field { path: "leaderElection.leaderElect", readers: &[Controller], read: |it| flag("leader-elect", it) },
@@ -88,7 +88,6 @@ const FIELDS: [Field; 17] = [
         readers: &[Webhook],
         read: |it| text("service-name", it),
     },
-    Field { path: "internalCertManagement.webhookSecretName", readers: &[Webhook], read: |it| text("secret-name", it) },
     Field { path: "internalCertManagement.enable", readers: &[Webhook], read: |it| flag("", it).map(|_| Vec::new()) },
     Field { path: "tls.minVersion", readers: &[Webhook], read: |it| text("tls-min-version", it) },
 ];

@@ -95,13 +95,18 @@ tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}
 ])]
 #[case::webhook(Webhook, &[
     "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false", "--listen=0.0.0.0:9444",
-    "--service-name=a", "--secret-name=b", "--tls-min-version=VersionTLS13",
+    "--service-name=a", "--tls-min-version=VersionTLS13",
 ])]
 fn file_fields_become_flags_of_their_program(#[case] program: Program, #[case] expected: &[&str]) {
     let found = with_file(program, FILE, &[]).unwrap();
     assert_eq!(found.arguments, expected);
-    let ignored =
-        ["health.readinessEndpointName", "leaderElection.resourceLock", "metrics.bindAddress", "tls.cipherSuites"];
+    let ignored = [
+        "health.readinessEndpointName",
+        "internalCertManagement.webhookSecretName",
+        "leaderElection.resourceLock",
+        "metrics.bindAddress",
+        "tls.cipherSuites",
+    ];
     assert_eq!(found.ignored, ignored);
 }
 

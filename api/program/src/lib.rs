@@ -1,13 +1,15 @@
-//! The start of a server program, for controller and webhook.
+//! What server programs have in common: their start, and their small ports.
 //!
 //! - [`arguments`] reads the command line, with the flags and the configuration file of the Go JobSet's manager,
 //! - [`log`] sets up the log,
 //! - [`run`] runs the program in a runtime and makes an exit code of its result,
 //! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
-//! - [`duration`] reads a duration flag.
+//! - [`duration`] reads a duration flag,
+//! - [`ports`] serves probes and metrics.
 
 pub mod duration;
 pub mod log;
+pub mod ports;
 mod run;
 
 use clap::Parser;

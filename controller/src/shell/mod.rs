@@ -10,7 +10,8 @@ pub mod lease;
 mod metrics;
 mod reconcile;
 mod retry_log;
+pub mod scrape;
 mod serve;
 
 pub use reconcile::run;
-pub use serve::{Health, serve};
+pub use serve::Health;

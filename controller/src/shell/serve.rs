@@ -1,17 +1,12 @@
-//! `/healthz` and `/readyz` on one port, `/metrics` ([`jobset_metrics`]) on another.
+//! `/healthz` and `/readyz`.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-use tracing::info;
 
 /// Time without a turn after which the controller's loop counts as standing still. A turn takes milliseconds, and the loop
 /// takes one at least each [`super::reconcile::TICK`].
@@ -67,25 +62,6 @@ impl Health {
             .route("/healthz", get(move || std::future::ready(health.liveness(Instant::now()))))
             .route("/readyz", get(move || std::future::ready(self.readiness())))
     }
-}
-
-/// Serves until `stop`. `flag` is the flag that sets the address.
-///
-/// # Errors
-/// If the controller cannot listen on the address.
-pub async fn serve(
-    address: SocketAddr,
-    flag: &str,
-    what: &str,
-    routes: Router,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
-    })?;
-    info!(address = %listener.local_addr()?, "serving {what}");
-    let served = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
-    served.await.with_context(|| format!("the server of {what} failed"))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* What the webhook would refuse at its start: a CA is replaced when it could not outlive another certificate. */}}
+{{/* What jobset-certs would refuse at its start: a CA is replaced when it could not outlive another certificate. */}}
 {{- define "jobset.check-lifetimes" -}}
 {{- $ca := include "jobset.nanoseconds" .caLifetime | float64 -}}
 {{- $serving := include "jobset.nanoseconds" .certLifetime | float64 -}}

@@ -16,13 +16,17 @@ use crate::{http_client, install, paths};
 
 /// Where the service is deployed.
 pub const NAMESPACE: &str = "jobset-system";
-const ACCOUNT: &str = "jobset-webhook";
+/// Its ServiceAccount.
+pub const WEBHOOK: &str = "jobset-webhook";
+/// The ServiceAccount of the program that issues its certificate.
+pub const CERTS: &str = "jobset-certs";
 /// Kinds of the manifests that give permissions.
 const ACCESS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
 /// Kinds of the manifests that register webhooks.
 const REGISTRATION: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// Creates the namespace of the service, and its identity with its permissions.
+/// Creates the namespace of the service, its identity and that of the program that issues its certificate, with their
+/// permissions.
 pub async fn permit(handle: &Handle) -> Result<()> {
     install::kubectl(handle, &["create", "namespace", NAMESPACE]).await?;
     allow(handle, &deployed(&ACCESS)?).await
@@ -60,11 +64,11 @@ pub async fn register_all(handle: &Handle, addresses: &[SocketAddr]) -> Result<(
     apply(handle, "registration.yaml", &manifests).await
 }
 
-/// A token of the service's identity: it may what the service may, and no more.
-pub async fn token(handle: &Handle) -> Result<String> {
+/// A token of one of these ServiceAccounts: it may what that program may, and no more.
+pub async fn token(handle: &Handle, account: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(handle.client(), NAMESPACE);
     let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
-    let issued = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+    let issued = accounts.create_token_request(account, &PostParams::default(), &request).await?;
     issued.status.and_then(|status| status.token).context("no token was issued")
 }
 
@@ -90,7 +94,7 @@ pub async fn kustomize(handle: &Handle, folder: &str) -> Result<Vec<Value>> {
 /// The manifests of these kinds, as they are deployed: what is missing there is missing here.
 fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
     let mut deployed = Vec::new();
-    for file in ["webhook-rbac", "webhook", "webhook-configurations"] {
+    for file in ["common/webhook-rbac", "common/webhook", "common/webhook-configurations", "certs"] {
         let file = paths::workspace().join(format!("deploy/kustomize/{file}.yaml"));
         deployed.extend(documents(&std::fs::read_to_string(file)?)?.into_iter().filter(|it| is_one_of(it, kinds)));
     }

@@ -69,9 +69,11 @@ impl Repository {
 
     /// Manifests in which the images are these.
     pub fn in_place_of_local(&self, manifests: &str) -> String {
-        ["jobset-controller", "jobset-webhook", "jobset-agent"].iter().fold(manifests.to_owned(), |text, program| {
-            text.replace(&Self::default().name(program), &self.name(program))
-        })
+        ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-agent"]
+            .iter()
+            .fold(manifests.to_owned(), |text, program| {
+                text.replace(&Self::default().name(program), &self.name(program))
+            })
     }
 }
 
@@ -298,7 +300,7 @@ mod tests {
         for (label, value) in PRODUCT_LABELS {
             assert!(dockerfile.contains(&format!("{label}=\"{value}\"")), "{label}");
         }
-        for program in ["controller", "webhook", "agent"] {
+        for program in ["controller", "webhook", "certs", "agent"] {
             assert!(dockerfile.contains(&format!("FROM base AS {program}\n")), "{program}");
             assert!(dockerfile.contains(&format!("ENTRYPOINT [\"/jobset-{program}\"]\n")), "{program}");
         }

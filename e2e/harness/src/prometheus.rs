@@ -1,5 +1,5 @@
-//! A real Prometheus beside a cluster's own programs: it scrapes controller and webhook behind their Services, and answers
-//! queries.
+//! A real Prometheus beside a cluster's own programs: it scrapes controller, webhook and certs behind their Services, and
+//! answers queries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cluster::Handle;
+use crate::install::kubectl;
 use crate::programs::{locked, run};
 use crate::progress::progress;
 use crate::wait;
 
 const PORT: u16 = 9090;
 const LIMIT: Duration = Duration::from_mins(1);
+/// Services whose Pods it scrapes.
+const SERVICES: [&str; 3] = [CONTROLLER, "jobset-webhook-metrics", "jobset-certs-metrics"];
+/// The one that asks for a token.
+const CONTROLLER: &str = "jobset-controller-metrics";
 /// How often it scrapes. A restart in place takes seconds.
 const INTERVAL: &str = "1s";
 
@@ -79,7 +84,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it, and waits until it has found controller and webhook in this namespace.
+    /// Starts it, and waits until it has found controller, webhook and certs in this namespace. It scrapes with a ServiceAccount of
+    /// its own, to which the ClusterRole for that is bound.
     ///
     /// # Errors
     /// If it does not start, or finds none.
@@ -89,7 +95,9 @@ impl Prometheus {
         std::fs::create_dir_all(&folder)?;
         let config = folder.join("prometheus.json");
         let targets = targets(cluster.client(), namespace).await?;
-        std::fs::write(&config, configuration(&targets, rules).to_string())?;
+        let token = folder.join("token");
+        std::fs::write(&token, self_as_scraper(cluster, namespace).await?)?;
+        std::fs::write(&config, configuration(&targets, rules, &token).to_string())?;
         let server: Uri = cluster.ready().server.parse()?;
         let address = format!("{}:{PORT}", server.host().context("the API server's URL has no host")?);
         let args = [
@@ -101,10 +109,14 @@ impl Prometheus {
         cluster.start_program("prometheus", &programs.prometheus(), &args, &[]).await?;
         let client = Client::try_from(Config::new(format!("http://{address}").parse()?))?;
         let prometheus = Self { client };
-        wait::until(LIMIT, "Prometheus to scrape two controllers and two webhooks", || async {
-            let up = prometheus.query("sum(up)").await.unwrap_or_default();
-            Ok(up.first().is_some_and(|(_, up)| *up >= 4.0).then_some(()))
-        })
+        wait::until(
+            LIMIT,
+            "Prometheus to scrape two controllers, two webhooks and the one that issues certificates",
+            || async {
+                let up = prometheus.query("sum(up)").await.unwrap_or_default();
+                Ok(up.first().is_some_and(|(_, up)| *up >= 5.0).then_some(()))
+            },
+        )
         .await?;
         Ok(prometheus)
     }
@@ -176,10 +188,10 @@ fn encoded(expression: &str) -> String {
 }
 
 /// What it scrapes: the Pods behind the Services for the metrics, as they are now. Debian's build cannot ask Kubernetes.
-async fn targets(client: Client, namespace: &str) -> Result<Vec<Value>> {
+async fn targets(client: Client, namespace: &str) -> Result<Vec<(&'static str, Value)>> {
     let slices: Api<EndpointSlice> = Api::namespaced(client, namespace);
     let mut targets = Vec::new();
-    for service in ["jobset-controller-metrics", "jobset-webhook-metrics"] {
+    for service in SERVICES {
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         for slice in slices.list(&of_service).await? {
             let ports = slice.ports.unwrap_or_default();
@@ -188,20 +200,39 @@ async fn targets(client: Client, namespace: &str) -> Result<Vec<Value>> {
                 let pod = endpoint.target_ref.and_then(|pod| pod.name).unwrap_or_default();
                 let addresses = endpoint.addresses.iter().map(|address| format!("{address}:{port}"));
                 let addresses: Vec<String> = addresses.collect();
-                targets.push(
-                    json!({"targets": addresses, "labels": {"job": service, "pod": pod, "namespace": namespace}}),
-                );
+                let labels = json!({"job": service, "pod": pod, "namespace": namespace});
+                targets.push((service, json!({"targets": addresses, "labels": labels})));
             }
         }
     }
     Ok(targets)
 }
 
-fn configuration(targets: &[Value], rules: &Path) -> Value {
+fn configuration(targets: &[(&str, Value)], rules: &Path, token: &Path) -> Value {
+    let scraped = SERVICES.map(|service| {
+        let of_service: Vec<_> = targets.iter().filter(|(of, _)| *of == service).map(|(_, it)| it).collect();
+        // A metric's own namespace is that of its JobSets.
+        let mut config = json!({"job_name": service, "honor_labels": true, "static_configs": of_service});
+        if service == CONTROLLER {
+            config["scheme"] = json!("https");
+            config["tls_config"] = json!({"insecure_skip_verify": true});
+            config["authorization"] = json!({"credentials_file": token});
+        }
+        config
+    });
     json!({
         "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "evaluation_interval": INTERVAL},
         "rule_files": [rules],
-        // A metric's own namespace is that of its JobSets.
-        "scrape_configs": [{"job_name": "jobset", "honor_labels": true, "static_configs": targets}],
+        "scrape_configs": scraped,
     })
+}
+
+/// A token of a ServiceAccount that may read the controller's metrics.
+async fn self_as_scraper(cluster: &Handle, namespace: &str) -> Result<Vec<u8>> {
+    let account = format!("--serviceaccount={namespace}:prometheus");
+    let role = "--clusterrole=jobset-metrics-reader";
+    kubectl(cluster, &["create", "serviceaccount", "prometheus", "-n", namespace]).await?;
+    kubectl(cluster, &["create", "clusterrolebinding", "jobset-prometheus", role, &account]).await?;
+    let token = kubectl(cluster, &["create", "token", "prometheus", "-n", namespace, "--duration=24h"]).await?;
+    Ok(token.stdout.trim_ascii().to_vec())
 }

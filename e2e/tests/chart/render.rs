@@ -16,19 +16,20 @@ const NAMESPACE: &str = "jobset-system";
 const CERT_MANAGER: &str = "v1.19.1";
 
 /// Files of `deploy/kustomize`, each the template of that name with the chart's own values.
-const FILES: [&str; 12] = [
-    "agent",
-    "agent-policy",
-    "placement",
-    "user-rbac",
-    "controller-rbac",
-    "controller",
-    "webhook-rbac",
-    "webhook",
-    "webhook-configurations",
-    "priority-and-fairness",
-    "network-policy",
-    "metrics",
+const FILES: [&str; 13] = [
+    "common/agent",
+    "common/agent-policy",
+    "common/placement",
+    "common/user-rbac",
+    "common/controller-rbac",
+    "common/controller",
+    "common/webhook-rbac",
+    "common/webhook",
+    "common/webhook-configurations",
+    "common/priority-and-fairness",
+    "common/network-policy",
+    "common/metrics",
+    "certs",
 ];
 
 /// Everything for the Prometheus operator and for Grafana.
@@ -51,7 +52,8 @@ async fn kustomizations_are_what_the_chart_renders(#[case] version: Helm) -> Res
     let kustomize = paths::workspace().join("deploy/kustomize");
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     for name in FILES {
-        files.push((kustomize.join(format!("{name}.yaml")), rendered(&chart, name, &[]).await?));
+        let template = name.trim_start_matches("common/");
+        files.push((kustomize.join(format!("{name}.yaml")), rendered(&chart, template, &[]).await?));
     }
     let monitoring = paths::workspace().join("deploy/monitoring/monitoring.yaml");
     files.push((monitoring, rendered(&chart, "monitoring", &MONITORING).await?));
@@ -244,7 +246,8 @@ async fn drain_takes_one_pod_at_a_time(#[case] replicas: u32, #[case] kept: u32)
 #[case::of_the_controller("webhook.priorityClassName=", &["jobset-controller"])]
 #[case::of_the_webhook("controller.priorityClassName=high", &["jobset-webhook"])]
 #[case::of_each("webhook.priorityClassName=system-node-critical", &PROGRAMS)]
-#[case::of_none("webhook.priorityClassName=,controller.priorityClassName=null", &[])]
+#[case::of_the_issuer("webhook.priorityClassName=,controller.priorityClassName=null", &["jobset-certs"])]
+#[case::of_none("webhook.priorityClassName=,controller.priorityClassName=null,certs.priorityClassName=", &[])]
 #[tokio::test]
 async fn priority_class_of_the_system_has_its_quota(#[case] value: &str, #[case] names: &[&str]) -> Result<()> {
     let objects = render(NAMESPACE, &["--set", value]).await?;

@@ -29,6 +29,7 @@ fn special(path: &str) -> Option<Value> {
         (_, "tolerations") => json!([{"key": "mine", "operator": "Exists"}]),
         (_, "extraArgs") => json!(["--more=1"]),
         (_, "exclusiveTopologyKeys") => json!(["example.com/rack"]),
+        (_, "scrapers") => json!([{"podSelector": {}}]),
         (_, "affinity") => json!({"nodeAffinity": {}}),
         _ => return None,
     })

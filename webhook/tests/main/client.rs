@@ -28,7 +28,12 @@ pub(crate) fn certificates() -> Material {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
     let names = Names::default().with(HOST).unwrap();
     let authority = issue::authority(now, &lifetimes).unwrap();
-    Material::read(&material::with_new_serving(&authority, &[], &names, now, &lifetimes).unwrap())
+    Material::read(&material::with_new_serving(&authority, &names, now, &lifetimes).unwrap())
+}
+
+/// The CA of a Secret.
+pub(crate) fn authority(material: &Material) -> Vec<CertificateDer<'static>> {
+    material.authority.iter().map(|it| it.certificate.clone()).collect()
 }
 
 /// HTTP version, chosen by ALPN.

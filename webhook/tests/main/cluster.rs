@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use jobset_api::JobSet;
 pub(crate) use jobset_harness::admission::NAMESPACE;
@@ -14,15 +14,23 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 pub(crate) const VALIDATING: &str = "jobset-validating-webhook-configuration";
 pub(crate) const MUTATING: &str = "jobset-mutating-webhook-configuration";
 
-/// The control plane with the CRD, and an identity with the permissions of the admission service.
+/// The control plane with the CRD, identities with the permissions of the admission service and of `jobset-certs`, and the
+/// latter at work.
 pub(crate) struct Plane {
     pub(crate) plane: ControlPlane,
+    issuer: Option<Issuer>,
+}
+
+/// A running `jobset-certs`. It ends with this value.
+struct Issuer {
+    health: SocketAddr,
+    _stop: DropGuard,
 }
 
 /// An admission service that has its ports.
@@ -44,15 +52,49 @@ impl Plane {
 
     /// Makes this control plane ready for admission services.
     pub(crate) async fn of(plane: ControlPlane) -> Result<Self> {
-        let plane = Self { plane };
+        let mut plane = Self::without_issuer(plane).await?;
+        plane.start_issuer(&[]).await?;
+        Ok(plane)
+    }
+
+    /// The same, and nobody issues certificates yet.
+    pub(crate) async fn without_issuer(plane: ControlPlane) -> Result<Self> {
+        let plane = Self { plane, issuer: None };
         install::crd(&plane.plane).await?;
         admission::permit(&plane.plane).await?;
         Ok(plane)
     }
 
+    /// Starts `jobset-certs` with these flags, in place of the one that runs.
+    pub(crate) async fn start_issuer(&mut self, flags: &[&str]) -> Result<()> {
+        self.issuer = None;
+        let own = [
+            "jobset-certs".to_owned(),
+            format!("--namespace={NAMESPACE}"),
+            "--health-listen=127.0.0.1:0".to_owned(),
+            format!("--extra-dns-name={}", self.plane.ready().host_address),
+        ];
+        let args = jobset_certs::args::Args::parse_from(own.into_iter().chain(flags.iter().map(|&it| it.to_owned())));
+        let (program, stop) = (jobset_certs::Program::open(&args)?, CancellationToken::new());
+        let health = program.address()?;
+        tokio::spawn(program.run(self.client_of(admission::CERTS).await?, stop.clone()));
+        self.issuer = Some(Issuer { health, _stop: stop.drop_guard() });
+        Ok(())
+    }
+
+    /// Stops it.
+    pub(crate) fn stop_issuer(&mut self) {
+        self.issuer = None;
+    }
+
+    /// Answer of `/readyz` of `jobset-certs`, status and text.
+    pub(crate) async fn issuer_says(&self) -> Result<String> {
+        admission::readyz(self.issuer.as_ref().context("jobset-certs does not run")?.health).await
+    }
+
     /// Without any permissions.
     pub(crate) async fn bare() -> Result<Self> {
-        let plane = Self { plane: ControlPlane::start().await? };
+        let plane = Self { plane: ControlPlane::start().await?, issuer: None };
         install::crd(&plane.plane).await?;
         plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
         Ok(plane)
@@ -60,17 +102,33 @@ impl Plane {
 
     /// Registers the admission service at this address.
     pub(crate) async fn register(&self, address: SocketAddr) -> Result<()> {
-        admission::register(&self.plane, address).await
+        self.register_all(&[address]).await
     }
 
-    /// Registers the admission service at each of these addresses.
+    /// Registers the admission service at each of these addresses, as endpoints of its Service as well.
     pub(crate) async fn register_all(&self, addresses: &[SocketAddr]) -> Result<()> {
-        admission::register_all(&self.plane, addresses).await
+        for (number, address) in addresses.iter().enumerate() {
+            self.endpoint(&format!("replica-{number}"), *address).await?;
+        }
+        admission::register_all(&self.plane, addresses).await?;
+        if self.issuer.is_some() { self.wait_until_bundles_are_filled().await } else { Ok(()) }
+    }
+
+    /// A ready endpoint of the Service.
+    pub(crate) async fn endpoint(&self, name: &str, address: SocketAddr) -> Result<()> {
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": { "name": name, "namespace": NAMESPACE,
+                "labels": { "kubernetes.io/service-name": "jobset-webhook-service" } },
+            "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
+            "ports": [{ "name": "https", "port": address.port() }],
+        });
+        admission::apply(&self.plane, "endpoint.json", &[slice]).await
     }
 
     /// Has the API server check what became of Pods that ask for exclusive placement.
     pub(crate) async fn check_placement(&self) -> Result<()> {
-        let policy = paths::workspace().join("deploy/kustomize/placement.yaml");
+        let policy = paths::workspace().join("deploy/kustomize/common/placement.yaml");
         self.kubectl(&["apply", "--server-side", "-f", &policy.to_string_lossy()]).await
     }
 
@@ -107,7 +165,12 @@ impl Plane {
 
     /// A client with the permissions of the admission service and no more.
     pub(crate) async fn service_client(&self) -> Result<Client> {
-        let token = Some(admission::token(&self.plane).await?.into());
+        self.client_of(admission::WEBHOOK).await
+    }
+
+    /// A client with the permissions of this ServiceAccount.
+    async fn client_of(&self, account: &str) -> Result<Client> {
+        let token = Some(admission::token(&self.plane, account).await?.into());
         let mut config = self.plane.client_config();
         config.auth_info = kube::config::AuthInfo { token, ..kube::config::AuthInfo::default() };
         Ok(Client::try_from(config)?)

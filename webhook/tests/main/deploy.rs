@@ -8,13 +8,16 @@ use jobset_certs::Names;
 use jobset_harness::admission::{apply, kustomize};
 use jobset_harness::wait;
 use jobset_webhook::args::{Args, CertificateSource};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::certificates::SECRET;
+use crate::certificates::{LEAF, SECRET};
 use crate::cluster::{LIMIT, NAMESPACE, Plane};
 
 struct Manifests(Vec<Value>);
@@ -65,7 +68,7 @@ async fn what_is_deployed_fits_together_stays_available_and_keeps_its_keys() -> 
     nobody_writes_with_cert_manager(&plane).await?;
     apply(&plane.plane, "own.yaml", &own.0).await?;
     its_pods_are_admitted(&plane, &own).await?;
-    the_secret_is_for_the_service_alone(&plane).await?;
+    the_ca_is_for_its_issuer_alone(&plane).await?;
     plane.plane.stop().await
 }
 
@@ -143,9 +146,21 @@ async fn its_pods_are_admitted(plane: &Plane, manifests: &Manifests) -> Result<(
 
 fn it_issues_its_own(manifests: &Manifests) {
     let args = manifests.args().certificates;
-    assert_eq!((args.source, args.secret_name.as_str()), (CertificateSource::OwnCa, SECRET));
-    let role = manifests.get("Role", "jobset-webhook");
-    assert!(role["rules"].as_array().unwrap().iter().any(|it| it["resourceNames"] == json!([args.secret_name])));
+    assert_eq!((args.source, args.leaf_secret_name.as_str()), (CertificateSource::Issued, LEAF));
+    let rules = &manifests.get("Role", "jobset-webhook")["rules"];
+    let only =
+        json!([{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": [LEAF], "verbs": ["get", "watch"] }]);
+    assert_eq!(*rules, only, "its certificate, and nothing else");
+    let deployment = &manifests.get("Deployment", "jobset-certs")["spec"];
+    assert_eq!((&deployment["replicas"], &deployment["strategy"]["type"]), (&json!(1), &json!("Recreate")));
+    let certs = &deployment["template"]["spec"]["containers"][0];
+    let arguments = certs["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned());
+    let program = ["jobset-certs".to_owned(), format!("--namespace={NAMESPACE}")].into_iter().chain(arguments);
+    let issued = jobset_certs::args::Args::parse_from(program);
+    assert_eq!(issued.services, [(args.service_name, LEAF.to_owned())]);
+    assert_eq!(issued.secret_name, SECRET);
+    let ports = &certs["ports"];
+    assert_eq!(*ports, json!([{ "name": "health", "containerPort": issued.health_listen.port() }]), "no other port");
 }
 
 fn cert_manager_issues(manifests: &Manifests) {
@@ -164,7 +179,7 @@ fn cert_manager_issues(manifests: &Manifests) {
     // From the Certificate by its Secret and volume to the directory.
     let pod = manifests.pod();
     let volume = &pod["volumes"][0];
-    assert_ne!(spec["secretName"], args.secret_name, "which may hold the key of an own CA");
+    assert_ne!(spec["secretName"], SECRET, "which may hold the key of an own CA");
     assert_eq!(volume["secret"]["secretName"], spec["secretName"]);
     let mount = &pod["containers"][0]["volumeMounts"][0];
     assert_eq!((&mount["name"], &mount["readOnly"]), (&volume["name"], &json!(true)));
@@ -186,12 +201,46 @@ fn cert_manager_issues(manifests: &Manifests) {
     for spec in [spec, &ca["spec"]] {
         assert_eq!((&spec["privateKey"]["algorithm"], &spec["privateKey"]["size"]), (&json!("ECDSA"), &json!(256)));
     }
-    for (kind, name) in [("Role", "jobset-webhook"), ("ClusterRole", "jobset-webhook-ca-bundle")] {
+    for (kind, name) in [("Role", "jobset-webhook"), ("ClusterRole", "jobset-certs"), ("Deployment", "jobset-certs")] {
         assert!(manifests.find(kind, name).is_none(), "{kind} {name} is for a CA of its own");
     }
 }
 
 const SERVICE: &str = "jobset-system:jobset-webhook";
+const CONFIGURATIONS: [(&str, &str); 2] = [
+    ("validatingwebhookconfigurations", "jobset-validating-webhook-configuration"),
+    ("mutatingwebhookconfigurations", "jobset-mutating-webhook-configuration"),
+];
+
+/// All that the API server would let the admission service do: its certificate by name, and what placement reads.
+async fn the_service_may_write_nothing(plane: &Plane) -> Result<()> {
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(plane.service_client().await?);
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(NAMESPACE.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
+    let status = reviews.create(&PostParams::default(), &review).await?.status.context("no answer")?;
+    let mut allowed = Vec::new();
+    for rule in status.resource_rules {
+        let groups = rule.api_groups.unwrap_or_default();
+        // What every user may ask about itself.
+        if groups.iter().any(|it| it == "authorization.k8s.io" || it == "authentication.k8s.io") {
+            continue;
+        }
+        allowed.push((
+            rule.resources.unwrap_or_default().join(","),
+            rule.resource_names.unwrap_or_default(),
+            rule.verbs,
+        ));
+    }
+    allowed.sort();
+    let verbs = |verbs: &[&str]| verbs.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+    let expected = [
+        ("nodes".to_owned(), vec![], verbs(&["get"])),
+        ("pods".to_owned(), vec![], verbs(&["list", "watch"])),
+        ("secrets".to_owned(), vec![LEAF.to_owned()], verbs(&["get", "watch"])),
+    ];
+    assert_eq!(allowed, expected);
+    Ok(())
+}
 
 async fn nobody_writes_with_cert_manager(plane: &Plane) -> Result<()> {
     for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
@@ -200,10 +249,7 @@ async fn nobody_writes_with_cert_manager(plane: &Plane) -> Result<()> {
         }
     }
     let group = "admissionregistration.k8s.io";
-    for (resource, name) in [
-        ("validatingwebhookconfigurations", "jobset-validating-webhook-configuration"),
-        ("mutatingwebhookconfigurations", "jobset-mutating-webhook-configuration"),
-    ] {
+    for (resource, name) in CONFIGURATIONS {
         for verb in ["get", "list", "watch"] {
             assert!(may(plane, SERVICE, verb, group, resource, name).await?, "{verb} {name}");
             assert!(!may(plane, SERVICE, verb, group, resource, "of-others").await?, "{verb} those of others");
@@ -215,16 +261,28 @@ async fn nobody_writes_with_cert_manager(plane: &Plane) -> Result<()> {
     Ok(())
 }
 
-async fn the_secret_is_for_the_service_alone(plane: &Plane) -> Result<()> {
+async fn the_ca_is_for_its_issuer_alone(plane: &Plane) -> Result<()> {
+    const ISSUER: &str = "jobset-system:jobset-certs";
     for verb in ["get", "list", "watch", "update"] {
-        assert!(may(plane, SERVICE, verb, "", "secrets", SECRET).await?, "{verb}");
-        assert!(!may(plane, SERVICE, verb, "", "secrets", "of-others").await?, "{verb} those of others");
+        for secret in [SECRET, LEAF] {
+            assert!(may(plane, ISSUER, verb, "", "secrets", secret).await?, "{verb}");
+        }
+        assert!(!may(plane, ISSUER, verb, "", "secrets", "of-others").await?, "{verb} those of others");
     }
+    let group = "admissionregistration.k8s.io";
+    for (resource, name) in CONFIGURATIONS {
+        assert!(may(plane, ISSUER, "patch", group, resource, name).await?, "{name}");
+        assert!(!may(plane, ISSUER, "patch", group, resource, "of-others").await?, "those of others");
+        for verb in ["create", "update", "delete"] {
+            assert!(!may(plane, ISSUER, verb, group, resource, name).await?, "{verb} {name}");
+        }
+    }
+    the_service_may_write_nothing(plane).await?;
     // The agents' role, bound as the manifest says.
     let binding = ["create", "rolebinding", "jobset-agent", "--clusterrole=jobset-agent", "-n", NAMESPACE];
     let agent = format!("--serviceaccount={NAMESPACE}:default");
     plane.kubectl(&[&binding[..], &[&agent]].concat()).await?;
-    for account in ["jobset-system:jobset-controller", "jobset-system:default", "default:default"] {
+    for account in [SERVICE, "jobset-system:jobset-controller", "jobset-system:default", "default:default"] {
         for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
             assert!(!may(plane, account, verb, "", "secrets", SECRET).await?, "{verb} by {account}");
         }

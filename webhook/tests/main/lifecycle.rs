@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use jobset_certs::material::{CA_KEY, KEY};
-use jobset_harness::admission::{readyz, token};
+use jobset_harness::admission::{WEBHOOK, readyz, token};
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
 use k8s_openapi::ByteString;
@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use crate::api_server::good;
-use crate::certificates::SECRET;
-use crate::client::{Client, Http, JSON};
+use crate::certificates::{LEAF, SECRET};
+use crate::client::{Client, Http, JSON, authority};
 use crate::cluster::{LIMIT, NAMESPACE, Plane};
 use crate::process::Process;
 use crate::server::review;
@@ -33,7 +33,7 @@ struct Program {
 impl Program {
     async fn start(plane: &Plane, dir: &Path) -> Result<Self> {
         let mut config: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(plane.plane.kubeconfig())?)?;
-        config["users"][0]["user"] = json!({ "token": token(&plane.plane).await? });
+        config["users"][0]["user"] = json!({ "token": token(&plane.plane, WEBHOOK).await? });
         let kubeconfig = dir.join("kubeconfig");
         std::fs::write(&kubeconfig, config.to_string())?;
         let host = IpAddr::V4(plane.plane.ready().host_address);
@@ -43,7 +43,7 @@ impl Program {
             .args([format!("--listen={address}"), format!("--health-listen={health}")])
             .arg("--metrics-listen=127.0.0.1:0")
             .args([format!("--namespace={NAMESPACE}"), format!("--extra-dns-name={host}")])
-            .args(["--drain-delay=3s", "--ca-bundle-settle=0s"])
+            .arg("--drain-delay=3s")
             .env_clear()
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_LOG", "trace")
@@ -72,10 +72,9 @@ async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() 
     plane.dry_run(&good("first")).await?;
     let mut keys = keys(&plane).await?;
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
-    let material = wait::until(LIMIT, "a new Secret", async || plane.material().await.map(Some)).await?;
-    let client = Client { http: Http::One, ..Client::new(program.address, material.authorities()) };
-    let only_new = Client { trusted: client.trusted[..1].to_vec(), ..client.clone() };
-    wait::until(LIMIT, "the new certificate", async || Ok(only_new.connect().await.is_ok().then_some(()))).await?;
+    let material = wait::until(LIMIT, "a new Secret", async || Ok(plane.material().await.ok())).await?;
+    let client = Client { http: Http::One, ..Client::new(program.address, authority(&material)) };
+    wait::until(LIMIT, "the new certificate", async || Ok(client.connect().await.is_ok().then_some(()))).await?;
     keys.extend(self::keys(&plane).await?);
 
     let body = review(&good("in-flight")).to_string();
@@ -116,9 +115,9 @@ async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() 
 
 /// Parts of the private keys that are stored, in each notation that a log could have them in.
 async fn keys(plane: &Plane) -> Result<Vec<String>> {
-    let data = plane.secrets().get(SECRET).await?.data.context("the Secret is empty")?;
     let mut parts = Vec::new();
-    for entry in [CA_KEY, KEY] {
+    for (secret, entry) in [(SECRET, CA_KEY), (SECRET, KEY), (LEAF, KEY)] {
+        let data = plane.secrets().get(secret).await?.data.context("the Secret is empty")?;
         let stored = &data[entry];
         let pem = String::from_utf8(stored.0.clone())?;
         parts.extend(pem.lines().filter(|line| !line.starts_with('-')).map(|line| line[..20].to_owned()));

@@ -16,6 +16,7 @@ mod exclusive;
 mod forged;
 mod fuzz;
 mod injection;
+mod issuer;
 mod kept;
 mod lifecycle;
 mod load;

@@ -35,7 +35,7 @@ impl Issuer {
     /// A new certificate as its Secret holds it, and as clients see it that trust its CA.
     fn issue(&self) -> Result<(Files, Material)> {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-        let mut data = with_new_serving(&self.authority, &[], &self.names, now, &lifetimes)?;
+        let mut data = with_new_serving(&self.authority, &self.names, now, &lifetimes)?;
         let material = Material::read(&data);
         data.remove(CA_KEY);
         Ok((data.into_iter().map(|(name, bytes)| (name, bytes.0)).collect(), material))

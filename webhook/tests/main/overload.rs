@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::abuse::until_closed;
 use crate::api_server::good;
-use crate::client::{Client, Http, JSON};
+use crate::client::{Client, Http, JSON, authority};
 use crate::cluster::Plane;
 use crate::server::{LIMIT, Server};
 
@@ -149,7 +149,7 @@ async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     plane.register(replica.address).await?;
     replica.ready().await?;
     plane.dry_run(&good("before")).await?;
-    let client = Client { http: Http::One, ..Client::new(replica.address, plane.material().await?.authorities()) };
+    let client = Client { http: Http::One, ..Client::new(replica.address, authority(&plane.material().await?)) };
     let mut greedy = client.connect().await?;
     let head = format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
     greedy.write_all(head.as_bytes()).await?;

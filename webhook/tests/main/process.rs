@@ -82,7 +82,7 @@ async fn without_an_api_server_it_waits_and_ends_on_sigterm() {
     let mut process = Process(command.arg(format!("--health-listen={health}")).spawn().unwrap());
     let reason = wait::until(LIMIT, "a reason for not being ready", async || {
         let answer = readyz(health).await?;
-        Ok(answer.contains("cannot read Secret ns/jobset-webhook-server-cert").then_some(answer))
+        Ok(answer.contains("Secret ns/jobset-webhook-leaf cannot be used: it cannot be read").then_some(answer))
     });
     assert!(reason.await.unwrap().starts_with("HTTP/1.1 503"));
     let id = rustix::process::Pid::from_child(&process.0);

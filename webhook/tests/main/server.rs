@@ -9,13 +9,14 @@ use clap::Parser as _;
 use hyper::Method;
 use jobset_api::JobSet;
 use jobset_api::gates::Gates;
+use jobset_certs::health;
 use jobset_certs::{Readiness, Resolver};
 use jobset_webhook::args::Args;
 use jobset_webhook::connections::{Drain, serve};
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
 use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, router};
-use jobset_webhook::{health, tls};
+use jobset_webhook::tls;
 use k8s_openapi::ByteString;
 use rstest::rstest;
 use rustls::SupportedProtocolVersion;
@@ -29,7 +30,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::client::{Client, Http, JSON, certificates, request};
+use crate::client::{Client, Http, JSON, authority, certificates, request};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// Of every review.
@@ -66,7 +67,7 @@ impl Server {
         let drain = Drain { begun: CancellationToken::new(), closed: stop.clone(), timeout: LIMIT };
         let draining = drain.begun.clone();
         let task = tokio::spawn(async move { serve(listener, Some(tls), router, &limits, drain).await });
-        Self { client: Client::new(address, certificates.authorities()), address, draining, stop, task }
+        Self { client: Client::new(address, authority(&certificates)), address, draining, stop, task }
     }
 
     /// The drain delay begins.
@@ -369,7 +370,7 @@ async fn a_request_in_flight_finishes_and_new_connections_are_refused_while_drai
 async fn readiness_follows_the_certificate_and_falls_first() {
     let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
     let draining = CancellationToken::new();
-    let router = health::router(ready, draining.clone());
+    let router = health::routes(ready, draining.clone());
     let get = async |path: &str| {
         let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();

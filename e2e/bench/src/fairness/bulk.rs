@@ -20,7 +20,7 @@ const WARM_UP: usize = 1_000;
 pub(super) async fn measure(controller: &Path, jobs: usize) -> Result<f64> {
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
-    let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+    let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--metrics-secure=false"];
     let mut program = Program::start("jobset-controller", controller, listen, &[], plane.kubeconfig(), &plane)?;
     let rate = program.while_running(async {
         let foreign = ForeignJobs::create(&plane, "foreign", JOBSETS, JOBS_OF_EACH).await?;

@@ -83,7 +83,7 @@ async fn measure(options: &Options, program: &Path, case: Case) -> Result<CaseRe
     if case.foreign_pods > 0 {
         pods::create_foreign(&client, case.foreign_pods, limit(case.foreign_pods)).await?;
     }
-    let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+    let listen = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--metrics-secure=false"];
     let mut controller = Program::start("jobset-controller", program, listen, &[], plane.kubeconfig(), &plane)?;
     let process = |program| process_in(plane.dir(), program);
     let meter = Meter::new(&[

@@ -23,18 +23,30 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// A running service. It ends when this is dropped.
 pub(super) struct Service {
     pub(super) program: Program,
+    /// It issues the certificate.
+    _certs: Program,
     /// Address of the webhooks.
     pub(super) address: SocketAddr,
     health: SocketAddr,
 }
 
 impl Service {
-    /// Starts the program where the API server can call it, with the permissions that it is deployed with.
+    /// Starts the program where the API server can call it, and the one beside it that issues its certificate, each with the
+    /// permissions that it is deployed with.
     pub(super) async fn start(program: &Path, plane: &ControlPlane) -> Result<Self> {
         let host = IpAddr::V4(plane.ready().host_address);
         let (address, health) = (free(host)?, free(host)?);
         let kubeconfig = plane.dir().join("jobset-webhook.kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_of(plane, &admission::token(plane).await?)?)?;
+        std::fs::write(&kubeconfig, kubeconfig_of(plane, &admission::token(plane, admission::WEBHOOK).await?)?)?;
+        let of_certs = plane.dir().join("jobset-certs.kubeconfig");
+        std::fs::write(&of_certs, kubeconfig_of(plane, &admission::token(plane, admission::CERTS).await?)?)?;
+        let arguments = [
+            format!("--namespace={}", admission::NAMESPACE),
+            "--health-listen=127.0.0.1:0".to_owned(),
+            format!("--extra-dns-name={host}"),
+        ];
+        let beside = program.with_file_name("jobset-certs");
+        let certs = Program::start("jobset-certs", &beside, arguments, &[], &of_certs, plane)?;
         let arguments = [
             format!("--namespace={}", admission::NAMESPACE),
             format!("--listen={address}"),
@@ -43,7 +55,7 @@ impl Service {
             format!("--extra-dns-name={host}"),
         ];
         let program = Program::start("jobset-webhook", program, arguments, &[], &kubeconfig, plane)?;
-        Ok(Self { program, address, health })
+        Ok(Self { program, _certs: certs, address, health })
     }
 
     /// Waits until the service says that the API server can call it.

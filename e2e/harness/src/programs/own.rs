@@ -19,6 +19,8 @@ pub struct RustBinaries {
     pub controller: PathBuf,
     /// `jobset-webhook`.
     pub webhook: PathBuf,
+    /// `jobset-certs`.
+    pub certs: PathBuf,
     /// The worker of tests and demo, `jobset-test-worker`.
     pub worker: PathBuf,
 }
@@ -69,6 +71,7 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
             agent: dir.join("jobset-agent"),
             controller: dir.join("jobset-controller"),
             webhook: dir.join("jobset-webhook"),
+            certs: dir.join("jobset-certs"),
             worker: dir.join("jobset-test-worker"),
         })
     })
@@ -88,6 +91,7 @@ pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries
             agent: paths::target().join(triple).join("agent/jobset-agent"),
             controller: dir.join("jobset-controller"),
             webhook: dir.join("jobset-webhook"),
+            certs: dir.join("jobset-certs"),
             worker: dir.join("jobset-test-worker"),
         })
     })
@@ -154,7 +158,7 @@ impl Architecture {
 /// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features
 /// of a dependency are those that the packages of one build ask for.
 fn build_release(triple: &str) -> Result<PathBuf> {
-    let packages = ["jobset-controller", "jobset-webhook", "jobset-test-worker"];
+    let packages = ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-test-worker"];
     let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
     build(triple, "release", &selection)?;
     let folder = paths::target().join(triple).join("release");

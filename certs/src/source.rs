@@ -1,22 +1,24 @@
-//! A certificate that others issue and mount as a directory, as cert-manager and the kubelet do it.
+//! A certificate that others issue: in a Secret, or mounted as a directory, as cert-manager and the kubelet do it.
 //!
-//! [`judge`] decides whether what is there can be put into service, [`poll`] looks for it. Inodes are not watched: the
-//! kubelet swaps a symlink above the files, and they never change.
+//! [`judge`] decides whether what is there can be put into service, [`watch`] and [`poll`] look for it. Inodes are not
+//! watched: the kubelet swaps a symlink above the files, and they never change.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 
-use crate::material::{CA_CERTIFICATES, CERTIFICATE, Defect, KEY, Material, Serving};
+use crate::material::{CA_CERTIFICATES, CERTIFICATE, Data, Defect, KEY, Material, Serving};
 use crate::policy::Cause;
-use crate::{Names, x509};
+use crate::{Names, watches, x509};
 
 /// How often to look.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +28,7 @@ const CURRENT: &str = "..data";
 const FILE_LIMIT: u64 = 1 << 20;
 
 /// What the files hold, by name; or why they cannot be read.
-pub(crate) type Files = Result<BTreeMap<String, ByteString>, String>;
+pub(crate) type Files = Result<Data, String>;
 
 /// The certificate of the files, if it can be put into service: it has its key, is valid now and for these names, and
 /// was signed by the CA beside it if there is one.
@@ -38,7 +40,7 @@ pub(crate) fn judge(files: &Files, names: &Names, now: Timestamp) -> Result<Serv
     })
 }
 
-fn usable(files: &BTreeMap<String, ByteString>, names: &Names, now: Timestamp) -> Result<Serving, Cause> {
+fn usable(files: &Data, names: &Names, now: Timestamp) -> Result<Serving, Cause> {
     let serving = Material::read(files).serving.map_err(Cause::Defect)?;
     if now > serving.validity.not_after {
         return Err(Cause::Expired);
@@ -68,7 +70,7 @@ fn read_now(directory: &Path) -> Files {
     // All of them from the same directory, though the symlink be swapped meanwhile.
     let current = directory.join(CURRENT).canonicalize();
     let directory = current.unwrap_or_else(|_| directory.to_owned());
-    let mut files = BTreeMap::new();
+    let mut files = Data::new();
     for name in [CERTIFICATE, KEY, CA_CERTIFICATES] {
         let mut bytes = Vec::new();
         match File::open(directory.join(name)).and_then(|file| file.take(FILE_LIMIT).read_to_end(&mut bytes)) {
@@ -101,6 +103,48 @@ pub(crate) fn poll(directory: PathBuf, files: watch::Sender<Files>) -> impl Stre
     })
 }
 
+/// Reads the Secret, watches it, and emits when what is read has changed. By `get` and `watch` of its name alone: it needs no
+/// permission to list Secrets.
+pub(crate) fn watch(
+    client: Client,
+    namespace: &str,
+    name: String,
+    files: watch::Sender<Files>,
+) -> impl Stream<Item = ()> + use<> {
+    let secrets: Api<Secret> = Api::namespaced(client, namespace);
+    stream::unfold((files, None::<String>), move |(files, mut version)| {
+        let (secrets, name) = (secrets.clone(), name.clone());
+        async move {
+            loop {
+                if let Some(version) = version.take() {
+                    changed(&secrets, &name, &version).await;
+                }
+                let found = secrets.get_opt(&name).await;
+                version =
+                    found.as_ref().ok().map(|it| it.as_ref().and_then(Secret::resource_version).unwrap_or_default());
+                if version.as_ref().is_none_or(String::is_empty) {
+                    tokio::time::sleep(INTERVAL).await;
+                }
+                let read = found.map_err(|error| format!("it cannot be read: {}", watches::chain(&error)));
+                let read = read.map(|it| it.and_then(|it| it.data).unwrap_or_default());
+                if files.send_if_modified(|it| std::mem::replace(it, read.clone()) != read) {
+                    return Some(((), (files, version)));
+                }
+            }
+        }
+    })
+}
+
+/// Waits until the Secret is no longer the one of this version, or the watch ends.
+async fn changed(secrets: &Api<Secret>, name: &str, version: &str) {
+    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let Ok(events) = secrets.watch(&params, version).await else {
+        return tokio::time::sleep(INTERVAL).await;
+    };
+    let mut events = events.boxed();
+    while let Ok(Some(WatchEvent::Bookmark(_))) = events.try_next().await {}
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
@@ -116,13 +160,11 @@ mod tests {
         Names::of_host("hook", "ns").unwrap()
     }
 
-    type Data = BTreeMap<String, ByteString>;
-
     fn issue_for(name: &str) -> Data {
         let lifetimes = Lifetimes::default();
         let authority = issue::authority(ISSUED, &lifetimes).unwrap();
         let names = Names::from_parts([name.to_owned()].into(), [].into());
-        let mut data = material::with_new_serving(&authority, &[], &names, ISSUED, &lifetimes).unwrap();
+        let mut data = material::with_new_serving(&authority, &names, ISSUED, &lifetimes).unwrap();
         data.remove(material::CA_KEY);
         data
     }

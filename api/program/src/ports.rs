@@ -1,0 +1,243 @@
+//! Small HTTP ports, for probes and metrics: on a thread and a runtime of their own, so that neither delays what the program is
+//! for, and with limits on connections, time and size, because every Pod may reach them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+/// Connections of one port. One more takes the place of the oldest: whoever asks needs milliseconds.
+pub const CONNECTIONS: usize = 256;
+/// How long a connection has for its handshake, and then for the head of its request.
+pub const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long a connection lives, with its one request and the answer.
+pub const LIFETIME: Duration = Duration::from_secs(30);
+/// Largest head of a request, in bytes.
+pub const HEAD_SIZE: usize = 16 << 10;
+/// Pause after a connection could not be accepted, as when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A port that is open, and served by nobody yet.
+#[derive(Debug)]
+pub struct Port {
+    listener: std::net::TcpListener,
+    what: &'static str,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Port {
+    /// Opens it. `flag` is the flag that sets the address.
+    ///
+    /// # Errors
+    /// If the program cannot listen there.
+    pub fn open(address: SocketAddr, flag: &str, what: &'static str) -> anyhow::Result<Self> {
+        let listener = std::net::TcpListener::bind(address).with_context(|| {
+            format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
+        })?;
+        listener.set_nonblocking(true).with_context(|| format!("cannot serve {what}"))?;
+        Ok(Self { listener, what, tls: None })
+    }
+
+    /// The same with TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<ServerConfig>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Its address, with the port that the system chose where 0 was asked for.
+    ///
+    /// # Errors
+    /// When the system does not know it.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The thread that serves ports.
+#[derive(Debug)]
+pub struct Ports {
+    runtime: Runtime,
+    served: Vec<(Port, Router)>,
+}
+
+impl Ports {
+    /// A thread without ports.
+    ///
+    /// # Errors
+    /// If the system does not have what its runtime needs.
+    pub fn new() -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime for ports")?;
+        Ok(Self { runtime, served: Vec::new() })
+    }
+
+    /// Makes something whose tasks shall run in this runtime, as a client that these ports need.
+    pub fn enter<T>(&self, make: impl FnOnce() -> T) -> T {
+        let _entered = self.runtime.enter();
+        make()
+    }
+
+    /// Also serves this port by these routes.
+    pub fn add(&mut self, port: Port, routes: Router) {
+        self.served.push((port, routes));
+    }
+
+    /// Serves until `stop`, on a thread of its own. The future ends with it.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn serve(self, stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+        let Self { runtime, served } = self;
+        let mut listening = Vec::new();
+        for (port, routes) in served {
+            let _entered = runtime.enter();
+            let address = port.address().with_context(|| format!("cannot serve {}", port.what))?;
+            let listener =
+                TcpListener::from_std(port.listener).with_context(|| format!("cannot serve {}", port.what))?;
+            info!(%address, tls = port.tls.is_some(), "serving {}", port.what);
+            listening.push((listener, port.tls.map(TlsAcceptor::from), routes));
+        }
+        let (ended, has_ended) = oneshot::channel::<()>();
+        let run = move || {
+            runtime.block_on(async move {
+                for (listener, tls, routes) in listening {
+                    tokio::spawn(accept(listener, tls, routes));
+                }
+                stop.cancelled().await;
+            });
+            runtime.shutdown_background();
+            drop(ended);
+        };
+        std::thread::Builder::new().name("ports".to_owned()).spawn(run).context("cannot start a thread for ports")?;
+        Ok(async move { drop(has_ended.await) })
+    }
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router) {
+    let mut connections: VecDeque<JoinHandle<()>> = VecDeque::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                debug!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if connections.len() == CONNECTIONS {
+            connections.retain(|it| !it.is_finished());
+        }
+        if connections.len() == CONNECTIONS
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
+        let conversation = converse(stream, tls.clone(), routes.clone());
+        connections.push_back(tokio::spawn(async move {
+            let _too_long = timeout(LIFETIME, conversation).await;
+        }));
+    }
+}
+
+async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, routes: Router) {
+    let Some(tls) = tls else { return answer(stream, routes).await };
+    match timeout(HEAD_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, routes).await,
+        Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+        Err(_) => debug!("TLS handshake took too long"),
+    }
+}
+
+/// One request and its answer.
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_SIZE).keep_alive(false);
+    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    if let Err(error) = served.await {
+        debug!(%error, "connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use axum::routing::get;
+
+    use super::*;
+
+    /// A port whose `/slow` never answers.
+    fn served() -> (SocketAddr, CancellationToken) {
+        let routes = Router::new()
+            .route("/", get(async || "ok\n"))
+            .route("/slow", get(async || std::future::pending::<&str>().await));
+        let port = Port::open(SocketAddr::from(([127, 0, 0, 1], 0)), "listen", "tests").unwrap();
+        let (address, stop) = (port.address().unwrap(), CancellationToken::new());
+        let mut ports = Ports::new().unwrap();
+        ports.add(port, routes);
+        drop(ports.serve(stop.clone()).unwrap());
+        (address, stop)
+    }
+
+    fn send(address: SocketAddr, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        let _reset = stream.read_to_string(&mut text);
+        text
+    }
+
+    const GOOD: &str = "GET / HTTP/1.1\r\nhost: test\r\n\r\n";
+
+    #[test]
+    fn one_connection_gets_one_answer() {
+        let (address, stop) = served();
+        let text = answer(send(address, GOOD));
+        assert!(text.starts_with("HTTP/1.1 200") && text.contains("connection: close"), "{text}");
+        stop.cancel();
+    }
+
+    #[test]
+    fn a_crowd_that_holds_its_connections_keeps_nobody_out() {
+        let (address, stop) = served();
+        let silent: Vec<_> = (0..CONNECTIONS).map(|_| send(address, "GET / HTTP/1.1\r\n")).collect();
+        let slow: Vec<_> =
+            (0..CONNECTIONS).map(|_| send(address, "GET /slow HTTP/1.1\r\nhost: test\r\n\r\n")).collect();
+        assert!(answer(send(address, GOOD)).starts_with("HTTP/1.1 200"));
+        let closed = silent.into_iter().filter(|it| it.try_clone().unwrap().read(&mut [0]).is_ok_and(|it| it == 0));
+        assert_eq!(closed.count(), CONNECTIONS, "the oldest have made room");
+        drop(slow);
+        stop.cancel();
+    }
+
+    #[test]
+    fn a_head_that_is_too_large_or_never_ends_is_refused() {
+        let (address, stop) = served();
+        let large = answer(send(address, &format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(HEAD_SIZE))));
+        assert!(large.starts_with("HTTP/1.1 431") || large.is_empty(), "{large}");
+        let slow = answer(send(address, "GET / HTTP/1.1\r\nx: "));
+        assert!(slow.starts_with("HTTP/1.1 408") || slow.is_empty(), "{slow}");
+        stop.cancel();
+    }
+}

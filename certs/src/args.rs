@@ -1,0 +1,157 @@
+//! The command line of `jobset-certs`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+use jobset_program::duration::{duration, positive_duration};
+use jobset_program::log::LogFormat;
+
+use crate::bundle::Configuration;
+use crate::issuer::Settings;
+use crate::state::Service;
+use crate::{Lifetimes, Names};
+
+/// How often the certificates are looked at by the wall clock.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Issues the certificate of the JobSet admission service, renews it, and has API servers trust it. Run one replica: if none
+/// runs, nothing is refused before a certificate expires.
+///
+/// To throw out a CA whose key may have been stolen, annotate its Secret with jobset.sigs.k8s.io/distrust-ca-before and a time.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "jobset-certs", version)]
+pub struct Args {
+    /// Namespace of the Secrets and of the Services.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub namespace: String,
+
+    /// Secret with the CA. Filled and renewed as needed; nobody else needs to read it.
+    #[arg(long, value_name = "NAME", default_value = "jobset-webhook-server-cert")]
+    pub secret_name: String,
+
+    /// A Service and the Secret for its certificate. May be given several times; the first one is the admission service.
+    #[arg(long = "service", value_name = "SERVICE=SECRET", default_value = "jobset-webhook-service=jobset-webhook-leaf",
+          value_parser = service)]
+    pub services: Vec<(String, String)>,
+
+    /// ValidatingWebhookConfiguration whose caBundle is kept up to date.
+    #[arg(long, value_name = "NAME", default_value = "jobset-validating-webhook-configuration")]
+    pub validating_webhook_configuration: String,
+
+    /// MutatingWebhookConfiguration whose caBundle is kept up to date.
+    #[arg(long, value_name = "NAME", default_value = "jobset-mutating-webhook-configuration")]
+    pub mutating_webhook_configuration: String,
+
+    /// Lifetime of the CA. It is replaced when it could not outlive another certificate.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = positive_duration)]
+    pub ca_lifetime: Duration,
+
+    /// Lifetime of a certificate. It is replaced when a third of it is left. At most half the CA's.
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = positive_duration)]
+    pub cert_lifetime: Duration,
+
+    /// How long API servers get to see a changed caBundle, before a certificate that needs it replaces a good one.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub ca_bundle_settle: Duration,
+
+    /// One more DNS name or IP address of the admission service's certificate, as for running outside of the cluster. May be
+    /// given several times.
+    #[arg(long = "extra-dns-name", value_name = "NAME")]
+    pub extra_dns_names: Vec<String>,
+
+    /// Address of /healthz, /readyz and /metrics (HTTP).
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
+    pub health_listen: SocketAddr,
+
+    /// Format of the log on standard error. The environment variable RUST_LOG sets what is logged (default: info).
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+fn service(text: &str) -> Result<(String, String), String> {
+    let (service, secret) =
+        text.split_once('=').ok_or("must be the name of a Service, '=', and the name of a Secret")?;
+    if service.is_empty() || secret.is_empty() {
+        return Err("neither name may be empty".to_owned());
+    }
+    Ok((service.to_owned(), secret.to_owned()))
+}
+
+impl Args {
+    /// What the loop needs to know.
+    ///
+    /// # Errors
+    /// When a name does not fit into a certificate, two Secrets have the same name, or the lifetimes do not fit together.
+    pub fn settings(&self) -> anyhow::Result<Settings> {
+        let lifetimes = Lifetimes::new(self.ca_lifetime, self.cert_lifetime)
+            .context("the lifetimes given by --ca-lifetime and --cert-lifetime do not fit together")?;
+        let (mut services, mut secrets) = (Vec::new(), vec![&self.secret_name]);
+        for (index, (name, secret)) in self.services.iter().enumerate() {
+            anyhow::ensure!(!secrets.contains(&secret), "--service={name}={secret}: that Secret is used already");
+            secrets.push(secret);
+            let extra = if index == 0 { self.extra_dns_names.as_slice() } else { &[] };
+            let names = Names::of_service(name, &self.namespace)
+                .and_then(|names| extra.iter().try_fold(names, |names, extra| names.with(extra)))
+                .context("cannot name the serving certificate")?;
+            services.push(Service { name: name.clone(), secret: secret.clone(), names });
+        }
+        Ok(Settings {
+            namespace: self.namespace.clone(),
+            secret: self.secret_name.clone(),
+            services,
+            configurations: vec![
+                Configuration::Validating(self.validating_webhook_configuration.clone()),
+                Configuration::Mutating(self.mutating_webhook_configuration.clone()),
+            ],
+            lifetimes,
+            settle: self.ca_bundle_settle,
+            interval: INTERVAL,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+        let args = Args::try_parse_from(["jobset-certs", "--namespace=ns"].iter().chain(arguments));
+        args.map_err(|error| error.to_string())?.settings().map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_defaults_are_the_admission_service_alone() {
+        let settings = settings(&[]).unwrap();
+        let services: Vec<_> = settings.services.iter().map(|it| (it.name.as_str(), it.secret.as_str())).collect();
+        assert_eq!(services, [("jobset-webhook-service", "jobset-webhook-leaf")]);
+    }
+
+    #[test]
+    fn extra_names_are_those_of_the_first_service() {
+        let two = ["--service=hook=leaf", "--service=relay=relay-leaf", "--extra-dns-name=127.0.0.1"];
+        let names = settings(&two).unwrap().services.into_iter().map(|it| it.names.to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            names,
+            ["hook.ns.svc, hook.ns.svc.cluster.local, 127.0.0.1", "relay.ns.svc, relay.ns.svc.cluster.local"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let cases = [
+            (vec!["--service=hook"], "must be the name of a Service"),
+            (vec!["--service=hook="], "neither name may be empty"),
+            (vec!["--service=hook=jobset-webhook-server-cert"], "that Secret is used already"),
+            (vec!["--service=https://a=leaf"], "is neither a DNS name nor an IP address"),
+            (vec!["--ca-lifetime=1h"], "--ca-lifetime and --cert-lifetime do not fit together"),
+            (vec!["--cert-lifetime=20ms"], "at least 30s"),
+            (vec!["--ca-bundle-settle=soon"], "such as 5s"),
+        ];
+        for (arguments, part) in cases {
+            let error = settings(&arguments).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

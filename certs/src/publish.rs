@@ -1,0 +1,189 @@
+//! Writes the caBundles where they differ from what they should be, and not without end against somebody else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::Client;
+use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::bundle::{self, Configuration, Found};
+use crate::gate::Live;
+use crate::{Error, x509};
+
+/// Patches tried in one call; each one that is lost was won by another writer of the same object.
+const ATTEMPTS: u32 = 5;
+/// First pause before a bundle that somebody else has changed is written again. It doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// After so long without such a write the pauses begin anew.
+const QUIET: Duration = Duration::from_mins(10);
+
+/// The pauses before writes that undo what somebody else has written.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<(Instant, Duration)>,
+}
+
+impl Pace {
+    /// How long to wait before the next such write.
+    fn wait(&self, now: Instant) -> Duration {
+        self.last.map_or(Duration::ZERO, |(at, pause)| pause.saturating_sub(now.duration_since(at)))
+    }
+
+    fn wrote(&mut self, now: Instant) {
+        let again = self.last.filter(|(at, _)| now.duration_since(*at) < QUIET);
+        self.last = Some((now, again.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(LONGEST_PAUSE))));
+    }
+}
+
+/// One configuration, and what this program has written into it.
+#[derive(Debug)]
+struct Target {
+    configuration: Configuration,
+    /// By the webhooks' names.
+    written: Vec<(String, Vec<u8>)>,
+    pace: Pace,
+}
+
+/// Writes caBundles.
+pub(crate) struct Publisher {
+    client: Client,
+    targets: Vec<Target>,
+}
+
+/// What one look at all configurations came to.
+pub(crate) struct Published {
+    pub(crate) live: Live,
+    /// The first failure.
+    pub(crate) failure: Option<Error>,
+    /// When to look again at the latest, because a write has been put off.
+    pub(crate) wait: Duration,
+    /// Who else has changed a bundle, and which.
+    pub(crate) contested: Option<String>,
+}
+
+impl Publisher {
+    pub(crate) fn new(client: Client, configurations: &[Configuration]) -> Self {
+        let target =
+            |it: &Configuration| Target { configuration: it.clone(), written: Vec::new(), pace: Pace::default() };
+        Self { client, targets: configurations.iter().map(target).collect() }
+    }
+
+    /// Brings all bundles to what is wanted, given what they hold. One that cannot be written does not keep the others from
+    /// being written.
+    pub(crate) async fn publish(
+        &mut self,
+        wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
+    ) -> Published {
+        let live = Live { complete: true, ..Live::default() };
+        let mut published = Published { live, failure: None, wait: Duration::MAX, contested: None };
+        for target in &mut self.targets {
+            let found = match bundle::read(&self.client, &target.configuration).await {
+                Ok(found) => found,
+                Err(error) => {
+                    published.live.complete = false;
+                    published.live.hidden |= !error.is_missing_configuration();
+                    published.failure.get_or_insert(error);
+                    continue;
+                }
+            };
+            let (found, wait, failure) = target.bring(&self.client, found, &wanted).await;
+            published.wait = published.wait.min(wait);
+            published.failure = published.failure.or(failure);
+            if target.pace.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
+                let writers = named(&found.writers);
+                published.contested =
+                    Some(format!("the caBundle of {} is also written by {writers}", target.configuration));
+            }
+            published.live.bundles.extend(found.bundles);
+        }
+        published
+    }
+}
+
+impl Target {
+    /// The configuration as it is afterwards, how long a write is put off, and why one failed.
+    async fn bring(
+        &mut self,
+        client: &Client,
+        mut found: Found,
+        wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
+    ) -> (Found, Duration, Option<Error>) {
+        for attempt in 1.. {
+            let mut changes = Vec::new();
+            for bundle in &found.bundles {
+                let holds = x509::certificates(&bundle.pem);
+                let wanted = wanted(holds.clone());
+                // In any order: it does not matter, and is no reason to write.
+                if holds.len() != wanted.len() || !wanted.iter().all(|it| holds.contains(it)) {
+                    let pem: String = wanted.iter().map(x509::to_pem).collect();
+                    changes.push((bundle.webhook.clone(), pem.into_bytes()));
+                }
+            }
+            if changes.is_empty() {
+                return (found, Duration::MAX, None);
+            }
+            // What was written before, and is not there any more, somebody else has changed.
+            let undone = changes.iter().any(|it| self.written.contains(it));
+            let (now, configuration) = (Instant::now(), &self.configuration);
+            let wait = self.pace.wait(now);
+            if undone && !wait.is_zero() {
+                return (found, wait, None);
+            }
+            match bundle::write(client, configuration, &found, &changes).await {
+                Ok(patched) => {
+                    if undone {
+                        self.pace.wrote(now);
+                        let writers = named(&found.writers);
+                        warn!(%configuration, writers, "wrote caBundle again, because somebody else had changed it");
+                    } else {
+                        info!(%configuration, webhooks = changes.len(), "wrote caBundle");
+                    }
+                    self.written.retain(|(webhook, _)| changes.iter().all(|(changed, _)| changed != webhook));
+                    self.written.extend(changes);
+                    return (patched, Duration::MAX, None);
+                }
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    match bundle::read(client, configuration).await {
+                        Ok(again) => found = again,
+                        Err(error) => return (found, Duration::MAX, Some(error)),
+                    }
+                }
+                Err(error) => return (found, Duration::MAX, Some(error)),
+            }
+        }
+        (found, Duration::MAX, None)
+    }
+}
+
+fn named(writers: &BTreeSet<String>) -> String {
+    if writers.is_empty() {
+        return "somebody who does not say who it is".to_owned();
+    }
+    writers.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_to_a_minute_and_begin_anew_after_quiet() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let wait = pace.wait(now);
+            pauses.push(wait.as_secs());
+            now += wait;
+            pace.wrote(now);
+        }
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60]);
+        now += QUIET;
+        assert_eq!(pace.wait(now), Duration::ZERO);
+        pace.wrote(now);
+        assert_eq!(pace.wait(now), FIRST_PAUSE);
+    }
+}

@@ -1,0 +1,185 @@
+//! Keeps a usable certificate in service, for as long as a server runs: one that [`crate::issuer`] hands out in a Secret, or
+//! one that others mount as a directory.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::SelectAll;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::bundle::{self, Configuration, LiveBundle};
+use crate::gate::{Gate, Live};
+use crate::material::Serving;
+use crate::metrics::Metrics;
+use crate::source;
+use crate::watches::{self, Rounds};
+use crate::{Error, Names, Readiness, Resolver};
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A Secret. Who fills it sees to it that API servers trust the certificate before.
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A directory with `tls.crt`, `tls.key` and perhaps `ca.crt`, in PEM, that others fill, as well as the caBundles.
+    Directory {
+        /// Its path.
+        path: PathBuf,
+        /// Webhook configurations whose caBundles have to verify the certificate.
+        configurations: Vec<Configuration>,
+        /// How long API servers get to see a changed caBundle.
+        settle: Duration,
+    },
+}
+
+/// Supplies the resolver with certificates of these names, says when API servers can call the server, and measures that.
+/// Looks at least every `interval`. Never returns; drop the future to stop.
+pub async fn serve(
+    client: Client,
+    source: Source,
+    names: Names,
+    interval: Duration,
+    resolver: Arc<Resolver>,
+    readiness: watch::Sender<Readiness>,
+    metrics: Metrics,
+) -> Infallible {
+    let mut changes = SelectAll::new();
+    let (files, origin, configurations, settle) = match source {
+        Source::Secret { namespace, name } => {
+            let (sender, files) = watch::channel(Err("it has not been read yet".to_owned()));
+            changes.push(source::watch(client.clone(), &namespace, name.clone(), sender).boxed());
+            (files, format!("Secret {namespace}/{name}"), Vec::new(), Duration::ZERO)
+        }
+        Source::Directory { path, configurations, settle } => {
+            let (sender, files) = watch::channel(source::read(path.clone()).await);
+            changes = watches::configurations(&client, &configurations);
+            changes.push(source::poll(path.clone(), sender).boxed());
+            (files, path.display().to_string(), configurations, settle)
+        }
+    };
+    let mut rounds = Rounds::new(interval);
+    let gate = Gate::new(names.clone(), settle);
+    let mut server =
+        Server { resolver, names, gate, configurations, current: None, reloads: 0, was_trusted: false, metrics };
+    loop {
+        let now = Timestamp::now();
+        let found = source::judge(&files.borrow().clone(), &server.names, now);
+        let remark = found.as_ref().err().map(|flaw| format!("the certificate in {origin} cannot be used: {flaw}"));
+        let (live, failure) = server.look(&client).await;
+        let wait = server.offer(found.ok(), live.as_ref(), now);
+        let reason = server.reason(live.as_ref(), now);
+        let failed = failure.as_ref().map(watches::chain);
+        let is_ready = reason.is_none();
+        let texts: Vec<_> = [reason, remark, failed].into_iter().flatten().collect();
+        let state = match texts.join("; ") {
+            text if text.is_empty() => Readiness::Ready,
+            text if is_ready => Readiness::ReadyBut(text),
+            text => Readiness::NotReady(text),
+        };
+        let wait = rounds.after(&readiness, state, wait, failure.as_ref());
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            Some(()) = changes.next() => {}
+        }
+    }
+}
+
+struct Server {
+    resolver: Arc<Resolver>,
+    names: Names,
+    gate: Gate,
+    /// Empty where somebody else sees to it that API servers trust the certificate.
+    configurations: Vec<Configuration>,
+    current: Option<Serving>,
+    /// How often another certificate took the place of the one in service.
+    reloads: u64,
+    /// Whether all caBundles verified the certificate when they could last be read.
+    was_trusted: bool,
+    metrics: Metrics,
+}
+
+impl Server {
+    /// The caBundles, where they are looked at, and the first that could not be read.
+    async fn look(&self, client: &Client) -> (Option<Live>, Option<Error>) {
+        let (mut live, mut failure) = (Live { complete: true, ..Live::default() }, None);
+        for configuration in &self.configurations {
+            match bundle::read(client, configuration).await {
+                Ok(found) => live.bundles.extend(found.bundles),
+                Err(error) => {
+                    live.complete = false;
+                    live.hidden |= !error.is_missing_configuration();
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        ((!self.configurations.is_empty()).then_some(live), failure)
+    }
+
+    /// Puts the certificate into service when it is time. Returns when to look again.
+    fn offer(&mut self, found: Option<Serving>, live: Option<&Live>, now: Timestamp) -> Duration {
+        let Some(found) = found else {
+            self.gate.withdraw();
+            return Duration::MAX;
+        };
+        let expires = found.validity.not_after.duration_since(now).unsigned_abs();
+        let current = self.current.as_ref();
+        if current.is_some_and(|it| it.certificate() == found.certificate()) {
+            self.gate.withdraw();
+            return expires;
+        }
+        // Where there is none yet, there is nothing to lose.
+        let wait = match live {
+            Some(live) if current.is_some() => self.gate.wait(current, &found, live, now),
+            _ => Duration::ZERO,
+        };
+        if !wait.is_zero() {
+            return wait;
+        }
+        self.resolver.serve(Arc::clone(&found.certified));
+        self.gate.withdraw();
+        self.reloads += u64::from(current.is_some());
+        info!(not_after = %found.validity.not_after, names = %found.names, "put a certificate into service");
+        self.current = Some(found);
+        expires
+    }
+
+    /// Why API servers cannot call the server, if they cannot. What could not be read says nothing: a server that could be
+    /// called before goes on, and else it waits.
+    fn reason(&mut self, live: Option<&Live>, now: Timestamp) -> Option<String> {
+        let distrusting =
+            live.zip(self.current.as_ref()).and_then(|(it, current)| it.distrusting(current, &self.names, now));
+        let mismatch = live.and_then(|it| (distrusting.is_some() || it.complete).then_some(distrusting.is_some()));
+        self.metrics.set(self.current.as_ref().map(|it| it.validity), self.reloads, mismatch);
+        let Some(current) = &self.current else { return Some("no certificate is in service".to_owned()) };
+        let not_after = current.validity.not_after;
+        if now > not_after {
+            return Some(format!("the certificate in service expired at {not_after}"));
+        }
+        let live = live?;
+        let was_trusted = std::mem::replace(&mut self.was_trusted, false);
+        if live.bundles.is_empty() && !live.hidden {
+            let names: Vec<_> = self.configurations.iter().map(ToString::to_string).collect();
+            return Some(format!("there is no webhook in {}", names.join(", ")));
+        }
+        if let Some(LiveBundle { webhook, configuration, .. }) = distrusting {
+            return Some(format!(
+                "the caBundle of webhook {webhook} in {configuration} does not verify the serving certificate"
+            ));
+        }
+        if !live.complete && !was_trusted {
+            return Some("not all configurations can be read".to_owned());
+        }
+        self.was_trusted = true;
+        None
+    }
+}

@@ -1,0 +1,193 @@
+//! The Secret with the CA, and the Secrets with nothing but a serving certificate that the servers read.
+//!
+//! The first keeps the layout that it has always had, so that older versions of the admission service find in it what they
+//! know. Its serving certificates are those to be served next.
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{ObjectMeta, PostParams};
+use tracing::info;
+
+use crate::bundle::FIELD_MANAGER;
+use crate::material::{
+    Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_serving,
+};
+use crate::policy::{self, Cause};
+use crate::{Error, Lifetimes, Names, issue};
+
+/// A server that gets a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its Service.
+    pub name: String,
+    /// The Secret for its certificate.
+    pub secret: String,
+    /// Names of the certificate.
+    pub names: Names,
+}
+
+/// What the Secret with the CA holds.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) authority: Authority,
+    /// For each Service, in their order, the certificate to be served, and the data of its Secret.
+    pub(crate) candidates: Vec<(Serving, Data)>,
+    /// CAs from before this time are not trusted.
+    pub(crate) distrusted: Option<Timestamp>,
+    /// When to look again at the latest.
+    pub(crate) until: Timestamp,
+}
+
+/// Entries of the certificate and of the key of this Service in the Secret with the CA.
+fn entries(index: usize, service: &Service) -> [String; 2] {
+    match index {
+        0 => [CERTIFICATE.to_owned(), KEY.to_owned()],
+        _ => [format!("{}.crt", service.name), format!("{}.key", service.name)],
+    }
+}
+
+/// The CA and the certificate of one Service.
+fn view(data: &Data, index: usize, service: &Service) -> Data {
+    let [certificate, key] = entries(index, service);
+    let pairs = [(CA_CERTIFICATES, CA_CERTIFICATES), (CA_KEY, CA_KEY), (CERTIFICATE, &certificate), (KEY, &key)];
+    pairs.into_iter().filter_map(|(to, from)| Some((to.to_owned(), data.get(from)?.clone()))).collect()
+}
+
+/// Issues what is missing, broken, due or distrusted. Returns the data with that, and why each thing was issued.
+fn issue_what_is_due(
+    mut data: Data,
+    services: &[Service],
+    lifetimes: &Lifetimes,
+    distrusted: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(Data, State, Vec<String>), Error> {
+    let mut causes = Vec::new();
+    let mut found = Material::read(&data).authority;
+    if let Err(cause) = policy::authority(&found, lifetimes, distrusted, now) {
+        let issued = issue::authority(now, lifetimes)?;
+        data.insert(CA_CERTIFICATES.to_owned(), ByteString(issued.certificate.into_bytes()));
+        data.insert(CA_KEY.to_owned(), ByteString(issued.key.expose().as_bytes().to_vec()));
+        found = Material::read(&data).authority;
+        causes.push(format!("CA: {cause}"));
+    }
+    let mut until = policy::authority(&found, lifetimes, distrusted, now).map_err(Error::Unusable)?;
+    let authority = found.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
+    let mut candidates = Vec::new();
+    for (index, service) in services.iter().enumerate() {
+        let mut of_service = view(&data, index, service);
+        let is_good = |it: &Data| policy::serving(&Material::read(it).serving, &service.names, lifetimes, now);
+        if let Err(cause) = is_good(&of_service) {
+            of_service = with_new_serving(&authority.issued, &service.names, now, lifetimes)?;
+            for (to, from) in entries(index, service).into_iter().zip([CERTIFICATE, KEY]) {
+                data.insert(to, of_service[from].clone());
+            }
+            causes.push(format!("certificate of {}: {cause}", service.name));
+        }
+        until = until.min(is_good(&of_service).map_err(Error::Unusable)?);
+        let serving = Material::read(&of_service).serving.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
+        of_service.remove(CA_KEY);
+        candidates.push((serving, of_service));
+    }
+    Ok((data, State { authority, candidates, distrusted, until }, causes))
+}
+
+/// Reads the Secret with the CA, and fills it where something is due.
+///
+/// # Errors
+/// When the API server refuses to read or write, or somebody else has changed the Secret meanwhile.
+pub(crate) async fn ensure(
+    secrets: &Api<Secret>,
+    name: &str,
+    services: &[Service],
+    lifetimes: &Lifetimes,
+    now: Timestamp,
+) -> Result<State, Error> {
+    let found = read(secrets, name).await?;
+    let distrusted = found.as_ref().map_or(Ok(None), |it| policy::distrusted_before(it, now))?;
+    let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
+    let (data, state, causes) = issue_what_is_due(data, services, lifetimes, distrusted, now)?;
+    if !causes.is_empty() {
+        write(secrets, name, found, data).await?;
+        info!(secret = name, causes = causes.join(", "), "issued certificates");
+    }
+    Ok(state)
+}
+
+/// The Secret, if it exists.
+pub(crate) async fn read(secrets: &Api<Secret>, name: &str) -> Result<Option<Secret>, Error> {
+    secrets.get_opt(name).await.map_err(|source| Error::ReadSecret { secret: name.to_owned(), source })
+}
+
+/// Adds this to the Secret, if it is still the one that was read.
+pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secret>, data: Data) -> Result<(), Error> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let written = if let Some(mut secret) = found {
+        // The resourceVersion that was read goes along: the API server refuses the write if it is not the latest.
+        secret.data.get_or_insert_default().extend(data);
+        secrets.replace(name, &params, &secret).await
+    } else {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        secrets.create(&params, &Secret { metadata, data: Some(data), ..Secret::default() }).await
+    };
+    written.map(drop).map_err(|source| Error::WriteSecret { secret: name.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    fn services() -> [Service; 2] {
+        ["hook", "relay"].map(|name| Service {
+            name: name.to_owned(),
+            secret: format!("{name}-leaf"),
+            names: Names::of_service(name, "ns").unwrap(),
+        })
+    }
+
+    fn ensure(data: &Data, distrusted: Option<Timestamp>) -> (Data, State, Vec<String>) {
+        issue_what_is_due(data.clone(), &services(), &Lifetimes::default(), distrusted, NOW).unwrap()
+    }
+
+    #[test]
+    fn every_service_gets_a_certificate_of_one_ca_and_nothing_is_issued_twice() {
+        let (data, state, causes) = ensure(&Data::new(), None);
+        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert_eq!(
+            state.candidates.iter().map(|(it, _)| it.names.clone()).collect::<Vec<_>>(),
+            services().map(|it| it.names)
+        );
+        for (_, of_service) in &state.candidates {
+            assert!(!of_service.contains_key(CA_KEY), "the key of the CA goes nowhere");
+            assert_eq!(of_service[CA_CERTIFICATES], data[CA_CERTIFICATES]);
+        }
+        let (again, _, causes) = ensure(&data, None);
+        assert!(again == data && causes.is_empty(), "{causes:?}");
+    }
+
+    #[test]
+    fn the_certificate_of_one_service_is_replaced_alone() {
+        let (data, ..) = ensure(&Data::new(), None);
+        let mut damaged = data.clone();
+        damaged.remove("relay.key");
+        let (repaired, _, causes) = ensure(&damaged, None);
+        assert_eq!(causes, ["certificate of relay: tls.key is missing"]);
+        let changed: Vec<_> =
+            data.iter().filter(|(entry, it)| repaired[*entry] != **it).map(|(entry, _)| entry).collect();
+        assert_eq!(changed, ["relay.crt", "relay.key"]);
+    }
+
+    #[test]
+    fn what_older_versions_have_stored_is_kept_and_a_distrusted_ca_is_replaced_with_all_it_has_signed() {
+        let authority = issue::authority(NOW - jiff::SignedDuration::from_secs(60), &Lifetimes::default()).unwrap();
+        let old = with_new_serving(&authority, &services()[0].names, NOW, &Lifetimes::default()).unwrap();
+        let (data, ..) = ensure(&old, None);
+        assert!(old.iter().all(|(entry, it)| data[entry] == *it));
+        let (data, _, causes) = ensure(&data, Some(NOW));
+        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert!(old.iter().all(|(entry, it)| data[entry] != *it));
+    }
+}
