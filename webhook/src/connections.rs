@@ -29,6 +29,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, error, warn};
 
 use crate::limits::Limits;
+use crate::quiet;
 use crate::registry::{Connection, Registry};
 use crate::tls;
 
@@ -38,8 +39,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_secs(1);
 /// Largest head of a request, in bytes: many times what API servers send, and the least that hyper can be told.
 const HEAD_LIMIT: u32 = 8 << 10;
-/// How often it is said that connections are refused.
-const WARNING_PAUSE: Duration = Duration::from_secs(10);
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     this port speaks HTTPS, and the request is plain HTTP\n";
 
@@ -62,25 +61,6 @@ struct Server {
     drain: Drain,
 }
 
-/// Connections that were refused, of which the log tells once in a while.
-#[derive(Default)]
-struct Refused {
-    told: Option<Instant>,
-    untold: u32,
-}
-
-impl Refused {
-    /// One more; the number of those to tell about, if it is time to.
-    fn one(&mut self, now: Instant) -> Option<u32> {
-        self.untold = self.untold.saturating_add(1);
-        if self.told.is_some_and(|told| now < told + WARNING_PAUSE) {
-            return None;
-        }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
-}
-
 /// Serves until the drain is over, over TLS if it is given.
 pub async fn serve(
     listener: TcpListener,
@@ -92,7 +72,7 @@ pub async fn serve(
     let tls = tls.map(TlsAcceptor::from);
     let server = Arc::new(Server { tls, router, limits: limits.clone(), drain: drain.clone() });
     let registry = Arc::new(Registry::new(limits.max_connections, limits.displace_after));
-    let (tasks, mut refused) = (TaskTracker::new(), Refused::default());
+    let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -103,8 +83,8 @@ pub async fn serve(
                 if let Some(connection) = registry.admit() {
                     // From here on, so that a handshake in progress is waited for as well.
                     tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
-                } else if let Some(number) = refused.one(Instant::now()) {
-                    warn!(%peer, number, "closed new connections: all others have reviews in progress");
+                } else if let Some(untold) = quiet::tells("connections") {
+                    warn!(%peer, untold, "closed a new connection: all others have reviews in progress");
                 }
             }
             Err(error) => {
@@ -246,7 +226,9 @@ async fn answer(
     let mut answer = answer.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        error!(path, panic = text, "a handler panicked: this is a bug");
+        if let Some(untold) = quiet::tells("panics") {
+            error!(path, panic = text, untold, "a handler panicked: this is a bug");
+        }
         Ok((StatusCode::INTERNAL_SERVER_ERROR, "an internal error, which is in the log\n").into_response())
     });
     if let Ok(response) = &mut answer
@@ -265,17 +247,4 @@ fn hold<B: HttpBody, T>(body: B, with: T) -> impl HttpBody<Data = B::Data, Error
         let _ = &with;
         error
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_crowd_that_is_refused_the_log_tells_once_in_a_while_and_of_all() {
-        let (start, mut refused) = (Instant::now(), Refused::default());
-        assert_eq!(refused.one(start), Some(1));
-        assert_eq!((1..=5).find_map(|seconds| refused.one(start + Duration::from_secs(seconds))), None);
-        assert_eq!(refused.one(start + WARNING_PAUSE), Some(6));
-    }
 }

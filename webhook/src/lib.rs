@@ -20,6 +20,7 @@ mod memory;
 pub mod metrics;
 pub mod patch;
 pub mod pod;
+mod quiet;
 mod registry;
 pub mod review;
 pub mod run;

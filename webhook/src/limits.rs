@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use crate::memory::{Memory, Shortage, TakenAway};
+use crate::quiet;
 
 /// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -26,7 +27,7 @@ pub(crate) const LARGE: usize = 1 << 20;
 /// Memory for a body before any of it has come, whatever length the client gives.
 const FIRST_BUFFER: usize = 64 << 10;
 /// When to try again, in seconds. The API server's client does, within the webhook's timeout.
-const RETRY_AFTER: &str = "1";
+pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
 
 /// What a client may ask for.
 #[derive(Clone, Debug, Args)]
@@ -126,11 +127,14 @@ pub enum Overload {
     Turn,
     /// That of large ones did not.
     LargeTurn,
+    /// Too many whose objects cannot be read.
+    Unreadable,
 }
 
 impl Overload {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn];
+    pub const ALL: [Self; 6] =
+        [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn, Self::Unreadable];
 
     /// Value of the label.
     pub fn label(self) -> &'static str {
@@ -140,6 +144,7 @@ impl Overload {
             Self::Displaced => "displaced",
             Self::Turn => "turn",
             Self::LargeTurn => "large_turn",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -285,11 +290,14 @@ impl Refusal {
 
     fn answer(&self) -> Response {
         let status = self.status();
-        warn!(status = status.as_u16(), reason = %self, "cannot answer a request");
+        let source = self.overload().map_or_else(|| status.to_string(), |it| it.label().to_owned());
+        if let Some(untold) = quiet::tells(&source) {
+            warn!(status = status.as_u16(), reason = %self, untold, "cannot answer a request");
+        }
         let mut response = (status, format!("{self}\n")).into_response();
         if let Some(overload) = self.overload() {
             response.extensions_mut().insert(overload);
-            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(RETRY_AFTER));
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
         response
     }

@@ -4,6 +4,7 @@ mod unreadable;
 
 use std::cell::Cell;
 
+use axum::body::Bytes;
 use jobset_api::injection::Settings;
 use jobset_api::validation::Errors;
 use k8s_openapi::ByteString;
@@ -20,7 +21,8 @@ use crate::pod::lookup::Lookup;
 use crate::pod::refusal::Reason;
 use crate::strict::{Strict, budget};
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
-use crate::{jobset, patch, pod};
+use crate::{jobset, patch, pod, quiet};
+use unreadable::PLACES;
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,9 @@ pub enum Malformed {
     /// A review without a request, such as an answer.
     #[error("the AdmissionReview has no request")]
     NoRequest,
+    /// Its object cannot be read, as those of others that wait.
+    #[error("too many reviews at once whose objects cannot be read: {PLACES} of them wait; try again")]
+    TooMany,
 }
 
 /// The answer to a review.
@@ -83,8 +88,8 @@ struct Response {
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
-    let (asked, request) = match decode(body)? {
+pub async fn mutate(body: Bytes, settings: &Settings) -> Result<Review, Malformed> {
+    let (asked, request) = match decode(body).await? {
         Decoded::Readable(request) => (Asked::by(&request), request),
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
@@ -98,8 +103,8 @@ pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
-    let (asked, request) = match decode::<Pod>(body)? {
+pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
+    let (asked, request) = match decode::<Pod>(body).await? {
         Decoded::Readable(request) => (Asked::by(&request), request),
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
@@ -111,7 +116,9 @@ pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
         }
         (_, Ok(_)) => Ok(Review::allow(asked)),
         (_, Err(refusal)) => {
-            info!(pod, namespace, %refusal, "refused");
+            if let Some(untold) = quiet::tells(namespace.unwrap_or_default()) {
+                info!(pod, namespace, %refusal, untold, "refused");
+            }
             Ok(Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) })
         }
     }
@@ -121,8 +128,8 @@ pub async fn place(body: &[u8], lookup: &Lookup) -> Result<Review, Malformed> {
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub fn validate(body: &[u8], terms: &Terms) -> Result<Review, Malformed> {
-    let (asked, name, namespace, errors) = match decode(body)? {
+pub async fn validate(body: Bytes, terms: &Terms) -> Result<Review, Malformed> {
+    let (asked, name, namespace, errors) = match decode(body).await? {
         Decoded::Readable(request) => {
             let (asked, errors) = (Asked::by(&request), jobset::validate(&request, terms));
             if errors.is_empty() {
@@ -133,7 +140,9 @@ pub fn validate(body: &[u8], terms: &Terms) -> Result<Review, Malformed> {
         Decoded::Unreadable { asked, errors, .. } if errors.is_empty() => return Ok(Review::allow(asked)),
         Decoded::Unreadable { asked, name, namespace, errors } => (asked, name, namespace, errors),
     };
-    info!(jobset = name, namespace, %errors, "refused");
+    if let Some(untold) = quiet::tells(namespace.as_deref().unwrap_or_default()) {
+        info!(jobset = name, namespace, %errors, untold, "refused");
+    }
     Ok(Review::deny(asked, invalid(&name, &errors)))
 }
 
@@ -196,16 +205,16 @@ enum Decoded<K> {
     },
 }
 
-fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
+async fn decode<K: Object + Send + 'static>(body: Bytes) -> Result<Decoded<K>, Malformed> {
     let read = |body: &str| {
         let (mut json, left) = (serde_json::Deserializer::from_str(body), Cell::new(budget(body.len())));
         AdmissionReview::deserialize(Strict::new(&mut json, &left)).and_then(|review| json.end().map(|()| review)).ok()
     };
     // All of it is found to be UTF-8 at once, which costs less than string by string.
-    match str::from_utf8(body).ok().and_then(read) {
+    match str::from_utf8(&body).ok().and_then(read) {
         Some(review) => request_of(review).map(Decoded::Readable),
         // Either the review itself is malformed, or an object in it.
-        None => unreadable::decode(body),
+        None => unreadable::decode(body).await,
     }
 }
 

@@ -10,7 +10,9 @@ use axum::routing::post;
 use tracing::warn;
 
 use crate::jobset::Terms;
+use crate::limits::{Overload, RETRY_AFTER};
 use crate::pod::lookup::Lookup;
+use crate::quiet;
 use crate::review::{self, Malformed, Review};
 
 /// Path of the mutating webhook, as the Go JobSet registers it.
@@ -24,11 +26,14 @@ pub const VALIDATE_PATH: &str = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
 pub fn router(terms: Terms) -> Router {
     let terms = Arc::new(terms);
     let settings = Arc::clone(&terms);
-    let mutate = async move |headers: HeaderMap, body: Bytes| {
-        answer(&headers, &body, |body| review::mutate(body, &settings.injection))
+    let mutate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
+        Ok(()) => written(review::mutate(body, &settings.injection).await),
+        Err(refused) => refused,
     };
-    let validate =
-        async move |headers: HeaderMap, body: Bytes| answer(&headers, &body, |body| review::validate(body, &terms));
+    let validate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
+        Ok(()) => written(review::validate(body, &terms).await),
+        Err(refused) => refused,
+    };
     Router::new()
         .route(MUTATE_PATH, post(mutate))
         .route(VALIDATE_PATH, post(validate))
@@ -39,17 +44,10 @@ pub fn router(terms: Terms) -> Router {
 /// The route of the webhook that places Pods.
 pub fn pod_router(lookup: Lookup) -> Router {
     let place = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::place(&body, &lookup).await),
+        Ok(()) => written(review::place(body, &lookup).await),
         Err(refused) => refused,
     };
     Router::new().route(POD_PATH, post(place)).method_not_allowed_fallback(not_allowed)
-}
-
-fn answer(headers: &HeaderMap, body: &[u8], review: impl Fn(&[u8]) -> Result<Review, Malformed>) -> Response {
-    match content_type_of(headers) {
-        Ok(()) => written(review(body)),
-        Err(refused) => refused,
-    }
 }
 
 async fn not_allowed(method: Method) -> Response {
@@ -57,7 +55,9 @@ async fn not_allowed(method: Method) -> Response {
 }
 
 fn refuse(status: StatusCode, text: &str) -> Response {
-    warn!(status = status.as_u16(), reason = text, "cannot answer a request");
+    if let Some(untold) = quiet::tells(status.as_str()) {
+        warn!(status = status.as_u16(), reason = text, untold, "cannot answer a request");
+    }
     (status, format!("{text}\n")).into_response()
 }
 
@@ -77,6 +77,12 @@ fn written(review: Result<Review, Malformed>) -> Response {
             let outcome = review.outcome();
             let mut answer = axum::Json(review).into_response();
             answer.extensions_mut().insert(outcome);
+            answer
+        }
+        Err(error @ Malformed::TooMany) => {
+            let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+            answer.extensions_mut().insert(Overload::Unreadable);
+            answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
             answer
         }
         Err(error) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),

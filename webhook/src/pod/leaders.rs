@@ -76,6 +76,8 @@ pub struct Leaders {
     /// Those of a listing that has not ended.
     listed: Option<HashMap<JobKey, Vec<Leader>>>,
     in_touch: bool,
+    /// Why the watch has failed, if it has.
+    trouble: String,
 }
 
 #[derive(Debug)]
@@ -94,31 +96,31 @@ enum State {
 }
 
 impl Leaders {
-    /// Leaders that were listed, all there are.
-    pub fn of_list(pods: &[PartialPod]) -> Self {
-        let mut known = HashMap::new();
-        for pod in pods {
-            put(&mut known, pod);
-        }
-        Self { known, listed: None, in_touch: true }
-    }
-
     /// Takes in what the watch tells.
     pub fn see(&mut self, event: &Event<PartialPod>) {
         match event {
             Event::Init => self.listed = Some(HashMap::new()),
             Event::InitApply(pod) => put(self.listed.get_or_insert_default(), pod),
-            Event::InitDone => self.known = self.listed.take().unwrap_or_default(),
+            Event::InitDone => {
+                self.known = self.listed.take().unwrap_or_default();
+                self.trouble.clear();
+            }
             Event::Apply(pod) => put(&mut self.known, pod),
             Event::Delete(pod) => remove(&mut self.known, pod),
         }
-        // While a listing is under way, what is known is from before it.
-        self.in_touch = self.listed.is_none();
+        // While a listing is under way, or after a watch has failed, what is known is from before it.
+        self.in_touch = self.listed.is_none() && self.trouble.is_empty();
     }
 
-    /// The watch was interrupted: until it tells something again, leaders may have come and gone unseen.
-    pub fn lose_touch(&mut self) {
+    /// The watch has failed, for this reason: until all are listed again, leaders may have come and gone unseen.
+    pub fn lose_touch(&mut self, trouble: &str) {
         self.in_touch = false;
+        trouble.clone_into(&mut self.trouble);
+    }
+
+    /// Why not all leaders are known.
+    pub fn trouble(&self) -> &str {
+        if self.trouble.is_empty() { "not all are listed yet" } else { &self.trouble }
     }
 
     /// Whether all leaders are known, but for the moment that a watch lags behind.
@@ -261,9 +263,19 @@ mod tests {
         serde_json::from_value(read).unwrap()
     }
 
+    fn of_list(pods: &[PartialPod]) -> Leaders {
+        let mut leaders = Leaders::default();
+        leaders.see(&Event::Init);
+        for pod in pods {
+            leaders.see(&Event::InitApply(pod.clone()));
+        }
+        leaders.see(&Event::InitDone);
+        leaders
+    }
+
     fn leader_of(states: &[(&str, &str)]) -> Result<String, String> {
         let pods: Vec<_> = states.iter().map(|(name, state)| pod(name, "u1", state)).collect();
-        let leader = Leaders::of_list(&pods).leader(&JobKey::new("ml", "u1"));
+        let leader = of_list(&pods).leader(&JobKey::new("ml", "u1"));
         leader.map(|it| format!("{} {}", it.pod, it.node)).map_err(|why| why.to_string())
     }
 
@@ -297,7 +309,7 @@ mod tests {
 
     #[test]
     fn leaders_of_another_job_or_namespace_are_none() {
-        let leaders = Leaders::of_list(&[pod("a", "u1", "n1")]);
+        let leaders = of_list(&[pod("a", "u1", "n1")]);
         for (namespace, uid) in [("ml", "u2"), ("other", "u1")] {
             assert_eq!(leaders.leader(&JobKey::new(namespace, uid)), Err(NotPlaced::Missing));
         }
@@ -307,11 +319,11 @@ mod tests {
     fn a_pod_that_the_scheduler_has_not_seen_and_a_long_message_are_pending() {
         let mut unseen = pod("a", "u1", "pending");
         unseen.status.conditions.clear();
-        let why = Leaders::of_list(&[unseen]).leader(&JobKey::new("ml", "u1")).unwrap_err();
+        let why = of_list(&[unseen]).leader(&JobKey::new("ml", "u1")).unwrap_err();
         assert_eq!(why.to_string(), "Pod a is pending; the scheduler has not said why");
         let mut long = pod("a", "u1", "pending");
         long.status.conditions[0].message = "ä".repeat(1000);
-        let why = Leaders::of_list(&[long]).leader(&JobKey::new("ml", "u1")).unwrap_err();
+        let why = of_list(&[long]).leader(&JobKey::new("ml", "u1")).unwrap_err();
         assert!(why.to_string().len() <= MESSAGE_LIMIT + 20);
     }
 
@@ -333,7 +345,8 @@ mod tests {
         assert_eq!(leaders.leader(&job), Err(NotPlaced::Missing));
         assert_eq!(leaders.known.len(), 1, "nothing is kept of a Job without leaders");
 
-        leaders.lose_touch();
+        leaders.lose_touch("gone");
+        assert_eq!(leaders.trouble(), "gone");
         assert!(!leaders.in_touch());
         leaders.see(&Event::Init);
         assert!(leaders.leader(&JobKey::new("ml", "u2")).is_ok(), "known until the listing has ended");
@@ -343,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_its_job_gives_up_is_forgotten() {
-        let mut leaders = Leaders::of_list(&[pod("a", "u1", "n1"), pod("b", "u2", "n1")]);
+        let mut leaders = of_list(&[pod("a", "u1", "n1"), pod("b", "u2", "n1")]);
         let mut orphan = pod("a", "u1", "n1");
         orphan.metadata.owner_references = None;
         leaders.see(&Event::Apply(orphan));

@@ -6,8 +6,8 @@
 //! controller, which has five by default. So the wait is short, and none is made for a leader for which the scheduler has
 //! found no room: however many Jobs there are without room, they take no time from the others.
 //!
-//! Before a follower is refused for what the watch has not told in all that time, the leaders of its Job are listed: a
-//! watch may be broken for minutes before anybody notices.
+//! Nobody can make this service list anything: leaders are known by the watch alone, whatever Job a Pod names. A watch that
+//! hears nothing any more is replaced after [`WATCH_LIMIT`], and one that fails begins anew with a listing.
 //!
 //! Every read is limited in time. All limits together stay below the timeout that the webhook is registered with.
 
@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use jobset_api::labels;
-use jobset_objects::PartialPod;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use kube::{Api, Client};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -32,10 +30,14 @@ use super::leaders::{Leaders, NotPlaced, Placed};
 use super::placement::Follower;
 use super::refusal::{Obstacle, ReadError, Refusal, Unread};
 
-/// Longest wait for a leader to be placed. With three reads, before it, after it and of the leader's node, it stays below 5 s.
+/// Longest wait for a leader to be placed. With a read of the leader's node it stays below 5 s.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 /// How long one read may take.
 const READ_LIMIT: Duration = Duration::from_secs(1);
+/// How long one watch lasts, in seconds. A connection on which not even its end arrives is noticed some seconds later.
+const WATCH_LIMIT: u32 = 10;
+/// Longest pause before leaders are listed anew, after a watch has failed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Number of followers that wait at the same time. One more is refused without a wait.
 const SEATS: usize = 256;
 
@@ -63,36 +65,39 @@ impl Lookup {
         }))
     }
 
-    /// Watches leaders, for ever. What fails is tried again; meanwhile leaders are listed as they are needed.
+    /// Watches leaders, for ever. What fails is tried again; meanwhile followers wait, or are refused.
     pub async fn watch(&self) -> Infallible {
-        let config = watcher::Config::default().labels(&leaders_of("")).page_size(500);
-        let mut events = pin!(watcher(Api::all(self.0.client.clone()), config).default_backoff());
+        let of_all = watcher::Config::default().labels(&leaders()).page_size(500).timeout(WATCH_LIMIT);
+        let mut pauses = DefaultBackoff::default();
         let mut failing = false;
         loop {
-            match events.next().await {
-                Some(Ok(event)) => {
-                    if failing {
-                        info!("leaders are watched again");
-                        failing = false;
+            // From the beginning: what a watch that has failed would go on with may be long ago.
+            let mut events = pin!(watcher(Api::all(self.0.client.clone()), of_all.clone()));
+            while let Some(event) = events.next().await {
+                let event = match event {
+                    Ok(event) => event,
+                    Err(error) => {
+                        if failing {
+                            debug!(%error, "cannot watch leaders");
+                        } else {
+                            warn!(%error, "cannot watch leaders, trying again; followers wait meanwhile");
+                            failing = true;
+                        }
+                        self.0.leaders.send_modify(|leaders| leaders.lose_touch(&error.to_string()));
+                        break;
                     }
-                    self.0.leaders.send_modify(|leaders| leaders.see(&event));
+                };
+                if failing && matches!(event, watcher::Event::InitDone) {
+                    info!("leaders are watched again");
+                    failing = false;
                 }
-                Some(Err(error)) => {
-                    if failing {
-                        debug!(%error, "cannot watch leaders");
-                    } else {
-                        warn!(%error, "cannot watch leaders, trying again; they are listed one by one meanwhile");
-                        failing = true;
-                    }
-                    self.0.leaders.send_modify(Leaders::lose_touch);
-                }
-                // The stream does not end.
-                None => std::future::pending().await,
+                self.0.leaders.send_modify(|leaders| leaders.see(&event));
             }
+            tokio::time::sleep(pauses.next().map_or(LONGEST_PAUSE, |pause| pause.min(LONGEST_PAUSE))).await;
         }
     }
 
-    /// Whether all leaders are known, so that none has to be listed.
+    /// Whether all leaders are known.
     pub fn in_touch(&self) -> bool {
         self.0.leaders.borrow().in_touch()
     }
@@ -130,53 +135,26 @@ impl Lookup {
     async fn leader(&self, follower: &Follower) -> Result<Placed, Refusal> {
         let known = |leaders: &Leaders| leaders.in_touch().then(|| leaders.leader(&follower.job));
         let mut leaders = self.0.leaders.subscribe();
-        let seen = known(&leaders.borrow());
-        let listed = match seen {
-            Some(Ok(leader)) => return Ok(leader),
-            Some(Err(_)) => None,
-            None => match self.list(follower).await {
-                Ok(Ok(leader)) => return Ok(leader),
-                listed => Some(listed),
-            },
-        };
+        if let Some(Ok(leader)) = known(&leaders.borrow()) {
+            return Ok(leader);
+        }
         if let Ok(_seat) = self.0.seats.try_acquire() {
             let waits = |leader: Result<Placed, NotPlaced>| leader.is_err_and(|why| why.may_pass_soon());
             let settled = leaders.wait_for(|leaders| known(leaders).is_some_and(|leader| !waits(leader)));
             // What it has come to shows below.
             let _ = timeout(self.0.wait, settled).await.is_ok();
         }
-        let seen = known(&leaders.borrow());
-        let not_placed = match (seen, listed) {
-            (Some(Ok(leader)), _) => return Ok(leader),
-            (Some(Err(why)), None) if !why.may_pass_soon() => why,
-            (Some(Err(why)), Some(_)) | (None, Some(Ok(Err(why)))) => why,
-            (None, Some(Err(cause))) => return Err(unlisted(follower, cause)),
-            // Nothing was heard in all that time: the watch may be broken without knowing it yet.
-            (seen, _) => match (self.list(follower).await, seen) {
-                (Ok(Ok(leader)), _) => return Ok(leader),
-                (Ok(Err(why)), _) | (Err(_), Some(Err(why))) => why,
-                (Err(cause), _) => return Err(unlisted(follower, cause)),
-            },
-        };
-        Err(Refusal::Waits(Box::new(follower.clone()), Obstacle::NotPlaced(not_placed)))
-    }
-
-    /// Asks the API server for the leaders of one Job.
-    async fn list(&self, follower: &Follower) -> Result<Result<Placed, NotPlaced>, ReadError> {
-        let pods: Api<PartialPod> = Api::namespaced(self.0.client.clone(), follower.job.namespace());
-        let of_job = ListParams::default().labels(&leaders_of(&format!(",{}={}", labels::JOB_NAME, follower.job_name)));
-        let listed = read(pods.list(&of_job)).await?;
-        Ok(Leaders::of_list(&listed.items).leader(&follower.job))
+        let leaders = leaders.borrow();
+        match known(&leaders) {
+            Some(leader) => leader.map_err(|why| Refusal::Waits(Box::new(follower.clone()), Obstacle::NotPlaced(why))),
+            None => Err(unread(follower, "leaders".to_owned(), ReadError::OutOfTouch(leaders.trouble().to_owned()))),
+        }
     }
 }
 
 /// Label selector of leaders.
-fn leaders_of(more: &str) -> String {
-    format!("{},{}=0{more}", labels::JOBSET_NAME, labels::COMPLETION_INDEX)
-}
-
-fn unlisted(follower: &Follower, cause: ReadError) -> Refusal {
-    unread(follower, format!("leaders in namespace {}", follower.job.namespace()), cause)
+fn leaders() -> String {
+    format!("{},{}=0", labels::JOBSET_NAME, labels::COMPLETION_INDEX)
 }
 
 fn unread(follower: &Follower, what: String, cause: ReadError) -> Refusal {

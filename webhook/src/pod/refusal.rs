@@ -76,6 +76,9 @@ pub enum ReadError {
     /// It took too long.
     #[error("no answer in {0:?}")]
     Late(Duration),
+    /// It is watched, and the watch has not begun or has failed.
+    #[error("{0}")]
+    OutOfTouch(String),
 }
 
 impl Reason {

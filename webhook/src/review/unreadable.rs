@@ -1,13 +1,15 @@
 //! Reviews in which something cannot be read: which object it is, and where in it. They are rare, and may be made so on
-//! purpose; so they are read with care for memory.
+//! purpose; so they are read one at a time, on a thread that answers nobody else, and with care for memory.
 
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use axum::body::Bytes;
 use jobset_api::validation::{Errors, Path};
 use kube::core::admission::Operation;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
@@ -18,8 +20,13 @@ const WHOLE_OBJECT: &str = "request.object";
 const OBJECT: &str = "request.object.";
 const OLD_OBJECT: &str = "request.oldObject";
 
-/// Held by the one who has a tree, which takes up to a hundred times as much as the body. None is made of large ones.
-static ONE: Mutex<()> = Mutex::new(());
+/// The turn of the one that is read. A tree of it, which takes up to a hundred times as much as the body, is not made of large
+/// ones.
+static TURN: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(1));
+/// Places of those that wait for it. They hold places among all reviews, of which others need some.
+static WAITING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(PLACES));
+/// How many may wait at once.
+pub(super) const PLACES: usize = 24;
 
 /// What has to be known of any review.
 #[derive(Default, Deserialize)]
@@ -76,13 +83,21 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads what can be read.
-pub(super) fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
-    if body.len() > LARGE {
-        return without_a_tree(body);
-    }
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    by_tree(serde_json::from_slice(body).map_err(Malformed::Json)?)
+/// Reads what can be read, when it is its turn.
+///
+/// # Errors
+/// When it is not a review, or too many wait.
+pub(super) async fn decode<K: Object + Send + 'static>(body: Bytes) -> Result<Decoded<K>, Malformed> {
+    let _place = WAITING.try_acquire().map_err(|_| Malformed::TooMany)?;
+    let _turn = TURN.acquire().await.map_err(|_| Malformed::TooMany)?;
+    let read = move || {
+        if body.len() > LARGE {
+            return without_a_tree(&body);
+        }
+        by_tree(serde_json::from_slice(&body).map_err(Malformed::Json)?)
+    };
+    // It panics only by a mistake of ours, which then is the one of whoever asked.
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
 }
 
 fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {

@@ -1,6 +1,8 @@
 //! More than can be done at once, and what goes wrong inside: an answer that says so, and the next request is served.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use axum::Router;
@@ -8,15 +10,17 @@ use axum::body::Bytes;
 use axum::routing::post;
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::abuse::until_closed;
 use crate::api_server::good;
 use crate::client::{Client, Http, JSON, authority};
 use crate::cluster::Plane;
-use crate::server::{LIMIT, Server};
+use crate::server::{LIMIT, Server, jobset, review};
 
 /// What is asked for, and what may be answered.
 struct Turns {
@@ -55,6 +59,48 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
     turns.given.add_permits(1);
     assert_eq!(first.await.unwrap().text(), "done\n");
     assert_eq!(server.client.post("/good", JSON, "").await.text(), "good\n");
+    server.stop().await;
+}
+
+/// A JobSet of nearly 1 MiB, of small things, in which one field is not what it should be.
+fn unreadable() -> String {
+    let variable = |number| json!({ "name": format!("V{number}"), "value": "x" });
+    let mut large = jobset();
+    let worker = &mut large["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
+    worker["env"] = (0..33_000).map(variable).collect();
+    large["spec"]["replicatedJobs"][0]["replicas"] = json!("three");
+    review(&large).to_string()
+}
+
+/// The service has as many threads as there are here: none of them is held up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_unreadable_jobsets_delays_nobody_else() {
+    const CROWD: usize = 20;
+    let server = Server::start().await;
+    let body = unreadable();
+    assert!(body.len() > 900_000 && body.len() < 1 << 20, "{}", body.len());
+    let crowd: JoinSet<_> = (0..CROWD)
+        .map(|_| {
+            let (client, body) = (server.client.clone(), body.clone());
+            async move { client.post(VALIDATE_PATH, JSON, body).await }
+        })
+        .collect();
+    let mut crowd = pin!(crowd.join_all());
+    let (mut answered, mut longest) = (0, Duration::ZERO);
+    let refused = loop {
+        let begin = Instant::now();
+        tokio::select! {
+            biased;
+            refused = &mut crowd => break refused,
+            () = server.is_unharmed() => {}
+        }
+        (answered, longest) = (answered + 1, longest.max(begin.elapsed()));
+    };
+    println!("{answered} reviews beside {CROWD} unreadable ones, the longest in {} ms", longest.as_millis());
+    for answer in refused {
+        assert!(answer.status == 200 && answer.text().contains("replicas"), "{answer:?}");
+    }
+    assert!(answered > CROWD, "{answered}: others have waited for them");
     server.stop().await;
 }
 

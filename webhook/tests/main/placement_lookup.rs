@@ -1,6 +1,8 @@
 //! How the leader of a Pod is found: by a watch, by a list where there is none yet, and within a time limit always.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,9 +14,11 @@ use jobset_webhook::pod::lookup::{LONGEST_WAIT, Lookup};
 use jobset_webhook::pod::placement::Follower;
 use jobset_webhook::pod::refusal::Refusal;
 use k8s_openapi::api::batch::v1::Job;
+use kube::client::ClientBuilder;
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tower::util::MapRequestLayer;
 
 use crate::cluster::LIMIT;
 use crate::exclusive::Space;
@@ -68,35 +72,50 @@ async fn nobody_waits_for_a_leader_that_the_scheduler_has_no_room_for() -> Resul
 }
 
 #[tokio::test]
-async fn a_replica_that_has_not_seen_the_leaders_yet_asks_for_those_of_the_job() -> Result<()> {
+async fn a_replica_that_has_not_seen_the_leaders_yet_says_so_until_it_has() -> Result<()> {
     let space = Space::new("unsynced").await?;
     let job = space.job("train-w-0").await?;
-    // Its watch never begins.
-    let lookup = Lookup::new(space.plane.service_client().await?, Duration::ZERO);
+    let lookup = Lookup::new(space.plane.service_client().await?, LONGEST_WAIT);
     let follower = follower(&space, &job);
     let refusal = lookup.domain(&follower).await.unwrap_err().to_string();
-    assert!(refusal.ends_with("there is no such Pod yet"), "{refusal}");
+    assert!(refusal.ends_with("reading leaders: not all are listed yet"), "{refusal}");
     let leader = space.leader(&job).await?;
     space.node("unsynced-1", Some("r1")).await?;
     space.bind(&leader, "unsynced-1").await?;
-    assert_eq!(lookup.domain(&follower).await.unwrap(), "r1");
+    let watching = lookup.clone();
+    let watch = tokio::spawn(async move { watching.watch().await });
+    wait::until(LIMIT, "the domain", async || Ok(lookup.domain(&follower).await.ok())).await?;
+    watch.abort();
     Ok(())
 }
 
+/// Whoever reaches the service can invent Jobs.
 #[tokio::test]
-async fn a_watch_that_has_gone_silent_refuses_nobody() -> Result<()> {
-    let space = Space::new("silent").await?;
-    let job = space.job("train-w-0").await?;
-    let lookup = Lookup::new(space.plane.service_client().await?, Duration::ZERO);
+async fn jobs_that_nobody_has_cost_no_request() -> Result<()> {
+    let space = Space::new("invented").await?;
+    let requests = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&requests);
+    let count = MapRequestLayer::new(move |request: axum::http::Request<_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        request
+    });
+    let client = ClientBuilder::try_from(space.plane.plane.client_config())?.with_layer(&count).build();
+    let lookup = Lookup::new(client, Duration::from_millis(50));
     let watching = lookup.clone();
     let watch = tokio::spawn(async move { watching.watch().await });
     wait::until(LIMIT, "all leaders to be known", async || Ok(lookup.in_touch().then_some(()))).await?;
+    for number in 0..300 {
+        let job = JobKey::new("invented", &format!("uid-{number}"));
+        let follower = Follower { topology: "rack".to_owned(), job, job_name: format!("job-{number}") };
+        let domain = lookup.domain(&follower);
+        // A tenth of them waits for its leader.
+        let refused =
+            if number % 10 == 0 { Some(domain.await) } else { tokio::time::timeout(Duration::ZERO, domain).await.ok() };
+        assert!(refused.is_none_or(|it| it.is_err()));
+    }
+    let made = requests.load(Ordering::Relaxed);
+    assert!(made <= 4, "{made} requests: a listing, and the watch that is renewed");
     watch.abort();
-    assert!(watch.await.unwrap_err().is_cancelled());
-    let leader = space.leader(&job).await?;
-    space.node("silent-1", Some("r1")).await?;
-    space.bind(&leader, "silent-1").await?;
-    assert_eq!(lookup.domain(&follower(&space, &job)).await.unwrap(), "r1");
     Ok(())
 }
 
@@ -107,9 +126,16 @@ async fn without_permission_or_api_server_the_refusal_says_what_could_not_be_rea
     let mut config = space.plane.plane.client_config();
     config.auth_info.impersonate = Some("nobody".to_owned());
     let lookup = Lookup::new(Client::try_from(config)?, Duration::ZERO);
-    let refusal = lookup.domain(&follower(&space, &job)).await.unwrap_err();
+    let (watching, follower) = (lookup.clone(), follower(&space, &job));
+    let watch = tokio::spawn(async move { watching.watch().await });
+    let refusal = wait::until(LIMIT, "the watch to fail", async || {
+        let refusal = lookup.domain(&follower).await.unwrap_err();
+        Ok((!refusal.to_string().contains("not all are listed yet")).then_some(refusal))
+    })
+    .await?;
+    watch.abort();
     let text = refusal.to_string();
-    assert!(text.starts_with("cannot find the leader of Job train-w-0, try again: reading leaders in"), "{text}");
+    assert!(text.starts_with("cannot find the leader of Job train-w-0, try again: reading leaders: "), "{text}");
     assert!(text.contains("forbidden"), "{text}");
     assert_eq!((refusal.status().code, refusal.status().reason.as_str()), (503, "ServiceUnavailable"));
     Ok(())
@@ -119,11 +145,13 @@ async fn without_permission_or_api_server_the_refusal_says_what_could_not_be_rea
 async fn an_api_server_that_does_not_answer_holds_nobody_up() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0").await?;
     let config = Config::new(format!("http://{}", silent.local_addr()?).parse()?);
-    let lookup = Lookup::new(Client::try_from(config)?, Duration::ZERO);
-    let follower = nobody();
-    let refusal = tokio::time::timeout(LIMIT, lookup.domain(&follower)).await?.unwrap_err();
+    let lookup = Lookup::new(Client::try_from(config)?, LONGEST_WAIT);
+    let watching = lookup.clone();
+    let watch = tokio::spawn(async move { watching.watch().await });
+    let refusal = tokio::time::timeout(LIMIT, lookup.domain(&nobody())).await?.unwrap_err();
     assert!(matches!(refusal, Refusal::Unread(..)));
-    assert!(refusal.to_string().ends_with("no answer in 1s"), "{refusal}");
+    assert!(refusal.to_string().ends_with("not all are listed yet"), "{refusal}");
+    watch.abort();
     Ok(())
 }
 
