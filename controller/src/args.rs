@@ -66,7 +66,7 @@ pub struct Args {
     pub health_listen: SocketAddr,
 
     /// Address of /metrics.
-    #[arg(long, default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub metrics_listen: SocketAddr,
 
     /// Serve /metrics by HTTPS, to whom the API server allows it: by a bearer token whose user may get the path /metrics. Without

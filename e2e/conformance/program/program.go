@@ -34,7 +34,7 @@ func Gates() string {
 
 // Registration is the deployed registration of the admission service.
 func Registration() envtest.WebhookInstallOptions {
-	return envtest.WebhookInstallOptions{Paths: []string{manifest("kustomize", "webhook-configurations.yaml")}}
+	return envtest.WebhookInstallOptions{Paths: []string{manifest("kustomize", "common", "webhook-configurations.yaml")}}
 }
 
 // CRDs are the deployed ones. Those of the Go module lack fields that the programs and the registration rely on.
@@ -47,20 +47,37 @@ func CRDs() envtest.CRDInstallOptions {
 
 // StartController runs jobset-controller, and returns when it is ready. The caller stops it.
 func StartController(environment *envtest.Environment) (stop func() error, err error) {
-	return start("jobset-controller", environment.KubeConfig, "--leader-elect=false")
+	return start("jobset-controller", environment.KubeConfig,
+		gated("--leader-elect=false", "--metrics-listen=127.0.0.1:0")...)
 }
 
 // StartWebhook runs jobset-webhook where the environment has it registered, and returns when it is ready. The caller stops it.
 func StartWebhook(environment *envtest.Environment) (stop func() error, err error) {
-	// It issues its own certificate and writes its CA into the registration, as it does where it is deployed.
 	serving := environment.WebhookInstallOptions
-	return start("jobset-webhook", environment.KubeConfig,
+	names := []string{"--namespace=default", "--extra-dns-name=" + serving.LocalServingHost}
+	// It issues the certificate and writes its CA into the registration, as it does where it is deployed.
+	stopCerts, err := start("jobset-certs", environment.KubeConfig, names...)
+	if err != nil {
+		return nil, err
+	}
+	stopWebhook, err := start("jobset-webhook", environment.KubeConfig, append(gated(
 		"--listen="+net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort)),
-		"--namespace=default", "--extra-dns-name="+serving.LocalServingHost, "--agent-image=localhost/agent:test",
-		"--drain-delay=0s")
+		"--agent-image=localhost/agent:test", "--drain-delay=0s", "--metrics-listen=127.0.0.1:0"), names...)...)
+	if err != nil {
+		return nil, errors.Join(err, stopCerts())
+	}
+	return func() error { return errors.Join(stopWebhook(), stopCerts()) }, nil
 }
 
-// start runs the program of this name with the gates of the pass, until it is stopped.
+// gated adds the gates of the pass.
+func gated(args ...string) []string {
+	if Gates() == "" {
+		return args
+	}
+	return append(args, "--feature-gates="+Gates())
+}
+
+// start runs the program of this name until it is stopped.
 func start(name string, kubeconfig []byte, args ...string) (stop func() error, err error) {
 	work := os.Getenv("CONFORMANCE_WORK")
 	config := filepath.Join(work, name+".kubeconfig")
@@ -76,14 +93,7 @@ func start(name string, kubeconfig []byte, args ...string) (stop func() error, e
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	args = append(args, "--health-listen="+health, "--metrics-listen="+metrics)
-	if Gates() != "" {
-		args = append(args, "--feature-gates="+Gates())
-	}
+	args = append(args, "--health-listen="+health)
 	command := exec.Command(filepath.Join(os.Getenv("CONFORMANCE_PROGRAMS"), name), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+config)
 	command.Stdout, command.Stderr = log, log

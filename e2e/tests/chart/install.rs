@@ -17,6 +17,7 @@ use jobset_harness::progress::progress;
 use jobset_harness::wait;
 use jobset_harness::workload::{STORY_1, SUPERVISED};
 
+use super::certificates::Certificates;
 use super::leftovers::leftovers;
 use super::traffic;
 use crate::kubelet::{assert_in_place, binaries, run_kubectl_jobset};
@@ -30,8 +31,10 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     let cluster = Cluster::start(2).await?;
     install::load_images(&cluster, binaries().await?).await?;
     install::crd(&cluster).await?;
+    let certificates = Certificates::store(&cluster).await?;
     let before = paths::workspace().join("e2e/tests/chart/before-the-chart.yaml");
     kubectl(&cluster, &["apply", "--server-side", "-f", &before.to_string_lossy()]).await?;
+    certificates.publish().await?;
     install::ready(&cluster, SYSTEM).await?;
     let mut story = Story::begin(&cluster).await?;
 
@@ -39,7 +42,10 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     let chart = chart.to_string_lossy();
     let system = ["--namespace", SYSTEM, "--wait", "--timeout", "2m"];
     let take = ["install", RELEASE, &chart, "--take-ownership", "--force-conflicts"];
-    story.during("takeover", helm.run(&cluster, &[&take[..], &system].concat())).await?;
+    let take = [&take[..], &system].concat();
+    let taken = certificates.asked_throughout(helm.run(&cluster, &take));
+    story.during("takeover", taken).await?;
+    certificates.are_as_stored().await?;
     let change = ["upgrade", RELEASE, &chart, "--set", "log.format=json", "--set", "log.filter=debug"];
     story.during("upgrade", helm.run(&cluster, &[&change[..], &system].concat())).await?;
     let args = deployment_args(&cluster, SYSTEM).await?;

@@ -1,6 +1,7 @@
 //! The Helm chart and the kustomizations: the same objects, from one source; and the alerts that come with them.
 
 mod alerts;
+mod certificates;
 mod install;
 mod leftovers;
 mod render;
