@@ -170,6 +170,9 @@ async fn start(definition: ProcessDefinition, children: &Children) -> Result<()>
     Ok(())
 }
 
+/// How long a process may take to end that was killed: its memory is given back first, on a machine that may be busy.
+const KILLED: Duration = Duration::from_secs(30);
+
 async fn stop(name: &str, grace: Duration, children: &Children) -> Result<()> {
     let (pid, mut exit) = {
         let mut children = children.lock().await;
@@ -177,16 +180,16 @@ async fn stop(name: &str, grace: Duration, children: &Children) -> Result<()> {
         child.stopping = true;
         (child.pid, child.exit.clone())
     };
-    for signal in [Signal::TERM, Signal::KILL] {
+    for (signal, limit) in [(Signal::TERM, grace), (Signal::KILL, grace.max(KILLED))] {
         if let (Some(pid), None) = (pid, *exit.borrow()) {
             // It may have ended just now.
             let _ = kill_process(pid, signal);
         }
-        if tokio::time::timeout(grace, exit.wait_for(Option::is_some)).await.is_ok() {
+        if tokio::time::timeout(limit, exit.wait_for(Option::is_some)).await.is_ok() {
             return Ok(());
         }
     }
-    bail!("{name} did not end within {:.0} s of SIGKILL", grace.as_secs_f64())
+    bail!("{name} did not end within {:.0} s of SIGKILL", grace.max(KILLED).as_secs_f64())
 }
 
 /// Reaps ended processes whose parent died before them (container shims): the first process of a namespace inherits
