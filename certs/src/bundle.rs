@@ -62,6 +62,12 @@ impl LiveBundle {
     pub fn trusts(&self, serving: &Serving, names: &Names, now: Timestamp) -> bool {
         x509::is_trusted(&serving.certified.cert, &x509::certificates(&self.pem), names, now)
     }
+
+    /// What to tell people when it does not trust the serving certificate.
+    pub(crate) fn distrust(&self) -> String {
+        let Self { configuration, webhook, .. } = self;
+        format!("the caBundle of webhook {webhook} in {configuration} does not verify the serving certificate")
+    }
 }
 
 /// The CAs that a bundle should have: the one that signs, and the newest of those that are kept beside it for as long as

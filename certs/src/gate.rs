@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use crate::Names;
-use crate::bundle::LiveBundle;
+use crate::bundle::{Configuration, LiveBundle};
 use crate::material::Serving;
+use crate::{Error, Names};
 
 /// How long all live bundles must have trusted a certificate where none is in service yet: little, because it holds up every
 /// first start.
@@ -18,13 +18,25 @@ const FIRST: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) bundles: Vec<LiveBundle>,
-    /// Whether all configurations could be read.
-    pub(crate) complete: bool,
+    /// Whether a configuration could not be read.
+    pub(crate) incomplete: bool,
     /// Whether one that could not be read may have webhooks: it is not known to be missing.
-    pub(crate) hidden: bool,
+    hidden: bool,
 }
 
 impl Live {
+    /// A configuration could not be read.
+    pub(crate) fn lacks(&mut self, error: &Error) {
+        self.incomplete = true;
+        self.hidden |= !error.is_missing_configuration();
+    }
+
+    /// Says that the configurations have no webhooks, if that is known.
+    pub(crate) fn without_webhooks(&self, configurations: &[Configuration]) -> Option<String> {
+        let names: Vec<_> = configurations.iter().map(ToString::to_string).collect();
+        (self.bundles.is_empty() && !self.hidden).then(|| format!("there is no webhook in {}", names.join(", ")))
+    }
+
     /// The first bundle that does not verify this certificate for these names.
     pub(crate) fn distrusting(&self, serving: &Serving, names: &Names, now: Timestamp) -> Option<&LiveBundle> {
         self.bundles.iter().find(|it| !it.trusts(serving, names, now))
@@ -32,7 +44,7 @@ impl Live {
 
     /// Whether all configurations could be read, there are webhooks, and each of them trusts this certificate.
     pub(crate) fn trusts(&self, serving: &Serving, names: &Names, now: Timestamp) -> bool {
-        self.complete && !self.bundles.is_empty() && self.distrusting(serving, names, now).is_none()
+        !self.incomplete && !self.bundles.is_empty() && self.distrusting(serving, names, now).is_none()
     }
 }
 
@@ -95,7 +107,6 @@ pub(crate) mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::bundle::Configuration;
     use crate::material::{Material, with_new_serving};
     use crate::{Lifetimes, issue, x509};
 
@@ -114,14 +125,14 @@ pub(crate) mod tests {
     }
 
     /// Bundles of which each trusts these.
-    pub(crate) fn live(trusted: &[&[&Material]], complete: bool) -> Live {
+    pub(crate) fn live(trusted: &[&[&Material]], incomplete: bool) -> Live {
         let pem = |it: &Material| x509::to_pem(&it.authority.as_ref().unwrap().certificate);
         let bundle = |trusted: &&[&Material]| LiveBundle {
             configuration: Configuration::Validating("v".to_owned()),
             webhook: "w".to_owned(),
             pem: trusted.iter().map(|it| pem(it)).collect::<String>().into_bytes(),
         };
-        Live { bundles: trusted.iter().map(bundle).collect(), complete, hidden: !complete }
+        Live { bundles: trusted.iter().map(bundle).collect(), incomplete, hidden: incomplete }
     }
 
     fn serving(material: &Material) -> &Serving {
@@ -133,14 +144,14 @@ pub(crate) mod tests {
         let (old, new) = (candidate(), candidate());
         let mut gate = Gate::new(names(), SETTLE);
         let mut wait = |live: &Live| gate.wait(Some(serving(&old)), serving(&new), live, ISSUED);
-        assert_eq!(wait(&live(&[&[&old, &new], &[&old]], true)), Duration::MAX, "not everywhere");
-        assert_eq!(wait(&live(&[&[&old, &new]], false)), Duration::MAX, "not all could be read");
-        let both = live(&[&[&old, &new], &[&new, &old]], true);
+        assert_eq!(wait(&live(&[&[&old, &new], &[&old]], false)), Duration::MAX, "not everywhere");
+        assert_eq!(wait(&live(&[&[&old, &new]], true)), Duration::MAX, "not all could be read");
+        let both = live(&[&[&old, &new], &[&new, &old]], false);
         assert_eq!(wait(&both), SETTLE);
         tokio::time::advance(SETTLE / 2).await;
         assert_eq!(wait(&both), SETTLE / 2);
-        assert_eq!(wait(&live(&[&[&old]], true)), Duration::MAX, "trust is lost");
-        assert_eq!(wait(&both), SETTLE, "and waited for anew");
+        assert_eq!(wait(&live(&[&[&old]], false)), Duration::MAX, "trust is lost");
+        assert_eq!(wait(&both), SETTLE, "the wait starts over");
         tokio::time::advance(SETTLE).await;
         assert_eq!(wait(&both), Duration::ZERO);
     }
@@ -150,8 +161,8 @@ pub(crate) mod tests {
         let (old, new) = (candidate(), candidate());
         let mut gate = Gate::new(names(), SETTLE);
         let mut wait = |live: &Live, now| gate.wait(Some(serving(&old)), serving(&new), live, now);
-        assert_eq!(wait(&live(&[&[&new]], true), ISSUED), Duration::ZERO);
-        assert_eq!(wait(&live(&[], false), ISSUED + SignedDuration::from_hours(24 * 91)), Duration::ZERO);
+        assert_eq!(wait(&live(&[&[&new]], false), ISSUED), Duration::ZERO);
+        assert_eq!(wait(&live(&[], true), ISSUED + SignedDuration::from_hours(24 * 91)), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
@@ -159,10 +170,10 @@ pub(crate) mod tests {
         let new = candidate();
         let mut gate = Gate::new(names(), SETTLE);
         let mut wait = |live: &Live| gate.wait(None, serving(&new), live, ISSUED);
-        assert_eq!(wait(&live(&[], true)), Duration::MAX);
-        assert_eq!(wait(&live(&[&[&new], &[]], true)), Duration::MAX);
-        assert_eq!(wait(&live(&[&[&new]], true)), FIRST);
+        assert_eq!(wait(&live(&[], false)), Duration::MAX);
+        assert_eq!(wait(&live(&[&[&new], &[]], false)), Duration::MAX);
+        assert_eq!(wait(&live(&[&[&new]], false)), FIRST);
         tokio::time::advance(FIRST).await;
-        assert_eq!(wait(&live(&[&[&new]], true)), Duration::ZERO);
+        assert_eq!(wait(&live(&[&[&new]], false)), Duration::ZERO);
     }
 }

@@ -76,8 +76,8 @@ pub async fn maintain(
         mismatch,
     };
     loop {
-        let pass = issuer.pass(Timestamp::now()).await;
-        let wait = rounds.after(&readiness, pass.readiness(), pass.wait, pass.failure.as_ref());
+        let outcome = issuer.reconcile(Timestamp::now()).await;
+        let wait = rounds.after(&readiness, outcome.readiness(), outcome.wait, outcome.failure.as_ref());
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             Some(()) = changes.next() => {}
@@ -98,8 +98,8 @@ struct Issuer {
     mismatch: IntGauge,
 }
 
-/// What one look at everything came to.
-struct Pass {
+/// What one reconciliation came to.
+struct Outcome {
     /// Why the servers cannot be called, if they cannot.
     reason: Option<String>,
     /// What somebody should look at before long.
@@ -110,15 +110,10 @@ struct Pass {
     wait: Duration,
 }
 
-impl Pass {
+impl Outcome {
     fn readiness(&self) -> Readiness {
         let failure = self.failure.as_ref().map(watches::chain);
-        let texts: Vec<_> = [&self.reason, &failure, &self.remark].into_iter().flatten().map(String::as_str).collect();
-        match texts.join("; ") {
-            text if text.is_empty() => Readiness::Ready,
-            text if self.reason.is_none() && failure.is_none() => Readiness::ReadyBut(text),
-            text => Readiness::NotReady(text),
-        }
+        Readiness::of(self.reason.clone().into_iter().chain(failure), self.remark.clone())
     }
 }
 
@@ -145,45 +140,45 @@ impl Published {
 
 impl Issuer {
     /// Looks at everything once and does what is due. What fails keeps nothing else from being done.
-    async fn pass(&mut self, now: Timestamp) -> Pass {
-        let mut pass = Pass { reason: None, remark: None, failure: None, wait: Duration::MAX };
+    async fn reconcile(&mut self, now: Timestamp) -> Outcome {
+        let mut outcome = Outcome { reason: None, remark: None, failure: None, wait: Duration::MAX };
         let Settings { secret, services, lifetimes, .. } = &self.settings;
         match state::ensure(&self.secrets, secret, services, lifetimes, now).await {
             Ok(state) => self.state = Some(state),
-            Err(error) => pass.failure = Some(error),
+            Err(error) => outcome.failure = Some(error),
         }
         let Some(state) = self.state.clone() else {
-            pass.reason = Some("there is no CA yet".to_owned());
-            return pass;
+            outcome.reason = Some("there is no CA yet".to_owned());
+            return outcome;
         };
-        pass.wait = state.until.duration_since(now).unsigned_abs();
-        let published = self.read_published(&mut pass).await;
+        outcome.wait = state.until.duration_since(now).unsigned_abs();
+        let published = self.read_published(&mut outcome).await;
         if let Some(published) = &published {
             self.kept = published.iter().flat_map(|it| it.authorities.clone()).collect();
         }
         let (authority, kept) = (&state.authority.certificate, self.kept.clone());
         let merge = |holds| wanted(authority, kept.iter().cloned().chain(holds), state.distrusted, now);
-        let mut live = self.publish(&mut pass, merge).await;
+        let mut live = self.publish(&mut outcome, merge).await;
         // While that cannot be read, whoever serves it stays trusted, and nothing else changes.
-        let Some(mut published) = published else { return pass };
+        let Some(mut published) = published else { return outcome };
         let current = published.iter().zip(&state.candidates).all(|(it, (candidate, _))| it.is(candidate));
-        self.hand_out(&mut pass, &mut published, &state, &live, now).await;
+        self.hand_out(&mut outcome, &mut published, &state, &live, now).await;
         let is_alone = live.bundles.iter().all(|it| x509::certificates(&it.pem).len() == 1);
-        if current && !is_alone && self.is_served_everywhere(&mut pass, authority).await {
-            live = self.publish(&mut pass, |_| vec![authority.clone()]).await;
+        if current && !is_alone && self.is_served_everywhere(&mut outcome, authority).await {
+            live = self.publish(&mut outcome, |_| vec![authority.clone()]).await;
         }
-        pass.reason = self.judge(&published, &live, now);
-        pass
+        outcome.reason = self.judge(&published, &live, now);
+        outcome
     }
 
     /// What each of the servers reads now; nothing where one cannot be read.
-    async fn read_published(&self, pass: &mut Pass) -> Option<Vec<Published>> {
+    async fn read_published(&self, outcome: &mut Outcome) -> Option<Vec<Published>> {
         let mut published = Vec::new();
         for service in &self.settings.services {
             match state::read(&self.secrets, &service.secret).await {
                 Ok(secret) => published.push(Published::of(secret)),
                 Err(error) => {
-                    pass.failure.get_or_insert(error);
+                    outcome.failure.get_or_insert(error);
                     return None;
                 }
             }
@@ -193,20 +188,20 @@ impl Issuer {
 
     async fn publish(
         &mut self,
-        pass: &mut Pass,
+        outcome: &mut Outcome,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> Live {
         let published = self.publisher.publish(wanted).await;
-        pass.failure = pass.failure.take().or(published.failure);
-        pass.remark = published.contested;
-        pass.wait = pass.wait.min(published.wait);
+        outcome.failure = outcome.failure.take().or(published.failure);
+        outcome.remark = published.contested;
+        outcome.wait = outcome.wait.min(published.wait);
         published.live
     }
 
     /// Gives the servers the certificates that may be served by now.
     async fn hand_out(
         &mut self,
-        pass: &mut Pass,
+        outcome: &mut Outcome,
         published: &mut [Published],
         state: &State,
         live: &Live,
@@ -222,7 +217,7 @@ impl Issuer {
             }
             let wait = gate.wait(published.serving.as_ref(), candidate, live, now);
             if !wait.is_zero() {
-                pass.wait = pass.wait.min(wait);
+                outcome.wait = outcome.wait.min(wait);
                 continue;
             }
             match state::write(&self.secrets, &service.secret, published.secret.take(), data.clone()).await {
@@ -232,25 +227,25 @@ impl Issuer {
                     published.serving = Some(candidate.clone());
                     gate.withdraw();
                     // To ask the endpoints.
-                    pass.wait = pass.wait.min(ASK_AGAIN);
+                    outcome.wait = outcome.wait.min(ASK_AGAIN);
                 }
-                Err(error) => pass.failure = pass.failure.take().or(Some(error)),
+                Err(error) => outcome.failure = outcome.failure.take().or(Some(error)),
             }
         }
     }
 
     /// Whether every ready endpoint of every service serves what this CA has signed.
-    async fn is_served_everywhere(&self, pass: &mut Pass, authority: &CertificateDer<'static>) -> bool {
+    async fn is_served_everywhere(&self, outcome: &mut Outcome, authority: &CertificateDer<'static>) -> bool {
         for service in &self.settings.services {
             match endpoints::lagging(&self.client, &self.settings.namespace, service, authority).await {
                 Ok(None) => {}
                 Ok(Some(endpoint)) => {
-                    pass.remark = Some(format!("CAs from before stay trusted, because of endpoint {endpoint}"));
-                    pass.wait = pass.wait.min(ASK_AGAIN);
+                    outcome.remark = Some(format!("CAs from before stay trusted, because of endpoint {endpoint}"));
+                    outcome.wait = outcome.wait.min(ASK_AGAIN);
                     return false;
                 }
                 Err(error) => {
-                    pass.failure.get_or_insert(error);
+                    outcome.failure.get_or_insert(error);
                     return false;
                 }
             }
@@ -260,24 +255,15 @@ impl Issuer {
 
     /// Why API servers cannot call the servers, if they cannot.
     fn judge(&self, published: &[Published], live: &Live, now: Timestamp) -> Option<String> {
-        let configurations = &self.settings.configurations;
         let distrusting = published.iter().zip(&self.settings.services).find_map(|(it, service)| {
             live.distrusting(it.serving.as_ref()?, &service.names, now).map(|bundle| (bundle, service))
         });
         self.mismatch.set(distrusting.is_some().into());
-        if live.bundles.is_empty() && !live.hidden {
-            let names: Vec<_> = configurations.iter().map(ToString::to_string).collect();
-            return Some(format!("there is no webhook in {}", names.join(", ")));
-        }
-        if let Some((it, service)) = distrusting {
-            let (webhook, configuration) = (&it.webhook, &it.configuration);
-            return Some(format!(
-                "the caBundle of webhook {webhook} in {configuration} does not verify the certificate of {}",
-                service.name
-            ));
-        }
-        let missing = published.iter().position(|it| it.serving.is_none())?;
-        let secret = &self.settings.services.get(missing)?.secret;
-        Some(format!("Secret {secret} waits until all API servers have seen the caBundles"))
+        let distrust = || distrusting.map(|(bundle, service)| format!("{} of {}", bundle.distrust(), service.name));
+        let waiting = || {
+            let missing = published.iter().zip(&self.settings.services).find(|(it, _)| it.serving.is_none());
+            missing.map(|(_, it)| format!("Secret {} waits until all API servers have seen the caBundles", it.secret))
+        };
+        live.without_webhooks(&self.settings.configurations).or_else(distrust).or_else(waiting)
     }
 }

@@ -46,3 +46,17 @@ pub enum Readiness {
     /// Not yet, or no longer, for this reason.
     NotReady(String),
 }
+
+impl Readiness {
+    /// Not ready for these reasons, if there are any; else ready, with these remarks.
+    pub(crate) fn of(reasons: impl IntoIterator<Item = String>, remarks: impl IntoIterator<Item = String>) -> Self {
+        let mut texts: Vec<_> = reasons.into_iter().collect();
+        let is_ready = texts.is_empty();
+        texts.extend(remarks);
+        match texts.join("; ") {
+            text if !is_ready => Self::NotReady(text),
+            text if text.is_empty() => Self::Ready,
+            text => Self::ReadyBut(text),
+        }
+    }
+}

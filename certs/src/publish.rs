@@ -18,16 +18,16 @@ const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// After so long without such a write the pauses begin anew.
+/// After so long without such a write, the next pause is the first again.
 const QUIET: Duration = Duration::from_mins(10);
 
 /// The pauses before writes that undo what somebody else has written.
 #[derive(Debug, Default)]
-struct Pace {
+struct WriteBackoff {
     last: Option<(Instant, Duration)>,
 }
 
-impl Pace {
+impl WriteBackoff {
     /// How long to wait before the next such write.
     fn wait(&self, now: Instant) -> Duration {
         self.last.map_or(Duration::ZERO, |(at, pause)| pause.saturating_sub(now.duration_since(at)))
@@ -45,7 +45,7 @@ struct Target {
     configuration: Configuration,
     /// By the webhooks' names.
     written: Vec<(String, Vec<u8>)>,
-    pace: Pace,
+    backoff: WriteBackoff,
 }
 
 /// Writes caBundles.
@@ -67,8 +67,11 @@ pub(crate) struct Published {
 
 impl Publisher {
     pub(crate) fn new(client: Client, configurations: &[Configuration]) -> Self {
-        let target =
-            |it: &Configuration| Target { configuration: it.clone(), written: Vec::new(), pace: Pace::default() };
+        let target = |it: &Configuration| Target {
+            configuration: it.clone(),
+            written: Vec::new(),
+            backoff: WriteBackoff::default(),
+        };
         Self { client, targets: configurations.iter().map(target).collect() }
     }
 
@@ -78,14 +81,12 @@ impl Publisher {
         &mut self,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> Published {
-        let live = Live { complete: true, ..Live::default() };
-        let mut published = Published { live, failure: None, wait: Duration::MAX, contested: None };
+        let mut published = Published { live: Live::default(), failure: None, wait: Duration::MAX, contested: None };
         for target in &mut self.targets {
             let found = match bundle::read(&self.client, &target.configuration).await {
                 Ok(found) => found,
                 Err(error) => {
-                    published.live.complete = false;
-                    published.live.hidden |= !error.is_missing_configuration();
+                    published.live.lacks(&error);
                     published.failure.get_or_insert(error);
                     continue;
                 }
@@ -93,7 +94,7 @@ impl Publisher {
             let (found, wait, failure) = target.bring(&self.client, found, &wanted).await;
             published.wait = published.wait.min(wait);
             published.failure = published.failure.or(failure);
-            if target.pace.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
+            if target.backoff.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
                 let writers = named(&found.writers);
                 published.contested =
                     Some(format!("the caBundle of {} is also written by {writers}", target.configuration));
@@ -129,14 +130,14 @@ impl Target {
             // What was written before, and is not there any more, somebody else has changed.
             let undone = changes.iter().any(|it| self.written.contains(it));
             let (now, configuration) = (Instant::now(), &self.configuration);
-            let wait = self.pace.wait(now);
+            let wait = self.backoff.wait(now);
             if undone && !wait.is_zero() {
                 return (found, wait, None);
             }
             match bundle::write(client, configuration, &found, &changes).await {
                 Ok(patched) => {
                     if undone {
-                        self.pace.wrote(now);
+                        self.backoff.wrote(now);
                         let writers = named(&found.writers);
                         warn!(%configuration, writers, "wrote caBundle again, because somebody else had changed it");
                     } else {
@@ -171,19 +172,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_to_a_minute_and_begin_anew_after_quiet() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
+    fn pauses_double_to_a_minute_and_start_over_after_quiet() {
+        let (mut backoff, mut now) = (WriteBackoff::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let wait = pace.wait(now);
+            let wait = backoff.wait(now);
             pauses.push(wait.as_secs());
             now += wait;
-            pace.wrote(now);
+            backoff.wrote(now);
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60]);
         now += QUIET;
-        assert_eq!(pace.wait(now), Duration::ZERO);
-        pace.wrote(now);
-        assert_eq!(pace.wait(now), FIRST_PAUSE);
+        assert_eq!(backoff.wait(now), Duration::ZERO);
+        backoff.wrote(now);
+        assert_eq!(backoff.wait(now), FIRST_PAUSE);
     }
 }

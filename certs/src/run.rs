@@ -41,7 +41,7 @@ impl Program {
     /// Issues and publishes until `stop`.
     ///
     /// # Errors
-    /// When a metric or a thread cannot be had.
+    /// When a metric cannot be registered, or the thread of the port cannot be started.
     pub async fn run(self, client: Client, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { settings, health } = self;
         let registry = Registry::new();

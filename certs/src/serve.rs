@@ -74,18 +74,11 @@ pub async fn serve(
     loop {
         let now = Timestamp::now();
         let found = source::judge(&files.borrow().clone(), &server.names, now);
-        let remark = found.as_ref().err().map(|flaw| format!("the certificate in {origin} cannot be used: {flaw}"));
+        let flaw = found.as_ref().err().map(|flaw| format!("the certificate in {origin} cannot be used: {flaw}"));
         let (live, failure) = server.look(&client).await;
         let wait = server.offer(found.ok(), live.as_ref(), now);
         let reason = server.reason(live.as_ref(), now);
-        let failed = failure.as_ref().map(watches::chain);
-        let is_ready = reason.is_none();
-        let texts: Vec<_> = [reason, remark, failed].into_iter().flatten().collect();
-        let state = match texts.join("; ") {
-            text if text.is_empty() => Readiness::Ready,
-            text if is_ready => Readiness::ReadyBut(text),
-            text => Readiness::NotReady(text),
-        };
+        let state = Readiness::of(reason, flaw.into_iter().chain(failure.as_ref().map(watches::chain)));
         let wait = rounds.after(&readiness, state, wait, failure.as_ref());
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -111,13 +104,12 @@ struct Server {
 impl Server {
     /// The caBundles, where they are looked at, and the first that could not be read.
     async fn look(&self, client: &Client) -> (Option<Live>, Option<Error>) {
-        let (mut live, mut failure) = (Live { complete: true, ..Live::default() }, None);
+        let (mut live, mut failure) = (Live::default(), None);
         for configuration in &self.configurations {
             match bundle::read(client, configuration).await {
                 Ok(found) => live.bundles.extend(found.bundles),
                 Err(error) => {
-                    live.complete = false;
-                    live.hidden |= !error.is_missing_configuration();
+                    live.lacks(&error);
                     failure.get_or_insert(error);
                 }
             }
@@ -158,7 +150,7 @@ impl Server {
     fn reason(&mut self, live: Option<&Live>, now: Timestamp) -> Option<String> {
         let distrusting =
             live.zip(self.current.as_ref()).and_then(|(it, current)| it.distrusting(current, &self.names, now));
-        let mismatch = live.and_then(|it| (distrusting.is_some() || it.complete).then_some(distrusting.is_some()));
+        let mismatch = live.and_then(|it| (distrusting.is_some() || !it.incomplete).then_some(distrusting.is_some()));
         self.metrics.set(self.current.as_ref().map(|it| it.validity), self.reloads, mismatch);
         let Some(current) = &self.current else { return Some("no certificate is in service".to_owned()) };
         let not_after = current.validity.not_after;
@@ -167,19 +159,10 @@ impl Server {
         }
         let live = live?;
         let was_trusted = std::mem::replace(&mut self.was_trusted, false);
-        if live.bundles.is_empty() && !live.hidden {
-            let names: Vec<_> = self.configurations.iter().map(ToString::to_string).collect();
-            return Some(format!("there is no webhook in {}", names.join(", ")));
-        }
-        if let Some(LiveBundle { webhook, configuration, .. }) = distrusting {
-            return Some(format!(
-                "the caBundle of webhook {webhook} in {configuration} does not verify the serving certificate"
-            ));
-        }
-        if !live.complete && !was_trusted {
-            return Some("not all configurations can be read".to_owned());
-        }
-        self.was_trusted = true;
-        None
+        let unread = || (live.incomplete && !was_trusted).then(|| "not all configurations can be read".to_owned());
+        let reason = live.without_webhooks(&self.configurations).or_else(|| distrusting.map(LiveBundle::distrust));
+        let reason = reason.or_else(unread);
+        self.was_trusted = reason.is_none();
+        reason
     }
 }

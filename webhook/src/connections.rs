@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, error, warn};
 
 use crate::limits::Limits;
-use crate::quiet;
+use crate::log_limit;
 use crate::registry::{Connection, Registry};
 use crate::tls;
 
@@ -83,8 +83,8 @@ pub async fn serve(
                 if let Some(connection) = registry.admit() {
                     // From here on, so that a handshake in progress is waited for as well.
                     tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
-                } else if let Some(untold) = quiet::tells("connections") {
-                    warn!(%peer, untold, "closed a new connection: all others have reviews in progress");
+                } else if let Some(suppressed) = log_limit::permit("connections") {
+                    warn!(%peer, suppressed, "closed a new connection: all others have reviews in progress");
                 }
             }
             Err(error) => {
@@ -226,8 +226,8 @@ async fn answer(
     let mut answer = answer.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        if let Some(untold) = quiet::tells("panics") {
-            error!(path, panic = text, untold, "a handler panicked: this is a bug");
+        if let Some(suppressed) = log_limit::permit("panics") {
+            error!(path, panic = text, suppressed, "a handler panicked: this is a bug");
         }
         Ok((StatusCode::INTERNAL_SERVER_ERROR, "an internal error, which is in the log\n").into_response())
     });

@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
+use crate::log_limit;
 use crate::memory::{Memory, Shortage, TakenAway};
-use crate::quiet;
 
 /// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -291,8 +291,8 @@ impl Refusal {
     fn answer(&self) -> Response {
         let status = self.status();
         let source = self.overload().map_or_else(|| status.to_string(), |it| it.label().to_owned());
-        if let Some(untold) = quiet::tells(&source) {
-            warn!(status = status.as_u16(), reason = %self, untold, "cannot answer a request");
+        if let Some(suppressed) = log_limit::permit(&source) {
+            warn!(status = status.as_u16(), reason = %self, suppressed, "cannot answer a request");
         }
         let mut response = (status, format!("{self}\n")).into_response();
         if let Some(overload) = self.overload() {

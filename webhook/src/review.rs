@@ -21,7 +21,7 @@ use crate::pod::lookup::Lookup;
 use crate::pod::refusal::Reason;
 use crate::strict::{Strict, budget};
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
-use crate::{jobset, patch, pod, quiet};
+use crate::{jobset, log_limit, patch, pod};
 use unreadable::PLACES;
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
@@ -116,8 +116,8 @@ pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
         }
         (_, Ok(_)) => Ok(Review::allow(asked)),
         (_, Err(refusal)) => {
-            if let Some(untold) = quiet::tells(namespace.unwrap_or_default()) {
-                info!(pod, namespace, %refusal, untold, "refused");
+            if let Some(suppressed) = log_limit::permit(namespace.unwrap_or_default()) {
+                info!(pod, namespace, %refusal, suppressed, "refused");
             }
             Ok(Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) })
         }
@@ -140,8 +140,8 @@ pub async fn validate(body: Bytes, terms: &Terms) -> Result<Review, Malformed> {
         Decoded::Unreadable { asked, errors, .. } if errors.is_empty() => return Ok(Review::allow(asked)),
         Decoded::Unreadable { asked, name, namespace, errors } => (asked, name, namespace, errors),
     };
-    if let Some(untold) = quiet::tells(namespace.as_deref().unwrap_or_default()) {
-        info!(jobset = name, namespace, %errors, untold, "refused");
+    if let Some(suppressed) = log_limit::permit(namespace.as_deref().unwrap_or_default()) {
+        info!(jobset = name, namespace, %errors, suppressed, "refused");
     }
     Ok(Review::deny(asked, invalid(&name, &errors)))
 }

@@ -11,8 +11,8 @@ use tracing::warn;
 
 use crate::jobset::Terms;
 use crate::limits::{Overload, RETRY_AFTER};
+use crate::log_limit;
 use crate::pod::lookup::Lookup;
-use crate::quiet;
 use crate::review::{self, Malformed, Review};
 
 /// Path of the mutating webhook, as the Go JobSet registers it.
@@ -55,8 +55,8 @@ async fn not_allowed(method: Method) -> Response {
 }
 
 fn refuse(status: StatusCode, text: &str) -> Response {
-    if let Some(untold) = quiet::tells(status.as_str()) {
-        warn!(status = status.as_u16(), reason = text, untold, "cannot answer a request");
+    if let Some(suppressed) = log_limit::permit(status.as_str()) {
+        warn!(status = status.as_u16(), reason = text, suppressed, "cannot answer a request");
     }
     (status, format!("{text}\n")).into_response()
 }

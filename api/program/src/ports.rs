@@ -100,7 +100,7 @@ impl Ports {
     /// Serves until `stop`, on a thread of its own. The future ends with it.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If the thread cannot be started.
     pub fn serve(self, stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
         let Self { runtime, served } = self;
         let mut listening = Vec::new();

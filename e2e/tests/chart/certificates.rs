@@ -15,9 +15,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 const SECRET: &str = "jobset-webhook-server-cert";
-/// Between two reviews.
+/// From one review to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// CA and certificate as the webhook stored them then: in one Secret, of which all replicas serve the certificate.
@@ -68,7 +69,8 @@ impl<'a> Certificates<'a> {
             "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "review"}, "spec": {},
         }))?;
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        let (mut change, mut reviews) = (pin!(change), 0);
+        let (mut change, mut reviews, mut ticks) = (pin!(change), 0, tokio::time::interval(PAUSE));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 changed = &mut change => {
@@ -76,7 +78,7 @@ impl<'a> Certificates<'a> {
                     ensure!(reviews > 0, "nothing was reviewed");
                     return changed;
                 }
-                () = tokio::time::sleep(PAUSE) => {
+                _ = ticks.tick() => {
                     jobsets.create(&params, &jobset).await.with_context(|| format!("review {reviews}"))?;
                     reviews += 1;
                 }
@@ -84,7 +86,7 @@ impl<'a> Certificates<'a> {
         }
     }
 
-    /// Nothing was issued anew.
+    /// Nothing was issued again.
     pub(super) async fn are_as_stored(&self) -> Result<()> {
         let found = self.secrets().get(SECRET).await?.data.context("it is empty")?;
         ensure!(found == self.stored, "CA or certificate have changed");

@@ -1,13 +1,13 @@
 //! Finds the topology domain of a leader: in a watch of all leaders and, for its node, at the API server.
 //!
 //! A follower whose leader is not placed is not refused at once. The Job controller creates it right after its leader,
-//! the scheduler needs some milliseconds, and the watch tells when it is done: waiting a moment saves a refused request,
+//! the scheduler needs some milliseconds, and the watch reports when it is done: waiting a moment saves a refused request,
 //! a Warning event, and the Job controller's back-off of a second and more. Meanwhile it holds a worker of the Job
 //! controller, which has five by default. So the wait is short, and none is made for a leader for which the scheduler has
 //! found no room: however many Jobs there are without room, they take no time from the others.
 //!
 //! Nobody can make this service list anything: leaders are known by the watch alone, whatever Job a Pod names. A watch that
-//! hears nothing any more is replaced after [`WATCH_LIMIT`], and one that fails begins anew with a listing.
+//! receives no events is replaced after [`WATCH_LIMIT`], and one that fails is replaced by a new listing and watch.
 //!
 //! Every read is limited in time. All limits together stay below the timeout that the webhook is registered with.
 
@@ -36,7 +36,7 @@ pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 const READ_LIMIT: Duration = Duration::from_secs(1);
 /// How long one watch lasts, in seconds. A connection on which not even its end arrives is noticed some seconds later.
 const WATCH_LIMIT: u32 = 10;
-/// Longest pause before leaders are listed anew, after a watch has failed.
+/// Longest pause before leaders are listed again, after a watch has failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Number of followers that wait at the same time. One more is refused without a wait.
 const SEATS: usize = 256;

@@ -56,6 +56,7 @@ mod jobs;
 mod kubelets;
 mod machine;
 mod properties;
+mod requests;
 mod rest;
 mod scenario;
 mod slots;

@@ -7,9 +7,10 @@ use kube::ResourceExt;
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
-use super::controller::{brief, name};
+use super::controller::brief;
 use super::jobs::finished;
 use super::machine::{SimulatedMachine, has_ended, is_going};
+use super::requests::name;
 use super::scenario::key;
 use super::watches::KINDS;
 use crate::engine::pods::JobPods;
