@@ -356,9 +356,18 @@ mod tests {
         }
 
         #[test]
-        fn restore_with_new_agent_image_keeps_stored_image(pod in pods::pod(), shape in "Sidecar|Supervisor") {
+        fn restore_with_other_settings_keeps_stored_image(pod in pods::pod(), shape in "Sidecar|Supervisor", own in any::<bool>()) {
+            let mut pod = pod;
+            if own {
+                pod["imagePullSecrets"] = json!([{ "name": "mine" }]);
+            }
             let sent = read(&manifest(&shape, &pod));
-            let old = admitted(&sent, &injection::Settings { agent_image: Some("jobset-agent:0".to_owned()) });
+            let settings = injection::Settings {
+                agent_image: Some("jobset-agent:0".to_owned()),
+                pull_policy: Some("Always".to_owned()),
+                pull_secrets: vec!["registry".to_owned(), "mine".to_owned()],
+            };
+            let old = admitted(&sent, &settings);
             prop_assert_eq!(restore(&old, &sent).unwrap_or_else(|| sent.spec.clone()), old.spec);
         }
     }

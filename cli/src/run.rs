@@ -80,7 +80,10 @@ async fn explain(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result
 
 fn validate(global: &GlobalArgs, args: &ValidateArgs, screen: Screen) -> Result<Exit, Error> {
     let sources = validate::sources(&args.filenames)?;
-    let injection = jobset_api::injection::Settings { agent_image: args.agent_image.clone() };
+    let injection = jobset_api::injection::Settings {
+        agent_image: args.agent_image.clone(),
+        ..jobset_api::injection::Settings::default()
+    };
     let verdicts = validate::check(&sources, &AdmissionSettings { injection, gates: args.feature_gates });
     let view = View { now: Timestamp::now(), wide: false, pods: false };
     screen.print(&rendered(&verdicts, global.output, &view)?)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jobset_api::gates::Gates;
+use jobset_api::injection;
 use jobset_configuration::Program;
 use jobset_program::duration::duration;
 use jobset_program::log::LogFormat;
@@ -170,6 +171,26 @@ pub struct FeatureArgs {
     /// Image of the agent that is injected into the Pods of JobSets that ask for it. Without it, they are refused.
     #[arg(long, env = "AGENT_IMAGE", value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub agent_image: Option<String>,
+
+    /// Pull policy of that image. Without it, Kubernetes decides by the image's tag.
+    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub agent_image_pull_policy: Option<String>,
+
+    /// Secret with which that image can be pulled, of the namespace of each JobSet. It is added to the imagePullSecrets of the
+    /// Pods. May be given several times. For a Pod that names a Secret, Kubernetes does not add those of its ServiceAccount.
+    #[arg(long = "agent-image-pull-secret", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub agent_image_pull_secrets: Vec<String>,
+}
+
+impl FeatureArgs {
+    /// How the agent is injected.
+    pub(crate) fn injection(&self) -> injection::Settings {
+        injection::Settings {
+            agent_image: self.agent_image.clone(),
+            pull_policy: self.agent_image_pull_policy.clone(),
+            pull_secrets: self.agent_image_pull_secrets.clone(),
+        }
+    }
 }
 
 /// What is logged. Which messages are is chosen by the environment variable `RUST_LOG` (default `info`).

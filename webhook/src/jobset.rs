@@ -364,7 +364,7 @@ mod tests {
         let errors = validate(&creation(), &Terms::default()).to_string();
         assert!(errors.contains("start the webhook with --agent-image"), "{errors}");
         assert!(errors.contains("backoffLimit: Invalid value: 1"), "and all else that is wrong: {errors}");
-        let settings = Settings { agent_image: Some("agent:1".to_owned()) };
+        let settings = Settings { agent_image: Some("agent:1".to_owned()), ..Settings::default() };
         let injected = mutate(creation(), &settings).unwrap().after;
         let pod = injected.spec.replicated_jobs[0].template.spec.template.spec.as_ref().unwrap();
         assert_eq!(pod.init_containers.as_ref().unwrap()[0].image.as_deref(), Some("agent:1"));

@@ -196,7 +196,7 @@ mod tests {
             let Ok(before) = serde_json::from_value::<JobSet>(sent.clone()) else { return Ok(()) };
             let mut spec = defaults::apply(&before.spec);
             let plain = diff(&before, &JobSet { spec: spec.clone(), ..before.clone() }).unwrap();
-            let settings = injection::Settings { agent_image: Some("agent:1".to_owned()) };
+            let settings = injection::Settings { agent_image: Some("agent:1".to_owned()), ..injection::Settings::default() };
             injection::inject(&mut spec, &before.metadata.annotations.as_ref().unwrap()[labels::INJECT_AGENT], &settings);
             let after = JobSet { spec, ..before.clone() };
             apply(&before, &after, &sent)?;

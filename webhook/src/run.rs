@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_api::injection;
 use jobset_certs::bundle::Configuration;
 use jobset_certs::{Names, Readiness, Resolver, Source, health};
 use jobset_program::ports::{Port, Ports};
@@ -64,7 +63,7 @@ impl Service {
             leader_wait: args.placement.leader_wait,
             terms: Terms {
                 gates: args.features.gates,
-                injection: injection::Settings { agent_image: args.features.agent_image.clone() },
+                injection: args.features.injection(),
                 cluster: Cluster::default(),
                 max_jobs: NonZeroU32::new(args.limits.max_jobs_per_jobset),
                 topology_keys: args.placement.exclusive_topology_keys.clone(),

@@ -37,6 +37,10 @@ const NOT_LINUX: &str = "must be linux: there is no agent for other operating sy
 pub struct Settings {
     /// Image of the agent. Without it, only a container that already has an image becomes the agent.
     pub agent_image: Option<String>,
+    /// `imagePullPolicy` of a container that gets this image. If absent, Kubernetes decides by the tag.
+    pub pull_policy: Option<String>,
+    /// Secrets that a Pod with this image names in `imagePullSecrets`, after its own.
+    pub pull_secrets: Vec<String>,
 }
 
 /// Injects the agent into the Pod template of every replicatedJob, in the shape that the annotation names. Returns the
@@ -62,7 +66,7 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
             pod: &mut injected,
             default_container: default_container.map(String::as_str),
             rules: rules::Rules::beside(job.pod_failure_policy.as_ref()),
-            image: settings.agent_image.as_deref(),
+            settings,
             path: &path,
         };
         let before = count(&errors);

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::barrier::{AgentPorts, Barrier};
-use super::target::{Outcome, Target, init_container, restricted};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
 use super::{environment, epoch, resources, token};
 use crate::agent::{Agent, FALLBACK_TO_LOGS, NAME, is_told};
 use crate::field::Errors;
@@ -32,8 +32,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     };
     let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
     let Some(agent) = init_container(target.pod, NAME, target.path, errors) else { return Outcome::Done };
-    agent.image = agent.image.take().or(target.image.map(str::to_owned));
-    if agent.image.is_none() {
+    let image = set_image(agent, target.settings);
+    if image == Image::Missing {
         return Outcome::NoImage;
     }
     agent.restart_policy.get_or_insert_with(|| "Always".to_owned());
@@ -50,6 +50,9 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     epoch::write(agent);
     if token::mount(agent) {
         token::add_volume(target.pod);
+    }
+    if image == Image::Injected {
+        add_pull_secrets(target.pod, target.settings);
     }
     for worker in &mut target.pod.containers {
         target.rules.give(worker, RESTART_ALL_CONTAINERS, &[]);

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
-use super::target::{Outcome, Target, init_container, restricted};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
 use super::{environment, folder, resources, token};
 use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
@@ -134,8 +134,8 @@ fn check(worker: &Container, path: &Path<'_>, errors: &mut Errors) {
 fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
     let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
     let Some(installer) = init_container(target.pod, INSTALLER, target.path, errors) else { return true };
-    installer.image = installer.image.take().or(target.image.map(str::to_owned));
-    if installer.image.is_none() {
+    let image = set_image(installer, target.settings);
+    if image == Image::Missing {
         return false;
     }
     installer.args.get_or_insert_with(|| vec![INSTALL.to_owned(), folder::PATH.to_owned()]);
@@ -143,6 +143,9 @@ fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
     installer.security_context.get_or_insert(security);
     folder::mount(installer, false);
     folder::add_volume(target.pod);
+    if image == Image::Injected {
+        add_pull_secrets(target.pod, target.settings);
+    }
     true
 }
 

@@ -1,7 +1,10 @@
 //! A Pod template that gets the agent, and what both shapes of the agent do to it.
 
-use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, LocalObjectReference, PodSpec, SeccompProfile, SecurityContext,
+};
 
+use super::Settings;
 use super::rules::Rules;
 use crate::field::{Errors, Path};
 
@@ -16,7 +19,7 @@ pub(super) struct Target<'a> {
     /// Default container of `kubectl`.
     pub(super) default_container: Option<&'a str>,
     pub(super) rules: Rules,
-    pub(super) image: Option<&'a str>,
+    pub(super) settings: &'a Settings,
     pub(super) path: &'a Path<'a>,
 }
 
@@ -48,6 +51,40 @@ pub(super) fn init_container<'a>(
         init.insert(0, Container { name: name.to_owned(), ..Container::default() });
     }
     init.iter_mut().find(|container| container.name == name)
+}
+
+/// Where the image of a container comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Image {
+    /// The container has had it before.
+    Own,
+    /// The injection has set it.
+    Injected,
+    /// No image is known.
+    Missing,
+}
+
+/// Gives the container the agent's image and its pull policy, unless it has an image.
+pub(super) fn set_image(container: &mut Container, settings: &Settings) -> Image {
+    if container.image.is_some() {
+        return Image::Own;
+    }
+    container.image.clone_from(&settings.agent_image);
+    if container.image.is_none() {
+        return Image::Missing;
+    }
+    container.image_pull_policy = container.image_pull_policy.take().or_else(|| settings.pull_policy.clone());
+    Image::Injected
+}
+
+/// Adds the Secrets that the agent's image needs. The Pod's own stay first.
+pub(super) fn add_pull_secrets(pod: &mut PodSpec, settings: &Settings) {
+    for name in &settings.pull_secrets {
+        let secrets = pod.image_pull_secrets.get_or_insert_default();
+        if secrets.iter().all(|it| it.name != *name) {
+            secrets.push(LocalObjectReference { name: name.clone() });
+        }
+    }
 }
 
 /// A security context of the Pod Security Standard `restricted`. The user is that of the Pod, unless that is absent or

@@ -17,9 +17,13 @@ const SUPERVISOR: &str = "Supervisor";
 pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
     let shape_of = |name: &str| shape(stored.get(name)?.template.spec.as_ref()?);
     let shapes: Vec<_> = full.replicated_jobs.iter().map(|job| shape_of(&job.name)).collect();
-    // The image does not matter, because the stored image is restored. Errors are dropped: validation compares the
-    // result with the stored object and reports differences.
-    let settings = injection::Settings { agent_image: Some(String::new()) };
+    // The image and its pull policy do not matter, because the stored ones are restored. Errors are dropped: validation
+    // compares the result with the stored object and reports differences.
+    let settings = injection::Settings {
+        agent_image: Some(String::new()),
+        pull_policy: Some(String::new()),
+        ..injection::Settings::default()
+    };
     for shape in [SIDECAR, SUPERVISOR] {
         if !shapes.contains(&Some(shape)) {
             continue;
@@ -34,7 +38,20 @@ pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
         let jobs = full.replicated_jobs.iter_mut().zip(injected.replicated_jobs).zip(&shapes);
         for ((job, injected), _) in jobs.filter(|(_, it)| **it == Some(shape)) {
             *job = injected;
+            if let (Some(pod), Some(stored)) = (&mut job.template.spec.template.spec, stored.get(job.name.as_str())) {
+                add_stored_pull_secrets(pod, stored.template.spec.as_ref());
+            }
         }
+    }
+}
+
+/// Adds the stored pull secrets that follow those of the Pod: the injection adds its own at the end.
+fn add_stored_pull_secrets(pod: &mut PodSpec, stored: Option<&PodSpec>) {
+    let stored = stored.and_then(|it| it.image_pull_secrets.as_deref()).unwrap_or_default();
+    if let Some(added) = stored.strip_prefix(pod.image_pull_secrets.as_deref().unwrap_or_default())
+        && !added.is_empty()
+    {
+        pod.image_pull_secrets.get_or_insert_default().extend_from_slice(added);
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{JobSet, RestartStrategy, labels};
 const KEPT: usize = 12;
 /// Seconds that workers can wait at the barrier in normal operation, for nodes or images.
 const MIN_STARTUP_SECONDS: i64 = 24 * 60 * 60;
+const SHARED_TOKEN: &str = "the worker can use its agent's token: report any epoch and exit for its Pod, and read the JobSets of \
+                            the namespace. If you do not trust the worker, inject the agent as a Sidecar";
 
 /// The warnings about a JobSet. Each is one line that starts with the path of a field.
 ///
@@ -87,7 +89,20 @@ fn in_place(subject: &Subject<'_>, warnings: &mut Warnings) {
         let text = "agents let their workers run at once and restart nothing: in-place restart is switched off";
         warnings.push(&annotations.key(labels::DISABLE_IN_PLACE_RESTART), text);
     }
+    shared_token(subject, &spec, warnings);
     subject.for_each_pod(&spec, |pod, path| self::pod(pod, path, warnings));
+}
+
+/// A supervised worker runs in the container of its agent, so nothing keeps the agent's token from it. One warning stands for
+/// all Pods of the JobSet.
+fn shared_token(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
+    let mut is_said = false;
+    subject.for_each_pod(spec, |pod, path| {
+        if let (false, Some(Agent::Supervisor(index, _))) = (is_said, Agent::all_of(pod).first()) {
+            warnings.push(&path.child("containers").index(*index), SHARED_TOKEN);
+            is_said = true;
+        }
+    });
 }
 
 fn annotation<'a>(subject: &Subject<'a>, key: &str) -> Option<&'a String> {
@@ -264,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn supervisor_gets_no_warning_and_other_containers_do() {
+    fn supervisor_gets_warning_of_its_token_alone_and_other_containers_of_their_rules() {
         let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
             "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
         let pod = |more: Option<Value>| {
@@ -274,11 +289,11 @@ mod tests {
                 (&format!("{POD}/containers"), json!(containers)),
             ])
         };
-        assert_eq!(of(&pod(None)), Vec::<String>::new());
-        assert_one(
-            &of(&pod(Some(json!({ "name": "beside" })))),
-            "containers[1].restartPolicyRules: no exit code restarts",
-        );
+        let token = "containers[0]: the worker can use its agent's token";
+        assert_one(&of(&pod(None)), token);
+        let found = of(&pod(Some(json!({ "name": "beside" }))));
+        assert!(found.len() == 2 && found[0].contains(token), "{found:?}");
+        assert!(found[1].contains("containers[1].restartPolicyRules: no exit code restarts"), "{found:?}");
     }
 
     #[rstest]
@@ -293,13 +308,13 @@ mod tests {
             (&format!("{POD}/containers"), json!([container])),
         ]);
         let warnings = of(&object);
-        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        assert!(warnings.iter().all(|it| it.len() < 256), "the API server cuts it off");
+        assert_eq!(warnings.len(), expected + 1, "that of the token, and {warnings:?}");
         assert!(
-            warnings
+            warnings[1..]
                 .iter()
                 .all(|it| it.contains("containers[0].restartPolicyRules: no exit code restarts this container: when"))
         );
-        assert!(warnings.iter().all(|it| it.len() < 256), "the API server cuts it off");
     }
 
     #[rstest]

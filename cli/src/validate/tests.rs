@@ -31,7 +31,10 @@ fn check_agent_image_missing_is_assumed_with_note() {
     assert_eq!(without.objects[0].outcome, Outcome::Admitted, "{without:?}");
     let text = plain(&without);
     assert!(text.contains("\n  note: ") && text.contains("--agent-image"), "{text}");
-    let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
+    let injection = jobset_api::injection::Settings {
+        agent_image: Some("agent:1".to_owned()),
+        ..jobset_api::injection::Settings::default()
+    };
     let with = check(&[source(&injected)], &AdmissionSettings { injection, ..AdmissionSettings::default() });
     assert_eq!((with.objects[0].outcome, with.objects[0].warnings.len()), (Outcome::Admitted, 0), "{with:?}");
     assert!(!plain(&with).contains("note:"), "{with:?}");
@@ -60,7 +63,10 @@ fn sources_url_is_usage_error(#[case] url: &str) {
 
 #[test]
 fn check_manifests_of_e2e_are_admitted() {
-    let injection = jobset_api::injection::Settings { agent_image: Some("agent:1".to_owned()) };
+    let injection = jobset_api::injection::Settings {
+        agent_image: Some("agent:1".to_owned()),
+        ..jobset_api::injection::Settings::default()
+    };
     let settings = AdmissionSettings { injection, ..AdmissionSettings::default() };
     for folder in ["", "features", "examples", "seeds"] {
         let sources = sources(&[paths::workspace().join("e2e/manifests").join(folder)]).unwrap();

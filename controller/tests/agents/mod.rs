@@ -4,6 +4,7 @@
 mod elsewhere;
 mod others;
 mod own_pod;
+mod stolen_token;
 
 use anyhow::{Context, Result};
 use http::Request;

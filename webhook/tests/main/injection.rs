@@ -39,7 +39,8 @@ fn plain(name: &str, shape: &str) -> Value {
 #[tokio::test]
 async fn injected_agents_stay_whatever_is_written_again() -> Result<()> {
     let plane = Plane::start().await?;
-    let replica = plane.replica().await?;
+    let registry = ["--agent-image-pull-policy=Always", "--agent-image-pull-secret=registry"];
+    let replica = plane.replica_with(&registry).await?;
     plane.register(replica.address).await?;
     replica.ready().await?;
     for shape in SHAPES {
@@ -85,6 +86,10 @@ async fn an_injected_template_makes_a_pod(plane: &Plane, manifest: &Value) -> Re
         let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
         let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("the Pod")?;
         let spec = pod.spec.context("no specification")?;
+        let agent = spec.init_containers.iter().flatten().find(|it| it.name.starts_with("jobset-agent"));
+        assert_eq!(agent.and_then(|it| it.image_pull_policy.as_deref()), Some("Always"));
+        let secrets: Vec<_> = spec.image_pull_secrets.iter().flatten().map(|it| it.name.as_str()).collect();
+        assert_eq!(secrets, ["registry"]);
         let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
         let mounts = containers.flat_map(|it| it.volume_mounts.iter().flatten().map(move |mount| (&it.name, mount)));
         let tokens = mounts.filter(|(_, it)| it.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount");

@@ -3,6 +3,7 @@
 mod golden;
 pub(crate) mod pods;
 mod properties;
+mod registry;
 mod rejections;
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::JobSetSpec;
 use crate::field::Errors;
 
 pub(crate) fn settings() -> Settings {
-    Settings { agent_image: Some("registry.example/jobset-agent:1".to_owned()) }
+    Settings { agent_image: Some("registry.example/jobset-agent:1".to_owned()), ..Settings::default() }
 }
 
 /// A specification with restartStrategy InPlaceRestart and one replicatedJob with this Pod.

@@ -54,7 +54,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 /// The answers of both webhooks; none where the body is no review.
 fn answers(body: &[u8]) -> (Option<Value>, Option<Value>) {
     let written = |answer| serde_json::to_value(answer).unwrap();
-    let injection = Settings { agent_image: Some("jobset-agent:1".to_owned()) };
+    let injection = Settings { agent_image: Some("jobset-agent:1".to_owned()), ..Settings::default() };
     let terms = Terms { injection, ..Terms::default() };
     RUNTIME.block_on(async {
         let body = Bytes::copy_from_slice(body);
