@@ -13,6 +13,13 @@ cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
   && $(CRDGEN_PROGRAM) $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
 endef
 CRDGEN_PROGRAM := cargo run --locked --quiet -p jobset-api --features crdgen --bin crdgen --
+# rust-toolchain.toml names the compiler. A machine may have it under the name `stable` alone, and not be allowed to fetch it again.
+PINNED := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+ifeq ($(shell rustc --version 2>/dev/null),)
+ifeq ($(word 2,$(shell RUSTUP_TOOLCHAIN=stable rustc --version 2>/dev/null)),$(PINNED))
+export RUSTUP_TOOLCHAIN := stable
+endif
+endif
 # What `make test` builds, at once: what features the dependencies get hangs on what is built together, and each selection of
 # packages compiles them again.
 EVERYTHING := --locked --workspace --all-features
@@ -29,6 +36,8 @@ STOPWATCH := e2e/stopwatch
 TESTS_ON_KUBELETS := 4
 TESTS_ON_CONTROL_PLANES := 6
 DEMO_CLUSTER := target/demo/cluster
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := target/tools/bin/cargo-deny
 
 .PHONY: help
 help: ## Lists the targets.
@@ -112,13 +121,22 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: conformance takeover ## What make test has no time for: make conformance and make takeover, three quarters of an hour.
+test-long: deny images-twice conformance takeover ## What make test has no time for: make deny, images-twice, conformance and takeover, 1 h 30.
 
 .PHONY: conformance
 conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
 	cargo build $(EVERYTHING) --bins
 	@$(E2E) deps --install
 	@$(SHIPPED) $(DEBUG)/conformance $(ARGS)
+
+.PHONY: deny
+deny: tools ## Checks licences, unwanted crates and the sources of all crates by cargo-deny, which it builds once.
+	@test -x $(CARGO_DENY) || cargo install --quiet --locked --root target/tools cargo-deny --version $(CARGO_DENY_VERSION)
+	$(CARGO_DENY) --log-level error check licenses bans sources
+
+.PHONY: images-twice
+images-twice: tools ## Builds all images in two empty clones of the commit and compares them: half an hour.
+	e2e/images-twice
 
 .PHONY: takeover
 takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
@@ -137,6 +155,10 @@ test-output: tools ## 100 MB/s of output for a minute through a supervising agen
 .PHONY: images
 images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
+
+.PHONY: notices
+notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image has.
+	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
 
 .PHONY: plugin
 plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.

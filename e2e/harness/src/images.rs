@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::paths;
 use crate::programs::Architecture;
+use crate::{notices, paths};
 
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
@@ -89,6 +89,8 @@ pub struct ImageSpec<'a> {
     pub entrypoint: &'a [&'a str],
     /// Further programs as path in the image and file.
     pub programs: &'a [(&'a str, &'a Path)],
+    /// Files to be read in the image's root, by their name there.
+    pub documents: Vec<(&'a str, PathBuf)>,
     /// Symbolic links in the image's root, as name and target.
     pub links: &'a [(&'a str, &'a str)],
     /// Names in `/bin` that link to `/busybox`.
@@ -109,6 +111,7 @@ impl<'a> ImageSpec<'a> {
             binary,
             entrypoint: &[],
             programs: &[],
+            documents: Vec::new(),
             links: &[],
             applets: &[],
             user: "",
@@ -117,9 +120,10 @@ impl<'a> ImageSpec<'a> {
         }
     }
 
-    /// An image of the product: it is not run as root, and says what it is.
+    /// An image of the product: it is not run as root, says what it is, and has the licences of all that its program is made of.
     pub fn product(name: &'a str, binary: &'a Path) -> Self {
-        Self { user: PRODUCT_USER, labels: &PRODUCT_LABELS, ..Self::new(name, binary) }
+        let documents = vec![("LICENSE", paths::workspace().join("LICENSE")), ("THIRD-PARTY-NOTICES", notices::file())];
+        Self { user: PRODUCT_USER, labels: &PRODUCT_LABELS, documents, ..Self::new(name, binary) }
     }
 }
 
@@ -217,6 +221,10 @@ fn layer(file_name: &str, binary: &[u8], spec: &ImageSpec<'_>) -> Result<Vec<u8>
         let program = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         layer.file(path, 0o755, &program)?;
     }
+    for (name, document) in &spec.documents {
+        let text = fs::read(document).with_context(|| format!("cannot read {}", document.display()))?;
+        layer.file(name, 0o644, &text)?;
+    }
     for (path, target) in spec.links {
         layer.link(path, target)?;
     }
@@ -291,7 +299,36 @@ fn write(name: &str, bytes: &[u8]) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
+
+    /// The files in the image's layer, with what they hold.
+    fn files(image: &[u8]) -> BTreeMap<String, Vec<u8>> {
+        let read = |archive: &[u8]| {
+            let mut archive = tar::Archive::new(archive);
+            let files = archive.entries().unwrap().map(|entry| {
+                let (mut entry, mut content) = (entry.unwrap(), Vec::new());
+                entry.read_to_end(&mut content).unwrap();
+                (entry.path().unwrap().display().to_string(), content)
+            });
+            files.collect::<BTreeMap<_, _>>()
+        };
+        let layout = read(image);
+        let layer = layout.iter().filter(|(name, _)| name.starts_with("blobs/")).max_by_key(|(_, blob)| blob.len());
+        read(layer.unwrap().1)
+    }
+
+    #[test]
+    fn product_image_is_the_same_twice_and_has_its_licences() {
+        let binary = std::env::current_exe().unwrap();
+        let image = || fs::read(build(&ImageSpec::product("localhost/twice:test", &binary)).unwrap()).unwrap();
+        let (first, second) = (image(), image());
+        assert!(first == second, "the images differ");
+        let files = files(&first);
+        assert!(files["LICENSE"].windows(14).any(|it| it == b"Apache License"));
+        assert!(files["THIRD-PARTY-NOTICES"] == fs::read(notices::file()).unwrap());
+    }
 
     #[test]
     fn dockerfile_makes_the_same_images() {
@@ -300,6 +337,7 @@ mod tests {
         for (label, value) in PRODUCT_LABELS {
             assert!(dockerfile.contains(&format!("{label}=\"{value}\"")), "{label}");
         }
+        assert!(dockerfile.contains("\nCOPY LICENSE deploy/THIRD-PARTY-NOTICES /\n"), "{dockerfile}");
         for program in ["controller", "webhook", "certs", "agent"] {
             assert!(dockerfile.contains(&format!("FROM base AS {program}\n")), "{program}");
             assert!(dockerfile.contains(&format!("ENTRYPOINT [\"/jobset-{program}\"]\n")), "{program}");

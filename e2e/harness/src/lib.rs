@@ -38,6 +38,7 @@ pub mod install;
 pub mod interrupt;
 pub mod journal;
 pub mod median;
+pub mod notices;
 pub mod order;
 pub mod paths;
 pub mod process;
