@@ -1,4 +1,4 @@
-//! Connections, from the handshake to their end: who is served, who has to make room, and how all of them end.
+//! Serves connections from the TLS handshake to their end, within the limits, and drains them when the service stops.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,9 +35,9 @@ use crate::tls;
 
 /// Pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a connection has to end that was told to, once all its requests are answered.
+/// How long an evicted connection has to end after its last answer.
 const LINGER: Duration = Duration::from_secs(1);
-/// Largest head of a request, in bytes: many times what API servers send, and the least that hyper can be told.
+/// Largest head of a request, in bytes: many times what API servers send, and the smallest that hyper accepts.
 const HEAD_LIMIT: u32 = 8 << 10;
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     this port speaks HTTPS, and the request is plain HTTP\n";
@@ -45,15 +45,15 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain
 /// How serving ends. By default it never does.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
-    /// When clients begin to be told to ask elsewhere from now on, while connections are still accepted.
+    /// Begins the drain: clients are asked to use another connection, and new connections are still accepted.
     pub begun: CancellationToken,
-    /// When no more connections are accepted, and those that are idle are closed.
+    /// Ends the drain: no more connections are accepted, and idle ones are closed.
     pub closed: CancellationToken,
     /// How long requests in flight have to finish after that.
     pub timeout: Duration,
 }
 
-/// What all connections of a port have in common.
+/// The parts that all connections of a port share.
 struct Server {
     tls: Option<TlsAcceptor>,
     router: Router,
@@ -81,7 +81,7 @@ pub async fn serve(
         match accepted {
             Ok((stream, peer)) => {
                 if let Some(connection) = registry.admit() {
-                    // From here on, so that a handshake in progress is waited for as well.
+                    // The tracker also waits for handshakes in progress.
                     tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
                 } else if let Some(suppressed) = log_limit::permit("connections") {
                     warn!(%peer, suppressed, "closed a new connection: all others have reviews in progress");
@@ -100,7 +100,7 @@ pub async fn serve(
     }
 }
 
-/// One connection.
+/// Serves one connection.
 async fn converse(stream: TcpStream, peer: SocketAddr, server: Arc<Server>, connection: Connection) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, %error, "small packets are delayed");
@@ -115,7 +115,7 @@ async fn converse(stream: TcpStream, peer: SocketAddr, server: Arc<Server>, conn
             Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => return debug!(%peer, "TLS handshake took too long"),
         },
-        () = connection.closed() => return debug!(%peer, "TLS handshake made room for another connection"),
+        () = connection.closed() => return debug!(%peer, "evicted during the TLS handshake"),
     };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
     talk(stream, http2, peer, &server, &connection).await;
@@ -133,13 +133,13 @@ async fn accept(
     }
     stream.write_all(PLAIN_HTTP).await?;
     stream.shutdown().await?;
-    // What is left unread would reset the connection, and with it take back the answer.
+    // Unread bytes would reset the connection, and the client would lose the answer.
     let mut rest = tokio::io::sink();
     timeout(LINGER, tokio::io::copy(&mut (&mut stream).take(u64::from(HEAD_LIMIT)), &mut rest)).await.ok();
     Err(std::io::Error::other("plain HTTP"))
 }
 
-/// HTTP, until the client or the server has enough of it.
+/// Serves HTTP until the client or the server ends the connection.
 async fn talk<S>(stream: S, http2: bool, peer: SocketAddr, server: &Arc<Server>, connection: &Connection)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -148,8 +148,8 @@ where
     let service = service_fn(|request| answer(request, Arc::clone(server), connection.clone()));
     let builder = protocol(http2, limits);
     let hearing = connection.clone();
-    // Before the first byte of a head the connection is idle: API servers connect in reserve, and may ask much later. And
-    // what an HTTP/2 client says while it is idle need not be the head of a request.
+    // Before the first byte of a head the connection is idle: API servers open connections in reserve. Bytes of an idle HTTP/2
+    // connection need not belong to a request.
     let stream = InspectReader::new(stream, move |bytes: &[u8]| {
         if !http2 && !bytes.is_empty() {
             hearing.hear();
@@ -163,7 +163,7 @@ where
             ended = serving.as_mut() => {
                 return ended.unwrap_or_else(|error| debug!(%peer, error, "connection ended early"));
             }
-            // Not before it has asked: it would have connected in vain.
+            // A client that has just connected gets its first request answered.
             () = server.drain.begun.cancelled().then(|()| connection.asked()), if http2 && !leaving => {
                 leaving = true;
                 serving.as_mut().graceful_shutdown();
@@ -180,7 +180,7 @@ where
             }
             () = connection.begun(), if !evicted && !stopping => look = connection.deadline(limits),
             () = sleep_until(look), if evicted || stopping => {
-                // A request that has come will be answered, and before a drain one that was on its way, too.
+                // A request that has arrived is answered; at the end of a drain, also one that is arriving.
                 let end = if evicted { connection.end_of_work(LINGER) } else { connection.end_of_all(LINGER) };
                 if end.is_some_and(|end| end <= Instant::now()) {
                     return debug!(%peer, "closed a connection that did not end by itself");
@@ -200,7 +200,7 @@ where
 fn protocol(http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-    // hyper's timeout for heads also runs while a kept connection is idle, so the registry has that of its own.
+    // hyper's timeout for heads also runs while a kept connection is idle, so the registry has one of its own.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_LIMIT as usize);
     builder
         .http2()
@@ -212,7 +212,7 @@ fn protocol(http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// The router's answer, or 500 where it panicked: a mistake in one review is not the end of the others.
+/// The router's answer, or 500 if it has panicked, so that a bug in one review does not end the others.
 async fn answer(
     request: Request<Incoming>,
     server: Arc<Server>,
@@ -220,7 +220,7 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let (request_in_flight, receiving) = connection.begin();
     let (path, version) = (request.uri().path().to_owned(), request.version());
-    // Whoever reads the body drops it as soon as it is whole.
+    // The reader of the body drops it as soon as it has arrived.
     let request = request.map(|body| Body::new(hold(body, receiving)));
     let answer = AssertUnwindSafe(server.router.clone().oneshot(request)).catch_unwind();
     let mut answer = answer.await.unwrap_or_else(|panic| {
@@ -241,7 +241,7 @@ async fn answer(
     answer.map(|response| response.map(|body| Body::new(hold(body, request_in_flight))))
 }
 
-/// The body, with something that is dropped with it.
+/// The body, with a value that is dropped together with it.
 fn hold<B: HttpBody, T>(body: B, with: T) -> impl HttpBody<Data = B::Data, Error = B::Error> {
     body.map_err(move |error| {
         let _ = &with;

@@ -1,4 +1,4 @@
-//! How much a client may ask for: of time, of connections, of memory, of Jobs. Whoever asks for more gets an answer that says so.
+//! Limits for clients: time, connections, memory and Jobs. An answer names the limit that a request exceeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,45 +19,45 @@ use tracing::warn;
 use crate::log_limit;
 use crate::memory::{Memory, Shortage, TakenAway};
 
-/// Largest body: an object and its predecessor, each at most 3 MiB (the API server's own limit), and the rest.
+/// Largest body in bytes: the new and the old object, each at most 3 MiB (the API server's own limit), and the rest of the review.
 pub const BODY_LIMIT: usize = 8 << 20;
-/// Length of a body from which on it is large, in bytes. What is read of a large one, and made of that, may take some
-/// hundred MiB; so each router has one at a time, and those that wait leave half of the memory for others.
+/// A longer body, in bytes, is large. Reading a large one may take some hundred MiB, so each router reviews one at a time, and large
+/// bodies that wait leave half of the memory to others.
 pub(crate) const LARGE: usize = 1 << 20;
-/// Memory for a body before any of it has come, whatever length the client gives.
+/// Largest capacity for a body before any of it has arrived, whatever length the client announces.
 const FIRST_BUFFER: usize = 64 << 10;
-/// When to try again, in seconds. The API server's client does, within the webhook's timeout.
+/// Seconds after which to try again. The API server's client does so, within the webhook's timeout.
 pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
 
-/// What a client may ask for.
+/// Limits of the service.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Open connections, of each port. One more takes the place of a connection that has not asked for anything yet, else
-    /// of one that has been sending a request or taking an answer for longer than `--displace-after`, else of the one that
-    /// has been idle for longest. Only those with a review in progress are never displaced.
+    /// Open connections. A new one above the limit evicts a connection without a request, else one whose request or answer
+    /// takes longer than `--displace-after`, else the one that has been idle longest. A connection with a review in progress
+    /// is never evicted.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
     pub max_connections: u32,
 
-    /// Requests that one HTTP/2 connection may have in flight.
+    /// Requests in flight on one HTTP/2 connection.
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
 
-    /// Reviews of JobSets that are worked on at once. The others wait.
+    /// Reviews of JobSets at the same time. Others wait.
     #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_reviews: u32,
 
-    /// Reviews of Pods that are worked on at once, which is mostly to wait for their leader. The others wait.
+    /// Reviews of Pods at the same time; most of them wait for a leader to be placed. Others wait.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_pods: u32,
 
-    /// How long a review may wait for its turn, before it is answered with 503.
+    /// How long a review waits for these limits before it is answered with 503.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
     pub review_wait: Duration,
 
-    /// Memory for reviews of JobSets, and as much for those of Pods, in MiB: for what has come of a body, and then for its
-    /// answer, until the client has taken it. Who needs more gets that of the one that has been sending or taking for
-    /// longest, if that is longer than `--displace-after`, else 503. At least the 8 MiB of one body.
+    /// Memory for the bodies and answers of reviews of JobSets in MiB, and as much again for those of Pods. When it is used up,
+    /// a request takes the memory of the one that has been on its way longest, if that is longer than `--displace-after`;
+    /// otherwise it is answered with 503. At least the 8 MiB of one body.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
     pub max_body_memory: u32,
 
@@ -66,7 +66,7 @@ pub struct Limits {
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub max_jobs_per_jobset: u32,
 
-    /// How long a body or an answer may be on its way before it gives way to those that need its memory or connection.
+    /// How long a body or an answer may be on its way before others can take its memory or its connection.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]
     pub displace_after: Duration,
 
@@ -91,43 +91,43 @@ pub struct Limits {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub keep_alive_interval: Duration,
 
-    /// How long they may take to say so.
+    /// How long they may take to answer.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     pub keep_alive_timeout: Duration,
 }
 
-/// What is handed out to requests.
+/// The limits of one router.
 struct Gate {
     limits: Limits,
     at_once: u32,
     memory: Arc<Memory>,
     reviews: Semaphore,
-    /// The turn of a large one.
+    /// For reviews with a large body.
     large: Semaphore,
     /// Bytes of large bodies.
     large_memory: Arc<Semaphore>,
 }
 
-/// What counts a body.
+/// The permits that count a body.
 struct Counted {
     all: OwnedSemaphorePermit,
     _large: Option<OwnedSemaphorePermit>,
 }
 
-/// The limit that a request met which is to be tried again: a label of metrics.
+/// The limit that a request has exceeded, when the client should try again: a label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
-    /// Bodies and answers fill the memory.
+    /// Memory for bodies and answers.
     Memory,
-    /// Large bodies fill theirs.
+    /// Memory for large bodies.
     LargeMemory,
-    /// Its body came too slowly, and another took its memory.
+    /// The body arrived too slowly, and another request took its memory.
     Displaced,
-    /// No turn came up in time.
+    /// Reviews at the same time.
     Turn,
-    /// That of large ones did not.
+    /// Reviews of large bodies at the same time.
     LargeTurn,
-    /// Too many whose objects cannot be read.
+    /// Reviews of objects that cannot be read.
     Unreadable,
 }
 
@@ -149,7 +149,7 @@ impl Overload {
     }
 }
 
-/// Why a request is not passed on.
+/// Why a request is not reviewed.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("the body must not be larger than {BODY_LIMIT} bytes")]
@@ -170,8 +170,8 @@ enum Refusal {
     NoTurnForLarge(Duration),
 }
 
-/// The routes within these limits: requests come to them with the whole body, and so many at once at most. What one
-/// router has of it, no other takes away.
+/// Applies the limits to the routes: handlers get requests with their whole body, and at most `at_once` at the same time. Each
+/// router has limits of its own.
 pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
     let gate = Gate {
         memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
@@ -181,11 +181,11 @@ pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
         at_once,
         limits: limits.clone(),
     };
-    // The body's size has been looked at when a route's own limit would be.
+    // The size of the body is checked before a route's own limit could be.
     router.route_layer(DefaultBodyLimit::disable()).route_layer(middleware::from_fn_with_state(Arc::new(gate), pass))
 }
 
-/// What large bodies may take of the memory: half, and at least one.
+/// Memory for large bodies, in bytes: half of all, and at least one body.
 fn large_memory(limits: &Limits) -> usize {
     (limits.max_body_memory as usize * (1 << 19)).max(BODY_LIMIT)
 }
@@ -218,7 +218,7 @@ impl Gate {
         timeout(limit, self.collect(body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
     }
 
-    /// The whole body. Memory is asked for as it comes, so that holding much costs a client as much.
+    /// Reads the whole body. It is counted as it arrives, so that a client cannot hold memory without sending as much.
     async fn collect(&self, mut body: Body) -> Result<(Bytes, Counted), Refusal> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > BODY_LIMIT {
@@ -239,14 +239,14 @@ impl Gate {
         Ok((body, Counted { all, _large: large }))
     }
 
-    /// One that has come as a whole keeps its memory until it is answered, so large ones are counted once more.
+    /// A whole body keeps its memory until it is answered, so large ones are counted a second time.
     fn count_large(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let (true, Ok(bytes)) = (length > LARGE, u32::try_from(length)) else { return Ok(None) };
         let counted = Arc::clone(&self.large_memory).try_acquire_many_owned(bytes);
         counted.map(Some).map_err(|_| Refusal::NoMemoryForLarge(large_memory(&self.limits)))
     }
 
-    /// The answer, which counts in place of its request until the client has taken it.
+    /// The answer, counted in place of its request until the client has received it.
     async fn count(&self, answer: Response, counted: OwnedSemaphorePermit) -> Result<Response, Refusal> {
         let (parts, body) = answer.into_parts();
         let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
@@ -276,7 +276,7 @@ impl Refusal {
         }
     }
 
-    /// What there was too much of at once. None where the request itself is at fault.
+    /// The limit, if the client should try again. `None` if the request itself is at fault.
     fn overload(&self) -> Option<Overload> {
         match self {
             Self::TooLarge | Self::TooSlow(_) | Self::Broken(_) => None,

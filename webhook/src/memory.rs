@@ -1,5 +1,5 @@
-//! Memory for what comes from clients and for what they are answered: counted, and when there is none left, taken from
-//! those who do not send or read.
+//! Counts the memory of requests and answers. When it is used up, a new request takes that of the client that has been sending or
+//! receiving longest.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,22 +14,22 @@ use tokio::time::Instant;
 
 use crate::registry::lock;
 
-/// What of an answer is handed over at once, in bytes. The rest stays where it is counted until the client has room for
-/// more. What was handed over is not counted any more, and a client may have a hundred thousand answers (a hundred on each
-/// of a thousand connections); so it is little.
+/// Number of bytes of an answer that hyper gets at once. The rest stays counted here until the client can receive more. What hyper
+/// has is not counted, and one client may have a hundred thousand answers on their way (a hundred on each of a thousand
+/// connections), so the number is small.
 const PIECE: usize = 2 << 10;
 
-/// All memory is in use, by those who have not had it for long or are being answered.
+/// All memory is in use, and nothing that uses it is slow.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("no memory")]
 pub(crate) struct NoMemory;
 
-/// The memory of a share was needed for others, and it had been on its way for longer than it may then.
+/// Others needed the memory of this share, which was slow.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("others needed its memory after {0:?}")]
 pub(crate) struct TakenAway(Duration);
 
-/// Why a body gets no more memory.
+/// Why a body gets no memory.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Shortage {
     #[error(transparent)]
@@ -40,13 +40,13 @@ pub(crate) enum Shortage {
 
 /// A limited number of bytes.
 pub(crate) struct Memory {
-    /// After which the slowest gives way to others.
-    patience: Duration,
+    /// A body or an answer that takes longer is slow, and loses its memory to others.
+    slow_after: Duration,
     free: Arc<Semaphore>,
     moving: Mutex<Moving>,
 }
 
-/// What comes or goes, in the order in which it began to.
+/// Bodies and answers on their way, in the order in which they began.
 #[derive(Default)]
 struct Moving {
     next: u64,
@@ -72,22 +72,22 @@ struct Share {
 
 impl Share {
     fn taken_away(&self) -> TakenAway {
-        TakenAway(self.memory.patience)
+        TakenAway(self.memory.slow_after)
     }
 }
 
 impl Memory {
-    pub(crate) fn new(bytes: usize, patience: Duration) -> Arc<Self> {
-        Arc::new(Self { patience, free: Arc::new(Semaphore::new(bytes)), moving: Mutex::default() })
+    pub(crate) fn new(bytes: usize, slow_after: Duration) -> Arc<Self> {
+        Arc::new(Self { slow_after, free: Arc::new(Semaphore::new(bytes)), moving: Mutex::default() })
     }
 
-    /// A body that is about to come, and room for a part of it that has not been asked for.
+    /// A body that is about to arrive, with `room` bytes of capacity that are not counted yet.
     pub(crate) fn coming(self: &Arc<Self>, room: usize) -> Result<Coming, NoMemory> {
         let counted = self.claim(0, Instant::now())?;
         Ok(Coming(self.share(Content { bytes: Vec::with_capacity(room), counted })))
     }
 
-    /// The body of an answer, in the place of that of its request.
+    /// The body of an answer. It takes over the memory of its request.
     pub(crate) fn going(
         self: &Arc<Self>,
         bytes: Vec<u8>,
@@ -120,10 +120,11 @@ impl Memory {
         }
     }
 
-    /// Frees what the slowest holds.
+    /// Frees the memory of the slowest body or answer.
     fn take_away(&self, now: Instant) -> Result<(), NoMemory> {
         let mut moving = lock(&self.moving);
-        let slowest = moving.shares.first_entry().filter(|it| it.get().since + self.patience < now).ok_or(NoMemory)?;
+        let slowest =
+            moving.shares.first_entry().filter(|it| it.get().since + self.slow_after < now).ok_or(NoMemory)?;
         lock(&slowest.remove().content).take();
         Ok(())
     }
@@ -135,11 +136,11 @@ impl Drop for Share {
     }
 }
 
-/// A body that comes.
+/// The body of a request, while it arrives.
 pub(crate) struct Coming(Share);
 
 impl Coming {
-    /// More of it is here.
+    /// Adds bytes that have arrived.
     pub(crate) fn extend(&self, data: &[u8]) -> Result<(), Shortage> {
         let more = self.0.memory.claim(data.len(), Instant::now())?;
         let mut content = lock(&self.0.slot.content);
@@ -149,14 +150,14 @@ impl Coming {
         Ok(())
     }
 
-    /// The whole body, and what counts it from now on.
+    /// The whole body, with the permit that counts it from now on.
     pub(crate) fn whole(self) -> Result<(Bytes, OwnedSemaphorePermit), TakenAway> {
         let content = lock(&self.0.slot.content).take().ok_or_else(|| self.0.taken_away())?;
         Ok((content.bytes.into(), content.counted))
     }
 }
 
-/// A body that goes.
+/// The body of an answer, while it is sent.
 pub(crate) struct Going {
     share: Share,
     left: usize,

@@ -1,4 +1,4 @@
-//! The open connections of a port, and which of them makes room when there are too many.
+//! The open connections of a port. At the limit, a new connection evicts the one that is least needed.
 
 mod state;
 
@@ -16,8 +16,8 @@ use state::{State, victim};
 /// The open connections.
 pub(crate) struct Registry {
     max: usize,
-    /// After which those that send or take slowly count for less than idle ones.
-    patience: Duration,
+    /// A request or an answer that takes longer is evicted before idle connections.
+    slow_after: Duration,
     open: Mutex<Open>,
 }
 
@@ -29,14 +29,14 @@ struct Open {
 
 struct Entry {
     state: Mutex<State>,
-    /// There has been a request.
+    /// Cancelled by the first request.
     asked: CancellationToken,
-    /// A head has begun, or an answer: the deadline may be an earlier one.
+    /// Notified when a head or an answer begins, because the deadline may be an earlier one then.
     begun: Notify,
     close: CancellationToken,
 }
 
-/// An open connection. It leaves the registry with its last clone.
+/// An open connection. The registry removes it with its last clone.
 #[derive(Clone)]
 pub(crate) struct Connection {
     entry: Arc<Entry>,
@@ -48,30 +48,29 @@ struct Listed {
     registry: Arc<Registry>,
 }
 
-/// A request in flight, until its answer has been taken.
+/// A request in flight, until the client has received the answer.
 pub(crate) struct Request {
     connection: Connection,
     id: u64,
 }
 
-/// What is still to come of a request.
+/// The part of a request that has not arrived yet.
 pub(crate) struct Receiving {
     entry: Arc<Entry>,
     id: u64,
 }
 
 impl Registry {
-    pub(crate) fn new(max: u32, patience: Duration) -> Self {
-        Self { max: max as usize, patience, open: Mutex::default() }
+    pub(crate) fn new(max: u32, slow_after: Duration) -> Self {
+        Self { max: max as usize, slow_after, open: Mutex::default() }
     }
 
-    /// A place for a new connection, if need be that of another, which is told to end; `None` where all have
-    /// reviews in progress.
+    /// Registers a new connection. At the limit it evicts another one; `None` if all others have reviews in progress.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Connection> {
         let (mut open, now) = (lock(&self.open), Instant::now());
         if open.connections.len() >= self.max {
             let phases = open.connections.iter().map(|(id, entry)| (*id, lock(&entry.state).phase()));
-            let victim = victim(phases, self.patience, now)?;
+            let victim = victim(phases, self.slow_after, now)?;
             open.connections.remove(&victim).inspect(|entry| entry.close.cancel());
         }
         let id = open.next;
@@ -94,7 +93,7 @@ impl Drop for Listed {
 }
 
 impl Connection {
-    /// When to look at the connection again: if it is still as it is now by then, it has been so for too long.
+    /// When the connection exceeds a time limit, unless its state changes before.
     pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
         lock(&self.entry.state).deadline(limits, Instant::now())
     }
@@ -109,34 +108,34 @@ impl Connection {
         lock(&self.entry.state).end_of_all(linger)
     }
 
-    /// Tells it to end.
+    /// Asks the connection to end.
     pub(crate) fn close(&self) {
         self.entry.close.cancel();
     }
 
-    /// Resolves when it has been told to end.
+    /// Resolves when the connection has been asked to end.
     pub(crate) async fn closed(&self) {
         self.entry.close.cancelled().await;
     }
 
-    /// Resolves when there has been a request.
+    /// Resolves with the first request.
     pub(crate) async fn asked(&self) {
         self.entry.asked.cancelled().await;
     }
 
-    /// Resolves each time when a head or an answer begins.
+    /// Resolves each time a head or an answer begins.
     pub(crate) async fn begun(&self) {
         self.entry.begun.notified().await;
     }
 
-    /// The rest of a head is awaited from now on, unless these bytes belong to something that is.
+    /// Bytes have arrived. If no request is in flight, they begin a head.
     pub(crate) fn hear(&self) {
         if lock(&self.entry.state).hear(Instant::now()) {
             self.entry.begun.notify_one();
         }
     }
 
-    /// Has a request in flight until the first is dropped, of which something is still to come until the second is.
+    /// A request begins. It is in flight until the first value is dropped, and its body arrives until the second is.
     pub(crate) fn begin(&self) -> (Request, Receiving) {
         let id = lock(&self.entry.state).begin(Instant::now());
         self.entry.asked.cancel();
@@ -145,7 +144,7 @@ impl Connection {
 }
 
 impl Request {
-    /// It is answered; from now on the answer goes.
+    /// The handler has answered, and the answer is being sent.
     pub(crate) fn answered(&self) {
         lock(&self.connection.entry.state).answer(self.id, Instant::now());
         self.connection.entry.begun.notify_one();
@@ -164,7 +163,7 @@ impl Drop for Request {
     }
 }
 
-/// What is locked here is whole at every moment, whoever panics.
+/// Locks the mutex, also after a panic: every critical section leaves consistent data.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_too_many_displaces_one_that_can_be_missed_and_is_refused_where_none_can() {
+    fn connection_above_limit_evicts_another_and_is_rejected_if_all_are_working() {
         let registry = Arc::new(Registry::new(2, Duration::from_secs(1)));
         let (first, second) = (registry.admit().unwrap(), registry.admit().unwrap());
         let third = registry.admit().unwrap();
@@ -183,7 +182,7 @@ mod tests {
         let working = (work(&second), work(&third));
         assert!(registry.admit().is_none());
         drop(first);
-        assert!(registry.admit().is_none(), "it had left already");
+        assert!(registry.admit().is_none(), "the evicted one does not count");
         drop((second, third));
         assert!(registry.admit().is_none(), "requests are in flight");
         drop(working);
@@ -192,6 +191,6 @@ mod tests {
         let _sixth = registry.admit().unwrap();
         assert!(!fourth.entry.close.is_cancelled());
         let _seventh = registry.admit().unwrap();
-        assert!(!fourth.entry.close.is_cancelled(), "there are others which have not asked");
+        assert!(!fourth.entry.close.is_cancelled(), "others have not sent a request yet");
     }
 }

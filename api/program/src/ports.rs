@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_holds_its_connections_keeps_nobody_out() {
+    fn a_flood_that_holds_its_connections_keeps_nobody_out() {
         let (address, stop) = served();
         let silent: Vec<_> = (0..CONNECTIONS).map(|_| send(address, "GET / HTTP/1.1\r\n")).collect();
         let slow: Vec<_> =

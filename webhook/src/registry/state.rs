@@ -1,4 +1,4 @@
-//! What a connection does, as far as it matters to others.
+//! The state of one connection, from which its time limits and its rank for eviction follow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use tokio::time::Instant;
 
 use crate::limits::Limits;
 
-/// What a connection does.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It has not asked for anything yet: the handshake, or what comes before the first request.
+    /// Before the first request: the handshake, or silence after it. Since the connection was accepted.
     Greeting(Instant),
-    /// A part of a request is still to come, or of an answer to be taken; of the oldest since then.
+    /// A request arrives, or an answer is being sent. Since the oldest of them began.
     Moving(Instant),
-    /// At least one request has come as a whole, and is not answered.
+    /// At least one request has arrived as a whole and has no answer yet.
     Working,
-    /// All requests are answered, the last one then.
+    /// All requests have been answered. Since the last answer.
     Idle(Instant),
 }
 
 impl Phase {
-    /// How easily it can be missed, the least first; `None` where the answer to a whole request would be lost.
-    fn rank(self, patience: Duration, now: Instant) -> Option<(u8, Instant)> {
+    /// Rank for eviction, the first to go first; `None` if the review of a whole request would be lost.
+    fn rank(self, slow_after: Duration, now: Instant) -> Option<(u8, Instant)> {
         match self {
             Self::Greeting(since) => Some((0, since)),
-            Self::Moving(since) if since + patience < now => Some((1, since)),
+            Self::Moving(since) if since + slow_after < now => Some((1, since)),
             Self::Idle(since) => Some((2, since)),
             Self::Moving(since) => Some((3, since)),
             Self::Working => None,
@@ -33,27 +33,27 @@ impl Phase {
     }
 }
 
-/// What becomes of a request.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its head is here; the body comes, since then.
+    /// The body has been arriving since then.
     Coming(Instant),
-    /// It is here.
+    /// The request has arrived as a whole.
     Working,
-    /// Its answer goes, since then.
+    /// The answer has been on its way since then.
     Going(Instant),
 }
 
 /// The requests of a connection.
 #[derive(Debug)]
 pub(super) struct State {
-    /// When it was accepted, or its last request answered.
+    /// When the connection was accepted, or its last request answered.
     since: Instant,
-    /// Whether there ever was a request.
+    /// Whether there has been a request.
     asked: bool,
-    /// Since when the rest of a head is awaited.
+    /// When a head began that has not ended yet.
     head: Option<Instant>,
-    /// Requests by the order in which they began.
+    /// Requests in the order in which they began.
     requests: BTreeMap<u64, Stage>,
     next: u64,
 }
@@ -72,28 +72,28 @@ impl State {
         }
     }
 
-    /// Whether there are requests that have come as a whole and are not answered.
+    /// Whether a request has arrived as a whole and has no answer yet.
     pub(super) fn is_working(&self) -> bool {
         self.requests.values().any(|it| *it == Stage::Working)
     }
 
-    /// Whether nobody waits for it: no request is here or on its way, and no answer.
+    /// Whether neither a request nor an answer is on its way.
     fn is_idle(&self) -> bool {
         self.head.is_none() && self.requests.is_empty()
     }
 
-    /// When it may be closed that was told to end, for all that is on its way: `linger` after its last answer, which the
-    /// kernel may not have yet. `None` while an answer is awaited.
+    /// When an evicted connection may be closed, although requests may be arriving: `linger` after its last answer, which the
+    /// kernel may not have sent yet. `None` while a review is in progress.
     pub(super) fn end_of_work(&self, linger: Duration) -> Option<Instant> {
         (!self.is_working()).then(|| self.since + linger)
     }
 
-    /// The same, and nothing is on its way either.
+    /// The same for a connection that ends with the server: `None` also while a request or an answer is on its way.
     pub(super) fn end_of_all(&self, linger: Duration) -> Option<Instant> {
         self.is_idle().then(|| self.since + linger)
     }
 
-    /// Since when each head, body and answer has been on its way.
+    /// When each head, body and answer that is on its way began.
     fn moving(&self) -> impl Iterator<Item = Instant> {
         self.head.into_iter().chain(self.requests.values().filter_map(|it| match it {
             Stage::Coming(since) | Stage::Going(since) => Some(*since),
@@ -101,7 +101,7 @@ impl State {
         }))
     }
 
-    /// Bytes have come; whether they begin a head.
+    /// Bytes have arrived. Returns whether they begin a head.
     pub(super) fn hear(&mut self, now: Instant) -> bool {
         let begins = self.is_idle();
         if begins {
@@ -110,7 +110,7 @@ impl State {
         begins
     }
 
-    /// The head of a request is whole.
+    /// The head of a request has arrived.
     pub(super) fn begin(&mut self, now: Instant) -> u64 {
         let id = self.next;
         self.next = id.wrapping_add(1);
@@ -119,29 +119,29 @@ impl State {
         id
     }
 
-    /// No more is to come of the request.
+    /// The request has arrived as a whole.
     pub(super) fn receive(&mut self, id: u64) {
         if let Some(stage @ Stage::Coming(_)) = self.requests.get_mut(&id) {
             *stage = Stage::Working;
         }
     }
 
-    /// The request is answered, be it before all of it has come, and its answer goes.
+    /// The answer is being sent, perhaps before the request has arrived as a whole.
     pub(super) fn answer(&mut self, id: u64, now: Instant) {
         self.requests.entry(id).and_modify(|stage| *stage = Stage::Going(now));
     }
 
-    /// The answer is gone, or nobody is to take it.
+    /// The answer has been sent, or given up.
     pub(super) fn end(&mut self, id: u64, now: Instant) {
         self.requests.remove(&id);
         self.since = now;
     }
 
-    /// When to look at the connection again: if it is still as it is now by then, it has been so for too long.
+    /// When the connection exceeds a time limit, unless its state changes before.
     pub(super) fn deadline(&self, limits: &Limits, now: Instant) -> Instant {
         let going = self.requests.values().filter_map(|it| match it {
             Stage::Going(since) => Some(*since + limits.body_timeout),
-            // Whoever reads them has a limit of its own.
+            // The reader of the body has a limit of its own.
             Stage::Coming(_) | Stage::Working => None,
         });
         let idle = if self.requests.is_empty() { self.since } else { now } + limits.idle_timeout;
@@ -149,11 +149,10 @@ impl State {
     }
 }
 
-/// The connection that makes room. First of those that have not asked for anything yet the oldest, so that a crowd which
-/// never does displaces itself; then the one whose request or answer has been on its way for longest, if that is too long; then the
-/// one that has been idle for longest; and then the others.
-pub(super) fn victim(phases: impl Iterator<Item = (u64, Phase)>, patience: Duration, now: Instant) -> Option<u64> {
-    phases.filter_map(|(id, phase)| Some((phase.rank(patience, now)?, id))).min().map(|(_, id)| id)
+/// The connection to evict. First the oldest without a request, so that a flood of such connections evicts itself. Then the one whose
+/// request or answer has been on its way longest, if that is slow. Then the one that has been idle longest, and last the others.
+pub(super) fn victim(phases: impl Iterator<Item = (u64, Phase)>, slow_after: Duration, now: Instant) -> Option<u64> {
+    phases.filter_map(|(id, phase)| Some((phase.rank(slow_after, now)?, id))).min().map(|(_, id)| id)
 }
 
 #[cfg(test)]
@@ -180,7 +179,7 @@ mod tests {
     #[case::the_slowest_request_or_answer(&[Idle(1), Moving(8), Moving(7), Working], Some(2))]
     #[case::the_longest_idle(&[Idle(7), Working, Idle(2), Moving(9)], Some(2))]
     #[case::a_request_that_has_just_begun(&[Moving(10), Working, Moving(9)], Some(2))]
-    fn whoever_can_be_missed_makes_room(#[case] connections: &[Is], #[case] expected: Option<u64>) {
+    fn victim_is_the_connection_that_is_needed_least(#[case] connections: &[Is], #[case] expected: Option<u64>) {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let phases = connections.iter().map(|it| match *it {
@@ -193,22 +192,22 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_goes_from_head_to_body_to_work_to_idle() {
+    fn connection_goes_from_head_to_body_to_work_to_idle() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut state = State::new(start);
         assert!(state.hear(at(1)) && !state.hear(at(2)));
-        assert_eq!(state.phase(), Phase::Greeting(start), "it has not asked");
+        assert_eq!(state.phase(), Phase::Greeting(start), "there was no request");
         let (first, second) = (state.begin(at(3)), state.begin(at(4)));
         assert_eq!(state.phase(), Phase::Moving(at(3)));
-        assert!(!state.hear(at(5)), "this is of the bodies");
+        assert!(!state.hear(at(5)), "these bytes are of the bodies");
         state.receive(first);
         assert_eq!(state.phase(), Phase::Working);
         state.answer(first, at(6));
-        assert_eq!(state.phase(), Phase::Moving(at(4)), "the oldest that moves");
+        assert_eq!(state.phase(), Phase::Moving(at(4)), "since the oldest began");
         state.answer(second, at(7));
         state.receive(second);
-        assert_eq!(state.phase(), Phase::Moving(at(6)), "it was answered before it had come");
+        assert_eq!(state.phase(), Phase::Moving(at(6)), "it was answered before it had arrived");
         state.end(first, at(7));
         assert_eq!(state.phase(), Phase::Moving(at(7)));
         state.end(second, at(7));
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_time_runs_while_what_it_is_for_is_awaited() {
+    fn deadline_is_that_of_the_slowest_part() {
         let limits = crate::args::Args::parse_from(["jobset-webhook", "--namespace=ns"]).limits;
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);

@@ -169,16 +169,16 @@ async fn an_oversized_head_is_refused() {
 
 #[tokio::test]
 async fn thousands_of_half_open_connections_displace_each_other_and_nobody_else() {
-    const CROWD: usize = 3000;
+    const FLOOD: usize = 3000;
     let server = Server::with(&["--max-connections=100"]).await;
     let body = review(&with("/spec", json!({}))).to_string();
-    // A good client, connected before the crowd comes, and at work all the while.
+    // A good client, connected before the flood comes, and at work all the while.
     let stream = TokioIo::new(server.client.connect().await.unwrap());
     let (mut sender, connection) = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), stream).await.unwrap();
     let connection = tokio::spawn(connection);
-    let mut crowd = Vec::new();
-    for number in 0..CROWD {
-        crowd.push(tcp(&server, if number % 2 == 0 { b"" } else { b"\x16" }).await);
+    let mut flood = Vec::new();
+    for number in 0..FLOOD {
+        flood.push(tcp(&server, if number % 2 == 0 { b"" } else { b"\x16" }).await);
         if number % 100 == 0 {
             let answer = sender.send_request(request(Method::POST, VALIDATE_PATH, JSON, body.clone())).await.unwrap();
             assert_eq!(answer.status(), 200);
@@ -186,9 +186,9 @@ async fn thousands_of_half_open_connections_displace_each_other_and_nobody_else(
         }
     }
     // All but those that have a place are closed.
-    let displaced = crowd.drain(..CROWD - 100);
+    let displaced = flood.drain(..FLOOD - 100);
     join_all(displaced.map(async |mut stream| until_closed(&mut stream).await)).await;
-    drop((sender, crowd));
+    drop((sender, flood));
     connection.await.unwrap().unwrap();
     server.stop().await;
 }

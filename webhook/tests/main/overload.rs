@@ -74,39 +74,39 @@ fn unreadable() -> String {
 
 /// The service has as many threads as there are here: none of them is held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_unreadable_jobsets_delays_nobody_else() {
-    const CROWD: usize = 20;
+async fn a_flood_of_unreadable_jobsets_delays_nobody_else() {
+    const FLOOD: usize = 20;
     let server = Server::start().await;
     let body = unreadable();
     assert!(body.len() > 900_000 && body.len() < 1 << 20, "{}", body.len());
-    let crowd: JoinSet<_> = (0..CROWD)
+    let flood: JoinSet<_> = (0..FLOOD)
         .map(|_| {
             let (client, body) = (server.client.clone(), body.clone());
             async move { client.post(VALIDATE_PATH, JSON, body).await }
         })
         .collect();
-    let mut crowd = pin!(crowd.join_all());
+    let mut flood = pin!(flood.join_all());
     let (mut answered, mut longest) = (0, Duration::ZERO);
     let refused = loop {
         let begin = Instant::now();
         tokio::select! {
             biased;
-            refused = &mut crowd => break refused,
+            refused = &mut flood => break refused,
             () = server.is_unharmed() => {}
         }
         (answered, longest) = (answered + 1, longest.max(begin.elapsed()));
     };
-    println!("{answered} reviews beside {CROWD} unreadable ones, the longest in {} ms", longest.as_millis());
+    println!("{answered} reviews beside {FLOOD} unreadable ones, the longest in {} ms", longest.as_millis());
     for answer in refused {
         assert!(answer.status == 200 && answer.text().contains("replicas"), "{answer:?}");
     }
-    assert!(answered > CROWD, "{answered}: others have waited for them");
+    assert!(answered > FLOOD, "{answered}: others have waited for them");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
-    const CROWD: usize = 30;
+async fn a_flood_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
+    const FLOOD: usize = 30;
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-connections=10", "--body-timeout=1m"]).await;
     let client = Client { http: Http::One, ..server.client.clone() };
@@ -121,26 +121,26 @@ async fn a_crowd_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
     begun.write_all(head("/slow").as_bytes()).await.unwrap();
     continues(&mut begun).await;
     begun.write_all(b"{}").await.unwrap();
-    let mut crowd = Vec::new();
-    for number in 0..CROWD {
+    let mut flood = Vec::new();
+    for number in 0..FLOOD {
         let mut stream = client.connect().await.expect("somebody makes room");
         stream.write_all(head("/good").as_bytes()).await.unwrap();
         continues(&mut stream).await;
         stream.write_all(b"{").await.unwrap();
-        crowd.push(stream);
+        flood.push(stream);
         if number % 10 == 9 {
             assert_eq!(client.post("/good", JSON, "{}").await.text(), "good\n");
         }
     }
     // All but those that have a place are closed.
-    for stream in &mut crowd[..CROWD - 9] {
+    for stream in &mut flood[..FLOOD - 9] {
         until_closed(stream).await;
     }
     turns.given.add_permits(1);
     let mut answer = [0; 15];
     timeout(LIMIT, begun.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
-    drop((crowd, begun));
+    drop((flood, begun));
     server.stop().await;
 }
 
