@@ -9,8 +9,9 @@ use jobset_program::duration::{duration, positive_duration};
 use jobset_program::log::LogFormat;
 
 use crate::bundle::Configuration;
+use crate::issue::Usage;
 use crate::issuer::Settings;
-use crate::state::Service;
+use crate::state::Leaf;
 use crate::{Lifetimes, Names};
 
 /// How often the certificates are looked at by the wall clock.
@@ -31,10 +32,15 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "jobset-webhook-server-cert")]
     pub secret_name: String,
 
-    /// A Service and the Secret for its certificate. May be given several times; the first one is the admission service.
+    /// A Service and the Secret for its certificate. May be given several times; the first one is the admission service. The
+    /// Secrets of the others also have CAs from before, while one of their certificates may be in use.
     #[arg(long = "service", value_name = "SERVICE=SECRET", default_value = "jobset-webhook-service=jobset-webhook-leaf",
-          value_parser = service)]
+          value_parser = named_secret)]
     pub services: Vec<(String, String)>,
+
+    /// A client and the Secret for the certificate that it shows to servers, as NAME.NAMESPACE.svc. May be given several times.
+    #[arg(long = "client", value_name = "NAME=SECRET", value_parser = named_secret)]
+    pub clients: Vec<(String, String)>,
 
     /// ValidatingWebhookConfiguration whose caBundle is kept up to date.
     #[arg(long, value_name = "NAME", default_value = "jobset-validating-webhook-configuration")]
@@ -56,6 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub ca_bundle_settle: Duration,
 
+    /// How long Pods get to read a changed ca.crt of a mounted Secret, before a certificate of a new CA replaces a good one.
+    /// At most a sixth of a certificate's lifetime.
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
+    pub ca_mount_settle: Duration,
+
     /// One more DNS name or IP address of the admission service's certificate, as for running outside of the cluster. May be
     /// given several times.
     #[arg(long = "extra-dns-name", value_name = "NAME")]
@@ -70,43 +81,50 @@ pub struct Args {
     pub log_format: LogFormat,
 }
 
-fn service(text: &str) -> Result<(String, String), String> {
-    let (service, secret) =
-        text.split_once('=').ok_or("must be the name of a Service, '=', and the name of a Secret")?;
-    if service.is_empty() || secret.is_empty() {
+fn named_secret(text: &str) -> Result<(String, String), String> {
+    let (name, secret) = text.split_once('=').ok_or("must be a name, '=', and the name of a Secret")?;
+    if name.is_empty() || secret.is_empty() {
         return Err("neither name may be empty".to_owned());
     }
-    Ok((service.to_owned(), secret.to_owned()))
+    Ok((name.to_owned(), secret.to_owned()))
 }
 
 impl Args {
     /// What the loop needs to know.
     ///
     /// # Errors
-    /// When a name does not fit into a certificate, two Secrets have the same name, or the lifetimes do not fit together.
+    /// When a name does not fit into a certificate, two certificates or Secrets have the same name, or the lifetimes do not fit
+    /// together.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let lifetimes = Lifetimes::new(self.ca_lifetime, self.cert_lifetime)
             .context("the lifetimes given by --ca-lifetime and --cert-lifetime do not fit together")?;
-        let (mut services, mut secrets) = (Vec::new(), vec![&self.secret_name]);
-        for (index, (name, secret)) in self.services.iter().enumerate() {
-            anyhow::ensure!(!secrets.contains(&secret), "--service={name}={secret}: that Secret is used already");
-            secrets.push(secret);
-            let extra = if index == 0 { self.extra_dns_names.as_slice() } else { &[] };
-            let names = Names::of_service(name, &self.namespace)
-                .and_then(|names| extra.iter().try_fold(names, |names, extra| names.with(extra)))
-                .context("cannot name the serving certificate")?;
-            services.push(Service { name: name.clone(), secret: secret.clone(), names });
+        let mut leaves = Vec::<Leaf>::new();
+        let servers = self.services.iter().map(|it| (Usage::Server, it));
+        for (usage, (name, secret)) in servers.chain(self.clients.iter().map(|it| (Usage::Client, it))) {
+            let is_used = *secret == self.secret_name || leaves.iter().any(|it| it.secret == *secret);
+            anyhow::ensure!(!is_used, "{name}={secret}: that Secret is used already");
+            anyhow::ensure!(leaves.iter().all(|it| it.name != *name), "{name}={secret}: that name is used already");
+            let extra = if leaves.is_empty() { self.extra_dns_names.as_slice() } else { &[] };
+            let names = match usage {
+                Usage::Server => Names::of_service(name, &self.namespace),
+                Usage::Client => Names::of_host(name, &self.namespace),
+            };
+            let names = names.and_then(|names| extra.iter().try_fold(names, |names, extra| names.with(extra)));
+            let names = names.context("cannot name the certificate")?;
+            leaves.push(Leaf { name: name.clone(), secret: secret.clone(), names, usage });
         }
         Ok(Settings {
             namespace: self.namespace.clone(),
             secret: self.secret_name.clone(),
-            services,
+            leaves,
             configurations: vec![
                 Configuration::Validating(self.validating_webhook_configuration.clone()),
                 Configuration::Mutating(self.mutating_webhook_configuration.clone()),
             ],
             lifetimes,
             settle: self.ca_bundle_settle,
+            // Before a certificate of the CA before can have expired: a third of its life is left when that is replaced.
+            mount_settle: self.ca_mount_settle.min(self.cert_lifetime / 6),
             interval: INTERVAL,
         })
     }
@@ -124,14 +142,14 @@ mod tests {
     #[test]
     fn the_defaults_are_the_admission_service_alone() {
         let settings = settings(&[]).unwrap();
-        let services: Vec<_> = settings.services.iter().map(|it| (it.name.as_str(), it.secret.as_str())).collect();
-        assert_eq!(services, [("jobset-webhook-service", "jobset-webhook-leaf")]);
+        let leaves: Vec<_> = settings.leaves.iter().map(|it| (it.name.as_str(), it.secret.as_str())).collect();
+        assert_eq!(leaves, [("jobset-webhook-service", "jobset-webhook-leaf")]);
     }
 
     #[test]
     fn extra_names_are_those_of_the_first_service() {
         let two = ["--service=hook=leaf", "--service=relay=relay-leaf", "--extra-dns-name=127.0.0.1"];
-        let names = settings(&two).unwrap().services.into_iter().map(|it| it.names.to_string()).collect::<Vec<_>>();
+        let names = settings(&two).unwrap().leaves.into_iter().map(|it| it.names.to_string()).collect::<Vec<_>>();
         assert_eq!(
             names,
             ["hook.ns.svc, hook.ns.svc.cluster.local, 127.0.0.1", "relay.ns.svc, relay.ns.svc.cluster.local"]
@@ -141,7 +159,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let cases = [
-            (vec!["--service=hook"], "must be the name of a Service"),
+            (vec!["--service=hook"], "must be a name, '='"),
+            (vec!["--client=controller"], "must be a name, '='"),
+            (vec!["--client=controller=jobset-webhook-leaf"], "that Secret is used already"),
+            (vec!["--client=jobset-webhook-service=leaf"], "that name is used already"),
             (vec!["--service=hook="], "neither name may be empty"),
             (vec!["--service=hook=jobset-webhook-server-cert"], "that Secret is used already"),
             (vec!["--service=https://a=leaf"], "is neither a DNS name nor an IP address"),

@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::Error;
-use crate::state::Service;
+use crate::state::Leaf;
 
 /// How long an endpoint has for a handshake.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Port of a Service that speaks TLS.
-const PORT: &str = "https";
+/// Ports that show the certificate of their Service to everybody: that of the admission service, and that of relays.
+const PORTS: [&str; 2] = ["https", "agents"];
 
 /// The first ready endpoint that does not serve a certificate of this CA, and why, as a client sees it that trusts no other.
 ///
@@ -29,7 +29,7 @@ const PORT: &str = "https";
 pub(crate) async fn lagging(
     client: &Client,
     namespace: &str,
-    service: &Service,
+    service: &Leaf,
     authority: &CertificateDer<'static>,
 ) -> Result<Option<String>, Error> {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
@@ -64,7 +64,8 @@ fn connector(authority: &CertificateDer<'static>) -> Option<TlsConnector> {
 
 fn ready(slices: &[EndpointSlice]) -> impl Iterator<Item = SocketAddr> {
     slices.iter().flat_map(|slice| {
-        let mut ports = slice.ports.iter().flatten().filter(|it| it.name.as_deref() == Some(PORT));
+        let mut ports =
+            slice.ports.iter().flatten().filter(|it| it.name.as_deref().is_some_and(|name| PORTS.contains(&name)));
         let port = ports.find_map(|it| u16::try_from(it.port?).ok());
         let ready = |it: &&Endpoint| it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true);
         let addresses = slice.endpoints.iter().flatten().filter(ready).flat_map(|it| &it.addresses);

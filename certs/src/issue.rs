@@ -1,4 +1,4 @@
-//! Issues certificates: a CA of its own and, signed by it, a serving certificate. All keys are ECDSA P-256.
+//! Issues certificates: a CA of its own and, signed by it, certificates of servers and clients. All keys are ECDSA P-256.
 
 use std::time::Duration;
 
@@ -14,6 +14,15 @@ use crate::{Error, Names};
 
 /// Certificates are valid from this long ago, so that a reader whose clock runs behind accepts them.
 pub(crate) const BACKDATED: Duration = Duration::from_hours(1);
+
+/// What a certificate is good for: each has this one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// A server shows it to its clients.
+    Server,
+    /// A client shows it to servers.
+    Client,
+}
 
 /// How long issued certificates are valid, counted from their issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,15 +96,21 @@ pub fn authority(now: Timestamp, lifetimes: &Lifetimes) -> Result<Issued, Error>
     Ok(Issued { certificate: certificate.pem(), key: PrivateKeyPem::new(key.serialize_pem()) })
 }
 
-/// Issues a serving certificate for the names, signed by the CA.
+/// Issues a certificate for the names, signed by the CA.
 ///
 /// # Errors
 /// When no key could be generated or the CA cannot sign.
-pub fn serving(authority: &Issued, names: &Names, now: Timestamp, lifetimes: &Lifetimes) -> Result<Issued, Error> {
+pub fn leaf(
+    authority: &Issued,
+    usage: Usage,
+    names: &Names,
+    now: Timestamp,
+    lifetimes: &Lifetimes,
+) -> Result<Issued, Error> {
     let authority_key = KeyPair::from_pem(authority.key.expose()).map_err(Error::Issue)?;
     let issuer = Issuer::from_ca_cert_pem(&authority.certificate, authority_key).map_err(Error::Issue)?;
     let mut params = CertificateParams::default();
-    params.distinguished_name = common_name("jobset-webhook".to_owned());
+    params.distinguished_name = common_name("jobset".to_owned());
     (params.not_before, params.not_after) = validity(now, lifetimes.serving);
     params.subject_alt_names = names
         .dns()
@@ -105,7 +120,10 @@ pub fn serving(authority: &Issued, names: &Names, now: Timestamp, lifetimes: &Li
         .map_err(Error::Issue)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages = vec![match usage {
+        Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+        Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+    }];
     params.use_authority_key_identifier_extension = true;
     let key = generate_key()?;
     let certificate = params.signed_by(&key, &issuer).map_err(Error::Issue)?;

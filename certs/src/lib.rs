@@ -16,6 +16,7 @@ pub mod issue;
 pub mod issuer;
 pub mod material;
 mod metrics;
+mod mounted;
 pub mod names;
 pub mod policy;
 pub mod private_key;

@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::issue::{self, Issued, Lifetimes};
+use crate::issue::{self, Issued, Lifetimes, Usage};
 use crate::private_key::PrivateKeyPem;
 use crate::x509::{self, Validity};
 use crate::{Error, Names};
@@ -94,10 +94,15 @@ pub struct Material {
 }
 
 impl Material {
-    /// Reads the data of a Secret. Any bytes will do.
+    /// Reads the data of a Secret with a serving certificate. Any bytes will do.
     pub fn read(data: &Data) -> Self {
+        Self::read_for(data, Usage::Server)
+    }
+
+    /// The same for a certificate of this usage.
+    pub fn read_for(data: &Data, usage: Usage) -> Self {
         let authority = read_authority(data);
-        let serving = read_serving(data, authority.as_ref().ok());
+        let serving = read_serving(data, usage, authority.as_ref().ok());
         Self { authority, serving }
     }
 }
@@ -112,12 +117,26 @@ pub fn with_new_serving(
     now: Timestamp,
     lifetimes: &Lifetimes,
 ) -> Result<Data, Error> {
-    let serving = issue::serving(authority, names, now, lifetimes)?;
+    with_new_leaf(authority, Usage::Server, names, now, lifetimes)
+}
+
+/// The same with a certificate for this usage.
+///
+/// # Errors
+/// When the certificate cannot be issued.
+pub fn with_new_leaf(
+    authority: &Issued,
+    usage: Usage,
+    names: &Names,
+    now: Timestamp,
+    lifetimes: &Lifetimes,
+) -> Result<Data, Error> {
+    let leaf = issue::leaf(authority, usage, names, now, lifetimes)?;
     let entries = [
         (CA_CERTIFICATES, authority.certificate.as_str()),
         (CA_KEY, authority.key.expose()),
-        (CERTIFICATE, serving.certificate.as_str()),
-        (KEY, serving.key.expose()),
+        (CERTIFICATE, leaf.certificate.as_str()),
+        (KEY, leaf.key.expose()),
     ];
     Ok(entries.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec()))).into())
 }
@@ -143,12 +162,12 @@ fn read_authority(data: &Data) -> Result<Authority, Defect> {
     Ok(Authority { issued, certificate, validity: properties.validity })
 }
 
-fn read_serving(data: &Data, authority: Option<&Authority>) -> Result<Serving, Defect> {
+fn read_serving(data: &Data, usage: Usage, authority: Option<&Authority>) -> Result<Serving, Defect> {
     let chain = x509::certificates(entry(data, CERTIFICATE)?);
     let key = entry(data, KEY)?;
     let leaf = chain.first().ok_or(Defect::Malformed(CERTIFICATE))?;
     let properties = x509::properties(leaf).ok_or(Defect::Malformed(CERTIFICATE))?;
-    if authority.is_some_and(|authority| !x509::has_signed(&authority.certificate, leaf, properties.validity)) {
+    if authority.is_some_and(|authority| !x509::has_signed(&authority.certificate, leaf, usage, properties.validity)) {
         return Err(Defect::Unsigned);
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Defect::Malformed(KEY))?;

@@ -25,7 +25,7 @@ impl Names {
         Self::of_host(service, namespace)?.with(&format!("{service}.{namespace}.svc.cluster.local"))
     }
 
-    /// The one name of a Service that the API server calls it by: `<service>.<namespace>.svc`.
+    /// The one name of a Service that the API server calls it by, or of a client: `<name>.<namespace>.svc`.
     ///
     /// # Errors
     /// When the two do not make a DNS name.

@@ -58,10 +58,14 @@ pub fn distrusted_before(secret: &Secret, now: Timestamp) -> Result<Option<Times
     Ok(Some(time).filter(|time| *time <= now))
 }
 
+/// When a certificate was issued that is valid so long.
+pub(crate) fn issued(validity: Validity) -> Timestamp {
+    validity.not_before.checked_add(BACKDATED).unwrap_or(Timestamp::MAX)
+}
+
 /// Whether a CA that is valid so long was issued before that time.
 pub fn is_distrusted(validity: Validity, before: Option<Timestamp>) -> bool {
-    let issued = validity.not_before.checked_add(BACKDATED).unwrap_or(Timestamp::MAX);
-    before.is_some_and(|before| issued < before)
+    before.is_some_and(|before| issued(validity) < before)
 }
 
 /// Until when the CA can stay. It is due when it could not outlive a serving certificate issued now.

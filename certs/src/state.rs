@@ -1,4 +1,4 @@
-//! The Secret with the CA, and the Secrets with nothing but a serving certificate that the servers read.
+//! The Secret with the CA, and the Secrets with nothing but a certificate that servers and clients read.
 //!
 //! The first keeps the layout that it has always had, so that older versions of the admission service find in it what they
 //! know. Its serving certificates are those to be served next.
@@ -11,28 +11,29 @@ use kube::api::{ObjectMeta, PostParams};
 use tracing::info;
 
 use crate::bundle::FIELD_MANAGER;
-use crate::material::{
-    Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_serving,
-};
+use crate::issue::{self, Usage};
+use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_leaf};
 use crate::policy::{self, Cause};
-use crate::{Error, Lifetimes, Names, issue};
+use crate::{Error, Lifetimes, Names};
 
-/// A server that gets a certificate.
+/// A certificate to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// Its Service.
+pub struct Leaf {
+    /// The Service that it is for, or the name of the client.
     pub name: String,
-    /// The Secret for its certificate.
+    /// The Secret for it.
     pub secret: String,
-    /// Names of the certificate.
+    /// Its names.
     pub names: Names,
+    /// What it is good for.
+    pub usage: Usage,
 }
 
 /// What the Secret with the CA holds.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) authority: Authority,
-    /// For each Service, in their order, the certificate to be served, and the data of its Secret.
+    /// For each leaf, in their order, the certificate to be used, and the data of its Secret.
     pub(crate) candidates: Vec<(Serving, Data)>,
     /// CAs from before this time are not trusted.
     pub(crate) distrusted: Option<Timestamp>,
@@ -40,17 +41,17 @@ pub(crate) struct State {
     pub(crate) until: Timestamp,
 }
 
-/// Entries of the certificate and of the key of this Service in the Secret with the CA.
-fn entries(index: usize, service: &Service) -> [String; 2] {
+/// Entries of this certificate and of its key in the Secret with the CA.
+fn entries(index: usize, leaf: &Leaf) -> [String; 2] {
     match index {
         0 => [CERTIFICATE.to_owned(), KEY.to_owned()],
-        _ => [format!("{}.crt", service.name), format!("{}.key", service.name)],
+        _ => [format!("{}.crt", leaf.name), format!("{}.key", leaf.name)],
     }
 }
 
-/// The CA and the certificate of one Service.
-fn view(data: &Data, index: usize, service: &Service) -> Data {
-    let [certificate, key] = entries(index, service);
+/// The CA and one certificate.
+fn view(data: &Data, index: usize, leaf: &Leaf) -> Data {
+    let [certificate, key] = entries(index, leaf);
     let pairs = [(CA_CERTIFICATES, CA_CERTIFICATES), (CA_KEY, CA_KEY), (CERTIFICATE, &certificate), (KEY, &key)];
     pairs.into_iter().filter_map(|(to, from)| Some((to.to_owned(), data.get(from)?.clone()))).collect()
 }
@@ -58,7 +59,7 @@ fn view(data: &Data, index: usize, service: &Service) -> Data {
 /// Issues what is missing, broken, due or distrusted. Returns the data with that, and why each thing was issued.
 fn issue_what_is_due(
     mut data: Data,
-    services: &[Service],
+    leaves: &[Leaf],
     lifetimes: &Lifetimes,
     distrusted: Option<Timestamp>,
     now: Timestamp,
@@ -75,20 +76,21 @@ fn issue_what_is_due(
     let mut until = policy::authority(&found, lifetimes, distrusted, now).map_err(Error::Unusable)?;
     let authority = found.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
     let mut candidates = Vec::new();
-    for (index, service) in services.iter().enumerate() {
-        let mut of_service = view(&data, index, service);
-        let is_good = |it: &Data| policy::serving(&Material::read(it).serving, &service.names, lifetimes, now);
-        if let Err(cause) = is_good(&of_service) {
-            of_service = with_new_serving(&authority.issued, &service.names, now, lifetimes)?;
-            for (to, from) in entries(index, service).into_iter().zip([CERTIFICATE, KEY]) {
-                data.insert(to, of_service[from].clone());
+    for (index, leaf) in leaves.iter().enumerate() {
+        let mut of_leaf = view(&data, index, leaf);
+        let read = |it: &Data| Material::read_for(it, leaf.usage).serving;
+        let is_good = |it: &Data| policy::serving(&read(it), &leaf.names, lifetimes, now);
+        if let Err(cause) = is_good(&of_leaf) {
+            of_leaf = with_new_leaf(&authority.issued, leaf.usage, &leaf.names, now, lifetimes)?;
+            for (to, from) in entries(index, leaf).into_iter().zip([CERTIFICATE, KEY]) {
+                data.insert(to, of_leaf[from].clone());
             }
-            causes.push(format!("certificate of {}: {cause}", service.name));
+            causes.push(format!("certificate of {}: {cause}", leaf.name));
         }
-        until = until.min(is_good(&of_service).map_err(Error::Unusable)?);
-        let serving = Material::read(&of_service).serving.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
-        of_service.remove(CA_KEY);
-        candidates.push((serving, of_service));
+        until = until.min(is_good(&of_leaf).map_err(Error::Unusable)?);
+        let serving = read(&of_leaf).map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
+        of_leaf.remove(CA_KEY);
+        candidates.push((serving, of_leaf));
     }
     Ok((data, State { authority, candidates, distrusted, until }, causes))
 }
@@ -100,14 +102,14 @@ fn issue_what_is_due(
 pub(crate) async fn ensure(
     secrets: &Api<Secret>,
     name: &str,
-    services: &[Service],
+    leaves: &[Leaf],
     lifetimes: &Lifetimes,
     now: Timestamp,
 ) -> Result<State, Error> {
     let found = read(secrets, name).await?;
     let distrusted = found.as_ref().map_or(Ok(None), |it| policy::distrusted_before(it, now))?;
     let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
-    let (data, state, causes) = issue_what_is_due(data, services, lifetimes, distrusted, now)?;
+    let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, distrusted, now)?;
     if !causes.is_empty() {
         write(secrets, name, found, data).await?;
         info!(secret = name, causes = causes.join(", "), "issued certificates");
@@ -137,32 +139,34 @@ pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secre
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::material::with_new_serving;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    fn services() -> [Service; 2] {
-        ["hook", "relay"].map(|name| Service {
+    fn leaves() -> [Leaf; 3] {
+        [("hook", Usage::Server), ("relay", Usage::Server), ("controller", Usage::Client)].map(|(name, usage)| Leaf {
             name: name.to_owned(),
             secret: format!("{name}-leaf"),
             names: Names::of_service(name, "ns").unwrap(),
+            usage,
         })
     }
 
     fn ensure(data: &Data, distrusted: Option<Timestamp>) -> (Data, State, Vec<String>) {
-        issue_what_is_due(data.clone(), &services(), &Lifetimes::default(), distrusted, NOW).unwrap()
+        issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), distrusted, NOW).unwrap()
     }
 
     #[test]
-    fn every_service_gets_a_certificate_of_one_ca_and_nothing_is_issued_twice() {
+    fn every_leaf_gets_a_certificate_of_one_ca_and_nothing_is_issued_twice() {
         let (data, state, causes) = ensure(&Data::new(), None);
-        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert_eq!(causes.len(), 4, "{causes:?}");
         assert_eq!(
             state.candidates.iter().map(|(it, _)| it.names.clone()).collect::<Vec<_>>(),
-            services().map(|it| it.names)
+            leaves().map(|it| it.names)
         );
-        for (_, of_service) in &state.candidates {
-            assert!(!of_service.contains_key(CA_KEY), "the key of the CA goes nowhere");
-            assert_eq!(of_service[CA_CERTIFICATES], data[CA_CERTIFICATES]);
+        for (_, of_leaf) in &state.candidates {
+            assert!(!of_leaf.contains_key(CA_KEY), "the key of the CA goes nowhere");
+            assert_eq!(of_leaf[CA_CERTIFICATES], data[CA_CERTIFICATES]);
         }
         let (again, _, causes) = ensure(&data, None);
         assert!(again == data && causes.is_empty(), "{causes:?}");
@@ -181,13 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn certificate_of_server_is_replaced_where_client_needs_one() {
+        let (data, ..) = ensure(&Data::new(), None);
+        let mut swapped = data.clone();
+        for (to, from) in [("controller.crt", "relay.crt"), ("controller.key", "relay.key")] {
+            swapped.insert(to.to_owned(), data[from].clone());
+        }
+        let (_, state, causes) = ensure(&swapped, None);
+        assert_eq!(causes, ["certificate of controller: tls.crt was not signed by ca.crt"]);
+        assert_eq!(state.candidates[2].0.names, leaves()[2].names);
+    }
+
+    #[test]
     fn what_older_versions_have_stored_is_kept_and_a_distrusted_ca_is_replaced_with_all_it_has_signed() {
         let authority = issue::authority(NOW - jiff::SignedDuration::from_secs(60), &Lifetimes::default()).unwrap();
-        let old = with_new_serving(&authority, &services()[0].names, NOW, &Lifetimes::default()).unwrap();
+        let old = with_new_serving(&authority, &leaves()[0].names, NOW, &Lifetimes::default()).unwrap();
         let (data, ..) = ensure(&old, None);
         assert!(old.iter().all(|(entry, it)| data[entry] == *it));
         let (data, _, causes) = ensure(&data, Some(NOW));
-        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert_eq!(causes.len(), 4, "{causes:?}");
         assert!(old.iter().all(|(entry, it)| data[entry] != *it));
     }
 }

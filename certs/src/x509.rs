@@ -14,6 +14,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
 use crate::Names;
+use crate::issue::Usage;
 
 /// From when until when a certificate is valid, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +99,22 @@ pub(crate) fn is_trusted(
     names: &Names,
     now: Timestamp,
 ) -> bool {
+    is_verified(chain, authorities, Usage::Server, now) && names_not_covered(chain, names).is_empty()
+}
+
+/// The same for this usage, whatever the names are.
+pub(crate) fn is_verified(
+    chain: &[CertificateDer<'_>],
+    authorities: &[CertificateDer<'_>],
+    usage: Usage,
+    now: Timestamp,
+) -> bool {
     // An anchor's own validity is not looked at by webpki; the API server does look at it.
     let valid = |authority: &&CertificateDer<'_>| properties(authority).is_some_and(|it| it.validity.contains(now));
     let authorities: Vec<_> = authorities.iter().filter(valid).cloned().collect();
     let Some((certificate, intermediates)) = chain.split_first() else { return false };
     EndEntityCert::try_from(certificate)
-        .is_ok_and(|end_entity| is_signed(&end_entity, intermediates, &authorities, now))
-        && names_not_covered(chain, names).is_empty()
+        .is_ok_and(|end_entity| is_signed(&end_entity, intermediates, &authorities, usage, now))
 }
 
 /// Those of the names that the first certificate of the chain is not valid for.
@@ -113,20 +123,31 @@ pub(crate) fn names_not_covered(chain: &[CertificateDer<'_>], names: &Names) -> 
     names.without(|name| end_entity.as_ref().is_some_and(|it| it.verify_is_valid_for_subject_name(name).is_ok()))
 }
 
-/// Whether the authority has signed the certificate, whatever the time is now.
-pub(crate) fn has_signed(authority: &CertificateDer<'_>, certificate: &CertificateDer<'_>, validity: Validity) -> bool {
-    EndEntityCert::try_from(certificate)
-        .is_ok_and(|end_entity| is_signed(&end_entity, &[], std::slice::from_ref(authority), validity.not_before))
+/// Whether the authority has signed the certificate for this usage, whatever the time is now.
+pub(crate) fn has_signed(
+    authority: &CertificateDer<'_>,
+    certificate: &CertificateDer<'_>,
+    usage: Usage,
+    validity: Validity,
+) -> bool {
+    EndEntityCert::try_from(certificate).is_ok_and(|end_entity| {
+        is_signed(&end_entity, &[], std::slice::from_ref(authority), usage, validity.not_before)
+    })
 }
 
 fn is_signed(
     end_entity: &EndEntityCert<'_>,
     intermediates: &[CertificateDer<'_>],
     authorities: &[CertificateDer<'_>],
+    usage: Usage,
     at: Timestamp,
 ) -> bool {
     let anchors: Vec<_> = authorities.iter().filter_map(|authority| anchor_from_trusted_cert(authority).ok()).collect();
     let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0)));
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
-    end_entity.verify_for_usage(algorithms, &anchors, intermediates, time, KeyUsage::server_auth(), None, None).is_ok()
+    let usage = match usage {
+        Usage::Server => KeyUsage::server_auth(),
+        Usage::Client => KeyUsage::client_auth(),
+    };
+    end_entity.verify_for_usage(algorithms, &anchors, intermediates, time, usage, None, None).is_ok()
 }
