@@ -1,0 +1,138 @@
+//! Frames: a length of four bytes, and a message in JSON.
+
+use std::io;
+
+use futures::{SinkExt, Stream, StreamExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::bytes::Bytes;
+use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+
+/// Bytes that a connection reserves for reading. Agents are many, and most of their messages are short.
+const RESERVED: usize = 512;
+
+/// Reads frames. Dropping the future of [`Reader::next`] loses nothing.
+#[derive(Debug)]
+pub struct Reader<R>(FramedRead<R, LengthDelimitedCodec>);
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// Reads frames of at most `limit` bytes.
+    pub fn new(source: R, limit: usize) -> Self {
+        Self(FramedRead::with_capacity(source, codec(limit), RESERVED))
+    }
+
+    /// The next message; `None` after the last.
+    ///
+    /// # Errors
+    /// The connection has failed, the frame is too long, or it is not such a message.
+    pub async fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
+        let Some(frame) = self.0.next().await.transpose()? else { return Ok(None) };
+        serde_json::from_slice(&frame).map(Some).map_err(io::Error::from)
+    }
+
+    /// All messages as a stream, which ends with the connection or the first error.
+    pub fn messages<M: DeserializeOwned>(self) -> impl Stream<Item = io::Result<M>> {
+        self.0.map(|frame| serde_json::from_slice(&frame?).map_err(io::Error::from))
+    }
+}
+
+/// Writes frames.
+#[derive(Debug)]
+pub struct Writer<W>(FramedWrite<W, LengthDelimitedCodec>);
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    /// Writes frames of at most `limit` bytes.
+    pub fn new(sink: W, limit: usize) -> Self {
+        let mut framed = FramedWrite::new(sink, codec(limit));
+        framed.set_backpressure_boundary(RESERVED);
+        Self(framed)
+    }
+
+    /// Writes one message, and everything before it.
+    ///
+    /// # Errors
+    /// The connection has failed, or the message is too long.
+    pub async fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.send_encoded(encode(message)?).await
+    }
+
+    /// Writes one message that is encoded, and everything before it.
+    ///
+    /// # Errors
+    /// The connection has failed, or the message is too long.
+    pub async fn send_encoded(&mut self, message: Bytes) -> io::Result<()> {
+        self.0.send(message).await
+    }
+
+    /// Adds one message that is encoded to what is written with the next [`Writer::send`] or [`Writer::flush`].
+    ///
+    /// # Errors
+    /// The connection has failed, or the message is too long.
+    pub async fn feed_encoded(&mut self, message: Bytes) -> io::Result<()> {
+        self.0.feed(message).await
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        SinkExt::<Bytes>::flush(&mut self.0).await
+    }
+}
+
+/// Encodes a message once, for several connections.
+///
+/// # Errors
+/// The message cannot be written as JSON, which does not happen to those of this crate.
+pub fn encode(message: &impl Serialize) -> io::Result<Bytes> {
+    Ok(serde_json::to_vec(message)?.into())
+}
+
+fn codec(limit: usize) -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(limit).new_codec()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::message::{FromAgent, Report};
+
+    fn report(epoch: i32) -> FromAgent {
+        FromAgent::Report(Report { epoch, exit: None })
+    }
+
+    #[tokio::test]
+    async fn messages_arrive_in_order_and_end_with_the_connection() {
+        let (near, far) = tokio::io::duplex(64);
+        let sent = tokio::spawn(async move {
+            let mut writer = Writer::new(near, 1024);
+            writer.feed_encoded(encode(&report(1)).unwrap()).await.unwrap();
+            writer.send(&report(2)).await.unwrap();
+        });
+        let mut reader = Reader::new(far, 1024);
+        assert_eq!(reader.next().await.unwrap(), Some(report(1)));
+        assert_eq!(reader.next().await.unwrap(), Some(report(2)));
+        assert_eq!(reader.next::<FromAgent>().await.unwrap(), None);
+        sent.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn frame_above_limit_is_an_error() {
+        let (mut near, far) = tokio::io::duplex(64);
+        near.write_all(&2000_u32.to_be_bytes()).await.unwrap();
+        let error = Reader::new(far, 1024).next::<FromAgent>().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn frame_that_is_no_message_is_an_error() {
+        let (near, far) = tokio::io::duplex(64);
+        let mut writer = Writer::new(near, 1024);
+        writer.send(&"no message").await.unwrap();
+        assert!(Reader::new(far, 1024).next::<FromAgent>().await.is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! The messages of the agent stream.
+
+use std::fmt;
+
+use rustls::crypto::SecureRandom;
+use serde::{Deserialize, Serialize};
+
+use crate::signature::Signed;
+
+/// A random number that an agent chooses for each connection. A signed answer that names it was made for this connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Nonce(String);
+
+impl Nonce {
+    /// 128 random bits.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn random(source: &dyn SecureRandom) -> Result<Self, rustls::crypto::GetRandomFailed> {
+        let mut bytes = [0; 16];
+        source.fill(&mut bytes)?;
+        Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The state of a JobSet that its agents act on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GroupState {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `status.syncedEpoch`.
+    pub synced: i32,
+    /// `status.deprecatedEpoch`.
+    pub deprecated: i32,
+    /// Whether the JobSet has failed.
+    pub failed: bool,
+    /// Whether the JobSet does not restart in place.
+    pub bypass: bool,
+    /// Number of Pods of the JobSet. Agents spread the writes of their annotations by it.
+    pub pods: u32,
+}
+
+/// What the leader signs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statement {
+    /// Time of the leader in milliseconds since 1970. It grows from statement to statement, so an agent recognizes old ones.
+    pub time: i64,
+    /// The hello that this answers; `None` for a broadcast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<Nonce>,
+    /// The JobSet; `None` for a sign of life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupState>,
+}
+
+/// A report: an epoch, and how the worker of the epoch before ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Report {
+    /// The epoch that the Pod has entered.
+    pub epoch: i32,
+    /// The value of the annotation [`WORKER_EXIT`](jobset_protocol::labels::WORKER_EXIT), if the worker failed. At most
+    /// [`EXIT_BYTES`](crate::EXIT_BYTES).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<String>,
+}
+
+/// Messages of an agent to a relay. [`Hello`](FromAgent::Hello) is the first and comes once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromAgent {
+    /// Who the agent is.
+    Hello {
+        /// ServiceAccount token, bound to the Pod, for the audience of the relays.
+        token: String,
+        /// Name of the JobSet, in the namespace of the Pod.
+        jobset: String,
+        /// The number that the answer has to name.
+        nonce: Nonce,
+        /// The last report of this agent, if it has reported.
+        report: Option<Report>,
+        /// Whether the agent has lost an earlier connection and relied on the API server since.
+        fell_back: bool,
+    },
+    /// A report.
+    Report(Report),
+}
+
+/// Messages of a relay to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// The certificates of the leader that signs what follows: DER in base64, its own first.
+    Leader(Vec<String>),
+    /// A [`Statement`].
+    Signed(Signed),
+}
+
+/// Messages of the controller to a relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToRelay {
+    /// The certificates of this leader, as [`ToAgent::Leader`]. The first message, and repeated when they change.
+    Leader(Vec<String>),
+    /// For all agents of a JobSet.
+    Group {
+        /// Namespace of the JobSet.
+        namespace: String,
+        /// Name of the JobSet.
+        jobset: String,
+        /// A statement about the JobSet.
+        signed: Signed,
+    },
+    /// For one agent: the answer to its hello.
+    Answer {
+        /// Number of the agent's connection.
+        agent: u64,
+        /// A statement that names the nonce of the hello.
+        signed: Signed,
+    },
+    /// For all agents: a sign of life.
+    Beat(Signed),
+}
+
+/// Messages of a relay to the controller: what its agents do, in order. A relay that is dialled first tells of all its agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromRelay(pub Vec<AgentEvent>);
+
+/// What an agent does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentEvent {
+    /// Number of the agent's connection. A relay uses each number once.
+    pub agent: u64,
+    /// What it does.
+    pub event: AgentEventKind,
+}
+
+/// What an agent does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentEventKind {
+    /// The agent has connected, and the relay has checked its token.
+    Hello {
+        /// The Pod, by its token.
+        pod: PodRef,
+        /// Name of the JobSet, as the agent says.
+        jobset: String,
+        /// The number that the answer has to name.
+        nonce: Nonce,
+        /// Its last report.
+        report: Option<Report>,
+    },
+    /// The agent reports.
+    Report(Report),
+    /// The connection has ended.
+    Gone,
+}
+
+/// A Pod, as its ServiceAccount token names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodRef {
+    /// Namespace of the Pod.
+    pub namespace: String,
+    /// Name of the Pod.
+    pub name: String,
+    /// UID of the Pod. A Pod that was created again under the same name has another UID.
+    pub uid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonces_are_random() {
+        let random = || Nonce::random(rustls::crypto::ring::default_provider().secure_random).unwrap();
+        let (one, other) = (random(), random());
+        assert_ne!(one, other);
+        assert_eq!(one.to_string().len(), 32);
+    }
+
+    #[test]
+    fn sign_of_life_is_short() {
+        let beat = Statement { time: 7, nonce: None, group: None };
+        assert_eq!(serde_json::to_string(&beat).unwrap(), r#"{"time":7}"#);
+    }
+}

@@ -1,0 +1,410 @@
+//! Certificates and TLS of the stream. TLS 1.3 alone: all participants are of this project.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme, version,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use thiserror::Error;
+use tokio::sync::watch;
+use webpki::EndEntityCert;
+
+/// Entries of a Secret or ConfigMap: certificates of the program, its key, and the CAs that it trusts, in PEM.
+pub const CERTIFICATE: &str = "tls.crt";
+/// See [`CERTIFICATE`].
+pub const KEY: &str = "tls.key";
+/// See [`CERTIFICATE`].
+pub const AUTHORITIES: &str = "ca.crt";
+/// Largest file in bytes: a Secret holds no more.
+const FILE_LIMIT: u64 = 1 << 20;
+/// How often files are read again.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Why there is no TLS.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold what it must.
+    #[error("{path} holds no {what} in PEM")]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What it must hold.
+        what: &'static str,
+    },
+    /// The key is not that of the certificate, or of an unknown kind.
+    #[error("the key in {path} cannot be used with its certificate")]
+    Key {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: rustls::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Setup(#[from] rustls::Error),
+    /// Clients cannot be verified.
+    #[error("cannot verify clients")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    /// The name of the client is no DNS name.
+    #[error("{0:?} is no DNS name")]
+    Name(String),
+}
+
+/// The CAs that a program trusts.
+#[derive(Clone, Debug)]
+pub struct Authorities(Arc<RootCertStore>);
+
+impl Authorities {
+    /// Reads a file of certificates in PEM.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no certificate.
+    pub fn read(path: &Path) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        let certificates = certificates(&file(path)?);
+        let (added, _) = roots.add_parsable_certificates(certificates);
+        if added == 0 {
+            return Err(TlsError::Pem { path: path.to_owned(), what: "certificate" });
+        }
+        Ok(Self(Arc::new(roots)))
+    }
+
+    pub(crate) fn roots(&self) -> &RootCertStore {
+        &self.0
+    }
+
+    /// TLS of an agent: it knows the relay by its certificate, and tells who it is by its token.
+    ///
+    /// # Errors
+    /// The library lacks TLS 1.3.
+    pub fn agent(&self) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
+        Ok(builder.with_root_certificates(Arc::clone(&self.0)).with_no_client_auth())
+    }
+}
+
+/// What a relay or the controller shows, and whom it trusts.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The certificates and their key.
+    pub certified: Arc<CertifiedKey>,
+    /// The CAs.
+    pub authorities: Authorities,
+    /// `ca.crt` as it was read.
+    pub authorities_pem: Vec<u8>,
+}
+
+impl Identity {
+    /// Reads `tls.crt`, `tls.key` and `ca.crt` of a folder.
+    ///
+    /// # Errors
+    /// One is missing, malformed, or does not belong to the others.
+    pub fn read(folder: &Path) -> Result<Self, TlsError> {
+        // A mounted Secret is swapped by a symbolic link: all files come from the folder that it names now.
+        let current = folder.join("..data").canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let path = |name| current.join(name);
+        let chain = certificates(&file(&path(CERTIFICATE))?);
+        if chain.is_empty() {
+            return Err(TlsError::Pem { path: path(CERTIFICATE), what: "certificate" });
+        }
+        let key = PrivateKeyDer::from_pem_slice(&file(&path(KEY))?)
+            .map_err(|_| TlsError::Pem { path: path(KEY), what: "private key" })?;
+        let certified = CertifiedKey::from_der(chain, key, &provider())
+            .map_err(|source| TlsError::Key { path: folder.to_owned(), source })?;
+        let authorities = Authorities::read(&path(AUTHORITIES))?;
+        let authorities_pem = file(&path(AUTHORITIES))?;
+        Ok(Self { certified: Arc::new(certified), authorities, authorities_pem })
+    }
+
+    /// Reads the folder, and again every few seconds until the receiver is dropped. What cannot be read leaves the last as it is.
+    ///
+    /// # Errors
+    /// The first time, as [`Identity::read`].
+    pub fn follow(folder: PathBuf) -> Result<watch::Receiver<Arc<Self>>, TlsError> {
+        let first = Self::read(&folder)?;
+        let (sender, receiver) = watch::channel(Arc::new(first));
+        tokio::spawn(async move {
+            while !sender.is_closed() {
+                tokio::time::sleep(INTERVAL).await;
+                if let Ok(identity) = Self::read(&folder) {
+                    sender.send_if_modified(|present| {
+                        let is_new = !present.is_same(&identity);
+                        if is_new {
+                            *present = Arc::new(identity);
+                        }
+                        is_new
+                    });
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.certified.cert == other.certified.cert && self.authorities_pem == other.authorities_pem
+    }
+
+    /// TLS of a relay, for agents.
+    ///
+    /// # Errors
+    /// The library lacks TLS 1.3.
+    pub fn server(&self) -> Result<ServerConfig, TlsError> {
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
+        let mut config = builder
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified))));
+        // Agents have no memory from one process to the next, so nobody would use a ticket.
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+
+    /// TLS of a relay, for controllers: clients with a certificate of this DNS name.
+    ///
+    /// # Errors
+    /// The name is no DNS name, or the library lacks TLS 1.3.
+    pub fn server_of(&self, client: &str) -> Result<ServerConfig, TlsError> {
+        let name = ServerName::try_from(client.to_owned()).map_err(|_| TlsError::Name(client.to_owned()))?;
+        let inner = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.authorities.0), provider()).build()?;
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
+        let mut config = builder
+            .with_client_cert_verifier(Arc::new(NamedClient { inner, name }))
+            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified))));
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+
+    /// TLS of the controller, which dials relays.
+    ///
+    /// # Errors
+    /// The library lacks TLS 1.3.
+    pub fn client(&self) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
+        let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified)));
+        Ok(builder.with_root_certificates(Arc::clone(&self.authorities.0)).with_client_cert_resolver(resolver))
+    }
+}
+
+/// Verifies that a client has the certificate of a certain name.
+#[derive(Debug)]
+struct NamedClient {
+    inner: Arc<dyn ClientCertVerifier>,
+    name: ServerName<'static>,
+}
+
+impl ClientCertVerifier for NamedClient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
+        let malformed = |_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
+        let certificate = EndEntityCert::try_from(end_entity).map_err(malformed)?;
+        certificate
+            .verify_is_valid_for_subject_name(&self.name)
+            .map_err(|_| rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForName))?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// The cryptography.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_LIMIT).read_to_end(&mut bytes))
+        .map_err(|source| TlsError::Read { path: path.to_owned(), source })?;
+    Ok(bytes)
+}
+
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).map_while(Result::ok).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A CA for tests.
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    pub(crate) struct Pki(CertifiedIssuer<'static, KeyPair>);
+
+    pub(crate) struct Issued {
+        pub(crate) certified: Arc<CertifiedKey>,
+        pub(crate) folder: TempDir,
+    }
+
+    impl Pki {
+        pub(crate) fn new() -> Self {
+            let mut params = CertificateParams::default();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        }
+
+        pub(crate) fn authorities(&self) -> Authorities {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(AUTHORITIES), self.0.pem()).unwrap();
+            Authorities::read(&folder.path().join(AUTHORITIES)).unwrap()
+        }
+
+        /// A certificate for this name, in a folder as a Secret is mounted.
+        pub(crate) fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Issued {
+            let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+            params.extended_key_usages = vec![usage];
+            let key = KeyPair::generate().unwrap();
+            let certificate = params.signed_by(&key, &self.0).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+            write(CERTIFICATE, certificate.pem());
+            write(KEY, key.serialize_pem());
+            write(AUTHORITIES, self.0.pem());
+            let certified = Identity::read(folder.path()).unwrap().certified;
+            Issued { certified, folder }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::ExtendedKeyUsagePurpose;
+    use rstest::rstest;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::testing::Pki;
+    use super::*;
+
+    const LEADER: &str = "jobset-controller.ns.svc";
+    const RELAY: &str = "jobset-relay.ns.svc";
+
+    /// Whether both sides end the handshake with success.
+    async fn shake(server: ServerConfig, client: ClientConfig) -> bool {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let (near, far) = tokio::io::duplex(1 << 14);
+        let name = ServerName::try_from(RELAY).unwrap();
+        let accepted = tokio::spawn(async move {
+            let mut stream = TlsAcceptor::from(Arc::new(server)).accept(near).await?;
+            stream.write_all(b"x").await
+        });
+        let connected = async {
+            // A client that is refused notices with the first bytes it reads.
+            let mut stream = TlsConnector::from(Arc::new(client)).connect(name, far).await?;
+            stream.read_u8().await
+        };
+        let connected = connected.await.is_ok();
+        accepted.await.unwrap().is_ok() && connected
+    }
+
+    #[rstest]
+    #[case::leader(LEADER, ExtendedKeyUsagePurpose::ClientAuth, true)]
+    #[case::another_name("jobset-webhook-service.ns.svc", ExtendedKeyUsagePurpose::ClientAuth, false)]
+    #[case::another_usage(LEADER, ExtendedKeyUsagePurpose::ServerAuth, false)]
+    #[tokio::test]
+    async fn relay_lets_in_the_leader_alone(
+        #[case] name: &str,
+        #[case] usage: ExtendedKeyUsagePurpose,
+        #[case] is_let_in: bool,
+    ) {
+        let pki = Pki::new();
+        let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
+        let client = Identity::read(pki.issue(name, usage).folder.path()).unwrap();
+        assert_eq!(shake(relay.server_of(LEADER).unwrap(), client.client().unwrap()).await, is_let_in);
+    }
+
+    #[tokio::test]
+    async fn agent_knows_the_relay_and_no_other() {
+        let (pki, other) = (Pki::new(), Pki::new());
+        let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
+        assert!(shake(relay.server().unwrap(), pki.authorities().agent().unwrap()).await);
+        assert!(!shake(relay.server().unwrap(), other.authorities().agent().unwrap()).await);
+        let webhook =
+            Identity::read(pki.issue("jobset-webhook.ns.svc", ExtendedKeyUsagePurpose::ServerAuth).folder.path());
+        assert!(!shake(webhook.unwrap().server().unwrap(), pki.authorities().agent().unwrap()).await);
+    }
+
+    #[test]
+    fn folder_that_lacks_a_file_is_named() {
+        let issued = Pki::new().issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth);
+        let path = issued.folder.path();
+        for (name, text) in [(CERTIFICATE, "no PEM"), (KEY, ""), (AUTHORITIES, "")] {
+            let before = std::fs::read(path.join(name)).unwrap();
+            std::fs::write(path.join(name), text).unwrap();
+            let error = Identity::read(path).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            std::fs::remove_file(path.join(name)).unwrap();
+            let error = Identity::read(path).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            std::fs::write(path.join(name), before).unwrap();
+        }
+        assert!(Identity::read(path).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replaced_files_are_followed_and_broken_ones_are_not() {
+        let pki = Pki::new();
+        let issued = pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth);
+        let mut identity = Identity::follow(issued.folder.path().to_owned()).unwrap();
+        let next = pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth);
+        std::fs::write(issued.folder.path().join(KEY), "").unwrap();
+        tokio::time::sleep(3 * INTERVAL).await;
+        assert!(!identity.has_changed().unwrap());
+        for name in [CERTIFICATE, KEY] {
+            std::fs::copy(next.folder.path().join(name), issued.folder.path().join(name)).unwrap();
+        }
+        identity.changed().await.unwrap();
+        assert_eq!(identity.borrow().certified.cert, next.certified.cert);
+    }
+}
