@@ -1,5 +1,8 @@
 //! Certificates and TLS of the stream. TLS 1.3 alone: all participants are of this project.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -270,52 +273,6 @@ fn file(path: &Path) -> Result<Vec<u8>, TlsError> {
 
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).map_while(Result::ok).collect()
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! A CA for tests.
-
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
-    use tempfile::TempDir;
-
-    use super::*;
-
-    pub(crate) struct Pki(CertifiedIssuer<'static, KeyPair>);
-
-    pub(crate) struct Issued {
-        pub(crate) certified: Arc<CertifiedKey>,
-        pub(crate) folder: TempDir,
-    }
-
-    impl Pki {
-        pub(crate) fn new() -> Self {
-            let mut params = CertificateParams::default();
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-        }
-
-        pub(crate) fn authorities(&self) -> Authorities {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join(AUTHORITIES), self.0.pem()).unwrap();
-            Authorities::read(&folder.path().join(AUTHORITIES)).unwrap()
-        }
-
-        /// A certificate for this name, in a folder as a Secret is mounted.
-        pub(crate) fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Issued {
-            let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-            params.extended_key_usages = vec![usage];
-            let key = KeyPair::generate().unwrap();
-            let certificate = params.signed_by(&key, &self.0).unwrap();
-            let folder = tempfile::tempdir().unwrap();
-            let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
-            write(CERTIFICATE, certificate.pem());
-            write(KEY, key.serialize_pem());
-            write(AUTHORITIES, self.0.pem());
-            let certified = Identity::read(folder.path()).unwrap().certified;
-            Issued { certified, folder }
-        }
-    }
 }
 
 #[cfg(test)]
