@@ -6,14 +6,22 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
-use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, Material, with_new_serving};
+use jobset_certs::issue::Usage;
+use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, Material, with_new_leaf, with_new_serving};
 use jobset_certs::policy::DISTRUST_BEFORE;
 use jobset_certs::{Lifetimes, Names, issue};
 use jobset_harness::ControlPlane;
-use jobset_harness::admission::{allow, kustomize};
+use jobset_harness::admission::{CERTS, allow, apply, kustomize};
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use serde_json::json;
 
 use crate::api_server::good;
@@ -125,15 +133,8 @@ async fn a_stolen_ca_is_thrown_out_at_once() -> Result<()> {
     let nobody = std::net::TcpListener::bind((plane.plane.ready().host_address, 0))?.local_addr()?;
     plane.endpoint("cut-off", nobody).await?;
     let stolen = plane.material().await?;
-    let now = wait::until(LIMIT, "a time after that of the CA", async || {
-        let now = Timestamp::now();
-        let issued = stolen.authority.as_ref().unwrap().validity.not_before + SignedDuration::from_hours(1);
-        Ok((now > issued + SignedDuration::from_secs(1)).then_some(now))
-    })
-    .await?;
-    let (begin, text) = (Instant::now(), now.to_string());
-    let annotation = json!({ "metadata": { "annotations": { DISTRUST_BEFORE: text } } });
-    plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(annotation)).await?;
+    let begin = Instant::now();
+    distrust(&plane, &stolen).await?;
     let after = wait::until(LIMIT, "another CA in service", async || {
         let found = plane.material().await?;
         Ok((replicas[0].serves(&found).await && !replicas[0].serves(&stolen).await).then_some(found))
@@ -194,6 +195,163 @@ async fn an_upgrade_issues_nothing_anew_and_a_rollback_finds_what_it_knows() -> 
         .await?;
     }
     end(plane, [older, newer]).await
+}
+
+/// Annotates the Secret with a time after that of its CA.
+async fn distrust(plane: &Plane, stolen: &Material) -> Result<()> {
+    let now = wait::until(LIMIT, "a time after that of the CA", async || {
+        let now = Timestamp::now();
+        let issued = stolen.authority.as_ref().unwrap().validity.not_before + SignedDuration::from_hours(1);
+        Ok((now > issued + SignedDuration::from_secs(1)).then_some(now))
+    })
+    .await?;
+    let annotation = json!({ "metadata": { "annotations": { DISTRUST_BEFORE: now.to_string() } } });
+    plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(annotation)).await?;
+    Ok(())
+}
+
+const CLIENT: &str = "jobset-controller";
+const CLIENT_LEAF: &str = "jobset-controller-leaf";
+const RELAY: &str = "jobset-relay";
+const RELAY_LEAF: &str = "jobset-relay-leaf";
+
+/// What a Pod reads that mounts one of these Secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    leaf: CertificateDer<'static>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Mount {
+    async fn read(plane: &Plane, secret: &str) -> Result<Option<Self>> {
+        let Some(data) = plane.secrets().get_opt(secret).await?.and_then(|it| it.data) else { return Ok(None) };
+        assert!(!data.contains_key(CA_KEY), "{secret} has the key of the CA");
+        let of = |entry: &str| {
+            let pem = data.get(entry).map(|it| it.0.as_slice()).unwrap_or_default();
+            CertificateDer::pem_slice_iter(pem).flatten().collect::<Vec<_>>()
+        };
+        let leaf = of(CERTIFICATE).into_iter().next().filter(|_| data.contains_key(KEY));
+        Ok(leaf.map(|leaf| Self { leaf, trusted: of(CA_CERTIFICATES) }))
+    }
+
+    /// Waits until relay and client read what this holds for.
+    async fn both(plane: &Plane, what: &str, holds: impl Fn(&Self, &Self) -> bool) -> Result<(Self, Self)> {
+        wait::until_met(LIMIT, what.to_owned(), async || {
+            let found = (Self::read(plane, RELAY_LEAF).await?, Self::read(plane, CLIENT_LEAF).await?);
+            Ok(match found {
+                (Some(relay), Some(client)) if holds(&relay, &client) => Check::Met((relay, client)),
+                found => Check::Unmet(format!("{found:?}")),
+            })
+        })
+        .await
+    }
+
+    /// Whether a server that reads this lets a client with that certificate in.
+    fn admits(&self, client: &Self) -> Result<bool> {
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider).build()?;
+        Ok(verifier.verify_client_cert(&client.leaf, &[], UnixTime::now()).is_ok())
+    }
+
+    /// Whether a client that reads this takes a server with that certificate for the one of this name.
+    fn believes(&self, server: &Self, name: &str) -> Result<bool> {
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(self.roots()?, provider).build()?;
+        let name = ServerName::try_from(format!("{name}.{NAMESPACE}.svc"))?;
+        Ok(verifier.verify_server_cert(&server.leaf, &[], &name, &[], UnixTime::now()).is_ok())
+    }
+
+    fn roots(&self) -> Result<Arc<RootCertStore>> {
+        let mut roots = RootCertStore::empty();
+        for authority in &self.trusted {
+            roots.add(authority.clone())?;
+        }
+        Ok(roots.into())
+    }
+}
+
+/// Without any webhook configuration: the caBundles have no part in it.
+#[tokio::test]
+async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() -> Result<()> {
+    let mut plane = Plane::without_issuer(ControlPlane::start().await?).await?;
+    permit_relay(&plane).await?;
+    plane
+        .start_issuer(&[
+            "--service=jobset-webhook-service=jobset-webhook-leaf",
+            &format!("--service={RELAY}={RELAY_LEAF}"),
+            &format!("--client={CLIENT}={CLIENT_LEAF}"),
+            "--ca-mount-settle=1s",
+        ])
+        .await?;
+    let (relay, client) = Mount::both(&plane, "both certificates", |_, _| true).await?;
+    assert!(relay.admits(&client)? && client.believes(&relay, RELAY)?, "they know each other");
+    assert!(!relay.admits(&relay)? && !client.believes(&client, CLIENT)?, "each certificate has one purpose");
+
+    let before = plane.material().await?;
+    expire_client(&plane, &before).await?;
+    let (_, renewed) = Mount::both(&plane, "another certificate", |_, it| it.leaf != client.leaf).await?;
+    assert_eq!(renewed.trusted, [before.authority.clone().unwrap().certificate], "of the same CA");
+    assert!(relay.admits(&renewed)?);
+
+    // A relay that cannot be asked: the CA stays, and each knows the other with its certificate from before or after.
+    let nobody = std::net::TcpListener::bind((plane.plane.ready().host_address, 0))?.local_addr()?;
+    relay_endpoint(&plane, nobody).await?;
+    let rotated = |relay: &Mount, client: &Mount, before: &Mount| {
+        let both = relay.trusted.len() == 2 && relay.trusted == client.trusted;
+        both && client.leaf != before.leaf && client.trusted[1..] == before.trusted
+    };
+    plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
+    let (relay, client) = Mount::both(&plane, "a rotation", |relay, it| rotated(relay, it, &renewed)).await?;
+    assert!(relay.admits(&client)? && relay.admits(&renewed)? && renewed.trusted != client.trusted);
+    issuer_says(&plane, "HTTP/1.1 503", &format!("because of endpoint {nobody}")).await?;
+
+    distrust(&plane, &plane.material().await?).await?;
+    let alone = |relay: &Mount, client: &Mount| relay.trusted.len() == 1 && relay.trusted == client.trusted;
+    let (relay, after) =
+        Mount::both(&plane, "another CA alone", |relay, it| alone(relay, it) && it.leaf != client.leaf).await?;
+    assert!(relay.admits(&after)? && !relay.admits(&client)?, "what was stolen opens nothing");
+
+    plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
+    Mount::both(&plane, "a rotation", |relay, it| rotated(relay, it, &after)).await?;
+    plane.kubectl(&["delete", "endpointslice", RELAY, "-n", NAMESPACE]).await?;
+    Mount::both(&plane, "the CA alone, with no relay to ask", alone).await?;
+    plane.plane.stop().await
+}
+
+/// The certificate of the client in the Secret with the CA, as it was issued 91 days ago.
+async fn expire_client(plane: &Plane, before: &Material) -> Result<()> {
+    let then = Timestamp::now() - SignedDuration::from_hours(24 * 91);
+    let (authority, names) = (&before.authority.as_ref().unwrap().issued, Names::of_host(CLIENT, NAMESPACE)?);
+    let data = with_new_leaf(authority, Usage::Client, &names, then, &Lifetimes::default())?;
+    let data = json!({ format!("{CLIENT}.crt"): data[CERTIFICATE], format!("{CLIENT}.key"): data[KEY] });
+    plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(json!({ "data": data }))).await?;
+    Ok(())
+}
+
+async fn relay_endpoint(plane: &Plane, address: std::net::SocketAddr) -> Result<()> {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": { "name": RELAY, "namespace": NAMESPACE, "labels": { "kubernetes.io/service-name": RELAY } },
+        "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
+        "ports": [{ "name": "controller", "port": 1 }, { "name": "agents", "port": address.port() }],
+    });
+    apply(&plane.plane, "relay.json", &[slice]).await
+}
+
+/// The Secrets that the chart lets `jobset-certs` write with `stream.enabled`.
+async fn permit_relay(plane: &Plane) -> Result<()> {
+    let metadata = json!({ "name": RELAY, "namespace": NAMESPACE });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": [RELAY_LEAF, CLIENT_LEAF],
+            "verbs": ["get", "list", "watch", "update"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": RELAY },
+        "subjects": [{ "kind": "ServiceAccount", "name": CERTS, "namespace": NAMESPACE }],
+    });
+    apply(&plane.plane, "permit-relay.json", &[role, binding]).await
 }
 
 /// What a webhook with a mounted certificate may read beyond the others.
