@@ -21,18 +21,28 @@ pub struct Gates {
     pub elastic_job_set: bool,
     /// `TLSOptions`: the section `tls` of the Go JobSet's configuration file. Off: the section is ignored.
     pub tls_options: bool,
+    /// `AgentStream`: restarts in place over the stream between the agents and the controller. Off, which is the default:
+    /// the controller connects to no relay, and all agents watch their JobSet.
+    pub agent_stream: bool,
 }
 
 /// Names of all gates, in the order of the fields of [`Gates`].
-const NAMES: [&str; 4] = ["InPlaceRestart", "RestartJob", "ElasticJobSet", "TLSOptions"];
-/// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them.
+const NAMES: [&str; 5] = ["InPlaceRestart", "RestartJob", "ElasticJobSet", "TLSOptions", "AgentStream"];
+/// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them. `AgentStream` is not in the Go JobSet and not
+/// among them: it needs relays, which a configuration of the Go JobSet does not bring.
 const ALPHA: &[&str] = &["InPlaceRestart", "RestartJob", "ElasticJobSet"];
 /// The gates that are beta in the Go JobSet: its `AllBeta` switches them.
 const BETA: &[&str] = &["TLSOptions"];
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { in_place_restart: true, restart_job: true, elastic_job_set: true, tls_options: true }
+        Self {
+            in_place_restart: true,
+            restart_job: true,
+            elastic_job_set: true,
+            tls_options: true,
+            agent_stream: false,
+        }
     }
 }
 
@@ -68,6 +78,7 @@ impl Gates {
             "RestartJob" => Ok(&mut self.restart_job),
             "ElasticJobSet" => Ok(&mut self.elastic_job_set),
             "TLSOptions" => Ok(&mut self.tls_options),
+            "AgentStream" => Ok(&mut self.agent_stream),
             unknown => Err(InvalidGates::Unknown(unknown.to_owned())),
         }
     }
@@ -101,7 +112,8 @@ impl FromStr for Gates {
 
 impl fmt::Display for Gates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = [self.in_place_restart, self.restart_job, self.elastic_job_set, self.tls_options];
+        let values =
+            [self.in_place_restart, self.restart_job, self.elastic_job_set, self.tls_options, self.agent_stream];
         let gates = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}"));
         f.write_str(&gates.collect::<Vec<_>>().join(","))
     }
@@ -128,6 +140,8 @@ mod tests {
     #[case("RestartJob=false", Gates { restart_job: false, ..Gates::default() })]
     #[case("ElasticJobSet=false", Gates { elastic_job_set: false, ..Gates::default() })]
     #[case("TLSOptions=false", Gates { tls_options: false, ..Gates::default() })]
+    #[case("AgentStream=true", Gates { agent_stream: true, ..Gates::default() })]
+    #[case("AllAlpha=true,AllBeta=true", Gates::default())]
     #[case("AllBeta=false", Gates { tls_options: false, ..Gates::default() })]
     #[case(
         "RestartJob=true,AllAlpha=false",

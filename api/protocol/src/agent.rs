@@ -61,10 +61,28 @@ pub const PRE_RESTART_SECONDS: &str = "PRE_RESTART_SECONDS";
 pub const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
 /// Environment of the agent as a supervisor: time from SIGTERM to SIGKILL of the worker, in seconds.
 pub const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
+/// Environment of the agent: address of the relays' Service, `HOST:PORT`. Without it, the agent watches its JobSet.
+pub const RELAY: &str = "JOBSET_RELAY";
 /// Environment of the agent: what it logs, a level or `target=level,...`.
 pub const LOG: &str = "JOBSET_AGENT_LOG";
 /// Environment of the worker: its epoch. Also the key of the epoch in the file that [`EPOCH_FILE`] names.
 pub const EPOCH: &str = "JOBSET_EPOCH";
+
+/// Environment of the agent: the folder that takes the place of [`RELAY_FOLDER`].
+pub const RELAY_FOLDER_VARIABLE: &str = "JOBSET_RELAY_FOLDER";
+/// Folder in the agent's container with what it needs to speak with a relay: [`RELAY_TOKEN`] and [`RELAY_CA`].
+pub const RELAY_FOLDER: &str = "/var/run/secrets/jobset-relay";
+/// File in [`RELAY_FOLDER`]: the token of the agent's Pod with the audience [`RELAY_AUDIENCE`]. The kubelet renews it.
+pub const RELAY_TOKEN: &str = "token";
+/// File in [`RELAY_FOLDER`], and key of [`RELAY_CONFIG_MAP`]: the CA of the relays' certificates, in PEM. The file is absent
+/// until the ConfigMap exists.
+pub const RELAY_CA: &str = "ca.crt";
+/// Audience of the token with which an agent speaks with a relay. The API server does not accept such a token, and a relay
+/// accepts no other.
+pub const RELAY_AUDIENCE: &str = "jobset-relay";
+/// ConfigMap with the CA of the relays' certificates, which the controller keeps in the namespaces of JobSets whose agents
+/// speak with relays.
+pub const RELAY_CONFIG_MAP: &str = "jobset-relay-ca";
 
 /// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
 /// 0 is no failure. Returns `None` if the text is not such a list.
