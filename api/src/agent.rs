@@ -49,6 +49,13 @@ impl<'a> Agent<'a> {
     }
 }
 
+/// Whether the Pod's agent can speak with a relay: a projected volume of the Pod names the ConfigMap [`RELAY_CONFIG_MAP`].
+pub fn uses_relay(pod: &PodSpec) -> bool {
+    let projected = pod.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
+    let mut config_maps = projected.flat_map(|it| it.sources.iter().flatten()).filter_map(|it| it.config_map.as_ref());
+    config_maps.any(|config_map| config_map.name == RELAY_CONFIG_MAP)
+}
+
 /// Whether the container gets the name of its JobSet, by the variable [`JOBSET_NAME`].
 pub fn is_told(container: &Container) -> bool {
     container.env.iter().flatten().any(|variable| variable.name == JOBSET_NAME)
@@ -92,5 +99,27 @@ mod tests {
         container["name"] = json!("worker");
         let pod: PodSpec = serde_json::from_value(json!({"containers": [container]})).unwrap();
         assert_eq!(matches!(Agent::all_of(&pod)[..], [Agent::Supervisor(0, _)]), expected);
+    }
+
+    #[rstest]
+    #[case::no_volumes(json!([]), false)]
+    #[case::projected(
+        json!([{"name": "a", "emptyDir": {}},
+               {"name": "b", "projected": {"sources": [
+                   {"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "jobset-relay-ca"}}]}}]),
+        true
+    )]
+    #[case::token_alone(
+        json!([{"name": "jobset-relay", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]),
+        false
+    )]
+    #[case::other_config_map(
+        json!([{"name": "jobset-relay", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}}]),
+        false
+    )]
+    #[case::not_projected(json!([{"name": "jobset-relay", "configMap": {"name": "jobset-relay-ca"}}]), false)]
+    fn uses_relay_looks_for_config_map_in_projected_volumes(#[case] volumes: Value, #[case] expected: bool) {
+        let pod = serde_json::from_value(json!({"containers": [], "volumes": volumes})).unwrap();
+        assert_eq!(uses_relay(&pod), expected);
     }
 }

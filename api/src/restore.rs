@@ -223,6 +223,21 @@ mod tests {
         assert_eq!(updated(&read(&old), &read(&sent)), old["spec"]);
     }
 
+    #[rstest]
+    fn restore_keeps_stored_relay_and_adds_none(
+        #[values("Sidecar", "Supervisor")] shape: &str,
+        #[values(None, Some("relay.example:9443"))] relay: Option<&str>,
+    ) {
+        let sent = read(&manifest(shape, &plain()));
+        let settings = injection::Settings { relay: relay.map(str::to_owned), ..settings() };
+        let old = admitted(&sent, &settings);
+        let uses_relay = |spec: &JobSetSpec| {
+            spec.replicated_jobs[0].template.spec.template.spec.as_ref().is_some_and(crate::agent::uses_relay)
+        };
+        assert_eq!(uses_relay(&old.spec), relay.is_some());
+        assert_eq!(restore(&old, &sent), Some(old.spec));
+    }
+
     #[test]
     fn restore_supervisor_keeps_stored_path_of_program() {
         let (stored, sent) = stored("Supervisor");
@@ -356,7 +371,7 @@ mod tests {
         }
 
         #[test]
-        fn restore_with_other_settings_keeps_stored_image(pod in pods::pod(), shape in "Sidecar|Supervisor", own in any::<bool>()) {
+        fn restore_with_other_settings_keeps_stored_agent(pod in pods::pod(), shape in "Sidecar|Supervisor", own in any::<bool>()) {
             let mut pod = pod;
             if own {
                 pod["imagePullSecrets"] = json!([{ "name": "mine" }]);
@@ -366,6 +381,7 @@ mod tests {
                 agent_image: Some("jobset-agent:0".to_owned()),
                 pull_policy: Some("Always".to_owned()),
                 pull_secrets: vec!["registry".to_owned(), "mine".to_owned()],
+                relay: Some("relay.example:9443".to_owned()),
             };
             let old = admitted(&sent, &settings);
             prop_assert_eq!(restore(&old, &sent).unwrap_or_else(|| sent.spec.clone()), old.spec);

@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -180,6 +181,12 @@ pub struct FeatureArgs {
     /// Pods. May be given several times. For a Pod that names a Secret, Kubernetes does not add those of its ServiceAccount.
     #[arg(long = "agent-image-pull-secret", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub agent_image_pull_secrets: Vec<String>,
+
+    /// Address of the relays' Service, such as jobset-relay.jobset-system.svc:9443. Injected agents get it, and a token for
+    /// the relays. Without this flag, they get neither. JobSets that exist keep what they have. The controller needs the
+    /// feature gate AgentStream.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub agent_relay: Option<String>,
 }
 
 impl FeatureArgs {
@@ -189,6 +196,7 @@ impl FeatureArgs {
             agent_image: self.agent_image.clone(),
             pull_policy: self.agent_image_pull_policy.clone(),
             pull_secrets: self.agent_image_pull_secrets.clone(),
+            relay: self.agent_relay.clone(),
         }
     }
 }
@@ -208,6 +216,25 @@ fn leader_wait(text: &str) -> Result<Duration, String> {
         return Err(format!("must be at most {LONGEST_WAIT:?}: the API server waits 5s for the whole answer"));
     }
     Ok(wait)
+}
+
+/// The text, if it is a DNS name or an IP address with a port. An address of IPv6 stands in brackets.
+fn host_and_port(text: &str) -> Result<String, &'static str> {
+    let is_name = |host: &str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+    };
+    let is_ipv6 = |host: &str| {
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+    };
+    let (host, port) = text.rsplit_once(':').ok_or("must be of the form HOST:PORT")?;
+    if !is_name(host) && !is_ipv6(host) {
+        return Err("the host must be a DNS name or an IP address (IPv6 in brackets)");
+    }
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) || port.parse::<NonZeroU16>().is_err() {
+        return Err("the port must be a number from 1 to 65535");
+    }
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -273,6 +300,36 @@ mod tests {
         assert_eq!(parse(&["--tls-min-version=VersionTLS13"]).unwrap().serving.tls_min_version, MinVersion::Tls13);
         let error = parse(&["--tls-min-version=VersionTLS11"]).unwrap_err().to_string();
         assert!(error.contains("--tls-min-version") && error.contains("VersionTLS12, VersionTLS13"), "{error}");
+    }
+
+    #[test]
+    fn agent_relay_with_host_and_port_reaches_injection() {
+        assert_eq!(parse(&[]).unwrap().features.injection().relay, None);
+        for address in ["jobset-relay.jobset-system.svc:9443", "10.0.0.1:1", "[fd00::1]:65535"] {
+            let features = parse(&["--agent-relay", address]).unwrap().features;
+            assert_eq!(features.injection().relay.as_deref(), Some(address));
+        }
+    }
+
+    #[test]
+    fn agent_relay_without_host_or_port_is_rejected() {
+        let cases = [
+            ("", "HOST:PORT"),
+            ("relay", "HOST:PORT"),
+            (":9443", "host must be"),
+            ("fd00::1:9443", "host must be"),
+            ("[relay]:9443", "host must be"),
+            ("$(RELAY):9443", "host must be"),
+            ("https://relay:9443", "host must be"),
+            ("relay:", "port must be"),
+            ("relay:0", "port must be"),
+            ("relay:65536", "port must be"),
+            ("relay:+9443", "port must be"),
+        ];
+        for (address, part) in cases {
+            let error = parse(&[&format!("--agent-relay={address}")]).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("--agent-relay"), "{address}: {error}");
+        }
     }
 
     #[test]

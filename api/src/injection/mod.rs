@@ -9,6 +9,7 @@ mod barrier;
 mod environment;
 mod epoch;
 mod folder;
+pub(crate) mod relay;
 mod resources;
 mod rules;
 mod shape;
@@ -41,6 +42,9 @@ pub struct Settings {
     pub pull_policy: Option<String>,
     /// Secrets that a Pod with this image names in `imagePullSecrets`, after its own.
     pub pull_secrets: Vec<String>,
+    /// Address of the relays' Service, `HOST:PORT`, which the agent gets with a token for the relays. If absent, the agent
+    /// gets neither.
+    pub relay: Option<String>,
 }
 
 /// Injects the agent into the Pod template of every replicatedJob, in the shape that the annotation names. Returns the
@@ -70,7 +74,7 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
             path: &path,
         };
         let before = count(&errors);
-        check(target.pod, &path, &mut errors);
+        check(target.pod, settings, &path, &mut errors);
         let outcome = match shape {
             Shape::Sidecar => sidecar::inject(&mut target, &mut errors),
             Shape::Supervisor => supervisor::inject(&mut target, &mut errors),
@@ -90,12 +94,15 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Rejects Pods into which no agent can be injected.
-fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
+fn check(pod: &PodSpec, settings: &Settings, path: &Path<'_>, errors: &mut Errors) {
     if let Some(os) = pod.os.as_ref().filter(|os| os.name != "linux") {
         errors.invalid(&path.child("os.name"), &os.name, NOT_LINUX);
     }
     folder::check(pod, path, errors);
     token::check(pod, path, errors);
+    if settings.relay.is_some() {
+        relay::check(pod, path, errors);
+    }
 }
 
 fn count(errors: &Errors) -> usize {

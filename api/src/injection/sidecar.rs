@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::barrier::{AgentPorts, Barrier};
 use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
-use super::{environment, epoch, resources, token};
+use super::{environment, epoch, relay, resources, token};
 use crate::agent::{Agent, FALLBACK_TO_LOGS, NAME, is_told};
 use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
@@ -48,8 +48,13 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     agent.resources = agent.resources.take().or(resources);
     agent.security_context.get_or_insert(security);
     epoch::write(agent);
-    if token::mount(agent) {
+    let needs_token = token::mount(agent);
+    let needs_relay = target.settings.relay.as_deref().is_some_and(|address| relay::connect(agent, address));
+    if needs_token {
         token::add_volume(target.pod);
+    }
+    if needs_relay {
+        relay::add_volume(target.pod);
     }
     if image == Image::Injected {
         add_pull_secrets(target.pod, target.settings);

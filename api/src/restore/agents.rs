@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, PodSpec};
 
+use crate::injection::relay;
 use crate::{JobSetSpec, JobTemplateSpec, agent, injection};
 
 /// The stored Job specifications, by the name of their replicatedJob.
@@ -12,20 +13,44 @@ pub(super) type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
 const SIDECAR: &str = "Sidecar";
 const SUPERVISOR: &str = "Supervisor";
 
+/// How the agent of a stored Pod may have been injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StoredAgent {
+    shape: &'static str,
+    /// False if the Pod has a volume with which admission injects no relay.
+    may_have_relay: bool,
+}
+
+impl StoredAgent {
+    const ALL: [Self; 4] = [
+        Self { shape: SIDECAR, may_have_relay: true },
+        Self { shape: SIDECAR, may_have_relay: false },
+        Self { shape: SUPERVISOR, may_have_relay: true },
+        Self { shape: SUPERVISOR, may_have_relay: false },
+    ];
+
+    fn of(pod: &PodSpec) -> Option<Self> {
+        Some(Self { shape: shape(pod)?, may_have_relay: relay::other_volume(pod).is_none() })
+    }
+
+    /// Image, pull policy and address of the relays do not matter, because the stored ones are restored.
+    fn settings(self) -> injection::Settings {
+        injection::Settings {
+            agent_image: Some(String::new()),
+            pull_policy: Some(String::new()),
+            relay: self.may_have_relay.then(String::new),
+            ..injection::Settings::default()
+        }
+    }
+}
+
 /// Injects the agent into each Pod whose stored Pod has one, in the stored shape. The annotation is not read: it only
 /// counts when the JobSet is created.
 pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
-    let shape_of = |name: &str| shape(stored.get(name)?.template.spec.as_ref()?);
-    let shapes: Vec<_> = full.replicated_jobs.iter().map(|job| shape_of(&job.name)).collect();
-    // The image and its pull policy do not matter, because the stored ones are restored. Errors are dropped: validation
-    // compares the result with the stored object and reports differences.
-    let settings = injection::Settings {
-        agent_image: Some(String::new()),
-        pull_policy: Some(String::new()),
-        ..injection::Settings::default()
-    };
-    for shape in [SIDECAR, SUPERVISOR] {
-        if !shapes.contains(&Some(shape)) {
+    let agent_of = |name: &str| StoredAgent::of(stored.get(name)?.template.spec.as_ref()?);
+    let agents: Vec<_> = full.replicated_jobs.iter().map(|job| agent_of(&job.name)).collect();
+    for agent in StoredAgent::ALL {
+        if !agents.contains(&Some(agent)) {
             continue;
         }
         let mut injected = full.clone();
@@ -34,9 +59,10 @@ pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
             .iter_mut()
             .filter_map(|job| job.template.spec.template.spec.as_mut())
             .for_each(remove_empty_epoch);
-        let _ = injection::inject(&mut injected, shape, &settings);
-        let jobs = full.replicated_jobs.iter_mut().zip(injected.replicated_jobs).zip(&shapes);
-        for ((job, injected), _) in jobs.filter(|(_, it)| **it == Some(shape)) {
+        // Errors are dropped: validation compares the result with the stored object and reports differences.
+        let _ = injection::inject(&mut injected, agent.shape, &agent.settings());
+        let jobs = full.replicated_jobs.iter_mut().zip(injected.replicated_jobs).zip(&agents);
+        for ((job, injected), _) in jobs.filter(|(_, it)| **it == Some(agent)) {
             *job = injected;
             if let (Some(pod), Some(stored)) = (&mut job.template.spec.template.spec, stored.get(job.name.as_str())) {
                 add_stored_pull_secrets(pod, stored.template.spec.as_ref());

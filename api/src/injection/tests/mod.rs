@@ -5,6 +5,7 @@ pub(crate) mod pods;
 mod properties;
 mod registry;
 mod rejections;
+mod relay;
 
 use serde_json::{Value, json};
 

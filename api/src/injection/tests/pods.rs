@@ -28,6 +28,7 @@ fn container(names: &[&str]) -> impl Strategy<Value = Value> + use<> {
             json!({ "name": "JOBSET_EPOCH", "value": "7" }),
             json!({ "name": "IN_PLACE_RESTART_EXIT_CODE", "value": "9" }),
             json!({ "name": "MINE", "value": "1" }),
+            json!({ "name": "JOBSET_RELAY", "value": "mine:9443" }),
         ]),
         0..3,
     );
@@ -52,6 +53,7 @@ fn container(names: &[&str]) -> impl Strategy<Value = Value> + use<> {
         json!([]),
         json!([{ "name": "mine", "mountPath": "/mine" }]),
         json!([{ "name": "mine", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount" }]),
+        json!([{ "name": "mine", "mountPath": "/var/run/secrets/jobset-relay" }]),
     ]);
     let list = |list: Vec<Value>| json!(list);
     let what = (one_of(&names), maybe(Just(json!("image:1"))), maybe(commands), maybe(mounts));
@@ -93,6 +95,8 @@ pub(crate) fn pod() -> impl Strategy<Value = Value> {
         json!([]),
         json!([{ "name": "mine", "emptyDir": {} }]),
         json!([{ "name": "jobset-agent-token", "emptyDir": {} }, { "name": "jobset-agent", "emptyDir": {} }]),
+        json!([{ "name": "jobset-relay", "emptyDir": {} }]),
+        json!([{ "name": "jobset-relay", "projected": {} }]),
     ]);
     let list = |list: Vec<Value>| json!(list);
     let flag = || maybe(one_of(&[json!(true), json!(false)]));

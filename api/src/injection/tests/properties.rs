@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{injected, pods, settings, with_pod};
+use super::{pods, settings, with_pod};
 use crate::agent::{Agent, BARRIER_PORT, is_told};
 use crate::entries;
-use crate::injection::inject;
+use crate::injection::{Settings, inject};
 
 /// Whether the result still has everything that was sent, with lists in their order. Empty values may be set.
 fn keeps(sent: &Value, now: &Value) -> bool {
@@ -34,22 +34,30 @@ fn valid_pod() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Settings with and without relays.
+fn any_settings() -> impl Strategy<Value = Settings> {
+    proptest::option::of(Just("relay.example:9443".to_owned())).prop_map(|relay| Settings { relay, ..settings() })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn injection_twice_changes_nothing(sent in valid_pod(), shape in "Sidecar|Supervisor") {
+    fn injection_twice_changes_nothing(sent in valid_pod(), shape in "Sidecar|Supervisor", settings in any_settings()) {
         let mut spec = with_pod(&sent);
-        let errors = inject(&mut spec, &shape, &settings());
+        let errors = inject(&mut spec, &shape, &settings);
         let once = spec.clone();
-        prop_assert_eq!(inject(&mut spec, &shape, &settings()), errors);
+        prop_assert_eq!(inject(&mut spec, &shape, &settings), errors);
         prop_assert_eq!(spec, once);
     }
 
     #[test]
-    fn injection_keeps_sent_fields(sent in pods::pod(), shape in "Sidecar|Supervisor") {
+    fn injection_keeps_sent_fields(sent in pods::pod(), shape in "Sidecar|Supervisor", settings in any_settings()) {
+        let mut spec = with_pod(&sent);
         // Serialized from the types: empty lists are kept, nulls are omitted.
-        let (sent, (now, errors)) = (super::pod(&with_pod(&sent)), injected(&shape, &sent));
+        let sent = super::pod(&spec);
+        let errors = inject(&mut spec, &shape, &settings);
+        let now = super::pod(&spec);
         prop_assert!(keeps(&sent, &now), "{sent:#}\n{now:#}");
         prop_assert!(errors.is_empty() || sent == now, "a rejected Pod does not change");
     }
