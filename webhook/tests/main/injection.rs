@@ -1,6 +1,7 @@
 //! Agents that are injected, manifests that are written again, and Jobs made of them, on a real API server.
 
 use anyhow::{Context as _, Result};
+use jobset_api::agent::uses_relay;
 use jobset_api::injection::Shape;
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::batch::v1::Job;
@@ -54,6 +55,66 @@ async fn injected_agents_stay_whatever_is_written_again() -> Result<()> {
     what_stands_against_it_is_refused(&plane).await?;
     replica.stop().await?;
     plane.plane.stop().await
+}
+
+const RELAY: &str = "jobset-relay.jobset-system.svc:9443";
+
+#[tokio::test]
+async fn agents_with_relay_make_jobs_and_stay_when_manifest_is_written_again() -> Result<()> {
+    let plane = Plane::start().await?;
+    let replica = plane.replica_with(&[&format!("--agent-relay={RELAY}")]).await?;
+    plane.register(replica.address).await?;
+    replica.ready().await?;
+    for shape in SHAPES {
+        let name = format!("{}-relay", shape.to_lowercase());
+        an_injected_template_reaches_the_relay(&plane, &plain(&name, shape), shape).await?;
+        a_manifest_is_applied_by_the_client(&plane, &format!("{name}-client"), shape).await?;
+        a_manifest_is_applied_by_the_server(&plane, &format!("{name}-server"), shape).await?;
+        a_manifest_is_put(&plane, &format!("{name}-put"), shape).await?;
+    }
+    replica.stop().await?;
+
+    // Without the flag, JobSets that exist keep what they have.
+    let replica = plane.replica().await?;
+    plane.register(replica.address).await?;
+    replica.ready().await?;
+    for shape in SHAPES {
+        let name = format!("{}-relay-client", shape.to_lowercase());
+        let stored = plane.jobsets().get(&name).await?;
+        let again = apply(&plane, &plain(&name, shape), &[]).await?;
+        assert_eq!(again.spec.replicated_jobs, stored.spec.replicated_jobs);
+        assert!(uses_relay(again.spec.replicated_jobs[0].template.spec.template.spec.as_ref().context("no Pod")?));
+    }
+    replica.stop().await?;
+    plane.plane.stop().await
+}
+
+/// The agent's container alone has the address and the volume of the relays, and the API server takes the template for a Job
+/// and for a Pod.
+async fn an_injected_template_reaches_the_relay(plane: &Plane, manifest: &Value, shape: &str) -> Result<()> {
+    let injected = plane.dry_run(manifest).await?;
+    let template = injected.spec.replicated_jobs[0].template.spec.clone();
+    let job = json!({ "metadata": { "name": injected.name_any() }, "spec": template.to_job_spec() });
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let jobs: Api<Job> = Api::namespaced(plane.client(), "default");
+    let job = jobs.create(&dry_run, &serde_json::from_value(job)?).await.context("the Job")?;
+    let spec = job.spec.and_then(|it| it.template.spec).context("no Pod template")?;
+    assert!(uses_relay(&spec), "{shape}");
+
+    let pod = json!({ "metadata": { "name": injected.name_any() }, "spec": spec });
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+    let pod = pods.create(&dry_run, &serde_json::from_value(pod)?).await.context("the Pod")?;
+    let spec = pod.spec.context("no specification")?;
+    let agent = if shape == "Sidecar" { "jobset-agent" } else { "worker" };
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        let variable = container.env.iter().flatten().find(|it| it.name == "JOBSET_RELAY");
+        let mount = container.volume_mounts.iter().flatten().find(|it| it.name == "jobset-relay");
+        let found =
+            (variable.and_then(|it| it.value.as_deref()), mount.map(|it| (it.mount_path.as_str(), it.read_only)));
+        let of_agent = (Some(RELAY), Some(("/var/run/secrets/jobset-relay", Some(true))));
+        assert_eq!(found, if container.name == agent { of_agent } else { (None, None) }, "{}", container.name);
+    }
+    Ok(())
 }
 
 /// The names of the init containers of the first replicatedJob.
