@@ -56,6 +56,25 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* The flag of the gates, where some are set. Takes a dict of "more", gates that the release sets itself, and "root". */}}
+{{- define "jobset.feature-gates" -}}
+{{- with merge dict .more (default dict .root.Values.featureGates) -}}
+{{- $gates := . -}}
+- --feature-gates={{ range $index, $gate := (keys . | sortAlpha) }}{{ if $index }},{{ end }}{{ $gate }}={{ get $gates $gate }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* The Secret that a certificate of the stream is mounted from. Takes a dict of "of", relay or controller, and "root". */}}
+{{- define "jobset.stream-secret" -}}
+{{- $source := .root.Values.certificates.source -}}
+{{- if eq $source "mounted" -}}
+{{- $value := printf "%sSecretName" .of -}}
+{{ required (printf "certificates.mounted.%s must name a Secret: stream.enabled needs it" $value) (get .root.Values.certificates.mounted $value) }}
+{{- else -}}
+jobset-{{ .of }}-{{ ternary "leaf" "certificate" (eq $source "self") }}
+{{- end -}}
+{{- end }}
+
 {{/* The Secret that the webhook's certificate is mounted from. */}}
 {{- define "jobset.certificate-secret" -}}
 {{- if eq .Values.certificates.source "cert-manager" -}}

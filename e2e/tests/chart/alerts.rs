@@ -35,6 +35,8 @@ const FAILED: &str =
 const PASSED: &str = r#"jobset_reconcile_duration_seconds_count{result="success"}"#;
 const REFUSED: &str = r#"jobset_reconcile_duration_seconds_count{result="refused"}"#;
 const UNAVAILABLE: &str = r#"jobset_reconcile_duration_seconds_count{result="unavailable"}"#;
+const RELAYS: &str = r#"jobset_stream_relays{instance="a"}"#;
+const STRANGERS: &str = r#"jobset_relay_failed_authentications_total{instance="r"}"#;
 const BACKOFFS: &str = r#"jobset_restart_backoffs_total{namespace="ml"}"#;
 const PANICS: &str = r#"jobset_internal_errors_total{instance="a"}"#;
 const OLDEST_URGENT: &str = r#"jobset_workqueue_oldest_urgent_seconds{instance="a"}"#;
@@ -94,6 +96,11 @@ const OTHER: &str =
 #[case::denies(&[(DENIED, "0+1x240")], &[])]
 #[case::another_webhook(&[(OTHER, "0+1x240")], &[])]
 #[case::overloaded(&[(r#"jobset_webhook_overload_total{limit="turn"}"#, "0+15x240")], &["JobSetWebhookOverloaded"])]
+#[case::relays(&[(RELAYS, "2+0x240"), (r#"jobset_stream_relays{instance="b"}"#, "0+0x240")], &[])]
+#[case::no_relay(&[(RELAYS, "2+0x100 0+0x140")], &["JobSetRelaysMissing"])]
+#[case::a_change_of_leaders(&[(RELAYS, "2+0x115 0+0x3 2+0x120")], &[])]
+#[case::strangers(&[(STRANGERS, "0+30x240")], &["JobSetRelayAuthenticationFails"])]
+#[case::a_stranger(&[(STRANGERS, "0+1x240")], &[])]
 fn alerts_fire_after_half_an_hour(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
     let well = WELL.iter().filter(|(name, _)| series.iter().all(|(other, _)| other != name));
     let series: Vec<Value> =

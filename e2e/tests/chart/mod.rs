@@ -5,5 +5,6 @@ mod certificates;
 mod install;
 mod leftovers;
 mod render;
+mod stream;
 mod traffic;
 mod values;

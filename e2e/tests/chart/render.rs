@@ -10,7 +10,7 @@ use rstest::rstest;
 use serde_json::Value;
 use tokio::fs;
 
-const NAMESPACE: &str = "jobset-system";
+pub(super) const NAMESPACE: &str = "jobset-system";
 
 /// The release of cert-manager whose schemas its objects have to be of.
 const CERT_MANAGER: &str = "v1.19.1";
@@ -37,7 +37,7 @@ const MONITORING: [&str; 2] =
     ["--set", "metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true,metrics.dashboard.enabled=true"];
 
 /// The objects that the chart renders to.
-async fn render(namespace: &str, args: &[&str]) -> Result<Objects> {
+pub(super) async fn render(namespace: &str, args: &[&str]) -> Result<Objects> {
     objects(&Chart::new(Helm::V4).await?.template(namespace, args).await?)
 }
 
@@ -137,6 +137,17 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::no_duration("controller.leaderElection.leaseDuration=15", "leaseDuration")]
 #[case::unknown_source("certificates.source=vault", "source")]
 #[case::no_secret("certificates.source=mounted", "certificates.mounted.secretName must name the Secret")]
+#[case::no_secret_of_the_relay(
+    "stream.enabled=true,certificates.source=mounted,certificates.mounted.secretName=a",
+    "certificates.mounted.relaySecretName must name a Secret"
+)]
+#[case::no_secret_of_the_controller(
+    "stream.enabled=true,certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b",
+    "certificates.mounted.controllerSecretName must name a Secret"
+)]
+#[case::no_relays("stream.relay.replicas=0", "/stream/relay/replicas")]
+#[case::gate_of_the_stream("featureGates.AgentStream=true", "AgentStream")]
+#[case::label_of_the_relay("stream.relay.podLabels.app\\.kubernetes\\.io/name=mine", "/stream/relay/podLabels")]
 #[case::pem("certificates.mounted.caBundle=-----BEGIN CERTIFICATE-----", "/certificates/mounted/caBundle")]
 #[case::no_controller("controller=null", "missing property 'controller'")]
 #[case::no_election("controller.leaderElection=null", "missing property 'leaderElection'")]
@@ -334,7 +345,7 @@ async fn roles_of_users_are_aggregated_by_default(
 /// Deployments, and what is named after them.
 const PROGRAMS: [&str; 2] = ["jobset-controller", "jobset-webhook"];
 
-fn of(kind: &str, namespace: &str, name: &str) -> (String, String, String) {
+pub(super) fn of(kind: &str, namespace: &str, name: &str) -> (String, String, String) {
     (kind.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
@@ -362,6 +373,12 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "webhook.hostNetwork=true", "webhook.ports.https=10443", "webhook.namespaceSelector.matchLabels.team=ml",
     "webhook.exclusiveTopologyKeys[0]=example.com/rack", "webhook.exclusiveTopologyKeys[1]=example.com/row",
     "priorityAndFairness.enabled=false", "networkPolicy.enabled=false",
+])]
+#[case::stream(&["stream.enabled=true", "featureGates.InPlaceRestart=true"])]
+#[case::stream_issuer(&[
+    "stream.enabled=true", "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=1000000",
+    "stream.relay.priorityClassName=system-node-critical", "stream.relay.affinity.nodeAffinity.a=b",
+    "webhook.ports.https=10443",
 ])]
 #[tokio::test]
 async fn values_are_rendered(#[case] values: &[&str]) -> Result<()> {

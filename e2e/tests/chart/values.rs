@@ -6,16 +6,20 @@ use jobset_harness::programs::Helm;
 use serde_json::{Value, json};
 
 /// What is off by itself.
-const ALL_ON: &str =
-    r#"metrics={"serviceMonitor":{"enabled":true},"rules":{"enabled":true},"dashboard":{"enabled":true}}"#;
+const ALL_ON: &str = r#"metrics={"serviceMonitor":{"enabled":true},"rules":{"enabled":true},"dashboard":{"enabled":true}},stream.enabled=true"#;
 const CERT_MANAGER: &str = r#"certificates.source="cert-manager""#;
-const MOUNTED: &str = r#"certificates={"source":"mounted","mounted":{"secretName":"before"}}"#;
+const MOUNTED: &str = r#"certificates={"source":"mounted","mounted":{"secretName":"before","relaySecretName":"before","controllerSecretName":"before"}}"#;
 
 /// Values by path, with another one that is as good. Those that are not here are changed by their kind.
 fn special(path: &str) -> Option<Value> {
     let last = path.rsplit('.').next().unwrap_or(path);
     Some(match (path, last) {
-        ("metrics.serviceMonitor.enabled" | "metrics.rules.enabled" | "metrics.dashboard.enabled", _) => json!(false),
+        (
+            "metrics.serviceMonitor.enabled" | "metrics.rules.enabled" | "metrics.dashboard.enabled" | "stream.enabled",
+            _,
+        ) => {
+            json!(false)
+        }
         ("featureGates", _) => json!({"InPlaceRestart": false}),
         ("log.format", _) => json!("json"),
         ("certificates.source", _) => json!("cert-manager"),
