@@ -1,5 +1,7 @@
 //! The manifests of the documentation: every fenced block of YAML in a README.md of the workspace is a complete object,
 //! and is admitted as it stands there. What is none is written as text.
+//!
+//! Manifests of supervised workers get the one warning that nobody can avoid: the worker shares the token of its agent.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,8 @@ use crate::cluster::Plane;
 
 /// Folders of the workspace that are none of its own.
 const FOREIGN: [&str; 3] = ["target", ".git", "node_modules"];
+/// The warning that every JobSet with a supervised worker gets.
+const SHARED_TOKEN: &str = "the worker can use its agent's token";
 
 /// A block of a document that begins in this line.
 #[derive(Debug, PartialEq)]
@@ -129,7 +133,7 @@ async fn submit(writes: &Writes, object: &Value) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn every_manifest_of_the_documentation_is_admitted_without_a_warning() -> Result<()> {
+async fn manifests_of_documentation_are_admitted_without_avoidable_warnings() -> Result<()> {
     let manifests = manifests(&paths::workspace())?;
     let jobsets = manifests.iter().filter(|it| it.object["kind"] == "JobSet").count();
     ensure!(jobsets > 0, "the documentation has no JobSet in a fenced block of yaml");
@@ -139,7 +143,10 @@ async fn every_manifest_of_the_documentation_is_admitted_without_a_warning() -> 
     let mut wrong = Vec::new();
     for Manifest { place, object } in &manifests {
         match submit(&writes, object).await {
-            Ok(warnings) => wrong.extend(warnings.iter().map(|warning| format!("{place}: warning: {warning}"))),
+            Ok(warnings) => {
+                let avoidable = warnings.iter().filter(|warning| !warning.contains(SHARED_TOKEN));
+                wrong.extend(avoidable.map(|warning| format!("{place}: warning: {warning}")));
+            }
             Err(error) => wrong.push(format!("{place}: {error:#}")),
         }
     }

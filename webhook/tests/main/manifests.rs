@@ -15,11 +15,19 @@ use crate::cluster::Plane;
 const LAST_WORDS: &str =
     "spec.replicatedJobs[0].template.spec.template.spec.containers[0].terminationMessagePolicy: is not set";
 
+/// A worker whose agent supervises it.
+const SHARED_TOKEN: &str =
+    "spec.replicatedJobs[0].template.spec.template.spec.containers[0]: the worker can use its agent's token";
+
 /// Those that are admitted with warnings, and the beginnings of these.
-const WARNED: [(&str, &[&str]); 6] = [
+const WARNED: [(&str, &[&str]); 9] = [
+    ("supervised", &[SHARED_TOKEN]),
+    ("examples/in-place-main-container", &[SHARED_TOKEN]),
+    ("examples/in-place-supervisor", &[SHARED_TOKEN]),
     (
         "examples/in-place-big-container",
         &[
+            SHARED_TOKEN,
             "spec.replicatedJobs[0].template.spec.template.spec.containers[0].restartPolicyRules: no exit code restarts this",
         ],
     ),

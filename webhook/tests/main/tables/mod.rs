@@ -64,8 +64,9 @@ fn every_rule_has_a_table_of_what_it_lets_pass_and_of_what_it_does_not() -> Resu
     let tables = tables()?;
     assert_eq!(tables.keys().cloned().collect::<BTreeSet<_>>(), rules);
     for (name, cases) in tables {
+        let admitted = |it: &Case| matches!(it.expected, Verdict::Admitted(_));
         let silent = |it: &Case| matches!(&it.expected, Verdict::Admitted(warnings) if warnings.is_empty());
-        assert!(cases.iter().any(silent), "{name} accepts nothing");
+        assert!(cases.iter().any(admitted), "{name} accepts nothing");
         assert!(!cases.iter().all(silent), "{name} refuses nothing");
         let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
         assert_eq!(names.len(), cases.len(), "{name} has two cases of one name");
