@@ -6,6 +6,8 @@
 //! - [`decide`] makes every decision, as a state machine without clock, client or async. [`run`] feeds it with inputs (the
 //!   [`watch`] on the JobSet, the answer to a [`report`], [`signals`], the exit of the [`worker`], the timer) and carries out
 //!   its outputs.
+//! - [`channels`] decides, as pure, what goes over the [`stream`] to a relay and what through the API server. [`transport`]
+//!   carries that out. [`liveness`] judges whether the leading controller is there.
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
@@ -14,6 +16,7 @@
 pub mod args;
 pub mod backoff;
 pub mod barrier;
+pub mod channels;
 pub mod connect;
 pub mod decide;
 pub mod descendants;
@@ -21,6 +24,7 @@ pub mod epoch_file;
 pub mod error;
 pub mod install;
 pub mod jobset;
+pub mod liveness;
 pub mod output;
 pub mod probe;
 pub mod report;
@@ -28,7 +32,9 @@ pub mod request_failure;
 pub mod run;
 pub mod save;
 pub mod signals;
+pub mod stream;
 pub mod token;
+pub mod transport;
 pub mod watch;
 mod watch_backoff;
 pub mod worker;

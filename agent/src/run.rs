@@ -1,11 +1,11 @@
 //! The agent's event loop: it passes each event to the state machine as an input and carries out the outputs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kube::Client;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::args::{Config, Role};
 use crate::backoff::jittered;
@@ -14,10 +14,11 @@ use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::epoch_file::EpochFile;
 use crate::error::Error;
+use crate::probe;
 use crate::signals::{SignalEvent, Signals};
+use crate::transport::{Names, Transport, until};
 use crate::worker::{self, Worker};
 use crate::worker_exit::{ProcessEnd, WorkerExit};
-use crate::{probe, report, watch as jobset_watch};
 
 /// Capacity of the queue of inputs for the state machine.
 const INPUT_QUEUE: usize = 16;
@@ -48,39 +49,34 @@ pub async fn run(config: Config) -> Result<u8, Error> {
 
     let client = connect().await?;
     let (sender, mut inputs) = mpsc::channel(INPUT_QUEUE);
-    tokio::spawn(jobset_watch::run(client.clone(), config.namespace.clone(), config.jobset.clone(), sender.clone()));
-
+    let Config { namespace, pod, jobset, relay, .. } = config.clone();
+    let transport = Transport::start(client, Names { namespace, pod, jobset }, relay);
     let (ended, mut ended_workers) = mpsc::channel(1);
-    let mut executor = Executor { config, client, sender, epoch_file, timer: None, worker: None, ended, exit: None };
+    let mut executor = Executor { config, transport, sender, epoch_file, timer: None, worker: None, ended, exit: None };
+    // Inputs that are known at once. An output may have some as its immediate result.
+    let mut ready = VecDeque::new();
     loop {
-        let input = tokio::select! {
+        tokio::select! {
             biased;
-            event = signals.next() => match executor.on_signal(event) {
-                Some(input) => input,
-                None => continue,
-            },
+            event = signals.next() => ready.extend(executor.on_signal(event)),
             () = until(executor.worker.as_ref().and_then(Worker::deadline)) => {
                 if executor.worker.as_mut().is_some_and(Worker::on_deadline) {
                     tracing::error!("processes of the worker cannot be killed; exiting, so that they end with the container");
                     return Ok(KILLED);
                 }
-                continue;
             }
-            Some(input) = inputs.recv() => input,
-            Some(ended) = ended_workers.recv() => executor.on_ended(ended),
+            event = executor.transport.next() => ready.extend(executor.transport.on(event)),
+            Some(input) = inputs.recv() => ready.push_back(input),
+            Some(ended) = ended_workers.recv() => ready.push_back(executor.on_ended(ended)),
             () = until(executor.timer) => {
                 executor.timer = None;
-                Input::Timer
+                ready.push_back(Input::Timer);
             }
-        };
-        // An output may have an input as its immediate result.
-        let mut next = Some(input);
-        while let Some(input) = next.take() {
-            let outputs = agent.step(input);
-            for output in outputs {
+        }
+        while let Some(input) = ready.pop_front() {
+            for output in agent.step(input) {
                 match executor.execute(output) {
-                    Outcome::Done => {}
-                    Outcome::Input(input) => next = Some(input),
+                    Outcome::Inputs(inputs) => ready.extend(inputs),
                     Outcome::Exit(code) => return Ok(code),
                 }
             }
@@ -102,20 +98,10 @@ fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
     });
 }
 
-/// Waits until this time; forever if it is `None`.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// The result of an output.
 enum Outcome {
-    /// The output is carried out, or its answer arrives later through the queue.
-    Done,
-    /// The output has this input as its immediate result.
-    Input(Input),
+    /// The output is carried out, and these inputs are known at once. Others arrive later through the queues.
+    Inputs(Vec<Input>),
     /// The agent exits with this code.
     Exit(u8),
 }
@@ -123,7 +109,7 @@ enum Outcome {
 /// Carries out the outputs of the state machine.
 struct Executor {
     config: Config,
-    client: Client,
+    transport: Transport,
     sender: mpsc::Sender<Input>,
     epoch_file: EpochFile,
     timer: Option<Instant>,
@@ -184,7 +170,7 @@ impl Executor {
         match output {
             Output::Report { epoch } => {
                 self.timer = None;
-                self.report(epoch);
+                return Outcome::Inputs(self.transport.report(epoch, self.exit.clone()));
             }
             Output::SetTimer(wait) => self.timer = Some(Instant::now() + jittered(wait)),
             Output::Lift { epoch } => {
@@ -220,19 +206,7 @@ impl Executor {
                 return Outcome::Exit(code);
             }
         }
-        Outcome::Done
-    }
-
-    fn report(&self, epoch: i32) {
-        let Config { namespace, pod, jobset, .. } = &self.config;
-        tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
-        let (client, sender) = (self.client.clone(), self.sender.clone());
-        let (namespace, pod, exit) = (namespace.clone(), pod.clone(), self.exit.clone());
-        tokio::spawn(async move {
-            let answer = report::report(&client, &namespace, &pod, epoch, exit.as_deref()).await;
-            // The receiver is closed only when the agent ends.
-            let _ = sender.send(answer).await;
-        });
+        Outcome::Inputs(Vec::new())
     }
 
     fn lift(&mut self, epoch: Option<i32>) -> Outcome {
@@ -248,14 +222,14 @@ impl Executor {
                 {
                     tracing::warn!(%error, "cannot write the epoch to the file that EPOCH_FILE names");
                 }
-                Outcome::Done
+                Outcome::Inputs(Vec::new())
             }
             Role::Supervisor { command, .. } => match Worker::start(command, epoch) {
                 Ok(worker) => {
                     (self.worker, self.exit) = (Some(worker), None);
-                    Outcome::Done
+                    Outcome::Inputs(Vec::new())
                 }
-                Err(code) => Outcome::Input(Input::WorkerNotStarted { code }),
+                Err(code) => Outcome::Inputs(vec![Input::WorkerNotStarted { code }]),
             },
         }
     }

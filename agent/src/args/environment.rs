@@ -9,12 +9,13 @@ use jobset_protocol::agent::{
     BARRIER_PATH, BARRIER_PORT, DEFAULT_BARRIER_PATH, DEFAULT_BARRIER_PORT, DEFAULT_EXIT_CODE, EPOCH_FILE, EXIT_CODE,
     FATAL_EXIT_CODES, GO_BARRIER_PATH, GO_BARRIER_PATH_VARIABLE, GO_BARRIER_PORT, GO_DEFAULT_BARRIER_PORT,
     GO_DEFAULT_EXIT_CODE, GO_EXIT_CODE, GO_WORKER_COMMAND, JOBSET_NAME, JOBSET_UID, LOG, NAMESPACE, POD_NAME,
-    PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, STOP_GRACE_SECONDS,
+    PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, RELAY, RELAY_FOLDER, RELAY_FOLDER_VARIABLE,
+    STOP_GRACE_SECONDS,
 };
 use tracing_subscriber::filter::Targets;
 
-use super::values::{ExitCodes, LocalUrl, Seconds, is_object_name};
-use super::{ArgsError, Config, Role};
+use super::values::{ExitCodes, LocalUrl, RelayAddress, Seconds, is_object_name};
+use super::{ArgsError, Config, Relay, Role};
 use crate::probe::BarrierPath;
 use crate::save::{SaveHook, SaveHookKind};
 
@@ -94,6 +95,14 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         self.raw(SHELL).or_else(|| bash().map(OsString::from)).unwrap_or_else(|| "/bin/sh".into())
     }
 
+    fn relay(&self) -> Result<Option<Relay>, ArgsError> {
+        let given = self.first(&[RELAY], "[NAME=]HOST:PORT, such as jobset-relay.jobset-system.svc:9443")?;
+        Ok(given.map(|RelayAddress { address, name, leader }| {
+            let folder = self.raw(RELAY_FOLDER_VARIABLE).unwrap_or_else(|| RELAY_FOLDER.into());
+            Relay { address, name, leader, folder: folder.into() }
+        }))
+    }
+
     fn save_hook(&self) -> Result<Option<SaveHook>, ArgsError> {
         let url = self.first::<LocalUrl>(&[PRE_RESTART_URL], "a URL such as http://localhost:9000/save")?;
         let kind = match (url, self.raw(PRE_RESTART_FILE)) {
@@ -161,7 +170,8 @@ impl Config {
             env.or_defaults(&[BARRIER_PATH, GO_BARRIER_PATH_VARIABLE], defaults.paths, PATH)?;
         let log: Targets =
             env.or_default(&[LOG], "jobset_agent=info", "a level, or target=level,..., such as jobset_agent=debug")?;
-        Ok(Self { namespace, pod, jobset, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, role, log })
+        let (jobset_uid, relay) = (env.text(JOBSET_UID), env.relay()?);
+        Ok(Self { namespace, pod, jobset, jobset_uid, barrier_ports, barrier_paths, relay, role, log })
     }
 }
 

@@ -14,6 +14,7 @@ use std::num::{NonZeroU8, NonZeroU16};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tracing_subscriber::filter::Targets;
 
@@ -48,6 +49,9 @@ Environment, optional:
   BARRIER_PORT                    port of the probe       [default: 8080; of a supervisor: none, so no readiness probe]
   BARRIER_PATH                    path of the probe                                        [default: /barrier-is-lifted]
   KUBECONFIG                      cluster and credentials outside a Pod; ignored in a Pod with a ServiceAccount token
+  JOBSET_RELAY                    relays of the agent stream, [NAME=]HOST:PORT: reports and epochs go over a connection to
+                                  one of them. NAME is that of its certificate, if it is not HOST          [default: none]
+  JOBSET_RELAY_FOLDER             folder with token and ca.crt for them   [default: /var/run/secrets/jobset-relay]
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]
@@ -82,10 +86,26 @@ pub struct Config {
     pub barrier_ports: Vec<NonZeroU16>,
     /// Paths of the probe.
     pub barrier_paths: Vec<BarrierPath>,
+    /// The relays of the agent stream; `None` if the agent relies on the API server alone.
+    pub relay: Option<Relay>,
     /// The relation of the agent to its worker.
     pub role: Role,
     /// What to log.
     pub log: Targets,
+}
+
+/// The relays of the agent stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Host and port of their Service.
+    pub address: String,
+    /// The name of their certificates.
+    pub name: ServerName<'static>,
+    /// The DNS name in the certificate of the leading controller.
+    pub leader: String,
+    /// Folder with the files [`RELAY_TOKEN`](jobset_protocol::agent::RELAY_TOKEN) and
+    /// [`RELAY_CA`](jobset_protocol::agent::RELAY_CA).
+    pub folder: PathBuf,
 }
 
 /// The relation of the agent to its worker.

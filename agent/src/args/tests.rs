@@ -223,3 +223,31 @@ fn command_without_environment_reads_none() {
     assert_eq!(parse(&["--verbose"]), Err(ArgsError::Argument("--verbose".to_owned())));
     assert!(matches!(parse(&[]), Err(ArgsError::Missing { variable: "NAMESPACE", .. })));
 }
+
+#[rstest]
+#[case::service(
+    "jobset-relay.jobset-system.svc:9443",
+    "jobset-relay.jobset-system.svc:9443",
+    "jobset-relay.jobset-system.svc"
+)]
+#[case::other_host("jobset-relay.ns.svc=127.0.0.1:9443", "127.0.0.1:9443", "jobset-relay.ns.svc")]
+fn relay_address_is_read(#[case] value: &str, #[case] address: &str, #[case] name: &str) {
+    let relay = parse(&[("JOBSET_RELAY", value)]).unwrap().relay.unwrap();
+    assert_eq!((relay.address.as_str(), relay.name.to_str().as_ref()), (address, name));
+    assert_eq!(relay.leader, name.replace("jobset-relay", "jobset-controller"));
+    assert_eq!(relay.folder, Path::new("/var/run/secrets/jobset-relay"));
+    let elsewhere = parse(&[("JOBSET_RELAY", value), ("JOBSET_RELAY_FOLDER", "/x")]).unwrap().relay.unwrap();
+    assert_eq!(elsewhere.folder, Path::new("/x"));
+}
+
+#[rstest]
+#[case::no_port("jobset-relay.ns.svc")]
+#[case::port_zero("jobset-relay.ns.svc:0")]
+#[case::no_host(":9443")]
+#[case::no_domain("relay:9443")]
+#[case::address_without_name("127.0.0.1:9443")]
+#[case::url("https://jobset-relay.ns.svc:9443")]
+fn relay_address_invalid_is_rejected(#[case] value: &str) {
+    let error = parse(&[("JOBSET_RELAY", value)]).unwrap_err();
+    assert!(matches!(error, ArgsError::Invalid { variable: "JOBSET_RELAY", .. }), "{error}");
+}

@@ -1,11 +1,13 @@
 //! The values of single variables.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
 use http::Uri;
 use jobset_protocol::agent::exit_codes;
+use rustls_pki_types::ServerName;
 
 /// Whether the value is a valid name of a namespace, Pod or JobSet. Such a name is safe in the path of a request.
 pub(super) fn is_object_name(value: &str) -> bool {
@@ -50,5 +52,29 @@ impl FromStr for LocalUrl {
         let uri: Uri = value.parse().map_err(|_| ())?;
         let is_local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
         if is_local && uri.scheme_str() == Some("http") { Ok(Self(uri)) } else { Err(()) }
+    }
+}
+
+/// The address of relays: `HOST:PORT`, or `NAME=HOST:PORT` if their certificate has another name than the host.
+pub(super) struct RelayAddress {
+    pub address: String,
+    pub name: ServerName<'static>,
+    pub leader: String,
+}
+
+impl FromStr for RelayAddress {
+    type Err = ();
+
+    fn from_str(value: &str) -> Result<Self, ()> {
+        let (name, address) = value.split_once('=').map_or((None, value), |(name, address)| (Some(name), address));
+        let (host, port) = address.rsplit_once(':').ok_or(())?;
+        port.parse::<NonZeroU16>().map_err(|_| ())?;
+        let name = name.unwrap_or(host);
+        let leader = jobset_stream::leader_name(name).ok_or(())?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| ())?;
+        if host.is_empty() || !matches!(name, ServerName::DnsName(_)) {
+            return Err(());
+        }
+        Ok(Self { address: address.to_owned(), name, leader })
     }
 }

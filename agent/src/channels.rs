@@ -1,0 +1,265 @@
+//! The two channels between an agent and the controller, and which one carries what: a state machine without clock or I/O.
+//!
+//! The record is the API server's: the agent watches its JobSet, and writes its epoch into the annotation of its Pod. The *stream*
+//! to a relay carries the same earlier. It may be absent, break, or lose messages, and it comes back at any time:
+//!
+//! - While the stream is live, the agent needs no watch. It reports over the stream, and the annotation follows later, spread
+//!   over the Pods of the group.
+//! - Without it, the agent watches and writes at once, as if there were no stream.
+//! - An agent that has just started knows no epoch. It ignores whatever comes over the stream until an answer names the nonce of its
+//!   hello: a broadcast may come from a leader that was stopped and wakes, and the agent would report an epoch that already runs.
+//!   An agent that has once observed a consistent state keeps the largest epochs, so no old message can harm it.
+//!
+//! The model checker drives this state machine together with [`decide`](crate::decide).
+
+use std::time::Duration;
+
+use crate::decide::{Input, JobSetState};
+
+/// How long an agent waits for the stream before it relies on the API server.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
+const WRITES_PER_SECOND: u32 = 150;
+/// Shortest time over which the agents of a group spread the writes of their annotations.
+const SHORTEST_SPREAD: Duration = Duration::from_secs(1);
+
+/// The longest delay of an annotation behind the report over the stream, in a group of this many Pods. The caller draws the
+/// delay from zero to this.
+pub fn spread(pods: u32) -> Duration {
+    (Duration::from_secs(u64::from(pods)) / WRITES_PER_SECOND).max(SHORTEST_SPREAD)
+}
+
+/// The state of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stream {
+    /// The agent is not configured for it.
+    Absent,
+    /// Nobody has answered a hello yet.
+    Down,
+    /// It was live, and its connection has ended. Nobody has answered the hello of another one yet.
+    Lost,
+    /// The leader has answered on this connection.
+    Live,
+}
+
+/// The state of the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Watch {
+    Stopped,
+    /// It starts when [`PATIENCE`] has elapsed, unless the stream is live by then.
+    Awaited,
+    Running,
+}
+
+/// A write of the annotation that has no answer yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Write {
+    epoch: i32,
+    /// Whether the state machine of the agent waits for the answer. It does not if the stream has carried the report.
+    is_awaited: bool,
+}
+
+/// What carries an agent's reports and the epochs of its JobSet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Channels {
+    stream: Stream,
+    watch: Watch,
+    /// Whether the agent has observed a consistent state of its JobSet.
+    is_consistent: bool,
+    /// Number of Pods of the group, as the leader says.
+    pods: u32,
+    /// The newest report.
+    reported: Option<i32>,
+    /// The report whose annotation is still to be written.
+    owed: Option<Write>,
+    writing: Option<Write>,
+}
+
+/// What happens on the channels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ChannelInput {
+    /// A statement of the leader came over the stream, and its signature was verified.
+    Statement {
+        /// Whether it names the nonce of the present connection's hello.
+        is_answer: bool,
+        /// The JobSet and the number of its Pods; `None` for a sign of life.
+        group: Option<(JobSetState, u32)>,
+    },
+    /// The connection of the stream has ended, or the leader gives no sign of life.
+    Disconnected,
+    /// The time of [`ChannelOutput::AwaitStream`] has elapsed.
+    PatienceElapsed,
+    /// The watch shows the JobSet.
+    Watched(Input),
+    /// The agent reports an epoch.
+    Report {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// The answer to [`ChannelOutput::Write`]: [`Input::Reported`] or [`Input::ReportFailed`].
+    Written(Input),
+    /// The delay of [`ChannelOutput::WriteLater`] has elapsed.
+    WriteDue,
+}
+
+/// What to do. The caller carries out outputs in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ChannelOutput {
+    /// Pass this on to the agent's state machine.
+    Tell(Input),
+    /// Send [`ChannelInput::PatienceElapsed`] after [`PATIENCE`].
+    AwaitStream,
+    /// Start the watch on the JobSet.
+    Watch,
+    /// End the watch.
+    StopWatch,
+    /// Send the report of this epoch over the stream.
+    Send {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// Write the annotation. The answer is [`ChannelInput::Written`].
+    Write {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// Send [`ChannelInput::WriteDue`] after a random delay of at most [`spread`] of this number of Pods.
+    WriteLater {
+        /// Number of Pods of the group.
+        pods: u32,
+    },
+}
+
+impl Channels {
+    /// The channels of an agent that has just started, and what it does first. `has_stream` says whether it knows a relay.
+    pub fn new(has_stream: bool) -> (Self, ChannelOutput) {
+        let channels = Self {
+            stream: if has_stream { Stream::Down } else { Stream::Absent },
+            watch: if has_stream { Watch::Awaited } else { Watch::Running },
+            is_consistent: false,
+            pods: 0,
+            reported: None,
+            owed: None,
+            writing: None,
+        };
+        (channels, if has_stream { ChannelOutput::AwaitStream } else { ChannelOutput::Watch })
+    }
+
+    /// Whether the agent relies on the API server because the stream has ended.
+    pub fn has_fallen_back(&self) -> bool {
+        self.stream == Stream::Lost
+    }
+
+    /// Takes one input and returns what follows.
+    pub fn step(&mut self, input: ChannelInput) -> Vec<ChannelOutput> {
+        match input {
+            ChannelInput::Statement { is_answer, group } => self.on_statement(is_answer, group),
+            ChannelInput::Disconnected => self.on_disconnected(),
+            ChannelInput::PatienceElapsed => self.on_patience_elapsed(),
+            ChannelInput::Watched(input) => self.on_watched(input),
+            ChannelInput::Report { epoch } => self.on_report(epoch),
+            ChannelInput::Written(answer) => self.on_written(answer),
+            ChannelInput::WriteDue => self.write_owed(),
+        }
+    }
+
+    fn on_statement(&mut self, is_answer: bool, group: Option<(JobSetState, u32)>) -> Vec<ChannelOutput> {
+        let mut outputs = Vec::new();
+        if is_answer && group.is_some() {
+            self.is_consistent = true;
+            if self.stream != Stream::Live {
+                self.stream = Stream::Live;
+                if self.watch == Watch::Running {
+                    self.watch = Watch::Stopped;
+                    outputs.push(ChannelOutput::StopWatch);
+                }
+                // The hello may be older than this report.
+                outputs.extend(self.reported.map(|epoch| ChannelOutput::Send { epoch }));
+            }
+        }
+        if let Some((state, pods)) = group.filter(|_| self.is_consistent) {
+            self.pods = pods;
+            self.drop_deprecated(&state);
+            outputs.push(ChannelOutput::Tell(Input::JobSet(state)));
+        }
+        outputs
+    }
+
+    fn on_disconnected(&mut self) -> Vec<ChannelOutput> {
+        if self.stream == Stream::Live {
+            self.stream = Stream::Lost;
+        }
+        let mut outputs = self.write_owed();
+        if self.watch == Watch::Stopped {
+            self.watch = Watch::Awaited;
+            outputs.push(ChannelOutput::AwaitStream);
+        }
+        outputs
+    }
+
+    fn on_patience_elapsed(&mut self) -> Vec<ChannelOutput> {
+        match (self.watch, self.stream) {
+            (Watch::Awaited, Stream::Live) => self.watch = Watch::Stopped,
+            (Watch::Awaited, _) => {
+                self.watch = Watch::Running;
+                return vec![ChannelOutput::Watch];
+            }
+            (Watch::Stopped | Watch::Running, _) => {}
+        }
+        Vec::new()
+    }
+
+    fn on_watched(&mut self, input: Input) -> Vec<ChannelOutput> {
+        if let Input::JobSet(state) = &input {
+            self.is_consistent = true;
+            self.drop_deprecated(state);
+        }
+        vec![ChannelOutput::Tell(input)]
+    }
+
+    /// The group restarts: nobody needs the annotation of the epoch that is over.
+    fn drop_deprecated(&mut self, state: &JobSetState) {
+        self.owed.take_if(|owed| !owed.is_awaited && owed.epoch <= state.deprecated);
+    }
+
+    fn on_report(&mut self, epoch: i32) -> Vec<ChannelOutput> {
+        self.reported = Some(epoch);
+        if self.stream == Stream::Live {
+            self.owed = Some(Write { epoch, is_awaited: false });
+            let reported = Input::Reported { epoch };
+            let later = ChannelOutput::WriteLater { pods: self.pods };
+            return vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(reported), later];
+        }
+        self.owed = Some(Write { epoch, is_awaited: true });
+        self.write_owed()
+    }
+
+    /// Writes the annotation that is owed, unless another write has no answer: the older epoch could arrive last.
+    fn write_owed(&mut self) -> Vec<ChannelOutput> {
+        if self.writing.is_some() {
+            return Vec::new();
+        }
+        self.writing = self.owed.take();
+        self.writing.map(|write| ChannelOutput::Write { epoch: write.epoch }).into_iter().collect()
+    }
+
+    fn on_written(&mut self, answer: Input) -> Vec<ChannelOutput> {
+        let Some(write) = self.writing.take() else { return Vec::new() };
+        let mut outputs = Vec::new();
+        let has_failed = matches!(answer, Input::ReportFailed { .. });
+        if write.is_awaited {
+            // The state machine reports again after a failure.
+            outputs.push(ChannelOutput::Tell(answer));
+        } else if has_failed && self.owed.is_none() && self.reported == Some(write.epoch) {
+            self.owed = Some(write);
+            return vec![ChannelOutput::WriteLater { pods: self.pods }];
+        }
+        if self.owed.is_some_and(|owed| owed.is_awaited || self.stream != Stream::Live) {
+            outputs.extend(self.write_owed());
+        }
+        outputs
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+use super::*;
+
+fn state(synced: i32, deprecated: i32) -> JobSetState {
+    JobSetState { uid: "u".into(), synced, deprecated, failed: false, bypass: false }
+}
+
+fn told(synced: i32) -> ChannelOutput {
+    ChannelOutput::Tell(Input::JobSet(state(synced, 0)))
+}
+
+fn answer(synced: i32) -> ChannelInput {
+    ChannelInput::Statement { is_answer: true, group: Some((state(synced, 0), 300)) }
+}
+
+fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
+    ChannelInput::Statement { is_answer: false, group: Some((state(synced, deprecated), 300)) }
+}
+
+fn written(epoch: i32) -> ChannelInput {
+    ChannelInput::Written(Input::Reported { epoch })
+}
+
+fn failed(epoch: i32) -> ChannelInput {
+    ChannelInput::Written(Input::ReportFailed { epoch, retry_after: None })
+}
+
+fn live() -> Channels {
+    let (mut channels, _) = Channels::new(true);
+    channels.step(answer(1));
+    channels.step(ChannelInput::PatienceElapsed);
+    channels
+}
+
+#[test]
+fn agent_without_relay_watches_and_writes_at_once() {
+    let (mut channels, first) = Channels::new(false);
+    assert_eq!(first, ChannelOutput::Watch);
+    assert_eq!(channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0)))), [told(1)]);
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(failed(2)).len(), 1);
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(written(2)), [ChannelOutput::Tell(Input::Reported { epoch: 2 })]);
+}
+
+#[test]
+fn newborn_ignores_broadcasts_until_its_answer() {
+    let (mut channels, first) = Channels::new(true);
+    assert_eq!(first, ChannelOutput::AwaitStream);
+    assert_eq!(channels.step(broadcast(1, 0)), []);
+    assert_eq!(channels.step(answer(2)), [told(2)]);
+    assert_eq!(channels.step(broadcast(3, 0)), [told(3)]);
+    // With a consistent state it may hear old ones: its state machine keeps the largest epochs.
+    channels.step(ChannelInput::Disconnected);
+    assert_eq!(channels.step(broadcast(1, 0)), [told(1)]);
+}
+
+#[test]
+fn answer_without_jobset_makes_nothing_live() {
+    let (mut channels, _) = Channels::new(true);
+    assert_eq!(channels.step(ChannelInput::Statement { is_answer: true, group: None }), []);
+    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+}
+
+#[test]
+fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
+    let (mut channels, _) = Channels::new(true);
+    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+    assert_eq!(channels.step(ChannelInput::PatienceElapsed), []);
+    channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    let outputs = channels.step(answer(1));
+    assert_eq!(outputs, [ChannelOutput::StopWatch, ChannelOutput::Send { epoch: 2 }, told(1)]);
+}
+
+#[test]
+fn report_over_the_stream_is_written_later() {
+    let mut channels = live();
+    let outputs = channels.step(ChannelInput::Report { epoch: 2 });
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
+    assert_eq!(outputs, [ChannelOutput::Send { epoch: 2 }, reported, ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(written(2)), []);
+    assert_eq!(channels.step(ChannelInput::WriteDue), []);
+}
+
+#[test]
+fn late_write_that_fails_is_repeated() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(ChannelInput::WriteDue);
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn annotation_is_left_out_when_a_newer_restart_has_begun() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(broadcast(2, 2));
+    assert_eq!(channels.step(ChannelInput::WriteDue), []);
+    channels.step(ChannelInput::Report { epoch: 3 });
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
+}
+
+#[test]
+fn stream_that_breaks_has_the_annotation_written_at_once() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    let outputs = channels.step(ChannelInput::Disconnected);
+    assert_eq!(outputs, [ChannelOutput::Write { epoch: 2 }, ChannelOutput::AwaitStream]);
+    assert!(channels.has_fallen_back());
+    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+    channels.step(answer(2));
+    assert!(!channels.has_fallen_back());
+}
+
+#[test]
+fn two_writes_are_never_under_way() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(ChannelInput::WriteDue);
+    channels.step(ChannelInput::Disconnected);
+    // The older epoch could arrive last.
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 }), []);
+    assert_eq!(channels.step(written(2)), [ChannelOutput::Write { epoch: 3 }]);
+    assert_eq!(channels.step(written(3)), [ChannelOutput::Tell(Input::Reported { epoch: 3 })]);
+}
+
+#[test]
+fn newer_report_over_the_stream_waits_for_its_own_delay() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(ChannelInput::WriteDue);
+    channels.step(ChannelInput::Report { epoch: 3 });
+    assert_eq!(channels.step(written(2)), []);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
+}
+
+#[test]
+fn connections_that_keep_failing_do_not_put_off_the_watch() {
+    let (mut channels, _) = Channels::new(true);
+    assert_eq!(channels.step(ChannelInput::Disconnected), []);
+    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+}
+
+#[test]
+fn spread_grows_with_the_group() {
+    assert_eq!([0, 150, 5_000].map(spread).map(|it| it.as_secs()), [1, 1, 33]);
+}
