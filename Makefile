@@ -115,7 +115,7 @@ unit-tests:
 
 .PHONY: tests-on-control-planes
 tests-on-control-planes:
-	@for package in controller webhook agent cli; do \
+	@for package in controller webhook agent relay cli; do \
 	  $(STOPWATCH) "tests of $$package" env RUST_TEST_THREADS=$(TESTS_ON_CONTROL_PLANES) \
 	    cargo test $(EVERYTHING) --test $$package || exit; \
 	done
@@ -153,7 +153,7 @@ test-output: tools ## 100 MB/s of output for a minute through a supervising agen
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: images
-images: build ## Builds the images of controller, webhook and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
+images: build ## Builds the images of controller, webhook, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
 
 .PHONY: notices

@@ -2,6 +2,7 @@
 //!
 //! - [`arguments`] reads the command line, with the flags and the configuration file of the Go JobSet's manager,
 //! - [`log`] sets up the log,
+//! - [`log_limit`] limits what one client can cause in the log,
 //! - [`run`] runs the program in a runtime and makes an exit code of its result,
 //! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
 //! - [`duration`] reads a duration flag,
@@ -9,6 +10,7 @@
 
 pub mod duration;
 pub mod log;
+pub mod log_limit;
 pub mod ports;
 mod run;
 

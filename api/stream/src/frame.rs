@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::bytes::Bytes;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
-/// Bytes that a connection reserves for reading. Agents are many, and most of their messages are short.
+/// Bytes that a connection reserves for reading, and for writing. Agents are many, and most of their messages are short.
 const RESERVED: usize = 512;
 
 /// Reads frames. Dropping the future of [`Reader::next`] loses nothing.
@@ -31,6 +31,11 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         serde_json::from_slice(&frame).map(Some).map_err(io::Error::from)
     }
 
+    /// Whether a part of a frame has arrived, and the rest has not.
+    pub fn is_within_frame(&self) -> bool {
+        !self.0.read_buffer().is_empty()
+    }
+
     /// All messages as a stream, which ends with the connection or the first error.
     pub fn messages<M: DeserializeOwned>(self) -> impl Stream<Item = io::Result<M>> {
         self.0.map(|frame| serde_json::from_slice(&frame?).map_err(io::Error::from))
@@ -44,7 +49,7 @@ pub struct Writer<W>(FramedWrite<W, LengthDelimitedCodec>);
 impl<W: AsyncWrite + Unpin> Writer<W> {
     /// Writes frames of at most `limit` bytes.
     pub fn new(sink: W, limit: usize) -> Self {
-        let mut framed = FramedWrite::new(sink, codec(limit));
+        let mut framed = FramedWrite::with_capacity(sink, codec(limit), RESERVED);
         framed.set_backpressure_boundary(RESERVED);
         Self(framed)
     }
@@ -126,6 +131,17 @@ mod tests {
         near.write_all(&2000_u32.to_be_bytes()).await.unwrap();
         let error = Reader::new(far, 1024).next::<FromAgent>().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn reader_knows_of_a_frame_that_has_begun() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let mut reader = Reader::new(far, 1024);
+        assert!(!reader.is_within_frame());
+        near.write_all(&[0, 0, 0]).await.unwrap();
+        let next = reader.next::<FromAgent>();
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, next).await.is_err());
+        assert!(reader.is_within_frame());
     }
 
     #[tokio::test]

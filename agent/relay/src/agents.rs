@@ -1,0 +1,289 @@
+//! Connections of agents.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobset_program::log_limit;
+use jobset_stream::frame::{Reader, Writer};
+use jobset_stream::message::{FromAgent, Nonce, Report};
+use jobset_stream::tls::{Identity, TlsError};
+use jobset_stream::{AGENT_FRAME, EXIT_BYTES};
+use rustls::ServerConfig;
+use tokio::io::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::codec::LengthDelimitedCodecError;
+use tracing::{debug, info, warn};
+
+use crate::auth::authenticator::now;
+use crate::counted::{ByteCounters, Counted};
+use crate::hub::{self, Bell, Turn};
+use crate::limits::{
+    FRAME_TIME, HANDSHAKE_TIME, HELLO_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
+    UNAUTHENTICATED, UNAUTHENTICATED_AGE,
+};
+use crate::lobby::{Lobby, Place};
+use crate::metrics::{Direction, kind_label};
+use crate::shared::Shared;
+use crate::socket;
+use crate::tls::CurrentTls;
+
+/// Pause after a connection could not be accepted, as when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Messages that are written at once.
+const BATCH: usize = 16;
+/// Time over which connections are closed when the relay shuts down, so that agents do not all connect elsewhere at once.
+pub(crate) const DRAIN: Duration = Duration::from_secs(2);
+
+type Stream = TlsStream<Counted<TcpStream>>;
+type AgentReader = Reader<ReadHalf<Stream>>;
+type AgentWriter = Writer<WriteHalf<Stream>>;
+
+/// What an agent has said first.
+struct Introduction {
+    reader: AgentReader,
+    writer: AgentWriter,
+    token: String,
+    jobset: String,
+    nonce: Nonce,
+    report: Option<Report>,
+    fell_back: bool,
+}
+
+/// Why a connection ends early.
+enum Closed {
+    Limit(Limit),
+    /// The agent has ended it, or the network.
+    Gone(io::Error),
+}
+
+impl Closed {
+    /// Tells apart what the agent sent from what the network did.
+    fn of(error: io::Error) -> Self {
+        if error.kind() != io::ErrorKind::InvalidData {
+            return Self::Gone(error);
+        }
+        let is_too_long = error.get_ref().is_some_and(|it| it.is::<LengthDelimitedCodecError>());
+        Self::Limit(if is_too_long { Limit::Frame } else { Limit::Protocol })
+    }
+}
+
+/// Serves agents until the relay shuts down.
+pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shared: Arc<Shared>)
+where
+    F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
+{
+    let lobby = Lobby::new(UNAUTHENTICATED, UNAUTHENTICATED_AGE);
+    let counters = shared.metrics.bytes(Direction::FromAgent, Direction::ToAgent);
+    loop {
+        lobby.room().await;
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (tls, counters, place) = (tls.acceptor(), counters.clone(), lobby.enter());
+                tokio::spawn(converse(stream, peer, tls, counters, place, Arc::clone(&shared)));
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: TlsAcceptor,
+    counters: ByteCounters,
+    place: Place,
+    shared: Arc<Shared>,
+) {
+    // Each step has a future of its own on the heap, which is freed with it: what stays is small.
+    let introduced = tokio::select! {
+        introduced = Box::pin(introduce(stream, tls, counters)) => introduced,
+        () = place.evicted() => Err(Closed::Limit(Limit::Unauthenticated)),
+        () = shared.stop.cancelled() => return,
+    };
+    drop(place);
+    let closed = match introduced {
+        Ok(introduction) => match Box::pin(admit(introduction, peer, &shared)).await {
+            Ok((mut member, reader, writer, life)) => member.stay(reader, writer, life).await,
+            Err(closed) => closed,
+        },
+        Err(closed) => Some(closed),
+    };
+    match closed {
+        Some(Closed::Limit(limit)) => {
+            shared.metrics.refused(limit);
+            if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
+                info!(%peer, limit = limit.label(), suppressed, "closed the connection of an agent");
+            }
+        }
+        Some(Closed::Gone(error)) => debug!(%peer, %error, "the connection of an agent ended"),
+        None => debug!(%peer, "the connection of an agent ended"),
+    }
+}
+
+/// The handshake and the hello.
+async fn introduce(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> Result<Introduction, Closed> {
+    let late = |_| Closed::Limit(Limit::Time);
+    socket::prepare(&stream).map_err(Closed::Gone)?;
+    let accepted = timeout(HANDSHAKE_TIME, tls.accept(Counted::new(stream, counters))).await.map_err(late)?;
+    let (read, write) = tokio::io::split(accepted.map_err(Closed::Gone)?);
+    let (mut reader, writer) = (Reader::new(read, AGENT_FRAME), Writer::new(write, AGENT_FRAME));
+    let hello = timeout(HELLO_TIME, reader.next()).await.map_err(late)?.map_err(Closed::of)?;
+    let Some(hello) = hello else { return Err(Closed::Gone(io::ErrorKind::UnexpectedEof.into())) };
+    let FromAgent::Hello { token, jobset, nonce, report, fell_back } = hello else {
+        return Err(Closed::Limit(Limit::Protocol));
+    };
+    let is_short = jobset.len() <= NAME_BYTES && nonce.to_string().len() <= NONCE_BYTES;
+    if !is_short || !report.as_ref().is_none_or(is_permitted) {
+        return Err(Closed::Limit(Limit::Protocol));
+    }
+    Ok(Introduction { reader, writer, token, jobset, nonce, report, fell_back })
+}
+
+fn is_permitted(report: &Report) -> bool {
+    report.exit.as_ref().is_none_or(|exit| exit.len() <= EXIT_BYTES)
+}
+
+/// Finds out who the agent is, and registers it.
+async fn admit(
+    introduction: Introduction,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+) -> Result<(Member, AgentReader, AgentWriter, Duration), Option<Closed>> {
+    let Introduction { reader, writer, token, jobset, nonce, report, fell_back } = introduction;
+    let metrics = &shared.metrics;
+    metrics.message(Direction::FromAgent, "hello");
+    let identity = shared.authenticator.authenticate(&token).await.map_err(|rejection| {
+        metrics.rejected(rejection);
+        if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
+            info!(%peer, reason = rejection.label(), suppressed, "rejected the token of an agent");
+        }
+        None
+    })?;
+    let life = life(identity.expires.saturating_sub(now()), fastrand::f64());
+    let joined = shared.hub().join(hub::Hello { pod: identity.pod, jobset, nonce, report });
+    let (number, bell) = joined.map_err(|limit| Some(Closed::Limit(limit)))?;
+    if fell_back {
+        metrics.fallbacks.inc();
+    }
+    Ok((Member { number, bell, shared: Arc::clone(shared) }, reader, writer, life))
+}
+
+/// How long a connection lasts whose token is valid for so many seconds: until some time in the last tenth of it, so that agents
+/// that have connected at once do not connect again at once.
+fn life(seconds: i64, chance: f64) -> Duration {
+    let valid = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    valid.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)
+}
+
+/// An agent that is registered while this exists.
+struct Member {
+    number: u64,
+    bell: Bell,
+    shared: Arc<Shared>,
+}
+
+impl Member {
+    /// Passes messages on until the connection ends.
+    async fn stay(&mut self, mut reader: AgentReader, mut writer: AgentWriter, life: Duration) -> Option<Closed> {
+        let drained = async {
+            self.shared.stop.cancelled().await;
+            sleep(DRAIN.mul_f64(fastrand::f64())).await;
+        };
+        tokio::select! {
+            ended = self.read(&mut reader) => ended,
+            ended = self.write(&mut writer) => Some(ended),
+            () = sleep(life) => None,
+            () = drained => None,
+        }
+    }
+
+    async fn read(&self, reader: &mut AgentReader) -> Option<Closed> {
+        let mut rate = TokenBucket::full(MESSAGE_BURST, Instant::now());
+        let mut is_waiting = false;
+        loop {
+            let Ok(next) = timeout(FRAME_TIME, reader.next()).await else {
+                let is_within = reader.is_within_frame();
+                if is_waiting && is_within {
+                    return Some(Closed::Limit(Limit::Frame));
+                }
+                is_waiting = is_within;
+                continue;
+            };
+            is_waiting = false;
+            let report = match next {
+                Ok(Some(FromAgent::Report(report))) if is_permitted(&report) => report,
+                Ok(Some(_)) => return Some(Closed::Limit(Limit::Protocol)),
+                Ok(None) => return None,
+                Err(error) => return Some(Closed::of(error)),
+            };
+            if !rate.take(MESSAGE_RATE, MESSAGE_BURST, Instant::now()) {
+                return Some(Closed::Limit(Limit::Messages));
+            }
+            self.shared.metrics.message(Direction::FromAgent, "report");
+            self.shared.hub().report(self.number, report);
+        }
+    }
+
+    async fn write(&self, writer: &mut AgentWriter) -> Closed {
+        loop {
+            let turn = self.shared.hub().agent_turn(self.number, BATCH);
+            let messages = match turn {
+                Turn::Send(messages) => messages,
+                Turn::Wait => {
+                    self.bell.notified().await;
+                    continue;
+                }
+                Turn::End(limit) => return Closed::Limit(limit),
+            };
+            let mut sent = pin!(async {
+                for outgoing in messages {
+                    self.shared.metrics.message(Direction::ToAgent, kind_label(outgoing.kind));
+                    writer.feed_encoded(outgoing.message).await?;
+                }
+                writer.flush().await
+            });
+            loop {
+                tokio::select! {
+                    sent = &mut sent => match sent {
+                        Ok(()) => break,
+                        Err(error) => return Closed::Gone(error),
+                    },
+                    // The hub has more, or ends a connection whose agent does not read.
+                    () = self.bell.notified() => {
+                        let ended = self.shared.hub().ended(self.number);
+                        if let Some(limit) = ended {
+                            return Closed::Limit(limit);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.shared.hub().leave(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_lasts_into_the_last_tenth_of_the_token_and_not_beyond() {
+        assert_eq!(life(1000, 0.0), Duration::from_secs(900));
+        assert_eq!(life(1000, 1.0), Duration::from_secs(1000));
+        assert_eq!(life(-5, 1.0), Duration::ZERO);
+    }
+}

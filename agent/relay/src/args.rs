@@ -1,0 +1,81 @@
+//! The command line of `jobset-relay`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Parser;
+use jobset_program::log::LogFormat;
+use jobset_stream::LEADER;
+
+/// Relays between the agents of JobSets and the leading controller, so that a restart does not wait for the API server. It
+/// keeps no state: run two or more.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "jobset-relay", version)]
+pub struct Args {
+    /// Namespace of the relay and of the controller.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub namespace: String,
+
+    /// Directory of tls.crt, tls.key and ca.crt, in PEM, as a Secret is mounted. Read again every few seconds.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/run/jobset-relay")]
+    pub cert_dir: PathBuf,
+
+    /// Address for agents (TLS 1.3). They show the token of their ServiceAccount for the audience jobset-relay.
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9443)))]
+    pub agents_listen: SocketAddr,
+
+    /// Address for controllers (TLS 1.3 with a client certificate for jobset-controller.NAMESPACE.svc).
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9444)))]
+    pub controller_listen: SocketAddr,
+
+    /// Address of /healthz, /readyz and /metrics (HTTP).
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
+    pub health_listen: SocketAddr,
+
+    /// Most connected agents. An agent that is rejected restarts by its watch on the API server.
+    #[arg(long, value_name = "NUMBER", default_value = "20000")]
+    pub max_connections: NonZeroUsize,
+
+    /// Most connected agents of one namespace.
+    #[arg(long, value_name = "NUMBER", default_value = "10000")]
+    pub max_connections_per_namespace: NonZeroUsize,
+
+    /// Format of the log on standard error. The environment variable RUST_LOG sets what is logged (default: info).
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+impl Args {
+    /// The DNS name in the certificates of controllers.
+    pub fn controller_name(&self) -> String {
+        format!("{LEADER}.{}.svc", self.namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["jobset-relay", "--namespace=ns"].iter().chain(arguments))
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_deployment() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(args.agents_listen.to_string(), "0.0.0.0:9443");
+        assert_eq!(args.controller_listen.to_string(), "0.0.0.0:9444");
+        assert_eq!(args.health_listen.to_string(), "0.0.0.0:8081");
+        assert_eq!(args.cert_dir.to_str(), Some("/var/run/jobset-relay"));
+        assert_eq!(args.max_connections.get(), 20_000);
+        assert_eq!(args.controller_name(), "jobset-controller.ns.svc");
+    }
+
+    #[test]
+    fn limit_of_zero_is_rejected() {
+        for flag in ["--max-connections=0", "--max-connections-per-namespace=0"] {
+            assert!(parse(&[flag]).unwrap_err().to_string().contains(flag.trim_end_matches("=0")));
+        }
+    }
+}

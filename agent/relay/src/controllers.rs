@@ -1,0 +1,175 @@
+//! Connections of controllers: the leader's, and for a while those of leaders before it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobset_program::log_limit;
+use jobset_stream::CONTROLLER_FRAME;
+use jobset_stream::frame::{Reader, Writer};
+use jobset_stream::message::ToRelay;
+use jobset_stream::tls::{Identity, TlsError};
+use rustls::ServerConfig;
+use tokio::io::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{info, warn};
+
+use crate::agents::DRAIN;
+use crate::counted::{ByteCounters, Counted};
+use crate::hub::{Bell, Turn};
+use crate::limits::{HANDSHAKE_TIME, UNAUTHENTICATED, UNAUTHENTICATED_AGE};
+use crate::lobby::{Lobby, Place};
+use crate::metrics::Direction;
+use crate::shared::Shared;
+use crate::socket;
+use crate::tls::CurrentTls;
+
+/// Pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Stream = TlsStream<Counted<TcpStream>>;
+
+/// Serves controllers until the relay shuts down.
+pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shared: Arc<Shared>)
+where
+    F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
+{
+    let lobby = Lobby::new(UNAUTHENTICATED, UNAUTHENTICATED_AGE);
+    let counters = shared.metrics.bytes(Direction::FromController, Direction::ToController);
+    loop {
+        lobby.room().await;
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (tls, counters, place) = (tls.acceptor(), counters.clone(), lobby.enter());
+                tokio::spawn(converse(stream, peer, tls, counters, place, Arc::clone(&shared)));
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: TlsAcceptor,
+    counters: ByteCounters,
+    place: Place,
+    shared: Arc<Shared>,
+) {
+    let accepted = tokio::select! {
+        accepted = Box::pin(shake(stream, tls, counters)) => accepted,
+        () = place.evicted() => Err(io::ErrorKind::TimedOut.into()),
+        () = shared.stop.cancelled() => return,
+    };
+    drop(place);
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err(error) => {
+            if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
+                info!(%peer, %error, suppressed, "a connection is not that of a controller");
+            }
+            return;
+        }
+    };
+    let (number, bell) = shared.hub().connect();
+    info!(%peer, "a controller has connected");
+    let speaker = Speaker { number, bell, shared };
+    let (read, write) = tokio::io::split(stream);
+    let (mut reader, mut writer) = (Reader::new(read, CONTROLLER_FRAME), Writer::new(write, CONTROLLER_FRAME));
+    let drained = async {
+        speaker.shared.stop.cancelled().await;
+        sleep(DRAIN).await;
+    };
+    let reason = tokio::select! {
+        reason = speaker.read(&mut reader) => reason,
+        reason = speaker.write(&mut writer) => reason,
+        () = drained => "the relay shuts down".to_owned(),
+    };
+    info!(%peer, reason, "the connection of a controller has ended");
+}
+
+async fn shake(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> io::Result<Stream> {
+    socket::prepare(&stream)?;
+    timeout(HANDSHAKE_TIME, tls.accept(Counted::new(stream, counters))).await?
+}
+
+/// A controller that is registered while this exists.
+struct Speaker {
+    number: u64,
+    bell: Bell,
+    shared: Arc<Shared>,
+}
+
+impl Speaker {
+    async fn read(&self, reader: &mut Reader<ReadHalf<Stream>>) -> String {
+        loop {
+            let message = match reader.next().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return "the controller has ended it".to_owned(),
+                Err(error) => return error.to_string(),
+            };
+            self.shared.metrics.message(Direction::FromController, kind(&message));
+            let heard = self.shared.hub().hear(self.number, message);
+            if let Err(error) = heard {
+                return error.to_string();
+            }
+        }
+    }
+
+    async fn write(&self, writer: &mut Writer<WriteHalf<Stream>>) -> String {
+        loop {
+            let turn = self.shared.hub().controller_turn(self.number);
+            let frame = match turn {
+                Turn::Send(frame) => frame,
+                Turn::Wait => {
+                    self.bell.notified().await;
+                    continue;
+                }
+                Turn::End(limit) => {
+                    self.shared.metrics.refused(limit);
+                    return limit.label().to_owned();
+                }
+            };
+            self.shared.metrics.message(Direction::ToController, "events");
+            let mut sent = pin!(writer.send_encoded(frame));
+            loop {
+                tokio::select! {
+                    sent = &mut sent => match sent {
+                        Ok(()) => break,
+                        Err(error) => return error.to_string(),
+                    },
+                    () = self.bell.notified() => {
+                        let ended = self.shared.hub().ended(self.number);
+                        if let Some(limit) = ended {
+                            self.shared.metrics.refused(limit);
+                            return limit.label().to_owned();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        self.shared.hub().disconnect(self.number);
+    }
+}
+
+fn kind(message: &ToRelay) -> &'static str {
+    match message {
+        ToRelay::Leader(_) => "leader",
+        ToRelay::Group { .. } => "group",
+        ToRelay::Answer { .. } => "answer",
+        ToRelay::Beat(_) => "beat",
+    }
+}

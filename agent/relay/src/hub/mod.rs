@@ -1,0 +1,363 @@
+//! Who is connected, and what each connection is to be sent. Decides, and does no input or output: the tasks of the connections
+//! tell it what happened and take what they have to send. A bell tells a task that there is something.
+
+mod feed;
+mod outbox;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jobset_stream::AGENT_FRAME;
+use jobset_stream::frame::encode;
+use jobset_stream::message::{AgentEvent, AgentEventKind, Nonce, PodRef, Report, ToAgent, ToRelay};
+use jobset_stream::signature::Signed;
+use thiserror::Error;
+use tokio::sync::Notify;
+use tokio_util::bytes::Bytes;
+
+use crate::limits::{CONNECTIONS_PER_POD, CONTROLLERS, EXIT_TEXTS, Limit};
+use feed::Feed;
+pub use outbox::{Kind, Outgoing};
+use outbox::{LeaderCertificates, Outbox};
+
+/// Rings when there is something for a connection.
+pub type Bell = Arc<Notify>;
+
+/// An agent that has said hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Its Pod, by its token.
+    pub pod: PodRef,
+    /// Name of its JobSet.
+    pub jobset: String,
+    /// Number of its connection, which the answer has to name.
+    pub nonce: Nonce,
+    /// Its last report.
+    pub report: Option<Report>,
+}
+
+/// How many agents may be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// In all.
+    pub agents: usize,
+    /// Of one namespace.
+    pub of_namespace: usize,
+}
+
+/// What a connection has to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// Send this.
+    Send(T),
+    /// Wait for the bell.
+    Wait,
+    /// End, for this reason.
+    End(Limit),
+}
+
+/// A controller broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ControllerError {
+    /// It has not sent its certificates before.
+    #[error("the controller has sent a statement before its certificates")]
+    NoLeader,
+    /// The message is too long for an agent.
+    #[error("the message of the controller is too long for agents")]
+    TooLong,
+}
+
+#[derive(Debug)]
+struct Agent {
+    hello: Hello,
+    outbox: Outbox,
+    bell: Bell,
+}
+
+#[derive(Debug)]
+struct Controller {
+    feed: Feed,
+    leader: Option<LeaderCertificates>,
+    /// Order of the last messages of controllers.
+    heard: u64,
+    bell: Bell,
+}
+
+/// The name of a JobSet: namespace and name.
+type Group = (Arc<str>, Arc<str>);
+
+/// All connections that have shown who they are.
+#[derive(Debug)]
+pub struct Hub {
+    capacity: Capacity,
+    agents: BTreeMap<u64, Agent>,
+    groups: HashMap<Group, BTreeSet<u64>>,
+    pods: HashMap<String, Vec<u64>>,
+    namespaces: HashMap<String, usize>,
+    controllers: BTreeMap<u64, Controller>,
+    /// Connections that have to end, until their tasks have noticed.
+    ended: HashMap<u64, Limit>,
+    exit_texts: usize,
+    numbers: u64,
+}
+
+impl Hub {
+    /// Without connections.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            capacity,
+            agents: BTreeMap::new(),
+            groups: HashMap::new(),
+            pods: HashMap::new(),
+            namespaces: HashMap::new(),
+            controllers: BTreeMap::new(),
+            ended: HashMap::new(),
+            exit_texts: 0,
+            numbers: 0,
+        }
+    }
+
+    /// Number of connected agents.
+    pub fn agents(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Number of connected controllers.
+    pub fn controllers(&self) -> usize {
+        self.controllers.len()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// An agent has said hello. The oldest connection of its Pod ends if there are too many.
+    ///
+    /// # Errors
+    /// There are too many agents.
+    pub fn join(&mut self, hello: Hello) -> Result<(u64, Bell), Limit> {
+        let of_pod = self.pods.get(&hello.pod.uid).map_or(&[][..], Vec::as_slice);
+        if let [oldest, ..] = *of_pod
+            && of_pod.len() >= CONNECTIONS_PER_POD
+        {
+            self.end(oldest, Limit::Pod);
+        }
+        if self.agents.len() >= self.capacity.agents {
+            return Err(Limit::Connections);
+        }
+        let of_namespace = self.namespaces.entry(hello.pod.namespace.clone()).or_default();
+        if *of_namespace >= self.capacity.of_namespace {
+            return Err(Limit::Namespace);
+        }
+        *of_namespace += 1;
+        let (number, bell) = (self.number(), Bell::default());
+        self.pods.entry(hello.pod.uid.clone()).or_default().push(number);
+        self.groups.entry(group(&hello)).or_default().insert(number);
+        let mut agent = Agent { hello, outbox: Outbox::default(), bell: Arc::clone(&bell) };
+        self.tell(&agent.hello_event(number));
+        self.exit_texts += agent.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
+        self.agents.insert(number, agent);
+        Ok((number, bell))
+    }
+
+    /// An agent reports.
+    pub fn report(&mut self, agent: u64, report: Report) {
+        let Some(reporting) = self.agents.get_mut(&agent) else { return };
+        self.exit_texts -= reporting.exit_text();
+        reporting.hello.report = Some(report.clone());
+        self.exit_texts += reporting.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
+        self.tell(&AgentEvent { agent, event: AgentEventKind::Report(report) });
+    }
+
+    /// The connection of an agent has ended.
+    pub fn leave(&mut self, agent: u64) {
+        self.ended.remove(&agent);
+        self.remove(agent);
+    }
+
+    /// Why a connection has to end, if it has to.
+    pub fn ended(&self, number: u64) -> Option<Limit> {
+        self.ended.get(&number).copied()
+    }
+
+    /// What the connection of an agent has to do: at most so many messages at once.
+    pub fn agent_turn(&mut self, agent: u64, most: usize) -> Turn<Vec<Outgoing>> {
+        let Some(connected) = self.agents.get_mut(&agent) else {
+            return Turn::End(self.ended.remove(&agent).unwrap_or(Limit::Connections));
+        };
+        let messages = connected.outbox.take(most);
+        if messages.is_empty() { Turn::Wait } else { Turn::Send(messages) }
+    }
+
+    /// A controller has connected. It is told of all agents first.
+    pub fn connect(&mut self) -> (u64, Bell) {
+        if self.controllers.len() >= CONTROLLERS {
+            let silent = self.controllers.iter().min_by_key(|(_, it)| it.heard).map(|(number, _)| *number);
+            if let Some(silent) = silent {
+                self.end(silent, Limit::Controllers);
+            }
+        }
+        let (number, bell) = (self.number(), Bell::default());
+        let snapshot = self.agents.iter().filter_map(|(agent, it)| encode(&it.hello_event(*agent)).ok());
+        let feed = Feed::new(snapshot.collect());
+        self.controllers.insert(number, Controller { feed, leader: None, heard: number, bell: Arc::clone(&bell) });
+        (number, bell)
+    }
+
+    /// The connection of a controller has ended.
+    pub fn disconnect(&mut self, controller: u64) {
+        self.ended.remove(&controller);
+        self.controllers.remove(&controller);
+    }
+
+    /// What the connection of a controller has to do: one frame.
+    pub fn controller_turn(&mut self, controller: u64) -> Turn<Bytes> {
+        let Some(connected) = self.controllers.get_mut(&controller) else {
+            return Turn::End(self.ended.remove(&controller).unwrap_or(Limit::Controllers));
+        };
+        connected.feed.frame().map_or(Turn::Wait, Turn::Send)
+    }
+
+    /// A controller says something.
+    ///
+    /// # Errors
+    /// It must not, and its connection has to end.
+    pub fn hear(&mut self, controller: u64, message: ToRelay) -> Result<(), ControllerError> {
+        let heard = self.number();
+        let Some(speaker) = self.controllers.get_mut(&controller) else { return Ok(()) };
+        speaker.heard = heard;
+        if let ToRelay::Leader(chain) = message {
+            speaker.leader = Some(LeaderCertificates::new(controller, encoded(&ToAgent::Leader(chain))?));
+            return Ok(());
+        }
+        let leader = speaker.leader.clone().ok_or(ControllerError::NoLeader)?;
+        match message {
+            ToRelay::Leader(_) => {}
+            ToRelay::Group { namespace, jobset, signed } => {
+                let statement = statement(signed)?;
+                let of_group = self.groups.get(&(namespace.into(), jobset.into()));
+                let of_group: Vec<u64> = of_group.into_iter().flatten().copied().collect();
+                self.send(of_group, &leader, Kind::Group, &statement);
+            }
+            ToRelay::Answer { agent, signed } => self.send([agent], &leader, Kind::Answer, &statement(signed)?),
+            ToRelay::Beat(signed) => {
+                let statement = statement(signed)?;
+                let all: Vec<u64> = self.agents.keys().copied().collect();
+                self.send(all, &leader, Kind::Beat, &statement);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        agents: impl IntoIterator<Item = u64>,
+        leader: &LeaderCertificates,
+        kind: Kind,
+        statement: &Bytes,
+    ) {
+        for number in agents {
+            let Some(agent) = self.agents.get_mut(&number) else { continue };
+            if agent.outbox.push(leader, kind, statement) {
+                agent.bell.notify_one();
+            } else {
+                self.end(number, Limit::Queue);
+            }
+        }
+    }
+
+    /// Tells all controllers.
+    fn tell(&mut self, event: &AgentEvent) {
+        if self.controllers.is_empty() {
+            return;
+        }
+        let Ok(encoded) = encode(event) else { return };
+        let mut full = Vec::new();
+        for (number, controller) in &mut self.controllers {
+            if controller.feed.push(encoded.clone()) {
+                controller.bell.notify_one();
+            } else {
+                full.push(*number);
+            }
+        }
+        for controller in full {
+            self.end(controller, Limit::Queue);
+        }
+    }
+
+    /// Ends a connection of an agent or of a controller.
+    fn end(&mut self, number: u64, limit: Limit) {
+        if let Some(bell) = self.remove(number) {
+            self.ended.insert(number, limit);
+            bell.notify_one();
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Bell> {
+        if let Some(controller) = self.controllers.remove(&number) {
+            return Some(controller.bell);
+        }
+        let agent = self.agents.remove(&number)?;
+        self.exit_texts -= agent.exit_text();
+        let Hello { pod, .. } = &agent.hello;
+        if let Some(of_namespace) = self.namespaces.get_mut(&pod.namespace) {
+            *of_namespace -= 1;
+            if *of_namespace == 0 {
+                self.namespaces.remove(&pod.namespace);
+            }
+        }
+        if let Some(of_pod) = self.pods.get_mut(&pod.uid) {
+            of_pod.retain(|it| *it != number);
+            if of_pod.is_empty() {
+                self.pods.remove(&pod.uid);
+            }
+        }
+        let group = group(&agent.hello);
+        if let Some(of_group) = self.groups.get_mut(&group) {
+            of_group.remove(&number);
+            if of_group.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        self.tell(&AgentEvent { agent: number, event: AgentEventKind::Gone });
+        Some(agent.bell)
+    }
+}
+
+impl Agent {
+    fn hello_event(&self, agent: u64) -> AgentEvent {
+        let Hello { pod, jobset, nonce, report } = self.hello.clone();
+        AgentEvent { agent, event: AgentEventKind::Hello { pod, jobset, nonce, report } }
+    }
+
+    /// Bytes of its last exit text.
+    fn exit_text(&self) -> usize {
+        self.hello.report.as_ref().and_then(|report| report.exit.as_ref()).map_or(0, String::len)
+    }
+
+    /// Forgets the exit text unless there is room for it. The number of bytes that are kept.
+    fn limit_exit_text(&mut self, room: usize) -> usize {
+        if self.exit_text() > room
+            && let Some(report) = &mut self.hello.report
+        {
+            report.exit = None;
+        }
+        self.exit_text()
+    }
+}
+
+fn group(hello: &Hello) -> Group {
+    (hello.pod.namespace.as_str().into(), hello.jobset.as_str().into())
+}
+
+fn statement(signed: Signed) -> Result<Bytes, ControllerError> {
+    encoded(&ToAgent::Signed(signed))
+}
+
+fn encoded(message: &ToAgent) -> Result<Bytes, ControllerError> {
+    encode(message).ok().filter(|it| it.len() <= AGENT_FRAME).ok_or(ControllerError::TooLong)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What waits for one agent.
+
+use std::collections::VecDeque;
+
+use tokio_util::bytes::Bytes;
+
+use crate::limits::AGENT_QUEUE;
+
+/// What a message to an agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The certificates of a leader.
+    Leader,
+    /// A statement about its JobSet.
+    Group,
+    /// The answer to its hello.
+    Answer,
+    /// A sign of life.
+    Beat,
+}
+
+/// A message to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What it is.
+    pub kind: Kind,
+    /// The message, encoded.
+    pub message: Bytes,
+    controller: u64,
+}
+
+/// The certificates of a leader, as agents get them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeaderCertificates {
+    controller: u64,
+    message: Bytes,
+}
+
+impl LeaderCertificates {
+    pub(super) fn new(controller: u64, message: Bytes) -> Self {
+        Self { controller, message }
+    }
+}
+
+/// Messages that wait for one agent.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    waiting: VecDeque<Outgoing>,
+    /// The certificates that the agent knows when it has read everything.
+    leader: Option<Bytes>,
+}
+
+impl Outbox {
+    /// Adds a statement, and the certificates of its leader if the last ones were others. `false` if too much waits.
+    ///
+    /// The agent needs a sign of life only while it gets nothing else, and only the last statement about its JobSet of a leader.
+    pub(super) fn push(&mut self, leader: &LeaderCertificates, kind: Kind, statement: &Bytes) -> bool {
+        if kind == Kind::Beat && !self.waiting.is_empty() {
+            return true;
+        }
+        if kind == Kind::Group {
+            self.waiting.retain(|it| it.kind != Kind::Group || it.controller != leader.controller);
+        }
+        let mut add = |kind, message: &Bytes| {
+            let message = message.clone();
+            self.waiting.push_back(Outgoing { kind, message, controller: leader.controller });
+        };
+        if self.leader.as_ref() != Some(&leader.message) {
+            add(Kind::Leader, &leader.message);
+            self.leader = Some(leader.message.clone());
+        }
+        add(kind, statement);
+        self.waiting.len() <= AGENT_QUEUE
+    }
+
+    /// Takes the oldest messages.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Outgoing> {
+        let most = most.min(self.waiting.len());
+        let taken = self.waiting.drain(..most).collect();
+        if self.waiting.is_empty() {
+            // Most agents wait for nothing most of the time.
+            self.waiting = VecDeque::new();
+        }
+        taken
+    }
+}

@@ -1,0 +1,165 @@
+//! The limits of connections, and of what one may send.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a connection has for its TLS handshake.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// How long an agent has for its hello after that.
+pub const HELLO_TIME: Duration = Duration::from_secs(5);
+/// Connections of agents that have not said hello. More wait in the backlog of the port: an agent needs milliseconds, so those
+/// that come back at once are served in turn.
+pub const UNAUTHENTICATED: usize = 256;
+/// Age at which a connection that has not said hello makes room for one that waits.
+pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(1);
+/// Connections of one Pod. One more takes the place of the oldest: an agent that has lost its connection opens another one.
+pub const CONNECTIONS_PER_POD: usize = 2;
+/// Connections of controllers. One more takes the place of that which has been silent longest.
+pub const CONTROLLERS: usize = 8;
+/// Messages of an agent in a second.
+pub const MESSAGE_RATE: f64 = 10.0;
+/// Messages of an agent at once.
+pub const MESSAGE_BURST: f64 = 20.0;
+/// How long a frame may take from its first byte to its last.
+pub const FRAME_TIME: Duration = Duration::from_secs(20);
+/// How long the system waits for a peer to acknowledge bytes, or to answer when there are none, before it ends the connection.
+pub const PEER_TIME: Duration = Duration::from_secs(30);
+/// Messages that wait for an agent.
+pub const AGENT_QUEUE: usize = 64;
+/// Events that wait for a controller, beside those of its first snapshot.
+pub const CONTROLLER_QUEUE: usize = 64 << 10;
+/// Bytes of these events.
+pub const CONTROLLER_QUEUE_BYTES: usize = 16 << 20;
+/// Bytes of exit texts that are kept for snapshots, of all agents. The annotation of the Pod has them, too.
+pub const EXIT_TEXTS: usize = 16 << 20;
+/// Longest name of a JobSet.
+pub const NAME_BYTES: usize = 253;
+/// Longest nonce.
+pub const NONCE_BYTES: usize = 64;
+/// Agents that wait for the keys of tokens to be read again.
+pub const KEY_QUEUE: usize = 1024;
+/// Token reviews in a second, and at once.
+pub const REVIEW_RATE: f64 = 10.0;
+/// Token reviews that wait.
+pub const REVIEW_QUEUE: usize = 64;
+/// How long a token review may take, with its wait.
+pub const REVIEW_TIME: Duration = Duration::from_secs(10);
+
+/// Why a connection is rejected or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// There are as many agents as the relay serves.
+    Connections,
+    /// There are as many agents of its namespace as the relay serves.
+    Namespace,
+    /// A newer connection of its Pod took its place.
+    Pod,
+    /// A newer connection took its place before its hello.
+    Unauthenticated,
+    /// The TLS handshake or the hello took too long.
+    Time,
+    /// A frame is too long, or never ends.
+    Frame,
+    /// It sent what is no message of an agent, or not at this point.
+    Protocol,
+    /// It sent too many messages.
+    Messages,
+    /// It does not read what is sent to it.
+    Queue,
+    /// A newer controller took its place.
+    Controllers,
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Connections,
+        Self::Namespace,
+        Self::Pod,
+        Self::Unauthenticated,
+        Self::Time,
+        Self::Frame,
+        Self::Protocol,
+        Self::Messages,
+        Self::Queue,
+        Self::Controllers,
+    ];
+
+    /// Its label in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Namespace => "namespace",
+            Self::Pod => "pod",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Time => "time",
+            Self::Frame => "frame",
+            Self::Protocol => "protocol",
+            Self::Messages => "messages",
+            Self::Queue => "queue",
+            Self::Controllers => "controllers",
+        }
+    }
+}
+
+/// Permits a rate, and a number at once.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub fn full(burst: f64, now: Instant) -> Self {
+        Self { tokens: burst, at: now }
+    }
+
+    /// Takes one token if there is one.
+    pub fn take(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
+        self.fill(rate, burst, now);
+        let has_one = self.tokens >= 1.0;
+        if has_one {
+            self.tokens -= 1.0;
+        }
+        has_one
+    }
+
+    /// Takes one token, and says how long to wait until it is there.
+    pub fn reserve(&mut self, rate: f64, burst: f64, now: Instant) -> Duration {
+        self.fill(rate, burst, now);
+        self.tokens -= 1.0;
+        Duration::from_secs_f64((-self.tokens / rate).max(0.0))
+    }
+
+    fn fill(&mut self, rate: f64, burst: f64, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.tokens = (self.tokens + elapsed * rate).min(burst);
+        self.at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_permits_burst_then_rate() {
+        let now = Instant::now();
+        let mut bucket = TokenBucket::full(MESSAGE_BURST, now);
+        let mut taken = |at| (0..100).filter(|_| bucket.take(MESSAGE_RATE, MESSAGE_BURST, at)).count();
+        assert_eq!(taken(now), 20);
+        assert_eq!(taken(now + Duration::from_millis(510)), 5);
+        assert_eq!(taken(now + Duration::from_mins(1)), 20);
+    }
+
+    #[test]
+    fn reservations_wait_in_turn() {
+        let now = Instant::now();
+        let mut bucket = TokenBucket::full(1.0, now);
+        let waits: Vec<_> = (0..3).map(|_| bucket.reserve(10.0, 1.0, now).as_millis()).collect();
+        assert_eq!(waits, [0, 100, 200]);
+        assert_eq!(bucket.reserve(10.0, 1.0, now + Duration::from_secs(9)), Duration::ZERO);
+    }
+}

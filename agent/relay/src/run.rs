@@ -1,0 +1,113 @@
+//! Puts the parts together and takes them down again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use jobset_program::ports::{Port, Ports};
+use jobset_stream::tls::Identity;
+use kube::{Client, Config};
+use prometheus::Registry;
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::agents::DRAIN;
+use crate::args::Args;
+use crate::auth::authenticator::Authenticator;
+use crate::health::Pulse;
+use crate::hub::{Capacity, Hub};
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+use crate::tls::CurrentTls;
+use crate::{agents, controllers, health, socket};
+
+/// The relay with its ports open and nothing served yet.
+#[derive(Debug)]
+pub struct Relay {
+    agents: TcpListener,
+    controllers: TcpListener,
+    health: Port,
+    args: Args,
+}
+
+impl Relay {
+    /// Opens the ports.
+    ///
+    /// # Errors
+    /// When a port is taken.
+    pub fn open(args: &Args) -> anyhow::Result<Self> {
+        Ok(Self {
+            agents: socket::listen(args.agents_listen, "agents-listen", "agents")?,
+            controllers: socket::listen(args.controller_listen, "controller-listen", "controllers")?,
+            health: Port::open(args.health_listen, "health-listen", "health checks and metrics")?,
+            args: args.clone(),
+        })
+    }
+
+    /// The addresses for agents, for controllers, and of `/healthz`, `/readyz` and `/metrics`.
+    ///
+    /// # Errors
+    /// When the system does not know them.
+    pub fn addresses(&self) -> std::io::Result<[SocketAddr; 3]> {
+        Ok([self.agents.local_addr()?, self.controllers.local_addr()?, self.health.address()?])
+    }
+
+    /// Serves until `stop`. Then closes the connections of agents, spread over two seconds.
+    ///
+    /// # Errors
+    /// When the certificate cannot be read, or a metric or a port cannot be set up.
+    pub async fn run(self, client: Client, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { agents, controllers, health, args } = self;
+        let controller_name = args.controller_name();
+        let identity = Identity::follow(args.cert_dir).context("no certificate for TLS (--cert-dir)")?;
+        let agents_tls = CurrentTls::new(identity.clone(), Identity::server)?;
+        let controllers_tls = CurrentTls::new(identity, move |it: &Identity| it.server_of(&controller_name))?;
+        socket::raise_file_limit(args.max_connections.get());
+        let registry = Registry::new();
+        let capacity =
+            Capacity { agents: args.max_connections.get(), of_namespace: args.max_connections_per_namespace.get() };
+        let metrics = Metrics::register(&registry)?;
+        let shared = Arc::new(Shared::new(Hub::new(capacity), Authenticator::new(client), metrics, stop.clone()));
+        let pulse = Pulse::new();
+        let exposition = jobset_metrics::routes(registry, env!("CARGO_PKG_VERSION"))?;
+        let mut ports = Ports::new()?;
+        ports.add(health, health::routes(Arc::clone(&pulse), Arc::clone(&shared)).merge(exposition));
+        let stopped = CancellationToken::new();
+        let _stopped = stopped.clone().drop_guard();
+        let probed = ports.serve(stopped)?;
+        let addresses = [agents.local_addr()?, controllers.local_addr()?];
+        info!(version = env!("CARGO_PKG_VERSION"), agents = %addresses[0], controllers = %addresses[1], "jobset-relay starts");
+        tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move { shared.authenticator.follow().await }
+        });
+        tokio::spawn(async move { pulse.beat().await });
+        tokio::select! {
+            () = agents::serve(agents, agents_tls, Arc::clone(&shared)) => {}
+            () = controllers::serve(controllers, controllers_tls, Arc::clone(&shared)) => {}
+            () = probed => {}
+            () = stop.cancelled() => {
+                info!("shutting down");
+            }
+        }
+        // Both listeners are closed. The tasks of the connections end within this time.
+        sleep(DRAIN).await;
+        info!("stopped");
+        Ok(())
+    }
+}
+
+/// Runs the relay as the arguments say, until `stop`.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn run(args: &Args, stop: CancellationToken) -> anyhow::Result<()> {
+    // Before the ports: a relay without a certificate is of no use.
+    Identity::read(&args.cert_dir).context("no certificate for TLS (--cert-dir)")?;
+    let relay = Relay::open(args)?;
+    let config = Config::infer().await.context("no API server is configured: set KUBECONFIG")?;
+    let client = Client::try_from(config).context("cannot make a client of the API server")?;
+    relay.run(client, stop).await
+}
