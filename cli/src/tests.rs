@@ -55,6 +55,7 @@ struct Case {
     leases: Option<Vec<ObjectPatch>>,
     #[serde(default = "configured")]
     admission: Option<bool>,
+    relay_ca: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +173,7 @@ impl Case {
             occupants: Some(self.occupants.iter().flat_map(|pods| templates.pods(pods)).collect()),
             denied: self.denied.iter().map(|(account, requests)| (account.clone(), denied(requests))).collect(),
             admission: self.admission,
+            relay_ca: self.relay_ca,
             now,
         }
     }

@@ -1,10 +1,12 @@
 //! Reads the [`Facts`] of an explanation. A resource that the user may not read is left out.
 
+use jobset_api::agent::RELAY_CONFIG_MAP;
 use jobset_api::{GROUP, LEASE, labels};
 use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
@@ -44,6 +46,10 @@ impl Cluster {
         }
         if facts.needs_occupants() {
             facts.occupants = self.occupants(name).await;
+        }
+        if facts.uses_stream() {
+            let api: Api<ConfigMap> = self.api();
+            facts.relay_ca = api.get_metadata_opt(RELAY_CONFIG_MAP).await.ok().map(|found| found.is_some());
         }
         for account in facts.silent_accounts() {
             if let Some(denied) = self.denied(&account).await {

@@ -6,8 +6,9 @@ use kube::ResourceExt;
 use super::crash_loop;
 use super::problem::names;
 use super::reported::named;
+use super::stream;
 use super::{Facts, Finding};
-use crate::status::{Epochs, PodBarrier, epoch, report};
+use crate::status::{Epochs, PodBarrier, report};
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
@@ -25,7 +26,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods, None).barrier else { return Vec::new() };
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
-        let pods = alive().filter(|pod| PodBarrier::of(epoch(pod).as_deref(), epochs) == wanted);
+        let pods = alive().filter(|pod| PodBarrier::of_pod(pod, epochs) == wanted);
         pods.map(ResourceExt::name_any).collect::<Vec<_>>()
     };
     if barrier.lifted {
@@ -48,6 +49,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     if missing > 0 {
         details.push(format!("not created yet: {missing}"));
     }
+    details.extend(stream::behind(epochs, barrier.expected));
     let left = barrier.expected - i64::try_from(barrier.reported).unwrap_or(i64::MAX);
     if left <= 0 && crash_loop::waits_until(facts).is_some() {
         return Vec::new();

@@ -36,6 +36,9 @@ pub struct Facts {
     /// Requests of an agent that its ServiceAccount is denied, such as `watch JobSets`, by the name of the ServiceAccount;
     /// only for agents that have not reported, and only if the user may ask.
     pub denied: BTreeMap<String, Vec<&'static str>>,
+    /// Whether the namespace has the ConfigMap by which agents know the relays of the stream; none if the user may not read it, or
+    /// the agents do not use the stream.
+    pub relay_ca: Option<bool>,
     /// When the objects were read.
     pub now: Timestamp,
 }
@@ -54,6 +57,11 @@ impl Facts {
     /// Whether the Pods of other Jobs are needed: a leader of exclusive placement cannot be scheduled.
     pub fn needs_occupants(&self) -> bool {
         self.pods.iter().any(|pod| problem::is_unschedulable(pod) && problem::leads(pod))
+    }
+
+    /// Whether the agents report over the stream.
+    pub fn uses_stream(&self) -> bool {
+        Epochs::of(&self.jobset).is_some_and(|epochs| epochs.by_stream)
     }
 
     /// The ServiceAccounts of agents that have not reported.

@@ -5,7 +5,7 @@ use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
-use crate::status::{Epochs, PodBarrier, ended, epoch};
+use crate::status::{Epochs, PodBarrier, ended};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
@@ -55,7 +55,7 @@ impl PodProblem {
 
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
 pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem> {
-    let barrier = epochs.map(|epochs| PodBarrier::of(epoch(pod).as_deref(), epochs));
+    let barrier = epochs.map(|epochs| PodBarrier::of_pod(pod, epochs));
     // A Pod whose agent supervises its worker may be ready while the worker waits.
     if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
         return None;

@@ -1,9 +1,13 @@
 //! The barrier of a JobSet with in-place restart. It follows from epochs alone: those that the Pods report, and the synced and
 //! deprecated epoch of the JobSet's status.
 
+use jobset_api::agent::uses_relay;
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
+use jobset_objects::PartialPod;
 use serde::Serialize;
+
+use super::pod::epoch;
 
 /// The epochs of a JobSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -13,6 +17,9 @@ pub struct Epochs {
     pub synced: i32,
     /// Pods at this or an earlier epoch restart. The controller writes it.
     pub deprecated: i32,
+    /// Whether agents report over the stream, so that the annotations of their Pods follow later.
+    #[serde(skip)]
+    pub by_stream: bool,
 }
 
 impl Epochs {
@@ -22,7 +29,9 @@ impl Epochs {
         let annotations = jobset.metadata.annotations.as_ref();
         let switched_off = annotations.is_some_and(|it| it.contains_key(labels::DISABLE_IN_PLACE_RESTART));
         let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart && !switched_off;
-        in_place.then_some(Self { synced, deprecated })
+        let mut pods = jobset.spec.replicated_jobs.iter().filter_map(|it| it.template.spec.template.spec.as_ref());
+        let by_stream = pods.any(uses_relay);
+        in_place.then_some(Self { synced, deprecated, by_stream })
     }
 
     /// The epoch that Pods report when they wait at the barrier.
@@ -91,6 +100,17 @@ impl PodBarrier {
         }
     }
 
+    /// The barrier of a Pod, by its annotation. While the barrier is lifted, the annotation of an agent that reports over the stream
+    /// may be old: the epoch has begun only because all Pods have reported it, so a Pod that is ready is in it.
+    pub fn of_pod(pod: &PartialPod, epochs: Epochs) -> Self {
+        let barrier = Self::of(epoch(pod).as_deref(), epochs);
+        let may_be_old = epochs.by_stream && !epochs.is_closed();
+        match barrier {
+            Self::Unreported | Self::Restarting if may_be_old && pod.is_ready() => Self::Lifted,
+            barrier => barrier,
+        }
+    }
+
     /// The name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,12 +147,12 @@ mod tests {
         #[case] (synced, deprecated): (i32, i32),
         #[case] expected: PodBarrier,
     ) {
-        assert_eq!(PodBarrier::of(epoch, Epochs { synced, deprecated }), expected);
+        assert_eq!(PodBarrier::of(epoch, Epochs { synced, deprecated, by_stream: false }), expected);
     }
 
     #[test]
     fn barrier_next_epoch_is_expected_until_synced() {
-        let of = |synced, deprecated| Barrier::of(Epochs { synced, deprecated }, 1, 3);
+        let of = |synced, deprecated| Barrier::of(Epochs { synced, deprecated, by_stream: false }, 1, 3);
         assert_eq!(of(0, 0), Barrier { lifted: false, epoch: 1, reported: 1, expected: 3 });
         assert_eq!(of(2, 1), Barrier { lifted: true, epoch: 2, reported: 1, expected: 3 });
         assert_eq!(of(2, 2), Barrier { lifted: false, epoch: 3, reported: 1, expected: 3 });

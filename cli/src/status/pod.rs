@@ -80,7 +80,7 @@ impl PodNode {
             ended,
             containers: (ready, pod.spec.containers.len() + sidecars.len()),
             epoch: epoch(pod).map(Cow::into_owned),
-            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of(epoch(pod).as_deref(), epochs)),
+            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of_pod(pod, epochs)),
             restarts: all.clone().map(|status| status.restart_count).max().unwrap_or(0),
             node: pod.spec.node_name.clone(),
             last_exit: last_exit(pod, all),
