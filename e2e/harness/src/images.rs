@@ -69,7 +69,7 @@ impl Repository {
 
     /// Manifests in which the images are these.
     pub fn in_place_of_local(&self, manifests: &str) -> String {
-        ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-agent"]
+        ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-relay", "jobset-agent"]
             .iter()
             .fold(manifests.to_owned(), |text, program| {
                 text.replace(&Self::default().name(program), &self.name(program))
@@ -338,7 +338,7 @@ mod tests {
             assert!(dockerfile.contains(&format!("{label}=\"{value}\"")), "{label}");
         }
         assert!(dockerfile.contains("\nCOPY LICENSE deploy/THIRD-PARTY-NOTICES /\n"), "{dockerfile}");
-        for program in ["controller", "webhook", "certs", "agent"] {
+        for program in ["controller", "webhook", "certs", "relay", "agent"] {
             assert!(dockerfile.contains(&format!("FROM base AS {program}\n")), "{program}");
             assert!(dockerfile.contains(&format!("ENTRYPOINT [\"/jobset-{program}\"]\n")), "{program}");
         }

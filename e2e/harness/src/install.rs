@@ -32,6 +32,7 @@ pub const NAMESPACE: &str = "jobset-system";
 const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
 const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
 const CERTS_IMAGE: &str = "localhost/jobset-certs:dev";
+const RELAY_IMAGE: &str = "localhost/jobset-relay:dev";
 /// The CustomResourceDefinition.
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";
 /// How long one thing may take to come up.
@@ -73,11 +74,12 @@ pub fn worker_image(binaries: &RustBinaries, architecture: Architecture) -> Resu
 /// # Errors
 /// If a binary cannot be read, or an archive not be written.
 pub fn product_images(binaries: &RustBinaries, architecture: Architecture) -> Result<Vec<PathBuf>> {
-    let images: [(&str, &Path); 4] = [
+    let images: [(&str, &Path); 5] = [
         (AGENT_IMAGE, &binaries.agent),
         (CONTROLLER_IMAGE, &binaries.controller),
         (WEBHOOK_IMAGE, &binaries.webhook),
         (CERTS_IMAGE, &binaries.certs),
+        (RELAY_IMAGE, &binaries.relay),
     ];
     let spec = |(name, binary)| ImageSpec { architecture: Some(architecture), ..ImageSpec::product(name, binary) };
     images.into_iter().map(|image| images::build(&spec(image))).collect()

@@ -15,7 +15,7 @@ use spdx::Expression;
 use crate::paths;
 
 /// The packages that images are made of.
-const IMAGES: [&str; 4] = ["jobset-agent", "jobset-certs", "jobset-controller", "jobset-webhook"];
+const IMAGES: [&str; 5] = ["jobset-agent", "jobset-certs", "jobset-controller", "jobset-relay", "jobset-webhook"];
 /// What they run on.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 /// The licence of choice.

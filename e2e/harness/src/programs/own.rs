@@ -21,6 +21,8 @@ pub struct RustBinaries {
     pub webhook: PathBuf,
     /// `jobset-certs`.
     pub certs: PathBuf,
+    /// `jobset-relay`.
+    pub relay: PathBuf,
     /// The worker of tests and demo, `jobset-test-worker`.
     pub worker: PathBuf,
 }
@@ -72,6 +74,7 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
             controller: dir.join("jobset-controller"),
             webhook: dir.join("jobset-webhook"),
             certs: dir.join("jobset-certs"),
+            relay: dir.join("jobset-relay"),
             worker: dir.join("jobset-test-worker"),
         })
     })
@@ -92,6 +95,7 @@ pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries
             controller: dir.join("jobset-controller"),
             webhook: dir.join("jobset-webhook"),
             certs: dir.join("jobset-certs"),
+            relay: dir.join("jobset-relay"),
             worker: dir.join("jobset-test-worker"),
         })
     })
@@ -158,7 +162,7 @@ impl Architecture {
 /// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features
 /// of a dependency are those that the packages of one build ask for.
 fn build_release(triple: &str) -> Result<PathBuf> {
-    let packages = ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-test-worker"];
+    let packages = ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-relay", "jobset-test-worker"];
     let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
     build(triple, "release", &selection)?;
     let folder = paths::target().join(triple).join("release");
