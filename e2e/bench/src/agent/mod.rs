@@ -10,6 +10,7 @@ mod first_patch;
 pub(crate) mod mode;
 mod report;
 mod requests;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ use jobset_harness::progress::progress;
 use crate::BACKOFF_IS_OFF;
 use crate::report::{Report, rounded};
 use crate::{at_least_one, results};
-use mode::CASES;
+use mode::{CASES, SIDECAR};
 use report::AgentFigures;
 
 /// Nodes of the cluster.
@@ -40,6 +41,10 @@ pub struct AgentOptions {
     /// Restarts of each kind; also the number of agents whose first report is measured.
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub restarts: usize,
+    /// Only restarts groups with sidecars, and shows where the time goes: agent-trace.json and agent-trace.log instead of
+    /// agent.json.
+    #[arg(long)]
+    pub trace: bool,
     /// Folder of the result.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -55,6 +60,14 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let binaries = shipped_binaries(Architecture::of_host()?).await?;
     let cluster = Cluster::builder().audit_log().cluster(NODES).await?;
     install(&cluster, &binaries).await?;
+
+    if options.trace {
+        progress("== trace of restarts ==");
+        let summary = trace::measure(&cluster, SIDECAR, options.restarts, &options.results).await?;
+        cluster.stop().await?;
+        println!("\n{summary}");
+        return Ok(());
+    }
 
     progress("== first report ==");
     let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;

@@ -28,9 +28,13 @@ pub(crate) struct ModeCase {
     pub(super) most_seconds: Option<f64>,
 }
 
+/// The agent as a sidecar of workers that end on SIGTERM.
+pub(super) const SIDECAR: ModeCase =
+    ModeCase { most_requests: Some(2.0), most_seconds: Some(2.5), ..case("sidecar", MeasuredMode::Sidecar) };
+
 /// All kinds, in their order.
 pub(super) const CASES: [ModeCase; 5] = [
-    ModeCase { most_requests: Some(2.0), most_seconds: Some(2.5), ..case("sidecar", MeasuredMode::Sidecar) },
+    SIDECAR,
     ModeCase { ignores_sigterm: true, ..case("sidecar-ignoring-sigterm", MeasuredMode::Sidecar) },
     ModeCase { most_requests: Some(1.0), most_seconds: Some(0.3), ..case("supervisor", MeasuredMode::Supervisor) },
     ModeCase { ignores_sigterm: true, ..case("supervisor-ignoring-sigterm", MeasuredMode::Supervisor) },
