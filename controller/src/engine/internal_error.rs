@@ -12,6 +12,7 @@ use jobset_api::{JobSet, JobSetStatus, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::group::Group;
+use super::pods::GroupPods;
 use super::progress::{Decision, UnderWay};
 use super::work::{Now, Work};
 use super::{Engine, Key, Urgency, WatchEvent, dialect};
@@ -112,6 +113,8 @@ impl Engine {
         let Some(group) = self.groups.get_mut(key) else { return };
         self.queue.forget(key, &mut group.progress.turn);
         let nodes: Vec<_> = group.pods.nodes().cloned().collect();
+        // No watch tells of them again.
+        let reports = group.pods.reports();
         let Group { jobset, internal_error: before, .. } = std::mem::take(group);
         let generation = jobset.as_ref().and_then(|jobset| jobset.metadata.generation);
         // A panic while the entry is rebuilt would follow again at once.
@@ -120,6 +123,7 @@ impl Engine {
         let (is_rebuilt, until) = (false, now + PAUSE);
         let internal_error = InternalError { message, generation, until, is_reported, is_rebuilding, is_rebuilt };
         (group.jobset, group.internal_error) = (jobset, Some(internal_error));
+        group.pods = GroupPods::with_reports(reports);
         if group.jobset.is_some() {
             self.queue.mark(key, &mut group.progress.turn, Urgency::Urgent, now);
         }

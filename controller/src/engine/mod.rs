@@ -25,6 +25,9 @@ mod refusals;
 mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod stream;
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;
 mod verdict;

@@ -6,11 +6,11 @@ use serde_json::json;
 use super::pods::{Epoch, PodFailure, PodPhase, PodView};
 use super::*;
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key { namespace: "ml".to_owned(), name: name.to_owned() }
 }
 
-fn pod(index: i32, epoch: i32) -> PodView {
+pub(super) fn pod(index: i32, epoch: i32) -> PodView {
     PodView {
         name: format!("pod-{index}"),
         uid: format!("uid-{index}"),
@@ -26,29 +26,29 @@ fn marked(engine: &mut Engine, event: WatchEvent) -> Vec<Key> {
     engine.observe(event).into_iter().map(|(key, _)| key).collect()
 }
 
-fn see_pod(engine: &mut Engine, view: PodView) -> Vec<Key> {
+pub(super) fn see_pod(engine: &mut Engine, view: PodView) -> Vec<Key> {
     marked(engine, WatchEvent::child(key(&view.name), &key("set"), View::Pod(view)))
 }
 
-fn see_job(engine: &mut Engine, view: JobView) -> Vec<Key> {
+pub(super) fn see_job(engine: &mut Engine, view: JobView) -> Vec<Key> {
     let controller = ControllerRef { kind: "JobSet".to_owned(), name: "set".to_owned(), uid: "u".to_owned() };
     let view = JobView { uid: "job".to_owned(), controller: Some(controller), ..view };
     marked(engine, WatchEvent::child(key("set-w-0"), &key("set"), View::Job(view)))
 }
 
-fn see_jobset(engine: &mut Engine, status: &serde_json::Value) -> Vec<Key> {
+pub(super) fn see_jobset(engine: &mut Engine, status: &serde_json::Value) -> Vec<Key> {
     let jobset = json!({"metadata": {"name": "set", "namespace": "ml", "uid": "u"}, "spec": {}, "status": status});
     marked(engine, WatchEvent::jobset(Arc::new(serde_json::from_value(jobset).unwrap())))
 }
 
 /// Reports of the Job, as `epoch: slots`.
-fn reports(engine: &Engine) -> Vec<(i32, usize)> {
+pub(super) fn reports(engine: &Engine) -> Vec<(i32, usize)> {
     let pods = engine.group(&key("set")).and_then(|group| group.pods.of_job("job"));
     pods.map(|pods| pods.reports().iter().map(|(epoch, count)| (*epoch, *count)).collect()).unwrap_or_default()
 }
 
 /// Pods of the Job that failed in this epoch.
-fn broken(engine: &Engine, epoch: i32) -> Vec<String> {
+pub(super) fn broken(engine: &Engine, epoch: i32) -> Vec<String> {
     let pods = engine.group(&key("set")).and_then(|group| group.pods.of_job("job"));
     pods.map(|pods| pods.broken_in(epoch).map(|broken| broken.pod.clone()).collect()).unwrap_or_default()
 }

@@ -113,7 +113,18 @@ pub struct ReportedExit {
 impl ReportedExit {
     /// Reads the annotation of a Pod.
     pub(crate) fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        let WorkerExit { epoch, code, signal, finished_at, message } = WorkerExit::of(annotations)?;
+        WorkerExit::of(annotations).map(Self::from)
+    }
+
+    /// Reads the text of the annotation. `None` if it is malformed.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<WorkerExit>(text).ok().map(Self::from)
+    }
+}
+
+impl From<WorkerExit> for ReportedExit {
+    fn from(exit: WorkerExit) -> Self {
+        let WorkerExit { epoch, code, signal, finished_at, message } = exit;
         let exit = Exit {
             container: String::new(),
             code,
@@ -121,7 +132,7 @@ impl ReportedExit {
             message: last_words(&message),
             finished_at: finished_at.map(|time| time.0),
         };
-        Some(Self { epoch, exit })
+        Self { epoch, exit }
     }
 }
 

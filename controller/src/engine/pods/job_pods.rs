@@ -261,6 +261,14 @@ impl JobPods {
         }
     }
 
+    /// The Pod of this name and UID.
+    pub(super) fn find_uid(&self, name: &str, uid: &str, index: Option<i32>) -> Option<&PodView> {
+        match index {
+            Some(index) => self.slots.get(&index)?.pods().find(|pod| pod.uid == uid),
+            None => self.unindexed.get(name).filter(|pod| pod.uid == uid),
+        }
+    }
+
     fn standing<'a>(&'a self, indexes: &'a BTreeSet<i32>) -> impl Iterator<Item = &'a PodView> {
         indexes.iter().filter_map(|index| self.slots.get(index)?.standing())
     }

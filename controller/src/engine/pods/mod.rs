@@ -7,6 +7,7 @@ mod failure;
 mod job_pods;
 mod member;
 mod slot;
+mod stream_report;
 mod view;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,6 +20,8 @@ pub use job_pods::JobPods;
 #[cfg(test)]
 pub(crate) use job_pods::Kept;
 pub use slot::FailedWorker;
+pub use stream_report::StreamReport;
+pub(crate) use stream_report::StreamReports;
 pub use view::{Domain, Epoch, PodPhase, PodView};
 
 /// The Pods of one JobSet, by the UID of their Job.
@@ -31,6 +34,8 @@ pub struct GroupPods {
     epochs: ObservedEpochs,
     /// Whether an agent of the Go JobSet has reported.
     report_attempts: bool,
+    /// What agents have reported over the stream.
+    reports: StreamReports,
 }
 
 /// `status.syncedEpoch` and `status.deprecatedEpoch` of a JobSet, as last observed.
@@ -100,6 +105,9 @@ impl GroupPods {
     /// A Pod was observed.
     pub(super) fn see(&mut self, mut view: PodView) -> PodChange {
         self.report_attempts |= view.reports_attempt;
+        self.forget_replaced(&view);
+        self.reports.observe(&view);
+        self.reports.overlay(&mut view, self.epochs);
         // One allocation for each node, however many Pods are on it.
         view.node =
             view.node.take().map(|node| self.nodes.get_key_value(&node).map_or(node, |(known, _)| known.clone()));
@@ -117,9 +125,53 @@ impl GroupPods {
         PodChange { matters: changed || is_bound, failed: false, entered, left }
     }
 
+    /// An agent has reported over the stream. Returns whether a rule could decide differently.
+    pub(super) fn see_report(&mut self, report: StreamReport) -> bool {
+        let (pod, uid) = (report.pod.clone(), report.pod_uid.clone());
+        let jobs = &self.jobs;
+        let known = self.places.get(&*pod).and_then(|place| jobs.get(&place.job)?.find_uid(&pod, &uid, place.index));
+        self.reports.note(report, known) && self.raise(&pod, &uid)
+    }
+
+    /// The connection of an agent has ended.
+    pub(super) fn agent_gone(&mut self, pod_uid: &str) {
+        self.reports.agent_gone(pod_uid);
+    }
+
+    /// What agents have reported over the stream, for a value to which no Pod was shown yet.
+    pub(super) fn reports(&self) -> StreamReports {
+        self.reports.clone().unobserved()
+    }
+
+    /// A value to which no Pod was shown yet.
+    pub(super) fn with_reports(reports: StreamReports) -> Self {
+        Self { reports, ..Self::default() }
+    }
+
+    /// Raises a known Pod to its report. Returns whether a rule could decide differently.
+    fn raise(&mut self, pod: &str, uid: &str) -> bool {
+        let Some(PodPlace { job, index, .. }) = self.places.get(pod) else { return false };
+        let Some(pods) = self.jobs.get_mut(job) else { return false };
+        let Some(mut view) = pods.find_uid(pod, uid, *index).cloned() else { return false };
+        self.reports.overlay(&mut view, self.epochs);
+        pods.see(view, self.epochs)
+    }
+
+    /// Forgets the report of the Pod that another one has replaced under its name.
+    fn forget_replaced(&mut self, view: &PodView) {
+        let known =
+            self.places.get(&*view.name).and_then(|place| self.jobs.get(&place.job)?.find(&view.name, place.index));
+        if let Some(replaced) = known.filter(|known| known.uid != view.uid) {
+            self.reports.forget(&replaced.uid);
+        }
+    }
+
     /// A Pod is gone.
     pub(super) fn remove(&mut self, name: &str) -> PodChange {
         let Some(place) = self.places.remove(name) else { return PodChange::default() };
+        if let Some(pod) = self.jobs.get(&place.job).and_then(|pods| pods.find(name, place.index)) {
+            self.reports.forget(&pod.uid);
+        }
         let failed = self.remove_from_job(name, &place);
         let (_, left) = self.moves(None, place.node);
         PodChange { matters: true, failed, entered: None, left }
@@ -154,8 +206,11 @@ impl GroupPods {
 
     /// The epochs of the JobSet, whenever it was observed.
     pub(super) fn set_epochs(&mut self, epochs: ObservedEpochs) {
-        self.epochs = epochs;
+        let before = std::mem::replace(&mut self.epochs, epochs);
         self.jobs.values_mut().for_each(|job| job.turn(epochs));
+        for (pod, uid) in self.reports.counting_since(before, epochs) {
+            self.raise(&pod, &uid);
+        }
     }
 
     /// Which slots of a Job count, whenever it was observed.
