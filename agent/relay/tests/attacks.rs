@@ -1,0 +1,157 @@
+//! Agents that mean harm: each limit is exceeded, and others are served all the same.
+
+use anyhow::{Context as _, Result};
+use jobset_stream::message::{AgentEventKind, FromAgent, Report};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::cluster::{LIMIT, Space};
+use crate::peers::{TestAgent, TestController, connect, send_raw};
+use crate::program::TestRelay;
+
+fn refused(limit: &str) -> String {
+    format!(r#"jobset_relay_refused_connections_total{{limit="{limit}"}}"#)
+}
+
+/// Waits until the relay has closed the connection.
+async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<()> {
+    let read = async { while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {} };
+    timeout(LIMIT, read).await.context("the connection has not ended")
+}
+
+#[tokio::test]
+async fn silent_connections_keep_no_agent_out() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-silent").await?);
+    let mut controller = TestController::dial(&relay).await?;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(relay.agents).await?);
+    }
+    let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    assert!(relay.metric(&refused("unauthenticated")).await? > 0, "the oldest have made room");
+    for stream in &mut silent {
+        closed(stream).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn slow_handshake_and_missing_hello_and_endless_frame_end_in_time() -> Result<()> {
+    let relay = TestRelay::start(&[]).await?;
+    let mut slow = TcpStream::connect(relay.agents).await?;
+    slow.write_all(&[0x16, 3, 1]).await?;
+    let mut silent = connect(&relay).await?;
+    let mut endless = connect(&relay).await?;
+    send_raw(&mut endless, &[0, 0, 0x10, 0, b'{']).await?;
+    closed(&mut slow).await?;
+    closed(&mut silent).await?;
+    closed(&mut endless).await?;
+    relay.wait_for_metric(&refused("time"), 3).await
+}
+
+#[tokio::test]
+async fn frame_above_the_limit_ends_the_connection() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-frame").await?);
+    let mut stream = connect(&relay).await?;
+    send_raw(&mut stream, &u32::MAX.to_be_bytes()).await?;
+    closed(&mut stream).await?;
+    let mut agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
+    let exit = Some("x".repeat(jobset_stream::AGENT_FRAME));
+    agent.send(&FromAgent::Report(Report { epoch: 1, exit })).await?;
+    agent.ended().await?;
+    relay.wait_for_metric(&refused("frame"), 2).await?;
+    relay.wait_for_metric("jobset_relay_connected_agents", 0).await
+}
+
+#[tokio::test]
+async fn frame_that_never_ends_after_the_hello_ends_the_connection() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-endless").await?);
+    let mut stream = connect(&relay).await?;
+    let silent = TestAgent::silent(&relay).await?;
+    let hello = serde_json::to_vec(&silent.hello(&space.agent_token("a").await?, "train", None))?;
+    send_raw(&mut stream, &[&u32::try_from(hello.len())?.to_be_bytes()[..], &hello, &[0, 0, 1, 0, b'{']].concat())
+        .await?;
+    relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
+    closed(&mut stream).await?;
+    relay.wait_for_metric(&refused("frame"), 1).await
+}
+
+#[tokio::test]
+async fn flood_of_messages_ends_the_connection() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-flood").await?);
+    let mut controller = TestController::dial(&relay).await?;
+    let mut agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    let mut sent = 0;
+    while agent.report(sent).await.is_ok() {
+        sent += 1;
+    }
+    relay.wait_for_metric(&refused("messages"), 1).await?;
+    let mut reports = 0;
+    while let AgentEventKind::Report(_) = controller.event().await?.event {
+        reports += 1;
+    }
+    assert!((20..=sent).contains(&reports), "{reports} of {sent}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn exit_text_above_the_limit_and_second_hello_end_the_connection() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-protocol").await?);
+    let token = space.agent_token("a").await?;
+    let long = Report { epoch: 1, exit: Some("x".repeat(jobset_stream::EXIT_BYTES + 1)) };
+    let mut agent = TestAgent::silent(&relay).await?;
+    agent.send(&agent.hello(&token, "train", Some(long.clone()))).await?;
+    agent.ended().await?;
+    let mut agent = TestAgent::silent(&relay).await?;
+    agent.send(&agent.hello(&token, &"x".repeat(254), None)).await?;
+    agent.ended().await?;
+    let mut agent = TestAgent::connect(&relay, &token, "train").await?;
+    agent.send(&FromAgent::Report(long)).await?;
+    agent.ended().await?;
+    let mut agent = TestAgent::connect(&relay, &token, "train").await?;
+    agent.send(&agent.hello(&token, "train", None)).await?;
+    agent.ended().await?;
+    relay.wait_for_metric(&refused("protocol"), 4).await
+}
+
+#[tokio::test]
+async fn connections_of_one_pod_make_room_for_its_newest() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-pod").await?);
+    let mut controller = TestController::dial(&relay).await?;
+    let token = space.agent_token("a").await?;
+    let mut agents = Vec::new();
+    for _ in 0..3 {
+        agents.push(TestAgent::connect(&relay, &token, "train").await?);
+        while !matches!(controller.event().await?.event, AgentEventKind::Hello { .. }) {}
+    }
+    agents.remove(0).ended().await?;
+    assert_eq!(relay.metric(&refused("pod")).await?, 1);
+    assert_eq!(relay.metric("jobset_relay_connected_agents").await?, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_of_one_namespace_and_of_all_are_bounded() -> Result<()> {
+    let relay = TestRelay::start(&["--max-connections=2", "--max-connections-per-namespace=1"]).await?;
+    let spaces =
+        [Space::new("attack-many-a").await?, Space::new("attack-many-b").await?, Space::new("attack-many-c").await?];
+    let mut controller = TestController::dial(&relay).await?;
+    let first = TestAgent::connect(&relay, &spaces[0].agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    TestAgent::connect(&relay, &spaces[0].agent_token("b").await?, "train").await?.ended().await?;
+    assert_eq!(relay.metric(&refused("namespace")).await?, 1);
+    let _second = TestAgent::connect(&relay, &spaces[1].agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    let token = spaces[2].agent_token("a").await?;
+    TestAgent::connect(&relay, &token, "train").await?.ended().await?;
+    assert_eq!(relay.metric(&refused("connections")).await?, 1);
+    drop(first);
+    assert_eq!(controller.event().await?.event, AgentEventKind::Gone);
+    let _third = TestAgent::connect(&relay, &token, "train").await?;
+    controller.hello().await?;
+    Ok(())
+}
