@@ -13,6 +13,7 @@ mod elastic;
 mod epochs;
 mod expect;
 mod fixture;
+mod flood;
 mod go_arguments;
 mod in_place;
 mod invalid;

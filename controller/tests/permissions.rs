@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use jobset_agent::decide::Input;
 use jobset_api::conditions::CHILD_REFUSED;
 use jobset_harness::wait::{self, Check};
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -88,6 +88,8 @@ async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() 
     let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
     let begin = "cannot create the RoleBinding of the agents: the ValidatingAdmissionPolicy does not exist. ";
     assert!(condition.message.starts_with(begin), "{}", condition.message);
+    let note = fixture.note("AgentPolicyMissing", "the ValidatingAdmissionPolicy does not exist").await?;
+    assert_eq!(note, condition.message);
     assert!(bindings(&fixture).get_opt("train-jobset-agent").await?.is_none());
 
     permit_agents(&fixture.plane).await?;
@@ -95,17 +97,41 @@ async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() 
         .await?;
     fixture.condition("train", CHILD_REFUSED, "False").await?;
 
-    let policies: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(fixture.client.clone());
+    let policy_bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
+    let nobody = json!([{"name": "agent", "expression": "false"}]);
+    let audit = json!([{"key": "who", "valueExpression": "request.userInfo.username"}]);
+    let changes = [
+        ("ignored", json!({"failurePolicy": "Ignore"}), "does not fail closed"),
+        ("elsewhere", json!({"matchConditions": nobody}), "does not match all agents"),
+        ("harmless", json!({"validations": [], "auditAnnotations": audit}), "has no validations"),
+    ];
+    for (name, change, told) in changes {
+        let shipped = policies.get("jobset-agent").await?;
+        let changed = Patch::Merge(json!({"spec": change}));
+        policies.patch("jobset-agent", &PatchParams::default(), &changed).await?;
+        refused_because(&fixture, name, &format!("the ValidatingAdmissionPolicy {told}")).await?;
+        let restored = Patch::Merge(json!({"spec": shipped.spec}));
+        policies.patch("jobset-agent", &PatchParams::default(), &restored).await?;
+    }
+    fixture.create(injected("again", "default")).await?;
+    wait::until(LIMIT, "the RoleBinding", || async { Ok(bindings(&fixture).get_opt("again-jobset-agent").await?) })
+        .await?;
+
     let audited = Patch::Merge(json!({"spec": {"validationActions": ["Audit"]}}));
-    policies.patch("jobset-agent", &PatchParams::default(), &audited).await?;
-    fixture.create(injected("audited", "default")).await?;
-    let condition = fixture.condition("audited", CHILD_REFUSED, "True").await?;
-    assert!(condition.message.contains("its ValidatingAdmissionPolicyBinding does not deny"), "{}", condition.message);
-    policies.delete("jobset-agent", &DeleteParams::default()).await?;
-    fixture.create(injected("unbound", "default")).await?;
-    let condition = fixture.condition("unbound", CHILD_REFUSED, "True").await?;
-    assert!(condition.message.contains("its ValidatingAdmissionPolicyBinding does not exist"), "{}", condition.message);
-    assert!(bindings(&fixture).get_opt("unbound-jobset-agent").await?.is_none());
+    policy_bindings.patch("jobset-agent", &PatchParams::default(), &audited).await?;
+    refused_because(&fixture, "audited", "its ValidatingAdmissionPolicyBinding does not deny").await?;
+    policy_bindings.delete("jobset-agent", &DeleteParams::default()).await?;
+    refused_because(&fixture, "unbound", "its ValidatingAdmissionPolicyBinding does not exist").await
+}
+
+/// The agents of a new JobSet get no role, and the condition and an Event say why.
+async fn refused_because(fixture: &Fixture, name: &str, why: &str) -> Result<()> {
+    fixture.create(injected(name, "default")).await?;
+    let condition = fixture.condition(name, CHILD_REFUSED, "True").await?;
+    assert!(condition.message.contains(why), "{name}: {}", condition.message);
+    assert_eq!(fixture.note("AgentPolicyMissing", why).await?, condition.message);
+    assert!(bindings(fixture).get_opt(&format!("{name}-jobset-agent")).await?.is_none());
     Ok(())
 }
 

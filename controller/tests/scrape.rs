@@ -25,7 +25,11 @@ fn scraper(address: &str, token: Option<&str>) -> Result<Client> {
 
 /// What it reads, or the status that it gets.
 async fn scrape(client: &Client) -> Result<String, u16> {
-    match client.request_text(Request::get("/metrics").body(Vec::new()).unwrap_or_default()).await {
+    get(client, "/metrics").await
+}
+
+async fn get(client: &Client, path: &str) -> Result<String, u16> {
+    match client.request_text(Request::get(path).body(Vec::new()).unwrap_or_default()).await {
         Ok(text) => Ok(text),
         Err(kube::Error::Api(status)) => Err(status.code),
         Err(_) => Err(0),
@@ -45,7 +49,11 @@ async fn metrics_are_for_those_whom_the_api_server_lets_get_them() -> Result<()>
 
     assert_eq!(scrape(&scraper(&address, None)?).await, Err(401));
     assert_eq!(scrape(&scraper(&address, Some("invented"))?).await, Err(401));
+    // Every user may get /healthz of an API server. What is asked for one path is not remembered for another.
+    assert_eq!(get(&prometheus, "/healthz").await, Err(404));
     assert_eq!(scrape(&prometheus).await, Err(403), "the token is known, and nothing is bound");
+    assert_eq!(get(&prometheus, "/healthz").await, Err(404));
+    assert_eq!(scrape(&prometheus).await, Err(403), "nor afterwards");
     let plain = fixture.controller.get("metrics", "/metrics").await;
     assert!(!plain.is_ok_and(|it| it.contains("jobset_build_info")), "not by HTTP");
 

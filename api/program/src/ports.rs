@@ -1,8 +1,9 @@
 //! Small HTTP ports, for probes and metrics: on a thread and a runtime of their own, so that neither delays what the program is
 //! for, and with limits on connections, time and size, because every Pod may reach them.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-/// Connections of one port. One more takes the place of the oldest: whoever asks needs milliseconds.
+/// Connections of one port. One more takes the place of the oldest of the address that holds most of them: so one that floods
+/// the port closes its own, and whoever else asks needs milliseconds.
 pub const CONNECTIONS: usize = 256;
 /// How long a connection has for its handshake, and then for the head of its request.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -32,6 +34,13 @@ pub const LIFETIME: Duration = Duration::from_secs(30);
 pub const HEAD_SIZE: usize = 16 << 10;
 /// Pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long connections have.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    head: Duration,
+    life: Duration,
+}
 
 /// A port that is open, and served by nobody yet.
 #[derive(Debug)]
@@ -74,6 +83,7 @@ impl Port {
 pub struct Ports {
     runtime: Runtime,
     served: Vec<(Port, Router)>,
+    times: Times,
 }
 
 impl Ports {
@@ -83,7 +93,7 @@ impl Ports {
     /// If the system does not have what its runtime needs.
     pub fn new() -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime for ports")?;
-        Ok(Self { runtime, served: Vec::new() })
+        Ok(Self { runtime, served: Vec::new(), times: Times { head: HEAD_TIME, life: LIFETIME } })
     }
 
     /// Makes something whose tasks shall run in this runtime, as a client that these ports need.
@@ -102,7 +112,7 @@ impl Ports {
     /// # Errors
     /// If the thread cannot be started.
     pub fn serve(self, stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
-        let Self { runtime, served } = self;
+        let Self { runtime, served, times } = self;
         let mut listening = Vec::new();
         for (port, routes) in served {
             let _entered = runtime.enter();
@@ -116,7 +126,7 @@ impl Ports {
         let run = move || {
             runtime.block_on(async move {
                 for (listener, tls, routes) in listening {
-                    tokio::spawn(accept(listener, tls, routes));
+                    tokio::spawn(accept(listener, tls, routes, times));
                 }
                 stop.cancelled().await;
             });
@@ -128,11 +138,17 @@ impl Ports {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router) {
-    let mut connections: VecDeque<JoinHandle<()>> = VecDeque::new();
+/// A connection and who holds it.
+struct Held {
+    peer: IpAddr,
+    task: JoinHandle<()>,
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router, times: Times) {
+    let mut connections: VecDeque<Held> = VecDeque::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -140,33 +156,44 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router)
             }
         };
         if connections.len() == CONNECTIONS {
-            connections.retain(|it| !it.is_finished());
+            connections.retain(|it| !it.task.is_finished());
         }
         if connections.len() == CONNECTIONS
-            && let Some(oldest) = connections.pop_front()
+            && let Some(evicted) = evicted(connections.iter().map(|it| it.peer))
+            && let Some(evicted) = connections.remove(evicted)
         {
-            oldest.abort();
+            evicted.task.abort();
         }
-        let conversation = converse(stream, tls.clone(), routes.clone());
-        connections.push_back(tokio::spawn(async move {
-            let _too_long = timeout(LIFETIME, conversation).await;
-        }));
+        let conversation = converse(stream, tls.clone(), routes.clone(), times.head);
+        let task = tokio::spawn(async move {
+            let _too_long = timeout(times.life, conversation).await;
+        });
+        connections.push_back(Held { peer, task });
     }
 }
 
-async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, routes: Router) {
-    let Some(tls) = tls else { return answer(stream, routes).await };
-    match timeout(HEAD_TIME, tls.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, routes).await,
+/// Which of these connections, the oldest first, makes room: the oldest of the address that holds most of them.
+fn evicted(peers: impl Iterator<Item = IpAddr>) -> Option<usize> {
+    let mut held: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    for (index, peer) in peers.enumerate() {
+        held.entry(peer).or_insert((0, index)).0 += 1;
+    }
+    held.into_values().max_by_key(|&(number, oldest)| (number, Reverse(oldest))).map(|(_, oldest)| oldest)
+}
+
+async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, routes: Router, head_time: Duration) {
+    let Some(tls) = tls else { return answer(stream, routes, head_time).await };
+    match timeout(head_time, tls.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, routes, head_time).await,
         Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
         Err(_) => debug!("TLS handshake took too long"),
     }
 }
 
 /// One request and its answer.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router, head_time: Duration) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_SIZE).keep_alive(false);
+    http.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(HEAD_SIZE).keep_alive(false);
     let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     if let Err(error) = served.await {
         debug!(%error, "connection ended early");
@@ -179,18 +206,29 @@ mod tests {
     use std::net::TcpStream;
 
     use axum::routing::get;
+    use rstest::rstest;
+    use rustls::server::ResolvesServerCertUsingSni;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpSocket;
 
     use super::*;
 
+    const SOON: Duration = Duration::from_millis(200);
+    const LATE: Duration = Duration::from_hours(1);
+
     /// A port whose `/slow` never answers.
     fn served() -> (SocketAddr, CancellationToken) {
+        served_with(Times { head: HEAD_TIME, life: LIFETIME }, None)
+    }
+
+    fn served_with(times: Times, tls: Option<Arc<ServerConfig>>) -> (SocketAddr, CancellationToken) {
         let routes = Router::new()
             .route("/", get(async || "ok\n"))
             .route("/slow", get(async || std::future::pending::<&str>().await));
         let port = Port::open(SocketAddr::from(([127, 0, 0, 1], 0)), "listen", "tests").unwrap();
         let (address, stop) = (port.address().unwrap(), CancellationToken::new());
-        let mut ports = Ports::new().unwrap();
-        ports.add(port, routes);
+        let mut ports = Ports { times, ..Ports::new().unwrap() };
+        ports.add(Port { tls, ..port }, routes);
         drop(ports.serve(stop.clone()).unwrap());
         (address, stop)
     }
@@ -228,6 +266,52 @@ mod tests {
         let closed = silent.into_iter().filter(|it| it.try_clone().unwrap().read(&mut [0]).is_ok_and(|it| it == 0));
         assert_eq!(closed.count(), CONNECTIONS, "the oldest have made room");
         drop(slow);
+        stop.cancel();
+    }
+
+    #[rstest]
+    #[case::oldest_of_all(&[1, 2, 3], 0)]
+    #[case::oldest_of_the_one_with_most(&[1, 2, 3, 2], 1)]
+    #[case::oldest_of_those_with_most(&[3, 1, 2, 2, 1], 1)]
+    fn connection_that_makes_room_is_of_the_address_with_most(#[case] peers: &[u8], #[case] expected: usize) {
+        let peers = peers.iter().map(|&last| IpAddr::from([10, 0, 0, last]));
+        assert_eq!(evicted(peers), Some(expected));
+    }
+
+    #[tokio::test]
+    async fn a_flood_from_one_address_closes_no_connection_of_another() {
+        let (address, stop) = served();
+        let mut slow = send(address, "GET / HTTP/1.1\r\n");
+        let mut flood = Vec::new();
+        for _ in 0..2 * CONNECTIONS {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+            flood.push(socket.connect(address).await.unwrap());
+        }
+        // They are accepted one after the other.
+        assert_eq!(flood[CONNECTIONS].read(&mut [0]).await.unwrap(), 0, "closed");
+        slow.write_all(b"host: test\r\n\r\n").unwrap();
+        assert!(answer(slow).starts_with("HTTP/1.1 200"));
+        stop.cancel();
+    }
+
+    #[test]
+    fn a_connection_ends_with_its_life_even_if_the_answer_never_comes() {
+        let (address, stop) = served_with(Times { head: LATE, life: SOON }, None);
+        assert_eq!(answer(send(address, "GET /slow HTTP/1.1\r\nhost: test\r\n\r\n")), "");
+        stop.cancel();
+    }
+
+    #[test]
+    fn a_handshake_that_never_ends_is_given_up() {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let tls = tls.with_no_client_auth().with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        let (address, stop) = served_with(Times { head: SOON, life: LATE }, Some(Arc::new(tls)));
+        for begin in ["", "\x16\x03\x01\x02\x00\x01"] {
+            let mut stream = send(address, begin);
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{begin:?}: closed");
+        }
         stop.cancel();
     }
 

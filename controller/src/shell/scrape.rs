@@ -2,7 +2,7 @@
 //! certificate that each process issues itself, as the Go JobSet's manager does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -23,6 +23,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
+/// What is asked for on behalf of every caller: answers are remembered by token alone.
+const PATH: &str = "/metrics";
 /// How long the API server's yes stands, and its no.
 const ALLOWED_FOR: Duration = Duration::from_mins(1);
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -51,21 +53,28 @@ struct Scrapers(Arc<Asked>);
 
 struct Asked {
     client: Client,
-    answers: Mutex<HashMap<String, (Instant, Verdict)>>,
+    answers: Mutex<Answers>,
     strangers: Semaphore,
     /// Those who were allowed before do not wait for strangers.
     known: Semaphore,
 }
 
-/// The same routes for those who are allowed to.
+/// Answers of the API server by token. At most [`REMEMBERED`].
+#[derive(Default)]
+struct Answers(HashMap<String, (Instant, Verdict)>);
+
+/// What is remembered of a caller.
+#[derive(Debug, PartialEq, Eq)]
+enum Memory {
+    Known(Verdict),
+    /// The caller was allowed, some time ago.
+    WasAllowed,
+    Nothing,
+}
+
+/// The same routes for those who are allowed to get [`PATH`].
 pub fn authorized(routes: Router, client: Client) -> Router {
-    let asked = Asked {
-        client,
-        answers: Mutex::default(),
-        strangers: Semaphore::new(STRANGERS),
-        known: Semaphore::new(STRANGERS),
-    };
-    routes.layer(middleware::from_fn_with_state(Scrapers(Arc::new(asked)), guard))
+    routes.route_layer(middleware::from_fn_with_state(Scrapers::new(client), guard))
 }
 
 /// TLS with a certificate of this process's own.
@@ -92,11 +101,11 @@ async fn guard(State(scrapers): State<Scrapers>, request: Request, next: Next) -
         let text = "a bearer token is missing: see \"Metrics\" in the documentation\n";
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response();
     };
-    match scrapers.verdict(token, request.uri().path()).await {
+    match scrapers.verdict(token).await {
         Ok(Verdict::Allowed) => next.run(request).await,
         Ok(Verdict::Unknown) => (StatusCode::UNAUTHORIZED, "the API server does not know this token\n").into_response(),
         Ok(Verdict::Forbidden(user)) => {
-            let text = format!("{user} must not get /metrics: bind the ClusterRole jobset-metrics-reader\n");
+            let text = format!("{user} must not get {PATH}: bind the ClusterRole jobset-metrics-reader\n");
             (StatusCode::FORBIDDEN, text).into_response()
         }
         Err(error) => {
@@ -111,26 +120,50 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty()).then(|| token.trim())
 }
 
-impl Scrapers {
-    async fn verdict(&self, token: &str, path: &str) -> anyhow::Result<Verdict> {
-        let remembered = self.lock().get(token).cloned();
-        let was_allowed = remembered.as_ref().is_some_and(|(_, verdict)| *verdict == Verdict::Allowed);
-        if let Some((at, verdict)) = remembered
-            && at.elapsed() < if was_allowed { ALLOWED_FOR } else { REFUSED_FOR }
-        {
-            return Ok(verdict);
+impl Answers {
+    fn of(&self, token: &str, now: Instant) -> Memory {
+        let Some((at, verdict)) = self.0.get(token) else { return Memory::Nothing };
+        let was_allowed = *verdict == Verdict::Allowed;
+        if now.saturating_duration_since(*at) < if was_allowed { ALLOWED_FOR } else { REFUSED_FOR } {
+            return Memory::Known(verdict.clone());
         }
-        let lane = if was_allowed { &self.0.known } else { &self.0.strangers };
+        if was_allowed { Memory::WasAllowed } else { Memory::Nothing }
+    }
+
+    fn remember(&mut self, token: &str, verdict: Verdict, now: Instant) {
+        self.0.insert(token.to_owned(), (now, verdict));
+        if self.0.len() > REMEMBERED {
+            let oldest = self.0.iter().min_by_key(|(_, (at, verdict))| (*verdict == Verdict::Allowed, *at));
+            if let Some(token) = oldest.map(|(token, _)| token.clone()) {
+                self.0.remove(&token);
+            }
+        }
+    }
+}
+
+impl Scrapers {
+    fn new(client: Client) -> Self {
+        let (strangers, known) = (Semaphore::new(STRANGERS), Semaphore::new(STRANGERS));
+        Self(Arc::new(Asked { client, answers: Mutex::default(), strangers, known }))
+    }
+
+    async fn verdict(&self, token: &str) -> anyhow::Result<Verdict> {
+        let memory = self.lock().of(token, Instant::now());
+        let lane = match memory {
+            Memory::Known(verdict) => return Ok(verdict),
+            Memory::WasAllowed => &self.0.known,
+            Memory::Nothing => &self.0.strangers,
+        };
         let asked = async {
             let _turn = lane.acquire().await?;
-            self.ask(token, path).await
+            self.ask(token).await
         };
         let verdict = timeout(LIMIT, asked).await.context("no answer in time")??;
-        self.remember(token, verdict.clone());
+        self.lock().remember(token, verdict.clone(), Instant::now());
         Ok(verdict)
     }
 
-    async fn ask(&self, token: &str, path: &str) -> anyhow::Result<Verdict> {
+    async fn ask(&self, token: &str) -> anyhow::Result<Verdict> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviewed = Api::all(self.0.client.clone()).create(&PostParams::default(), &review).await;
@@ -139,7 +172,7 @@ impl Scrapers {
             return Ok(Verdict::Unknown);
         };
         let UserInfo { extra, groups, uid, username } = user;
-        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+        let attributes = NonResourceAttributes { path: Some(PATH.to_owned()), verb: Some("get".to_owned()) };
         let spec = SubjectAccessReviewSpec {
             extra,
             groups,
@@ -154,18 +187,7 @@ impl Scrapers {
         Ok(if allowed { Verdict::Allowed } else { Verdict::Forbidden(username.unwrap_or_default()) })
     }
 
-    fn remember(&self, token: &str, verdict: Verdict) {
-        let mut answers = self.lock();
-        answers.insert(token.to_owned(), (Instant::now(), verdict));
-        if answers.len() > REMEMBERED {
-            let oldest = answers.iter().min_by_key(|(_, (at, verdict))| (*verdict == Verdict::Allowed, *at));
-            if let Some(token) = oldest.map(|(token, _)| token.clone()) {
-                answers.remove(&token);
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, Verdict)>> {
+    fn lock(&self) -> MutexGuard<'_, Answers> {
         self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -173,8 +195,81 @@ impl Scrapers {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use futures::StreamExt as _;
+    use futures::stream::FuturesUnordered;
+    use kube::Config;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn answers_are_forgotten_in_time() {
+        let (mut answers, now) = (Answers::default(), Instant::now());
+        answers.remember("prometheus", Verdict::Allowed, now);
+        answers.remember("stranger", Verdict::Unknown, now);
+        let at = |token, after| answers.of(token, now + after);
+        let just = |it: Duration| it.checked_sub(Duration::from_millis(1)).unwrap();
+        assert_eq!(at("prometheus", just(ALLOWED_FOR)), Memory::Known(Verdict::Allowed));
+        assert_eq!(at("prometheus", ALLOWED_FOR), Memory::WasAllowed);
+        assert_eq!(at("stranger", just(REFUSED_FOR)), Memory::Known(Verdict::Unknown));
+        assert_eq!(at("stranger", REFUSED_FOR), Memory::Nothing);
+        assert_eq!(at("other", Duration::ZERO), Memory::Nothing);
+    }
+
+    #[test]
+    fn strangers_fill_the_memory_and_push_out_nobody_who_is_allowed() {
+        let (mut answers, now) = (Answers::default(), Instant::now());
+        answers.remember("prometheus", Verdict::Allowed, now);
+        for number in 0..1000 {
+            answers.remember(&format!("stranger-{number}"), Verdict::Unknown, now + Duration::from_millis(number));
+            assert!(answers.0.len() <= REMEMBERED, "{}", answers.0.len());
+        }
+        assert_eq!(answers.of("prometheus", now), Memory::Known(Verdict::Allowed));
+        assert_eq!(answers.of("stranger-999", now), Memory::Known(Verdict::Unknown));
+        assert_eq!(answers.of("stranger-0", now), Memory::Nothing);
+    }
+
+    /// An address where nobody answers, and who asks there.
+    async fn silent() -> (Scrapers, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
+        (Scrapers::new(client), listener)
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_waited_for_no_longer_than_the_limit() {
+        let (scrapers, _listener) = silent().await;
+        tokio::time::pause();
+        let asked = timeout(LIMIT * 2, scrapers.verdict("token")).await;
+        let error = asked.expect("it ends in time").unwrap_err();
+        assert!(error.to_string().contains("no answer in time"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn strangers_wait_for_each_other_and_known_callers_for_none_of_them() {
+        let (scrapers, listener) = silent().await;
+        let long_ago = Instant::now().checked_sub(ALLOWED_FOR).unwrap();
+        scrapers.lock().remember("prometheus", Verdict::Allowed, long_ago);
+        let tokens: Vec<_> = (0..10).map(|number| format!("stranger-{number}")).collect();
+        let mut refused: FuturesUnordered<_> = tokens.iter().map(|token| scrapers.verdict(token)).collect();
+        // As long as nobody has given up.
+        let mut asked: Vec<TcpStream> = Vec::new();
+        while asked.len() < STRANGERS {
+            tokio::select! {
+                biased;
+                accepted = listener.accept() => asked.push(accepted.unwrap().0),
+                given_up = refused.next() => panic!("{given_up:?}"),
+            }
+        }
+        assert_eq!(scrapers.0.strangers.available_permits(), 0);
+        tokio::select! {
+            biased;
+            accepted = listener.accept() => drop(accepted.unwrap()),
+            given_up = refused.next() => panic!("it waited for a stranger: {given_up:?}"),
+            answer = scrapers.verdict("prometheus") => panic!("nobody answers, and yet: {answer:?}"),
+        }
+    }
 
     #[test]
     fn a_token_is_read_from_a_bearer_header_alone() {

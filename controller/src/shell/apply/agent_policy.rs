@@ -11,9 +11,18 @@ use crate::shell::error::ApplyError;
 const NAME: &str = "jobset-agent";
 /// The action of a binding by which the API server denies a request.
 const DENY: &str = "Deny";
+/// The policy of failures with which a request is denied that cannot be checked. The API server fills it in.
+const FAIL: &str = "Fail";
+/// The condition by which the policy knows agents. Another one could leave some of them, or all, unconfined.
+const AGENTS: &str = "request.userInfo.username.startsWith('system:serviceaccount:') \
+    && authorizer.group('agents.jobset.x-k8s.io').resource('epochs').namespace(request.namespace) \
+    .check('report').allowed() \
+    && !authorizer.group('').resource('pods').namespace(request.namespace).name(request.name) \
+    .check('update').allowed()";
 
 impl Actor<'_> {
-    /// Checks that the policy exists, and that its binding denies what the policy rejects.
+    /// Checks that the policy exists and says what it has to, and that its binding denies what the policy rejects. Whether its
+    /// validations are those that it is shipped with, is not looked at.
     ///
     /// # Errors
     /// If one of them is missing or has no effect, or cannot be read.
@@ -23,18 +32,41 @@ impl Actor<'_> {
         let unread = |object| move |source| ApplyError::PolicyUnread { object, source };
         let policy = policies.get_opt(NAME).await.map_err(unread("ValidatingAdmissionPolicy"))?;
         let binding = bindings.get_opt(NAME).await.map_err(unread("ValidatingAdmissionPolicyBinding"))?;
-        let missing = match (policy, binding) {
-            (None, _) => "the ValidatingAdmissionPolicy does not exist",
-            (_, None) => "its ValidatingAdmissionPolicyBinding does not exist",
-            (Some(_), Some(binding)) if !is_in_force(&binding) => "its ValidatingAdmissionPolicyBinding does not deny",
-            _ => return Ok(()),
-        };
-        Err(ApplyError::AgentsUnconfined { missing })
+        match missing(policy.as_ref(), binding.as_ref()) {
+            None => Ok(()),
+            Some(missing) => Err(ApplyError::AgentsUnconfined { missing }),
+        }
     }
 }
 
-fn is_in_force(binding: &ValidatingAdmissionPolicyBinding) -> bool {
-    let spec = &binding.spec;
-    let denies = spec.validation_actions.iter().any(|action| action == DENY);
-    spec.policy_name == NAME && spec.match_resources.is_none() && denies
+/// What keeps the policy from confining agents.
+fn missing(
+    policy: Option<&ValidatingAdmissionPolicy>,
+    binding: Option<&ValidatingAdmissionPolicyBinding>,
+) -> Option<&'static str> {
+    let Some(policy) = policy.and_then(|it| it.spec.as_ref()) else {
+        return Some("the ValidatingAdmissionPolicy does not exist");
+    };
+    let Some(binding) = binding.map(|it| &it.spec) else {
+        return Some("its ValidatingAdmissionPolicyBinding does not exist");
+    };
+    let matches_agents = policy.match_conditions.iter().flatten().all(|it| same(&it.expression, AGENTS));
+    let denies = binding.validation_actions.iter().any(|action| action == DENY);
+    let everywhere = binding.match_resources.is_none() && binding.param_ref.is_none();
+    if policy.failure_policy.as_deref() != Some(FAIL) {
+        Some("the ValidatingAdmissionPolicy does not fail closed")
+    } else if policy.validations.iter().flatten().next().is_none() {
+        Some("the ValidatingAdmissionPolicy has no validations")
+    } else if !matches_agents {
+        Some("the ValidatingAdmissionPolicy does not match all agents")
+    } else if binding.policy_name != NAME || !denies || !everywhere {
+        Some("its ValidatingAdmissionPolicyBinding does not deny")
+    } else {
+        None
+    }
+}
+
+/// Whether two expressions differ by spaces and line breaks alone, outside of strings: none of these has any.
+fn same(a: &str, b: &str) -> bool {
+    a.split_whitespace().eq(b.split_whitespace())
 }
