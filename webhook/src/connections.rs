@@ -88,7 +88,9 @@ pub async fn serve(
                 }
             }
             Err(error) => {
-                warn!(%error, "cannot accept a connection");
+                if let Some(suppressed) = log_limit::permit("accept") {
+                    warn!(%error, suppressed, "cannot accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

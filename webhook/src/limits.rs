@@ -1,6 +1,6 @@
 //! Limits for clients: time, connections, memory and Jobs. An answer names the limit that a request exceeds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,6 +18,7 @@ use tracing::warn;
 
 use crate::log_limit;
 use crate::memory::{Memory, Shortage, TakenAway};
+use crate::registry::lock;
 
 /// Largest body in bytes: the new and the old object, each at most 3 MiB (the API server's own limit), and the rest of the review.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -108,10 +109,23 @@ struct Gate {
     large_memory: Arc<Semaphore>,
 }
 
-/// The permits that count a body.
+/// The permits that count a body, for as long as anybody has a part of it: also after its client has given up.
 struct Counted {
-    all: OwnedSemaphorePermit,
+    /// Its answer takes from this what it needs.
+    all: Mutex<OwnedSemaphorePermit>,
     _large: Option<OwnedSemaphorePermit>,
+}
+
+/// A body with its permits.
+struct CountedBody {
+    bytes: Bytes,
+    _counted: Arc<Counted>,
+}
+
+impl AsRef<[u8]> for CountedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The limit that a request has exceeded, when the client should try again: a label of the metrics.
@@ -205,7 +219,7 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
         return Refusal::NoTurn { reviews, wait }.answer();
     };
     let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
-    gate.count(answer, counted.all).await.unwrap_or_else(|refusal| refusal.answer())
+    gate.count(answer, &counted).await.unwrap_or_else(|refusal| refusal.answer())
 }
 
 impl Gate {
@@ -213,13 +227,13 @@ impl Gate {
         if length > LARGE { self.large.acquire().await.ok() } else { None }
     }
 
-    async fn read(&self, body: Body) -> Result<(Bytes, Counted), Refusal> {
+    async fn read(&self, body: Body) -> Result<(Bytes, Arc<Counted>), Refusal> {
         let limit = self.limits.body_timeout;
         timeout(limit, self.collect(body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
     }
 
     /// Reads the whole body. It is counted as it arrives, so that a client cannot hold memory without sending as much.
-    async fn collect(&self, mut body: Body) -> Result<(Bytes, Counted), Refusal> {
+    async fn collect(&self, mut body: Body) -> Result<(Bytes, Arc<Counted>), Refusal> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > BODY_LIMIT {
             return Err(Refusal::TooLarge);
@@ -235,8 +249,9 @@ impl Gate {
             coming.extend(&data).map_err(|short| self.refuse(short))?;
         }
         let large = self.count_large(length)?;
-        let (body, all) = coming.whole().map_err(Refusal::TakenAway)?;
-        Ok((body, Counted { all, _large: large }))
+        let (bytes, all) = coming.whole().map_err(Refusal::TakenAway)?;
+        let counted = Arc::new(Counted { all: Mutex::new(all), _large: large });
+        Ok((Bytes::from_owner(CountedBody { bytes, _counted: Arc::clone(&counted) }), counted))
     }
 
     /// A whole body keeps its memory until it is answered, so large ones are counted a second time.
@@ -247,10 +262,11 @@ impl Gate {
     }
 
     /// The answer, counted in place of its request until the client has received it.
-    async fn count(&self, answer: Response, counted: OwnedSemaphorePermit) -> Result<Response, Refusal> {
+    async fn count(&self, answer: Response, counted: &Counted) -> Result<Response, Refusal> {
         let (parts, body) = answer.into_parts();
         let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
-        let going = self.memory.going(body.into(), counted).map_err(|short| self.refuse(short.into()))?;
+        let going = self.memory.going(body.into(), &mut lock(&counted.all));
+        let going = going.map_err(|short| self.refuse(short.into()))?;
         Ok(Response::from_parts(parts, Body::new(going)))
     }
 

@@ -87,16 +87,16 @@ impl Memory {
         Ok(Coming(self.share(Content { bytes: Vec::with_capacity(room), counted })))
     }
 
-    /// The body of an answer. It takes over the memory of its request.
+    /// The body of an answer. It takes what it needs of the memory of its request.
     pub(crate) fn going(
         self: &Arc<Self>,
         bytes: Vec<u8>,
-        mut counted: OwnedSemaphorePermit,
+        counted: &mut OwnedSemaphorePermit,
     ) -> Result<Going, NoMemory> {
-        match bytes.len().checked_sub(counted.num_permits()) {
-            Some(more) => counted.merge(self.claim(more, Instant::now())?),
-            None => drop(counted.split(counted.num_permits() - bytes.len())),
+        if let Some(more) = bytes.len().checked_sub(counted.num_permits()) {
+            counted.merge(self.claim(more, Instant::now())?);
         }
+        let counted = counted.split(bytes.len()).ok_or(NoMemory)?;
         let left = bytes.len();
         Ok(Going { share: self.share(Content { bytes, counted }), left })
     }

@@ -39,7 +39,7 @@ pub(crate) struct Bound(Service);
 /// A running admission service.
 pub(crate) struct Replica {
     pub(crate) address: SocketAddr,
-    health: SocketAddr,
+    pub(crate) health: SocketAddr,
     pub(crate) metrics: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<Result<(), jobset_webhook::Error>>,

@@ -1,7 +1,7 @@
 //! More than can be done at once, and what goes wrong inside: an answer that says so, and the next request is served.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::routing::post;
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -62,14 +62,13 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
     server.stop().await;
 }
 
-/// A JobSet of nearly 1 MiB, of small things, in which one field is not what it should be.
-fn unreadable() -> String {
+/// Makes a JobSet one of nearly 1 MiB, of small things, in which one field is not what it should be.
+pub(crate) fn unreadable(mut jobset: Value) -> Value {
     let variable = |number| json!({ "name": format!("V{number}"), "value": "x" });
-    let mut large = jobset();
-    let worker = &mut large["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
+    let worker = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
     worker["env"] = (0..33_000).map(variable).collect();
-    large["spec"]["replicatedJobs"][0]["replicas"] = json!("three");
-    review(&large).to_string()
+    jobset["spec"]["replicatedJobs"][0]["replicas"] = json!("three");
+    jobset
 }
 
 /// The service has as many threads as there are here: none of them is held up.
@@ -77,7 +76,7 @@ fn unreadable() -> String {
 async fn a_flood_of_unreadable_jobsets_delays_nobody_else() {
     const FLOOD: usize = 20;
     let server = Server::start().await;
-    let body = unreadable();
+    let body = review(&unreadable(jobset())).to_string();
     assert!(body.len() > 900_000 && body.len() < 1 << 20, "{}", body.len());
     let flood: JoinSet<_> = (0..FLOOD)
         .map(|_| {
@@ -161,6 +160,42 @@ async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
     turns.given.add_permits(1);
     assert_eq!(greedy.await.unwrap().text(), "done\n");
     assert_eq!(server.client.post("/good", JSON, large).await.text(), "good\n", "the memory is back");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
+    const LENGTH: usize = 7_900_000;
+    let (begun, (end, ends)) = (Arc::new(Semaphore::new(0)), std::sync::mpsc::channel::<()>());
+    let (work, ends) = (Arc::clone(&begun), Arc::new(Mutex::new(ends)));
+    let kept = async move |body: Bytes| {
+        let (work, ends) = (Arc::clone(&work), Arc::clone(&ends));
+        let work = move || {
+            work.add_permits(1);
+            ends.lock().unwrap().recv().unwrap();
+            body.len().to_string()
+        };
+        tokio::task::spawn_blocking(work).await.unwrap()
+    };
+    let router = routes(turns()).route("/kept", post(kept));
+    let server =
+        Server::of(router, &["--max-body-memory=8", "--max-concurrent-reviews=1", "--review-wait=100ms"]).await;
+    let mut client = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
+    let head = format!("POST /kept HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.write_all(&vec![b' '; LENGTH]).await.unwrap();
+    client.flush().await.unwrap();
+    timeout(LIMIT, begun.acquire()).await.unwrap().unwrap().forget();
+    drop(client);
+
+    let good = async |length: usize| server.client.post("/good", JSON, vec![b' '; length]).await;
+    let turn_is_free = async || Ok((good(1).await.status == 200).then_some(()));
+    wait::until(LIMIT, "the service to see that the client is gone", turn_is_free).await.unwrap();
+    let refused = good(600_000).await;
+    assert!(refused.status == 503 && refused.text().contains("fill 8 MiB"), "{refused:?}");
+    end.send(()).unwrap();
+    let memory_is_free = async || Ok((good(600_000).await.status == 200).then_some(()));
+    wait::until(LIMIT, "the memory to be back", memory_is_free).await.unwrap();
     server.stop().await;
 }
 

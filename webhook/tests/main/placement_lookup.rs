@@ -1,4 +1,4 @@
-//! How the leader of a Pod is found: by a watch, by a list where there is none yet, and within a time limit always.
+//! How the leader of a Pod is found: by one watch of all leaders, never by a list for a Pod, and within a time limit always.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,0 +1,90 @@
+//! Large JobSets that cannot be read, through the API server; and probes while every thread that reviews is busy.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::pin;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::future::join_all;
+use jobset_api::JobSet;
+
+use crate::api_server::{good, refusal};
+use crate::cluster::{LIMIT, Plane};
+use crate::overload::unreadable;
+
+const FLOOD: usize = 4;
+
+/// The schema refuses them, after the webhook has let them through. Meanwhile it answers everybody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreadable_jobsets_of_a_mebibyte_are_refused_by_the_api_server_and_delay_nobody() -> Result<()> {
+    let plane = Plane::start().await?;
+    let replica = plane.admission().await?;
+    let large = unreadable(good("large"));
+    let status = refusal(plane.dry_run(&large).await);
+    assert!(status.code == 422 && status.message.contains("spec.replicatedJobs[0].replicas"), "{status:?}");
+    let answered = beside(join_all((0..FLOOD).map(|_| plane.dry_run(&large))), &plane).await?;
+    assert!(answered > 0, "others have waited for them");
+    replica.stop().await?;
+    plane.plane.stop().await
+}
+
+/// Has JobSets admitted, one after the other, until all of these are refused. Their number.
+async fn beside(flood: impl Future<Output = Vec<kube::Result<JobSet>>>, plane: &Plane) -> Result<u32> {
+    let (mut flood, mut answered, mut longest) = (pin!(flood), 0, Duration::ZERO);
+    let small = good("small");
+    let refused = loop {
+        let begin = Instant::now();
+        tokio::select! {
+            biased;
+            refused = &mut flood => break refused,
+            answer = plane.dry_run(&small) => drop(answer.context("beside the flood")?),
+        }
+        (answered, longest) = (answered + 1, longest.max(begin.elapsed()));
+    };
+    println!("{answered} JobSets beside {FLOOD} unreadable ones, the longest in {} ms", longest.as_millis());
+    for answer in refused {
+        assert_eq!(refusal(answer).code, 422);
+    }
+    Ok(answered)
+}
+
+/// What is at this path, asked for by this thread alone.
+fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).with_context(|| format!("no answer from {path}"))?;
+    Ok(answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_and_metrics_are_answered_while_all_threads_are_busy() -> Result<()> {
+    const THREADS: usize = 2;
+    let plane = Plane::start().await?;
+    let replica = plane.admission().await?;
+    let (done, (busy, is_busy)) = (Arc::new(Barrier::new(THREADS + 1)), channel());
+    for _ in 0..THREADS {
+        let (done, busy) = (Arc::clone(&done), busy.clone());
+        tokio::spawn(async move {
+            busy.send(()).ok();
+            done.wait();
+        });
+    }
+    for _ in 0..THREADS {
+        is_busy.recv_timeout(LIMIT).context("a thread is not busy")?;
+    }
+    // This is no thread of the runtime, which does nothing now.
+    let answers = [(replica.health, "/healthz"), (replica.health, "/readyz"), (replica.metrics, "/metrics")];
+    let answers = answers.map(|(address, path)| get(address, path));
+    done.wait();
+    for answer in answers {
+        let answer = answer?;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    replica.stop().await?;
+    plane.plane.stop().await
+}
