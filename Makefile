@@ -24,7 +24,8 @@ endif
 # packages compiles them again.
 EVERYTHING := --locked --workspace --all-features
 # Where cargo puts programs: .cargo/config.toml names the target, so that all of them are linked statically, as images need them.
-HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+# GNU Make hands exported variables to $(shell) from 4.4 on, so this one is handed over by hand.
+HOST := $(shell $(if $(RUSTUP_TOOLCHAIN),RUSTUP_TOOLCHAIN='$(RUSTUP_TOOLCHAIN)') rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 DEBUG := target/$(HOST)/debug
 RELEASE := target/$(HOST)/release
 E2E := $(DEBUG)/e2e-cluster
@@ -46,6 +47,7 @@ help: ## Lists the targets.
 .PHONY: tools
 tools:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing: install Rust 1.95 or newer (https://rustup.rs)' >&2; exit 1; }
+	@[ -n '$(HOST)' ] || { echo 'make: rustc does not start: run "rustc -vV" to see why, and "rustup toolchain install"' >&2; exit 1; }
 	@command -v go >/dev/null || { echo 'make: go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
 
 .PHONY: build
@@ -144,7 +146,7 @@ takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 takeover::
 
 .PHONY: test-certificates
-test-certificates: tools deps ## Replicas that agree on certificates, a hundred times, and rotations under load: some minutes.
+test-certificates: tools deps ## Three replicas get their first certificates, a hundred times, and a hundred rotations under load: some minutes.
 	@$(E2E) programs
 	CERTIFICATE_ROUNDS=100 cargo test --locked -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
 
@@ -153,7 +155,7 @@ test-output: tools ## 100 MB/s of output for a minute through a supervising agen
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: images
-images: build ## Builds the images of controller, webhook, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
+images: build ## Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
 
 .PHONY: notices
