@@ -180,12 +180,13 @@ bench-deps: tools
 	cargo build --locked --release -p jobset-harness -p jobset-bench --bin bench --bin bench-webhook --bin e2e-cluster
 
 .PHONY: bench
-bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods, in place and by recreation, without kubelets.
+bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods without kubelets: by watches, by the Go manager, over the stream, by recreation.
 	@$(RELEASE)/bench --recreate --watch new,kept
 
 .PHONY: bench-large
-bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet.
-	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate
+bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet; without the Go manager.
+	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate --way watch
+	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream
 
 .PHONY: bench-webhook
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.

@@ -6,6 +6,8 @@
 //!
 //! The identity is an administrator's: exempt from priority and fairness, and without the cost of checking a token.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client as HttpClient;
@@ -13,6 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
+use tokio::sync::Semaphore;
+use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder};
 
 /// Agents that share one connection.
@@ -31,6 +35,12 @@ impl Connections {
         (0..agents.div_ceil(AGENTS)).map(|_| client(config)).collect::<Result<_>>().map(Self)
     }
 
+    /// The same, with requests that wait for one of these seats and hold it until they are answered.
+    pub(crate) fn with_seats(config: &Config, agents: usize, seats: &Arc<Semaphore>) -> Result<Self> {
+        let seated = || client_of(config, Some(GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(seats))));
+        (0..agents.div_ceil(AGENTS)).map(|_| seated()).collect::<Result<_>>().map(Self)
+    }
+
     /// The client of an agent.
     pub(crate) fn of(&self, agent: usize) -> Client {
         self.0[agent / AGENTS].clone()
@@ -39,6 +49,10 @@ impl Connections {
 
 /// A client of one HTTP/2 connection, without retries.
 pub(crate) fn client(config: &Config) -> Result<Client> {
+    client_of(config, None)
+}
+
+fn client_of(config: &Config, seats: Option<GlobalConcurrencyLimitLayer>) -> Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -49,7 +63,11 @@ pub(crate) fn client(config: &Config) -> Result<Client> {
         .http2_max_concurrent_reset_streams(ENDED_STREAMS)
         .build::<_, Body>(https);
     let auth = config.auth_layer().context("cannot use the cluster's credentials")?;
-    let service =
-        ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(auth).map_err(BoxError::from).service(http);
+    let service = ServiceBuilder::new()
+        .option_layer(seats)
+        .layer(config.base_uri_layer())
+        .option_layer(auth)
+        .map_err(BoxError::from)
+        .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))
 }

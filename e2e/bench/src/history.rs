@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, dialect};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
@@ -74,11 +74,13 @@ impl History {
     }
 }
 
-/// Adds a version, unless the watch has listed the last one again.
+/// Adds a version, unless the watch has listed the last one again. What the Go manager writes is translated.
 fn note(writes: &mut Vec<JobSetWrite>, jobset: &JobSet, at: Instant) {
     let version = jobset.resource_version();
     if writes.last().is_none_or(|last| last.version != version) {
-        writes.push(JobSetWrite { at, version, status: jobset.status.clone().unwrap_or_default() });
+        let mut status = jobset.status.clone().unwrap_or_default();
+        dialect::decode(&mut status);
+        writes.push(JobSetWrite { at, version, status });
     }
 }
 
@@ -97,5 +99,14 @@ mod tests {
             note(&mut writes, &serde_json::from_value(jobset).unwrap(), Instant::now());
         }
         assert_eq!(writes.iter().map(|write| write.status.restarts).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn attempts_of_go_manager_become_epochs() {
+        let mut writes = Vec::new();
+        let status = json!({"currentInPlaceRestartAttempt": 1, "previousInPlaceRestartAttempt": 0, "restarts": 0});
+        let jobset = json!({"metadata": {"resourceVersion": "7"}, "spec": {"replicatedJobs": []}, "status": status});
+        note(&mut writes, &serde_json::from_value(jobset).unwrap(), Instant::now());
+        assert_eq!((writes[0].status.synced_epoch, writes[0].status.deprecated_epoch), (2, 1));
     }
 }

@@ -14,7 +14,7 @@ use crate::report::{number, rounded};
 /// Longest name that the kernel keeps of a program.
 const COMM: usize = 15;
 
-/// The measured processes, by the names of their figures.
+/// The measured processes, by the names of their figures. Those of one name are added.
 pub(crate) struct Meter(Vec<(&'static str, Process)>);
 
 /// CPU seconds of each process since its start, and of the machine, at one instant.
@@ -49,8 +49,10 @@ impl Meter {
             let stat = process.stat().with_context(|| format!("process {} has ended", process.pid))?;
             anyhow::Ok(ticks(stat.utime + stat.stime))
         };
-        let mut seconds: BTreeMap<_, _> =
-            self.0.iter().map(|(name, process)| Ok((*name, of(process)?))).collect::<Result<_>>()?;
+        let mut seconds: BTreeMap<_, f64> = BTreeMap::new();
+        for (name, process) in &self.0 {
+            *seconds.entry(*name).or_default() += of(process)?;
+        }
         let machine = KernelStats::current().context("cannot read /proc/stat")?.total;
         let interrupts = machine.irq.unwrap_or_default() + machine.softirq.unwrap_or_default();
         seconds.insert("machine", ticks(machine.user + machine.nice + machine.system + interrupts));
@@ -96,6 +98,11 @@ pub(crate) fn peak_rss_kib(pid: u32) -> Result<u64> {
     status(pid)?.vmhwm.with_context(|| format!("process {pid} has no VmHWM"))
 }
 
+/// Resident memory of some processes now, in KiB (`VmRSS`).
+pub(crate) fn rss_kib(pids: &[u32]) -> Result<u64> {
+    pids.iter().map(|pid| status(*pid)?.vmrss.with_context(|| format!("process {pid} has no VmRSS"))).sum()
+}
+
 /// The one process of this program whose arguments name this folder, such as a cluster's.
 pub(crate) fn process_in(folder: &Path, program: &str) -> Result<u32> {
     let (folder, comm) = (folder.to_string_lossy(), &program[..program.len().min(COMM)]);
@@ -133,8 +140,17 @@ mod tests {
 
     #[test]
     fn own_process_has_memory_and_cpu() {
-        assert!(peak_rss_kib(std::process::id()).unwrap() > 100);
+        let own = std::process::id();
+        assert!(peak_rss_kib(own).unwrap() > 100 && rss_kib(&[own, own]).unwrap() > 200);
         let reading = Meter::new(&[]).unwrap().read().unwrap();
         assert!(reading.of("machine") >= reading.of("load_generator"), "{reading:?}");
+    }
+
+    #[test]
+    fn processes_of_one_name_are_added() {
+        let own = std::process::id();
+        let once = Meter::new(&[]).unwrap().read().unwrap().of("load_generator");
+        let twice = Meter::new(&[("load_generator", own)]).unwrap().read().unwrap().of("load_generator");
+        assert!(twice >= 2.0 * once, "{once} {twice}");
     }
 }

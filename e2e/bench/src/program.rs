@@ -76,5 +76,17 @@ pub(crate) fn kubeconfig_of(cluster: &Handle, token: &str) -> Result<String> {
 
 /// An address whose port was free a moment ago.
 pub(crate) fn free(host: IpAddr) -> Result<SocketAddr> {
-    TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).context("no port is free")
+    let [address] = free_addresses(host)?;
+    Ok(address)
+}
+
+/// Different addresses whose ports were free a moment ago.
+pub(crate) fn free_addresses<const N: usize>(host: IpAddr) -> Result<[SocketAddr; N]> {
+    let listen = || TcpListener::bind((host, 0)).context("no port is free");
+    let listeners: Vec<TcpListener> = (0..N).map(|_| listen()).collect::<Result<_>>()?;
+    let mut addresses = [SocketAddr::new(host, 0); N];
+    for (address, listener) in addresses.iter_mut().zip(&listeners) {
+        *address = listener.local_addr().context("a listener has no address")?;
+    }
+    Ok(addresses)
 }

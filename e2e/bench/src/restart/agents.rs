@@ -1,37 +1,24 @@
-//! The simulated agents: tasks of one process, each around the agent's own state machine, watch and report.
+//! The simulated agents: tasks of one process, each around the agent's own state machine, and its own watch and report or
+//! its own stream ([`Link`]).
 //!
-//! A simulated agent has no process: a restart of the Pod is a new state machine and, as a sidecar, a new watch. It takes
-//! no longer than the API server takes for what kubelets write about it.
-//!
-//! **Seats.** The agents have the identity of an administrator, who is exempt from priority and fairness. Thousands of
-//! concurrent requests on two cores would take longer than agents wait for an answer; each would be sent again, until no
-//! answer is in time. So the agents wait for a seat, as the API server would let them wait: for a report until it is
-//! answered, for a watch until it has shown the JobSet. Their own time limits begin with the seat.
+//! A simulated agent has no process: a restart of the Pod is a new state machine and, as a sidecar, a new watch or
+//! connection. It takes no longer than the API server takes for what kubelets write about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jobset_agent::backoff::jittered;
 use jobset_agent::decide::{Agent, Input, Mode, Output};
-use jobset_agent::{report, watch};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::case::WatchMode;
-use super::jobset::{NAME, NAMESPACE};
 use super::kubelet::Kubelets;
+use super::link::{Link, Links};
 use super::roll::{AgentStage, Roll, WayToEpoch};
-use crate::connections::Connections;
-
-/// Concurrent requests of agents: the share of workloads (100 of 245) in the 600 requests that an API server handles at
-/// once by default.
-const SEATS: usize = 245;
-/// Inputs that may wait for a state machine, as in the agent itself.
-const QUEUE: usize = 16;
 
 /// The agents of one JobSet. They end when this is dropped.
 pub(super) struct Agents {
@@ -42,26 +29,24 @@ pub(super) struct Agents {
 }
 
 struct SharedByAgents {
-    connections: Connections,
+    links: Links,
     /// UID of the JobSet.
     uid: String,
     mode: WatchMode,
     roll: Roll,
     kubelets: Option<Kubelets>,
-    seats: Arc<Semaphore>,
 }
 
 impl Agents {
     /// Starts the agents of these Pods, all at once.
     pub(super) fn start(
-        connections: Connections,
+        links: Links,
         kubelets: Option<Kubelets>,
         mode: WatchMode,
         uid: String,
         pods: &[String],
     ) -> Self {
-        let seats = Arc::new(Semaphore::new(SEATS));
-        let shared = Arc::new(SharedByAgents { connections, uid, mode, roll: Roll::new(pods.len()), kubelets, seats });
+        let shared = Arc::new(SharedByAgents { links, uid, mode, roll: Roll::new(pods.len()), kubelets });
         shared.roll.set_out(1);
         let mut tasks = JoinSet::new();
         let restarts = pods.iter().enumerate().map(|(index, pod)| {
@@ -113,21 +98,12 @@ struct SimulatedAgent {
     restart: Arc<Notify>,
 }
 
-/// A watch, and the inputs that the watch and the reports give.
-struct AgentInputs {
-    sender: mpsc::Sender<Input>,
-    receiver: mpsc::Receiver<Input>,
-    /// Held until the watch has shown the JobSet.
-    seat: Option<OwnedSemaphorePermit>,
-    _watch: AbortOnDropHandle<()>,
-}
-
 impl SimulatedAgent {
     async fn run(self) {
         loop {
-            let inputs = self.watch().await;
-            // The watch ends with its process.
-            self.live(inputs).await;
+            let link = self.shared.links.open(self.index, &self.pod).await;
+            // The link ends with its process.
+            self.live(link).await;
             self.restarts().await;
         }
     }
@@ -140,35 +116,25 @@ impl SimulatedAgent {
         }
     }
 
-    async fn watch(&self) -> AgentInputs {
-        // Nobody closes the semaphore.
-        let seat = Arc::clone(&self.shared.seats).acquire_owned().await.ok();
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let client = self.shared.connections.of(self.index);
-        let watch = tokio::spawn(watch::run(client, NAMESPACE.to_owned(), NAME.to_owned(), sender.clone()));
-        AgentInputs { sender, receiver, seat, _watch: AbortOnDropHandle::new(watch) }
-    }
-
     /// From the agent's start to its end; a supervisor outlives its worker and never ends.
-    async fn live(&self, mut inputs: AgentInputs) {
+    async fn live(&self, mut link: Link) {
         let mode = match self.shared.mode {
             WatchMode::New => Mode::Sidecar { saves: false },
             WatchMode::Kept => Mode::Supervisor { fatal: BTreeSet::new() },
         };
         let mut agent = Agent::new(Some(self.shared.uid.clone()), mode);
         let mut timer = None;
-        let mut stopped = None;
+        // Inputs that are known at once.
+        let mut ready = VecDeque::new();
         loop {
-            let next = match stopped.take() {
-                Some(code) => Some(self.worker_exits(code).await),
-                None => self.next(&mut inputs, &mut timer).await,
+            let Some(input) = ready.pop_front() else {
+                match self.next(&mut link, &mut timer).await {
+                    Some(inputs) => ready.extend(inputs),
+                    None if self.shared.mode == WatchMode::Kept => ready.push_back(self.worker_exits(1).await),
+                    None => return,
+                }
+                continue;
             };
-            let input = match next {
-                Some(input) => input,
-                None if self.shared.mode == WatchMode::Kept => self.worker_exits(1).await,
-                None => return,
-            };
-            inputs.seat = None;
             match &input {
                 Input::Reported { epoch } => self.note(AgentStage::Waits(*epoch)),
                 Input::ReportFailed { .. } => self.shared.roll.note_failed_report(),
@@ -178,14 +144,15 @@ impl SimulatedAgent {
                 match output {
                     Output::Report { epoch } => {
                         timer = None;
-                        self.report(epoch, inputs.sender.clone());
+                        self.note(AgentStage::Reports(epoch));
+                        ready.extend(link.report(epoch));
                     }
                     Output::SetTimer(wait) => timer = Some(Instant::now() + jittered(wait)),
                     Output::Lift { epoch } => {
                         timer = None;
                         self.lift(epoch);
                     }
-                    Output::StopWorker { .. } => stopped = Some(143),
+                    Output::StopWorker { .. } => ready.push_back(self.worker_exits(143).await),
                     Output::Restart { .. } | Output::Exit { .. } => return,
                     // Nobody terminates a worker here, and no worker has state to save.
                     Output::Save { .. } | Output::TerminateWorker => {}
@@ -200,29 +167,17 @@ impl SimulatedAgent {
         Input::WorkerExited { code }
     }
 
-    /// The next input, or `None` when the agent must restart by itself.
-    async fn next(&self, inputs: &mut AgentInputs, timer: &mut Option<Instant>) -> Option<Input> {
+    /// The next inputs, or `None` when the agent must restart by itself.
+    async fn next(&self, link: &mut Link, timer: &mut Option<Instant>) -> Option<Vec<Input>> {
         tokio::select! {
             biased;
             () = self.restart.notified() => None,
-            Some(input) = inputs.receiver.recv() => Some(input),
+            inputs = link.next() => Some(inputs),
             () = sleep_until(timer.unwrap_or_else(Instant::now).into()), if timer.is_some() => {
                 *timer = None;
-                Some(Input::Timer)
+                Some(vec![Input::Timer])
             }
         }
-    }
-
-    fn report(&self, epoch: i32, answers: mpsc::Sender<Input>) {
-        self.note(AgentStage::Reports(epoch));
-        let (client, pod) = (self.shared.connections.of(self.index), self.pod.clone());
-        let seats = Arc::clone(&self.shared.seats);
-        tokio::spawn(async move {
-            let _seat = seats.acquire_owned().await;
-            let answer = report::report(&client, NAMESPACE, &pod, epoch, None).await;
-            // The receiver is gone if the agent has restarted.
-            let _ = answers.send(answer).await;
-        });
     }
 
     fn lift(&self, epoch: Option<i32>) {

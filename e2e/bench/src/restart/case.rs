@@ -8,6 +8,11 @@ use serde::Serialize;
 
 use crate::{at_least_one, results};
 
+/// Restarts of each JobSet: five are enough where each takes ten seconds and more.
+const RESTARTS: usize = 5;
+/// Restarts over the stream.
+const STREAM_RESTARTS: usize = 20;
+
 /// What happens to the Pods besides their agents' reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -18,15 +23,27 @@ pub enum Load {
     Full,
 }
 
-/// What an agent does with its watch on the JobSet when its Pod restarts.
+/// What an agent does with its watch on the JobSet, or with its connection to a relay, when its Pod restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum WatchMode {
-    /// The watch ends with the container, and the next container opens a new one: the agent as a sidecar.
+    /// It ends with the container, and the next container opens a new one: the agent as a sidecar.
     #[serde(rename = "new-watch")]
     New,
-    /// The watch stays: the agent as the worker's supervisor, which outlives the worker.
+    /// It stays: the agent as the worker's supervisor, which outlives the worker.
     #[serde(rename = "kept-watch")]
     Kept,
+}
+
+/// What carries reports and epochs between the agents and the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// A watch and a patch of each agent.
+    Watch,
+    /// The same, with the manager of the Go JobSet as the controller.
+    Go,
+    /// The agent stream: connections to two relays.
+    Stream,
 }
 
 /// How the group restarts; `restartStrategy` of the JobSet.
@@ -35,7 +52,7 @@ pub enum WatchMode {
 pub(super) enum Strategy {
     /// Agents restart their Pods in place.
     #[serde(rename = "InPlaceRestart")]
-    InPlace { load: Load, watch: WatchMode },
+    InPlace { load: Load, watch: WatchMode, way: Way },
     /// The Job controller replaces all Pods. There are no agents.
     Recreate,
 }
@@ -57,48 +74,75 @@ impl Strategy {
         if self == Self::Recreate { "Recreate" } else { "InPlaceRestart" }
     }
 
-    /// The case in words, and the suffix of its file.
-    fn words(self) -> (&'static str, &'static str) {
+    /// The strategy in words.
+    fn words(self) -> String {
+        let Self::InPlace { load, watch, way } = self else { return "Recreate".to_owned() };
+        let way = match way {
+            Way::Watch => "in place",
+            Way::Go => "Go manager",
+            Way::Stream => "in place, stream",
+        };
+        let load = if load == Load::Full { "full" } else { "bare" };
+        let kept = if watch == WatchMode::Kept { ", kept" } else { "" };
+        format!("{way}, {load}{kept}")
+    }
+
+    /// What carries reports and epochs, if Pods restart in place.
+    pub(super) fn way(self) -> Option<Way> {
         match self {
-            Self::InPlace { load: Load::Bare, watch: WatchMode::New } => ("in place, bare", ""),
-            Self::InPlace { load: Load::Bare, watch: WatchMode::Kept } => ("in place, bare, kept", "-kept"),
-            Self::InPlace { load: Load::Full, watch: WatchMode::New } => ("in place, full", "-full"),
-            Self::InPlace { load: Load::Full, watch: WatchMode::Kept } => ("in place, full, kept", "-full-kept"),
-            Self::Recreate => ("Recreate", "-recreate"),
+            Self::InPlace { way, .. } => Some(way),
+            Self::Recreate => None,
         }
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} Pods, {}", self.agents, self.strategy.words().0)
+        write!(f, "{} Pods, {}", self.agents, self.strategy.words())
     }
 }
 
 impl Case {
     /// The file of its result.
     pub(super) fn file(self) -> String {
-        format!("restart-{}{}.json", self.agents, self.strategy.words().1)
+        let agents = self.agents;
+        let Strategy::InPlace { load, watch, way } = self.strategy else {
+            return format!("restart-{agents}-recreate.json");
+        };
+        let way = match way {
+            Way::Watch => "restart",
+            Way::Go => "go",
+            Way::Stream => "stream",
+        };
+        let load = if load == Load::Full { "-full" } else { "" };
+        let kept = if watch == WatchMode::Kept { "-kept" } else { "" };
+        format!("{way}-{agents}{load}{kept}.json")
     }
 }
 
 /// Measures restarts of a JobSet of N Pods on a real control plane without kubelets, with simulated agents.
 ///
-/// Prints a table, and writes restart-N.json for each number of agents into the results folder. Other cases than the bare
-/// load with new watches have a suffix in their file's name: restart-N-full.json, restart-N-recreate.json.
+/// Prints a table, and writes restart-N.json, go-N.json and stream-N.json for each number of agents into the results
+/// folder. Other cases than the bare load with new watches or connections have a suffix in their file's name:
+/// restart-N-full.json, restart-N-recreate.json, stream-N-kept.json.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench")]
 pub struct Options {
     /// Numbers of agents: one JobSet of as many Pods for each.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "100,1000,5000", value_parser = at_least_one())]
     pub agents: Vec<usize>,
-    /// Restarts of each JobSet; the first is reported with the others.
-    #[arg(long, value_name = "K", default_value = "5", value_parser = at_least_one())]
-    pub restarts: usize,
+    /// Restarts of each JobSet; the first is reported with the others. Default: 20 over the stream, else 5.
+    #[arg(long, value_name = "K", value_parser = at_least_one())]
+    pub restarts: Option<usize>,
+    /// What carries reports and epochs: watches and patches (watch), the same beside the manager of the Go JobSet (go), the
+    /// agent stream (stream).
+    #[arg(long = "way", value_name = "WAY,...", value_delimiter = ',', default_value = "watch,go,stream")]
+    pub ways: Vec<Way>,
     /// What happens to Pods in a restart: their agents' reports alone (bare), also what kubelets write (full).
     #[arg(long = "load", value_name = "LOAD,...", value_delimiter = ',', default_value = "bare,full")]
     pub loads: Vec<Load>,
-    /// What an agent does with its watch in a restart: open a new one as a sidecar (new), keep it as a supervisor (kept).
+    /// What an agent does with its watch or its connection in a restart: open a new one as a sidecar (new), keep it as a
+    /// supervisor (kept). The agents of the Go JobSet always open a new one.
     #[arg(long = "watch", value_name = "WATCH,...", value_delimiter = ',', default_value = "new")]
     pub watches: Vec<WatchMode>,
     /// Measure restarts by recreation of all Pods, too.
@@ -107,6 +151,15 @@ pub struct Options {
     /// The program jobset-controller to measure. Default: build that of the image.
     #[arg(long, value_name = "PATH")]
     pub controller: Option<PathBuf>,
+    /// The program jobset-relay to measure. Default: build that of the image.
+    #[arg(long, value_name = "PATH")]
+    pub relay: Option<PathBuf>,
+    /// The program jobset-agent to measure. Default: build that of the image.
+    #[arg(long, value_name = "PATH")]
+    pub agent: Option<PathBuf>,
+    /// Agents of the last Pods that are processes, where the way is the stream and there are more Pods.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub real_agents: usize,
     /// Pods that belong to no JobSet, for the controller's memory; where the load is bare and watches are new.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub foreign_pods: usize,
@@ -119,23 +172,47 @@ pub struct Options {
 }
 
 impl Options {
-    /// The cases, by size.
+    /// The cases, by size. The Go manager comes before the stream, whose results are compared with it.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let in_place = self
-            .loads
-            .iter()
-            .flat_map(|load| self.watches.iter().map(move |watch| (*load, *watch)))
-            // Agents that keep their watch are supervisors, and the Pods of the full load have sidecars: the controller
-            // would wait for the end of workers that outlive their epoch.
-            .filter(|case| *case != (Load::Full, WatchMode::Kept))
-            .map(|(load, watch)| Strategy::InPlace { load, watch });
+        let of_way = |way: Way| {
+            let of_load =
+                move |load: Load| self.watches.iter().map(move |watch| Strategy::InPlace { load, watch: *watch, way });
+            self.loads.iter().copied().flat_map(of_load)
+        };
+        let ways = [Way::Watch, Way::Go, Way::Stream].into_iter().filter(|way| self.ways.contains(way));
+        let in_place = ways.flat_map(of_way).filter(|strategy| is_measured(*strategy));
         let strategies: Vec<Strategy> = in_place.chain(self.recreate.then_some(Strategy::Recreate)).collect();
         let case = |agents: usize, strategy: Strategy| {
-            let is_principal = strategy == Strategy::InPlace { load: Load::Bare, watch: WatchMode::New };
+            let is_principal =
+                strategy == Strategy::InPlace { load: Load::Bare, watch: WatchMode::New, way: Way::Watch };
             Case { agents, strategy, foreign_pods: if is_principal { self.foreign_pods } else { 0 } }
         };
         let of = |agents: &usize| strategies.iter().map(|strategy| case(*agents, *strategy)).collect::<Vec<_>>();
         self.agents.iter().flat_map(of).collect()
+    }
+
+    /// The number of restarts of a case.
+    pub(super) fn restarts_of(&self, case: Case) -> usize {
+        let default = if case.strategy.way() == Some(Way::Stream) { STREAM_RESTARTS } else { RESTARTS };
+        self.restarts.unwrap_or(default)
+    }
+
+    /// How many agents of a case are processes.
+    pub(super) fn processes_of(&self, case: Case) -> usize {
+        let is_stream = case.strategy.way() == Some(Way::Stream);
+        if is_stream && case.agents > self.real_agents { self.real_agents } else { 0 }
+    }
+}
+
+/// Whether the case exists and is of interest.
+fn is_measured(strategy: Strategy) -> bool {
+    match strategy {
+        // Agents that keep their watch are supervisors, and the Pods of the full load have sidecars: the controller
+        // would wait for the end of workers that outlive their epoch.
+        Strategy::InPlace { load: Load::Full, watch, way } => watch == WatchMode::New && way == Way::Watch,
+        // The agents of the Go JobSet exit in each restart, as sidecars and as supervisors.
+        Strategy::InPlace { watch, way: Way::Go, .. } => watch == WatchMode::New,
+        _ => true,
     }
 }
 
@@ -143,22 +220,45 @@ impl Options {
 mod tests {
     use super::*;
 
+    fn options(arguments: &str) -> Options {
+        Options::try_parse_from(arguments.split(' ')).unwrap()
+    }
+
     #[test]
     fn cases_have_unique_files_and_foreign_pods_are_in_principal_one() {
-        let arguments = "bench --agents 100,5000 --load bare,full --watch new,kept --recreate --foreign-pods 9";
-        let cases = Options::try_parse_from(arguments.split(' ')).unwrap().cases();
+        let cases = options("bench --agents 100,5000 --watch new,kept --recreate --foreign-pods 9").cases();
         let files: Vec<String> = cases.iter().map(|case| case.file()).collect();
-        let suffixes = ["", "-kept", "-full", "-recreate"];
-        let of = |agents: u32| suffixes.map(|suffix| format!("restart-{agents}{suffix}.json"));
+        let of = |agents: u32| {
+            let files = ["restart-N", "restart-N-kept", "restart-N-full", "go-N", "stream-N", "stream-N-kept"];
+            let files = files.iter().chain(["restart-N-recreate"].iter());
+            files.map(|file| format!("{}.json", file.replace('N', &agents.to_string()))).collect::<Vec<_>>()
+        };
         assert_eq!(files, [of(100), of(5000)].concat());
-        let foreign: Vec<usize> = cases.iter().map(|case| case.foreign_pods).collect();
-        assert_eq!(foreign, [9, 0, 0, 0, 9, 0, 0, 0]);
+        let foreign: Vec<usize> = cases.iter().map(|case| case.foreign_pods).filter(|pods| *pods > 0).collect();
+        assert_eq!((cases[0].foreign_pods, foreign), (9, vec![9, 9]));
+    }
+
+    #[test]
+    fn stream_has_more_restarts_and_some_real_agents() {
+        let options = options("bench --agents 100,101 --way go,stream");
+        let of = |case: &Case| (case.to_string(), options.restarts_of(*case), options.processes_of(*case));
+        let wanted = [
+            ("100 Pods, Go manager, bare", 5, 0),
+            ("100 Pods, in place, stream, bare", 20, 0),
+            ("101 Pods, Go manager, bare", 5, 0),
+            ("101 Pods, in place, stream, bare", 20, 100),
+        ];
+        let wanted = wanted.map(|(words, restarts, processes)| (words.to_owned(), restarts, processes));
+        assert_eq!(options.cases().iter().map(of).collect::<Vec<_>>(), wanted);
     }
 
     #[test]
     fn options_defaults_measure_both_loads_with_new_watches() {
-        let options = Options::try_parse_from(["bench"]).unwrap();
-        assert_eq!((options.loads, options.watches), (vec![Load::Bare, Load::Full], vec![WatchMode::New]));
+        let defaults = options("bench");
+        assert_eq!((defaults.loads, defaults.watches), (vec![Load::Bare, Load::Full], vec![WatchMode::New]));
+        assert_eq!(defaults.ways, [Way::Watch, Way::Go, Way::Stream]);
+        let given = options("bench --restarts 3");
+        assert!(given.cases().iter().all(|case| given.restarts_of(*case) == 3));
         assert!(Options::try_parse_from(["bench", "--restarts", "0"]).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! One JobSet under measurement, from its creation to its figures, whatever its strategy.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use super::case::{Case, Options};
 use super::jobset::{NAME, NAMESPACE, Shape, manifest, shape};
 use super::pods::Census;
+use super::relays::StreamSetup;
 use super::report::{CaseFigures, Restart};
 use super::requests::ApiRequests;
 use crate::history::History;
@@ -28,8 +30,22 @@ pub(super) struct Bench<'a> {
     pub(super) meter: Meter,
     /// Process id of the controller.
     pub(super) controller: u32,
+    /// The number of restarts.
+    pub(super) restarts: usize,
+    /// What the agents of the stream need, if reports go over it.
+    pub(super) stream: Option<StreamBench<'a>>,
     /// The longest wait for anything that concerns all Pods.
     pub(super) limit: Duration,
+}
+
+/// What the agents of the stream need.
+pub(super) struct StreamBench<'a> {
+    pub(super) setup: StreamSetup,
+    /// The program of the agents that are processes.
+    pub(super) agent: &'a Path,
+    pub(super) kubeconfig: &'a Path,
+    /// The folder of the control plane.
+    pub(super) folder: &'a Path,
 }
 
 /// The JobSet.
@@ -92,6 +108,7 @@ impl MeasuredGroup {
             requests,
             cpu,
             failed_reports: 0,
+            real_agents_seconds: None,
         })
     }
 
@@ -110,6 +127,8 @@ impl MeasuredGroup {
             cpu_us_per_event: None,
             pod_bytes: pod.to_string().len(),
             jobset_bytes: jobset.len(),
+            stream: None,
+            go: None,
         })
     }
 }

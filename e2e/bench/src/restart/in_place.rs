@@ -9,23 +9,28 @@ use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use serde::de::IgnoredAny;
 use serde_json::json;
+use tokio::time::sleep_until;
 
 use super::agents::Agents;
-use super::case::{Load, WatchMode};
+use super::case::{Load, WatchMode, Way};
 use super::group::{Bench, MeasuredGroup};
 use super::jobset::NAMESPACE;
 use super::kubelet::Kubelets;
+use super::link::{Dialect, Links};
+use super::over_stream::StreamAgents;
+use super::processes::{Clocks, split};
 use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
-use crate::report::{number, rounded};
+use crate::report::{number, rounded, seconds};
 
 /// The phases of a restart, in seconds.
 ///
-/// - `detect`: from the failure, visible at the API server, to `deprecatedEpoch`, observed by the benchmark's own watch.
+/// - `detect`: from the failure, visible at the API server or reported over the stream, to `deprecatedEpoch`, observed by the
+///   benchmark's own watch.
 /// - `deprecate`: to the last agent that restarts: the broadcast of `deprecatedEpoch`.
-/// - `report`: to the answer to the last agent's report; under the full load after kubelets have written that all
-///   containers restart.
+/// - `report`: to the answer to the last agent's report, or until it is sent over the stream; under the full load after
+///   kubelets have written that all containers restart.
 /// - `sync`: to `syncedEpoch`, observed by the benchmark's own watch.
 /// - `lift`: to the last agent that lifts its barrier: the broadcast of `syncedEpoch`.
 pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
@@ -38,11 +43,13 @@ const STRIDE: usize = 7_919;
 const ANNOTATION: &str = "bench.jobset.example/touched";
 /// Concurrent changes to Pods.
 const CONCURRENCY: usize = 32;
+/// From the last failure of the stream, how long the CPU is counted: annotations follow a restart.
+const MINUTE: Duration = Duration::from_mins(1);
 /// The controller is idle when it has used no CPU for this long.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
-pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> Result<CaseFigures> {
+pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way: Way) -> Result<CaseFigures> {
     let (group, census) = MeasuredGroup::create(bench).await?;
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
@@ -53,39 +60,81 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode) -> R
         Load::Bare => None,
         Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
     };
+    let (simulated, processes) = split(&pods, bench.options.processes_of(bench.case));
+    let (links, mut stream) = match &bench.stream {
+        Some(stream) => {
+            let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
+            (links, Some(agents))
+        }
+        None => {
+            let dialect = if way == Way::Go { Dialect::Go } else { Dialect::Own };
+            (Links::requests(connections.clone(), dialect), None)
+        }
+    };
     let start = Instant::now();
-    let agents = Agents::start(connections.clone(), kubelets, mode, group.uid.clone(), &pods);
+    if let (Some(agents), Some(stream)) = (&mut stream, &bench.stream) {
+        agents.start(stream, &group.uid, mode, processes)?;
+    }
+    let agents = Agents::start(links, kubelets, mode, group.uid.clone(), simulated);
     agents.all_lifted(bench.limit).await.context("the start")?;
+    if let Some(stream) = &mut stream {
+        stream.all_lifted(1, bench.limit).await.context("the start")?;
+    }
     progress(&format!("{} agents run ({:.1} s)", pods.len(), start.elapsed().as_secs_f64()));
     agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
 
-    let mut restarts = Vec::new();
-    for number in 1..=bench.options.restarts {
-        let restart = restart(bench, &group, &agents, number * STRIDE % pods.len());
+    let memory = stream.as_ref().map(|agents| agents.memory(bench)).transpose()?;
+    let (mut restarts, mut minute) = (Vec::new(), None);
+    for number in 1..=bench.restarts {
+        let (begun, before) = (Instant::now(), bench.meter.read()?);
+        let failing = number * STRIDE % simulated.len();
+        let restart = restart(bench, &group, &agents, stream.as_mut(), failing);
         let restart = restart.await.with_context(|| format!("restart {number}"))?;
-        progress(&format!("restart {number} of {}: {:.2} s", bench.options.restarts, restart.seconds));
+        progress(&format!("restart {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
+        if number == bench.restarts && stream.is_some() {
+            progress("waiting for the annotations that follow");
+            sleep_until((begun + MINUTE).into()).await;
+            minute = Some(bench.meter.read()?.since(&before));
+        }
     }
     let cpu_us_per_event = match bench.options.pod_events {
         0 => None,
+        // What an event costs does not depend on how agents report.
+        _ if way != Way::Watch => None,
         pod_events => Some(cpu_us_per_event(bench, &group, &connections, &pods, pod_events).await?),
     };
     let figures = group.figures(bench, restarts).await?;
     let (pod, jobset) = (figures.pod_bytes, figures.jobset_bytes);
     let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
     ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
-    Ok(CaseFigures { cpu_us_per_event, ..figures })
+    let stream = match (stream, memory, minute) {
+        (Some(agents), Some(memory), Some(minute)) => Some(agents.figures(bench, memory, processes.len(), minute)?),
+        _ => None,
+    };
+    Ok(CaseFigures { cpu_us_per_event, stream, ..figures })
 }
 
 /// One failure, and what follows until the JobSet has settled.
-async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, failing: usize) -> Result<Restart> {
+async fn restart(
+    bench: &Bench<'_>,
+    group: &MeasuredGroup,
+    agents: &Agents,
+    stream: Option<&mut StreamAgents>,
+    failing: usize,
+) -> Result<Restart> {
     let epoch = group.history.status().synced_epoch;
     agents.set_out(epoch + 1);
     let before = group.before(bench).await?;
+    let clocks = Clocks::read();
     let failure = agents.fail(failing, bench.limit).await?;
     let way = agents.all_lifted(bench.limit).await?;
     let cpu = before.cpu(bench)?;
+    let of_processes = match stream {
+        Some(stream) => stream.all_lifted(epoch + 1, bench.limit).await?,
+        None => None,
+    };
     agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
     let observed = (|| {
@@ -102,7 +151,8 @@ async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, fail
     let (start, ends) = observed.context("a part of the restart was not observed")?;
     let phases = Phases::new(PHASES, start, ends);
     let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
-    Ok(Restart { failed_reports: way.failed_reports, ..restart })
+    let lifted = of_processes.map(|time| seconds(clocks.instant(time).saturating_duration_since(start)));
+    Ok(Restart { failed_reports: way.failed_reports, real_agents_seconds: lifted, ..restart })
 }
 
 /// The controller's CPU for one change to a Pod that needs no action, in microseconds. The number of changes is the same for groups of any

@@ -3,8 +3,10 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::case::{Load, Strategy};
+use jobset_api::restart_rules::compile;
 use jobset_harness::workload::{STORY_1, Workload};
+
+use super::case::{Load, Strategy, Way};
 
 /// Name of the JobSet.
 pub(super) const NAME: &str = "bench";
@@ -47,6 +49,11 @@ pub(super) fn first_job(shape: &[Shape]) -> Option<String> {
 pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
     let story = serde_yaml_ng::from_str(STORY_1).context("the manifest of story 1 is not YAML")?;
     let mut workload = Workload(story).named(NAME);
+    if strategy.way() == Some(Way::Go) {
+        let mut translated = Ok(());
+        workload.each_pod(|pod| translated = translate_rules(pod));
+        translated?;
+    }
     workload.each_pod(|pod| {
         pod["restartPolicy"] = json!("Never");
         if matches!(strategy, Strategy::InPlace { load: Load::Full, .. }) {
@@ -60,6 +67,7 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
     let groups = shape.iter().map(|shape| {
         let mut group = group.clone();
         group["name"] = json!(shape.name);
+        group["groupName"] = json!("default");
         group["replicas"] = json!(shape.replicas);
         let job = &mut group["template"]["spec"];
         job["parallelism"] = json!(shape.parallelism);
@@ -69,9 +77,26 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
     });
     jobset["spec"]["replicatedJobs"] = groups.collect();
     jobset["metadata"]["namespace"] = json!(NAMESPACE);
+    // The Go manager relies on them.
+    jobset["spec"]["suspend"] = json!(false);
+    jobset["spec"]["successPolicy"] = json!({"operator": "All"});
+    jobset["spec"]["startupPolicy"] = json!({"startupPolicyOrder": "AnyOrder"});
+    jobset["spec"]["network"] = json!({"enableDNSHostnames": true, "publishNotReadyAddresses": true});
     jobset["spec"]["failurePolicy"] =
         json!({"maxRestarts": MAX_RESTARTS, "restartStrategy": strategy.name(), "restartBackoff": no_backoff()});
     Ok(jobset)
+}
+
+/// Writes the rules of containers in the names of Kubernetes, as this project's controller does: the Go manager copies what the
+/// seeds have, and the API server rejects that.
+fn translate_rules(pod: &mut Value) -> Result<()> {
+    for kind in ["initContainers", "containers"] {
+        for container in pod[kind].as_array_mut().into_iter().flatten() {
+            let rules: Vec<_> = serde_json::from_value(container["restartPolicyRules"].take())?;
+            container["restartPolicyRules"] = serde_json::to_value(compile(&rules))?;
+        }
+    }
+    Ok(())
 }
 
 /// Restarts do not wait, and each of them has its Events.
@@ -109,9 +134,24 @@ mod tests {
     }
 
     #[test]
+    fn manifest_for_go_manager_has_what_it_relies_on_and_rules_of_kubernetes() {
+        let strategy = Strategy::InPlace { load: Load::Bare, watch: WatchMode::New, way: Way::Go };
+        let jobset = manifest(&shape(2), strategy).unwrap();
+        for field in ["successPolicy", "startupPolicy", "network", "failurePolicy"] {
+            assert!(jobset["spec"][field].is_object(), "{field}");
+        }
+        let pod = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+        for container in ["/initContainers/0", "/containers/0"] {
+            let rules = &pod.pointer(container).unwrap()["restartPolicyRules"];
+            assert_eq!(rules[0]["action"], "RestartAllContainers", "{rules}");
+            assert!(!rules.to_string().contains("Terminate") && !rules.to_string().contains("NoIn"), "{rules}");
+        }
+    }
+
+    #[test]
     fn jobset_full_load_has_8_kilobytes() {
         let of = |load| {
-            let strategy = Strategy::InPlace { load, watch: WatchMode::New };
+            let strategy = Strategy::InPlace { load, watch: WatchMode::New, way: Way::Watch };
             manifest(&shape(100), strategy).unwrap().to_string().len()
         };
         assert!(of(Load::Full) > 5_000 && of(Load::Bare) < 2_000, "{} {}", of(Load::Full), of(Load::Bare));

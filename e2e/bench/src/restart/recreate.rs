@@ -27,9 +27,9 @@ const PHASES: [&str; 3] = ["detect", "delete", "create"];
 pub(super) async fn measure(bench: &Bench<'_>) -> Result<CaseFigures> {
     let (group, census) = MeasuredGroup::create(bench).await?;
     let mut restarts = Vec::new();
-    for number in 1..=bench.options.restarts {
+    for number in 1..=bench.restarts {
         let restart = restart(bench, &group, &census).await.with_context(|| format!("restart {number}"))?;
-        progress(&format!("recreation {number} of {}: {:.2} s", bench.options.restarts, restart.seconds));
+        progress(&format!("recreation {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
     }
     group.figures(bench, restarts).await

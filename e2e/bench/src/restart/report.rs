@@ -3,11 +3,13 @@
 use jobset_harness::median::median;
 use serde::Serialize;
 
-use super::case::Case;
+use super::case::{Case, Way};
+use super::over_stream::StreamFigures;
 use super::requests::ApiRequests;
+use super::stream_report;
 use crate::meter::CpuSeconds;
 use crate::phases::Phases;
-use crate::report::{Report, Table, number};
+use crate::report::{Report, Table, number, rounded};
 
 /// The result of one case.
 pub(super) type CaseReport = Report<CaseFigures>;
@@ -28,13 +30,43 @@ pub(super) struct CaseFigures {
     pub(super) pod_bytes: usize,
     /// The JobSet as JSON, at the end.
     pub(super) jobset_bytes: usize,
+    /// What agents of the stream cost beside their restarts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream: Option<StreamFigures>,
+    /// What the Go manager took in the same run, beside figures of the stream.
+    #[serde(flatten)]
+    pub(super) go: Option<GoSeconds>,
+}
+
+/// Restarts of as many Pods by the Go manager.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct GoSeconds {
+    /// The median of the restarts.
+    go_seconds: f64,
+    /// The restarts, in their order.
+    go_restart_seconds: Vec<f64>,
+}
+
+impl GoSeconds {
+    /// Those of the case among these that has so many Pods.
+    pub(super) fn among(reports: &[CaseReport], agents: usize) -> Option<Self> {
+        let is_it = |case: &Case| case.agents == agents && case.strategy.way() == Some(Way::Go);
+        let report = reports.iter().find(|report| is_it(&report.figures.case))?;
+        let go_restart_seconds: Vec<f64> = report.figures.restarts.iter().map(|restart| restart.seconds).collect();
+        Some(Self { go_seconds: median(go_restart_seconds.iter().copied()), go_restart_seconds })
+    }
+
+    /// What part of it this time is.
+    pub(super) fn ratio(&self, seconds: f64) -> f64 {
+        rounded(seconds / self.go_seconds, 1e3)
+    }
 }
 
 /// One restart of the group.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Restart {
-    /// In place from the failure, visible at the API server, to the last agent that lifted its barrier; by recreation to
-    /// the creation of the last Pod.
+    /// In place from the failure, visible at the API server or reported over the stream, to the last agent that lifted its
+    /// barrier; by recreation to the creation of the last Pod.
     pub(super) seconds: f64,
     /// The parts of that.
     pub(super) phases: Phases,
@@ -52,11 +84,14 @@ pub(super) struct Restart {
     pub(super) cpu: CpuSeconds,
     /// Reports that failed, and that agents repeated.
     pub(super) failed_reports: usize,
+    /// The same as `seconds`, to the last lift of the agents that are processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) real_agents_seconds: Option<f64>,
 }
 
 impl CaseFigures {
     /// The median of a figure over the restarts.
-    fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
+    pub(super) fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
         median(self.restarts.iter().map(figure))
     }
 }
@@ -96,7 +131,7 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
         text.push(format!("{}: {phases}; {}", case.case, shares(report)));
     }
-    figures.to_string() + &text.join("\n")
+    figures.to_string() + &text.join("\n") + &stream_report::text(reports)
 }
 
 /// Which processes used the CPUs during the restarts.
@@ -107,16 +142,19 @@ fn shares(report: &CaseReport) -> String {
         ("API server", sum(|cpu| cpu.of("api_server"))),
         ("etcd", sum(|cpu| cpu.of("etcd"))),
         ("controller", sum(|cpu| cpu.of("controller"))),
+        ("relays", sum(|cpu| cpu.of("relay"))),
         ("kube-controller-manager", sum(|cpu| cpu.of("controller_manager"))),
         ("load generator", sum(|cpu| cpu.of("load_generator"))),
         ("other processes and kernel", sum(CpuSeconds::others)),
         ("idle", (all - sum(|cpu| cpu.of("machine"))).max(0.0)),
     ];
-    shares.map(|(who, seconds)| format!("{who} {:.0} %", 100.0 * seconds / all)).join(", ")
+    let has_part = |(who, _): &(&str, f64)| report.figures.stream.is_some() || *who != "relays";
+    let shares = shares.into_iter().filter(has_part);
+    shares.map(|(who, seconds)| format!("{who} {:.0} %", 100.0 * seconds / all)).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Instant;
 
     use serde_json::json;
@@ -127,7 +165,7 @@ mod tests {
     use crate::report::tests::lines;
 
     /// A case with a restart for each number of seconds, on two CPUs.
-    fn report(seconds: &[f64]) -> CaseReport {
+    pub(in super::super) fn report(way: Way, watch: WatchMode, seconds: &[f64]) -> CaseReport {
         let now = Instant::now();
         let cpu = |seconds: f64| {
             let parts = [
@@ -149,8 +187,9 @@ mod tests {
             requests: ApiRequests::default(),
             cpu: cpu(*seconds),
             failed_reports: 0,
+            real_agents_seconds: None,
         };
-        let strategy = Strategy::InPlace { load: Load::Bare, watch: WatchMode::New };
+        let strategy = Strategy::InPlace { load: Load::Bare, watch, way };
         let figures = CaseFigures {
             case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
@@ -158,15 +197,21 @@ mod tests {
             cpu_us_per_event: Some(116.0),
             pod_bytes: 1,
             jobset_bytes: 1,
+            stream: None,
+            go: None,
         };
         Report { figures, build: "dev", cpus: 2 }
     }
 
     #[test]
     fn result_has_the_keys_that_others_read() {
-        let json = serde_json::to_value(report(&[1.5])).unwrap();
+        let json = serde_json::to_value(report(Way::Watch, WatchMode::New, &[1.5])).unwrap();
         assert_eq!((&json["agents"], &json["strategy"]), (&json!(100), &json!("InPlaceRestart")));
-        assert_eq!((&json["load"], &json["watch"]), (&json!("bare"), &json!("new-watch")));
+        assert_eq!(
+            (&json["load"], &json["watch"], &json["way"]),
+            (&json!("bare"), &json!("new-watch"), &json!("watch"))
+        );
+        assert!(json.get("go_seconds").is_none() && json.get("stream").is_none());
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
         assert_eq!((&json["controller_peak_rss_kib"], &json["cpu_us_per_event"]), (&json!(20_480), &json!(116.0)));
         let restart = &json["restarts"][0];
@@ -179,12 +224,25 @@ mod tests {
 
     #[test]
     fn summary_has_medians_phases_and_shares() {
-        let text = summary(&[report(&[2.0, 1.0, 9.0])]);
+        let text = summary(&[report(Way::Watch, WatchMode::New, &[2.0, 1.0, 9.0])]);
         let figures = "100 Pods, in place, bare dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
         assert!(lines(&text).contains(&figures.to_owned()), "{text}");
         assert!(text.contains("detect 0 s, deprecate 0 s"), "{text}");
         // The machine was half busy; of the restarts' 12 s on two CPUs the API server used 6.
         assert!(text.contains("API server 25 %, etcd 0 %, controller 5 %"), "{text}");
         assert!(text.contains("load generator 10 %, other processes and kernel 10 %, idle 50 %"), "{text}");
+    }
+
+    #[test]
+    fn restarts_of_go_manager_are_beside_those_of_the_stream() {
+        let of = |way, seconds: &[f64]| report(way, WatchMode::New, seconds);
+        let reports = [of(Way::Watch, &[7.0]), of(Way::Go, &[4.0, 2.0, 9.0])];
+        let go = GoSeconds::among(&reports, 100).unwrap();
+        assert!((go.ratio(1.0) - 0.25).abs() < 1e-9);
+        assert_eq!(GoSeconds::among(&reports, 1000), None);
+        let mut stream = of(Way::Stream, &[1.0]);
+        stream.figures.go = Some(go);
+        let json = serde_json::to_value(stream).unwrap();
+        assert_eq!((&json["go_seconds"], &json["go_restart_seconds"]), (&json!(4.0), &json!([4.0, 2.0, 9.0])));
     }
 }

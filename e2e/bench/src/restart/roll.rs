@@ -53,12 +53,19 @@ struct RollRecord {
     stages: Vec<AgentStage>,
     /// The epoch that all agents must reach.
     target: i32,
+    /// How many have lifted it. A count, because the wait checks it after each note.
+    lifted: usize,
     way: WayToEpoch,
 }
 
 impl RollRecord {
+    fn new(stages: Vec<AgentStage>) -> Self {
+        Self { stages, target: 0, lifted: 0, way: WayToEpoch::default() }
+    }
+
     fn set_out(&mut self, target: i32) {
         self.target = target;
+        self.lifted = self.stages.iter().filter(|stage| **stage == AgentStage::Lifted(target)).count();
         self.way = WayToEpoch::default();
     }
 
@@ -72,6 +79,8 @@ impl RollRecord {
         }
         self.stages[agent] = stage;
         let target = self.target;
+        self.lifted -= usize::from(before == AgentStage::Lifted(target));
+        self.lifted += usize::from(stage == AgentStage::Lifted(target));
         // A lift before the answer proves that the report has arrived.
         let reported = stage == AgentStage::Waits(target)
             || (before, stage) == (AgentStage::Reports(target), AgentStage::Lifted(target));
@@ -87,7 +96,7 @@ impl RollRecord {
     }
 
     fn is_complete(&self) -> bool {
-        self.stages.iter().all(|stage| *stage == AgentStage::Lifted(self.target))
+        self.lifted == self.stages.len()
     }
 }
 
@@ -110,8 +119,7 @@ pub(super) struct Roll(watch::Sender<RollRecord>);
 impl Roll {
     /// The roll of `agents` agents that have not started.
     pub(super) fn new(agents: usize) -> Self {
-        let stages = vec![AgentStage::Starts; agents];
-        Self(watch::Sender::new(RollRecord { stages, target: 0, way: WayToEpoch::default() }))
+        Self(watch::Sender::new(RollRecord::new(vec![AgentStage::Starts; agents])))
     }
 
     /// Makes this epoch the target. What agents do from now on belongs to the way there.
@@ -145,8 +153,7 @@ mod tests {
     use super::*;
 
     fn record(agents: usize, epoch: i32) -> RollRecord {
-        let stages = vec![Lifted(epoch); agents];
-        let mut record = RollRecord { stages, target: epoch, way: WayToEpoch::default() };
+        let mut record = RollRecord::new(vec![Lifted(epoch); agents]);
         record.set_out(epoch + 1);
         record
     }

@@ -1,0 +1,154 @@
+//! What connects a simulated agent with its controller: requests to the API server, or the agent stream.
+//!
+//! **Seats.** The agents have the identity of an administrator, who is exempt from priority and fairness. Thousands of
+//! concurrent requests on two cores would take longer than agents wait for an answer; each would be sent again, until no
+//! answer is in time. So the agents wait for a seat, as the API server would let them wait: for a report until it is
+//! answered, for a watch until it has shown the JobSet. Their own time limits begin with the seat. What agents of the
+//! stream request beside it takes the same seats, inside their time limits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jobset_agent::args::Relay;
+use jobset_agent::decide::Input;
+use jobset_agent::transport::{Names, Transport};
+use jobset_agent::{report, watch};
+use kube::Client;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::go_dialect;
+use super::jobset::{NAME, NAMESPACE};
+use super::relays::StreamSetup;
+use crate::connections::Connections;
+
+/// Concurrent requests of agents: the share of workloads (100 of 245) in the 600 requests that an API server handles at
+/// once by default.
+pub(super) const SEATS: usize = 245;
+/// Inputs that may wait for a state machine, as in the agent itself.
+const QUEUE: usize = 16;
+
+/// Whose annotation and status the agents use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// This project's.
+    Own,
+    /// The Go JobSet's.
+    Go,
+}
+
+/// The ways of all agents.
+pub(super) enum Links {
+    /// Watches and patches.
+    Requests { connections: Connections, seats: Arc<Semaphore>, dialect: Dialect },
+    /// The stream; the folder of each agent has its token.
+    Stream { connections: Connections, setup: StreamSetup, folders: Vec<PathBuf> },
+}
+
+impl Links {
+    /// Watches and patches over these connections.
+    pub(super) fn requests(connections: Connections, dialect: Dialect) -> Self {
+        Self::Requests { connections, seats: Arc::new(Semaphore::new(SEATS)), dialect }
+    }
+
+    /// Connects the agent of this Pod.
+    pub(super) async fn open(&self, agent: usize, pod: &str) -> Link {
+        match self {
+            Self::Requests { connections, seats, dialect } => {
+                let requests = Requests { client: connections.of(agent), seats: Arc::clone(seats), dialect: *dialect };
+                Link::Watch(requests.watch(pod).await)
+            }
+            Self::Stream { connections, setup, folders } => {
+                let names = Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() };
+                let relay: Relay = setup.relay(agent, folders[agent].clone());
+                Link::Stream(Box::new(Transport::start(connections.of(agent), names, Some(relay))))
+            }
+        }
+    }
+}
+
+/// How one agent makes requests.
+struct Requests {
+    client: Client,
+    seats: Arc<Semaphore>,
+    dialect: Dialect,
+}
+
+impl Requests {
+    async fn watch(self, pod: &str) -> WatchLink {
+        // Nobody closes the semaphore.
+        let seat = Arc::clone(&self.seats).acquire_owned().await.ok();
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (client, inputs) = (self.client.clone(), sender.clone());
+        let watch = match self.dialect {
+            Dialect::Own => tokio::spawn(watch::run(client, NAMESPACE.to_owned(), NAME.to_owned(), inputs)),
+            Dialect::Go => tokio::spawn(go_dialect::watch(client, inputs)),
+        };
+        let watch = AbortOnDropHandle::new(watch);
+        WatchLink { requests: self, pod: pod.to_owned(), sender, receiver, seat, _watch: watch }
+    }
+}
+
+/// The way of one agent. Its watch or its connection ends when this is dropped.
+pub(super) enum Link {
+    Watch(WatchLink),
+    Stream(Box<Transport>),
+}
+
+impl Link {
+    /// The next inputs of the state machine, if the event was one. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Vec<Input> {
+        match self {
+            Self::Watch(link) => link.next().await,
+            Self::Stream(transport) => {
+                let event = transport.next().await;
+                transport.on(event)
+            }
+        }
+    }
+
+    /// Reports an epoch. Returns the inputs that follow at once.
+    pub(super) fn report(&mut self, epoch: i32) -> Vec<Input> {
+        match self {
+            Self::Watch(link) => {
+                link.report(epoch);
+                Vec::new()
+            }
+            Self::Stream(transport) => transport.report(epoch, None),
+        }
+    }
+}
+
+/// A watch, and the inputs that the watch and the reports give.
+pub(super) struct WatchLink {
+    requests: Requests,
+    pod: String,
+    sender: mpsc::Sender<Input>,
+    receiver: mpsc::Receiver<Input>,
+    /// Held until the watch has shown the JobSet.
+    seat: Option<OwnedSemaphorePermit>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+impl WatchLink {
+    async fn next(&mut self) -> Vec<Input> {
+        let input = self.receiver.recv().await;
+        self.seat = None;
+        input.into_iter().collect()
+    }
+
+    fn report(&self, epoch: i32) {
+        let Requests { client, seats, dialect } = &self.requests;
+        let (client, seats, dialect) = (client.clone(), Arc::clone(seats), *dialect);
+        let (answers, pod) = (self.sender.clone(), self.pod.clone());
+        tokio::spawn(async move {
+            let _seat = seats.acquire_owned().await;
+            let answer = match dialect {
+                Dialect::Own => report::report(&client, NAMESPACE, &pod, epoch, None).await,
+                Dialect::Go => go_dialect::report(&client, &pod, epoch).await,
+            };
+            // The receiver is gone if the agent has restarted.
+            let _ = answers.send(answer).await;
+        });
+    }
+}

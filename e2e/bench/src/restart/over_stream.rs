@@ -1,0 +1,142 @@
+//! The agents whose reports go over the stream, and what they cost.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use super::case::WatchMode;
+use super::group::{Bench, StreamBench};
+use super::link::{Links, SEATS};
+use super::processes::{AgentProcesses, ProcessPod, ProcessSetup};
+use super::tokens;
+use crate::connections::Connections;
+use crate::meter::{CpuSeconds, peak_rss_kib, rss_kib};
+use crate::report::number;
+
+/// The agents of one case.
+pub(super) struct StreamAgents {
+    /// The folder of each agent, in the order of the Pods.
+    folders: Vec<PathBuf>,
+    processes: Option<AgentProcesses>,
+    before: Memory,
+}
+
+/// Resident memory in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Of both relays together.
+    relays: u64,
+    controller: u64,
+}
+
+/// What the agents cost, beside their restarts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct StreamFigures {
+    /// How many agents were processes. The others were tasks of the load generator.
+    pub(super) real_agents: usize,
+    /// Resident memory of both relays when all agents run, above that before they connected, for each agent.
+    pub(super) relay_bytes_per_agent: f64,
+    /// The same of the relays' peak, until the end of the case.
+    pub(super) relay_peak_bytes_per_agent: f64,
+    /// Resident memory of the controller when all agents run, above that before they connected, for each agent.
+    pub(super) controller_bytes_per_agent: f64,
+    /// CPU from the last failure on, over a minute, with the annotations that follow.
+    pub(super) minute: CpuSeconds,
+}
+
+impl Memory {
+    fn read(bench: &Bench<'_>, stream: &StreamBench<'_>) -> Result<Self> {
+        Ok(Self { relays: rss_kib(&stream.setup.pids)?, controller: rss_kib(&[bench.controller])? })
+    }
+}
+
+impl StreamAgents {
+    /// Makes what each agent of these Pods needs. No agent connects yet.
+    pub(super) async fn prepare(bench: &Bench<'_>, stream: &StreamBench<'_>, pods: &[String]) -> Result<(Links, Self)> {
+        let root = stream.folder.join("agents");
+        let folders = tokens::folders(&bench.client, &root, &stream.setup.ca, pods).await?;
+        let seats = Arc::new(Semaphore::new(SEATS));
+        let connections = Connections::with_seats(&bench.config, pods.len(), &seats)?;
+        let links = Links::Stream { connections, setup: stream.setup.clone(), folders: folders.clone() };
+        Ok((links, Self { folders, processes: None, before: Memory::read(bench, stream)? }))
+    }
+
+    /// Starts the agents that are processes: those of the last Pods.
+    pub(super) fn start(
+        &mut self,
+        stream: &StreamBench<'_>,
+        uid: &str,
+        mode: WatchMode,
+        pods: &[String],
+    ) -> Result<()> {
+        let first = self.folders.len() - pods.len();
+        let pods = pods.iter().zip(first..).map(|(name, agent)| ProcessPod {
+            name: name.clone(),
+            relay: stream.setup.variable(agent),
+            folder: self.folders[agent].clone(),
+        });
+        let logs = stream.folder.join("logs");
+        let setup = ProcessSetup { program: stream.agent, kubeconfig: stream.kubeconfig, logs: &logs, uid, mode };
+        self.processes = Some(AgentProcesses::start(&setup, &pods.collect::<Vec<_>>())?);
+        Ok(())
+    }
+
+    /// Waits until the processes have lifted their barriers in this epoch, and gives when the last one did, if there are some.
+    pub(super) async fn all_lifted(&mut self, epoch: i32, limit: Duration) -> Result<Option<SystemTime>> {
+        match &mut self.processes {
+            Some(processes) => processes.all_lifted(epoch, limit).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The memory for each agent now, of relays and controller.
+    pub(super) fn memory(&self, bench: &Bench<'_>) -> Result<[f64; 2]> {
+        let Some(stream) = &bench.stream else { return Ok([0.0; 2]) };
+        let now = Memory::read(bench, stream)?;
+        let agents = self.folders.len();
+        Ok([
+            bytes_per_agent(now.relays, self.before.relays, agents),
+            bytes_per_agent(now.controller, self.before.controller, agents),
+        ])
+    }
+
+    /// The figures at the end of the case; `memory` is that when all agents had started.
+    pub(super) fn figures(
+        self,
+        bench: &Bench<'_>,
+        [relay_bytes_per_agent, controller_bytes_per_agent]: [f64; 2],
+        real_agents: usize,
+        minute: CpuSeconds,
+    ) -> Result<StreamFigures> {
+        let pids = bench.stream.iter().flat_map(|stream| stream.setup.pids);
+        let peak: u64 = pids.map(peak_rss_kib).sum::<Result<_>>()?;
+        let relay_peak_bytes_per_agent = bytes_per_agent(peak, self.before.relays, self.folders.len());
+        Ok(StreamFigures {
+            real_agents,
+            relay_bytes_per_agent,
+            relay_peak_bytes_per_agent,
+            controller_bytes_per_agent,
+            minute,
+        })
+    }
+}
+
+/// What the memory has grown by, for each agent.
+fn bytes_per_agent(now_kib: u64, before_kib: u64, agents: usize) -> f64 {
+    (number(now_kib.saturating_sub(before_kib)) * 1024.0 / number(agents.max(1))).round()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_an_agent_is_its_share_of_the_growth() {
+        assert!((bytes_per_agent(20_000, 10_000, 1000) - 10_240.0).abs() < 1e-9);
+        assert!(bytes_per_agent(10_000, 20_000, 1000).abs() < 1e-9, "memory that shrinks is no agent's");
+    }
+}
