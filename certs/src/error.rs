@@ -22,9 +22,6 @@ pub enum Error {
     /// What was just issued cannot be put into service. This should not happen.
     #[error("the certificates that were just issued cannot be used: {0}")]
     Unusable(Cause),
-    /// The time of an annotation.
-    #[error("annotation {annotation} must be a time such as 2026-11-24T11:00:00Z, not {0:?}", annotation = crate::policy::DISTRUST_BEFORE)]
-    NotATime(String),
     /// The Secret could not be read.
     #[error("cannot read Secret {secret}")]
     ReadSecret {

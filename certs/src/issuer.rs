@@ -163,6 +163,7 @@ impl Issuer {
             return outcome;
         };
         outcome.wait = state.until.duration_since(now).unsigned_abs();
+        outcome.remark.clone_from(&state.remark);
         let mut published = self.read_published(&mut outcome).await.into_iter();
         let first = published.next().flatten();
         self.hand_out_mounted(&mut outcome, published.collect(), &state, now).await;

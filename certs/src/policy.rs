@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use crate::issue::BACKDATED;
 use crate::material::{Authority, Defect, Serving};
 use crate::x509::Validity;
-use crate::{Error, Lifetimes, Names};
+use crate::{Lifetimes, Names};
 
 /// Annotation of the Secret with the CA that throws out every CA issued before this time, as in 2026-11-24T11:00:00Z: their
 /// keys may have been stolen.
@@ -47,15 +47,34 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The time before which CAs are trusted no longer, from [`DISTRUST_BEFORE`]. One that is still to come means nothing yet: a
-/// CA that is issued before it would be thrown out again at once.
-///
-/// # Errors
-/// When it is not a time.
-pub fn distrusted_before(secret: &Secret, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-    let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Ok(None) };
-    let time = text.trim().parse().map_err(|_| Error::NotATime(text.clone()))?;
-    Ok(Some(time).filter(|time| *time <= now))
+/// Which CAs are trusted no longer, as [`DISTRUST_BEFORE`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distrust {
+    /// CAs from before this time are not trusted.
+    pub before: Option<Timestamp>,
+    /// The annotation has a time that is still to come: clocks differ. It means nothing before then, because a CA that is issued
+    /// now would be thrown out again.
+    pub from: Option<Timestamp>,
+    /// What is wrong with the annotation. Nothing else waits until somebody corrects it.
+    pub remark: Option<String>,
+}
+
+impl Distrust {
+    /// Reads the annotation of the Secret with the CA.
+    pub fn of(secret: &Secret, now: Timestamp) -> Self {
+        let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Self::default() };
+        match text.trim().parse() {
+            Ok(time) if time <= now => Self { before: Some(time), ..Self::default() },
+            Ok(time) => Self { from: Some(time), ..Self::default() },
+            Err(_) => {
+                let remark = format!(
+                    "no CA is thrown out: the annotation {DISTRUST_BEFORE} is {text:?}, which is not a time such as \
+                     2026-11-24T11:00:00Z"
+                );
+                Self { remark: Some(remark), ..Self::default() }
+            }
+        }
+    }
 }
 
 /// When a certificate was issued that is valid so long.
@@ -252,16 +271,18 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_come_means_nothing_yet_and_anything_else_is_named() {
-        let before = |text: &str| {
+    fn distrust_follows_the_annotation() {
+        let of = |text: &str| {
             let mut secret = Secret::default();
             secret.annotations_mut().insert(DISTRUST_BEFORE.to_owned(), text.to_owned());
-            distrusted_before(&secret, ISSUED)
+            Distrust::of(&secret, ISSUED)
         };
-        assert_eq!(before(&ISSUED.to_string()).unwrap(), Some(ISSUED));
-        assert_eq!(before("2300-01-01T00:00:00Z").unwrap(), None);
-        assert_eq!(distrusted_before(&Secret::default(), ISSUED).unwrap(), None);
-        assert!(before("now").unwrap_err().to_string().contains("\"now\""));
+        assert_eq!(of(&ISSUED.to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let later = "2300-01-01T00:00:00Z";
+        assert_eq!(of(later), Distrust { from: Some(later.parse().unwrap()), ..Distrust::default() });
+        assert_eq!(Distrust::of(&Secret::default(), ISSUED), Distrust::default());
+        let Distrust { before: None, from: None, remark: Some(remark) } = of("now") else { panic!("{:?}", of("now")) };
+        assert!(remark.contains("\"now\""), "{remark}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::{Names, watches, x509};
 
 /// How often to look.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+/// Longest duration of a watch on the Secret.
+const WATCH_SECONDS: u32 = 3;
 /// Where the kubelet has a symlink to the directory of the files that are current.
 const CURRENT: &str = "..data";
 /// Largest file in bytes: a Secret cannot hold more.
@@ -135,14 +137,19 @@ pub(crate) fn watch(
     })
 }
 
-/// Waits until the Secret is no longer the one of this version, or the watch ends.
+/// Waits until the Secret is no longer the one of this version, or the watch ends. A watch that is dead without knowing ends soon,
+/// too: a certificate that was revoked must leave.
 async fn changed(secrets: &Api<Secret>, name: &str, version: &str) {
-    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-    let Ok(events) = secrets.watch(&params, version).await else {
-        return tokio::time::sleep(INTERVAL).await;
+    let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+    let watched = async {
+        let Ok(events) = secrets.watch(&params, version).await else {
+            return tokio::time::sleep(INTERVAL).await;
+        };
+        let mut events = events.boxed();
+        while let Ok(Some(WatchEvent::Bookmark(_))) = events.try_next().await {}
     };
-    let mut events = events.boxed();
-    while let Ok(Some(WatchEvent::Bookmark(_))) = events.try_next().await {}
+    let longest = Duration::from_secs(u64::from(WATCH_SECONDS) + 1);
+    let _ = tokio::time::timeout(longest, watched).await;
 }
 
 #[cfg(test)]

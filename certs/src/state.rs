@@ -13,7 +13,7 @@ use tracing::info;
 use crate::bundle::FIELD_MANAGER;
 use crate::issue::{self, Usage};
 use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_leaf};
-use crate::policy::{self, Cause};
+use crate::policy::{self, Cause, Distrust};
 use crate::{Error, Lifetimes, Names};
 
 /// A certificate to be issued.
@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) candidates: Vec<(Serving, Data)>,
     /// CAs from before this time are not trusted.
     pub(crate) distrusted: Option<Timestamp>,
+    /// What somebody should look at before long.
+    pub(crate) remark: Option<String>,
     /// When to look again at the latest.
     pub(crate) until: Timestamp,
 }
@@ -61,9 +63,10 @@ fn issue_what_is_due(
     mut data: Data,
     leaves: &[Leaf],
     lifetimes: &Lifetimes,
-    distrusted: Option<Timestamp>,
+    distrust: &Distrust,
     now: Timestamp,
 ) -> Result<(Data, State, Vec<String>), Error> {
+    let distrusted = distrust.before;
     let mut causes = Vec::new();
     let mut found = Material::read(&data).authority;
     if let Err(cause) = policy::authority(&found, lifetimes, distrusted, now) {
@@ -73,7 +76,8 @@ fn issue_what_is_due(
         found = Material::read(&data).authority;
         causes.push(format!("CA: {cause}"));
     }
-    let mut until = policy::authority(&found, lifetimes, distrusted, now).map_err(Error::Unusable)?;
+    let until = policy::authority(&found, lifetimes, distrusted, now).map_err(Error::Unusable)?;
+    let mut until = distrust.from.map_or(until, |from| until.min(from));
     let authority = found.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
     let mut candidates = Vec::new();
     for (index, leaf) in leaves.iter().enumerate() {
@@ -92,7 +96,8 @@ fn issue_what_is_due(
         of_leaf.remove(CA_KEY);
         candidates.push((serving, of_leaf));
     }
-    Ok((data, State { authority, candidates, distrusted, until }, causes))
+    let remark = distrust.remark.clone();
+    Ok((data, State { authority, candidates, distrusted, remark, until }, causes))
 }
 
 /// Reads the Secret with the CA, and fills it where something is due.
@@ -107,9 +112,9 @@ pub(crate) async fn ensure(
     now: Timestamp,
 ) -> Result<State, Error> {
     let found = read(secrets, name).await?;
-    let distrusted = found.as_ref().map_or(Ok(None), |it| policy::distrusted_before(it, now))?;
+    let distrust = found.as_ref().map(|it| Distrust::of(it, now)).unwrap_or_default();
     let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
-    let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, distrusted, now)?;
+    let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &distrust, now)?;
     if !causes.is_empty() {
         write(secrets, name, found, data).await?;
         info!(secret = name, causes = causes.join(", "), "issued certificates");
@@ -152,8 +157,17 @@ mod tests {
         })
     }
 
-    fn ensure(data: &Data, distrusted: Option<Timestamp>) -> (Data, State, Vec<String>) {
-        issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), distrusted, NOW).unwrap()
+    fn ensure(data: &Data, before: Option<Timestamp>) -> (Data, State, Vec<String>) {
+        let distrust = Distrust { before, ..Distrust::default() };
+        issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), &distrust, NOW).unwrap()
+    }
+
+    #[test]
+    fn time_that_is_still_to_come_is_waited_for() {
+        let from = Some(NOW + jiff::SignedDuration::from_secs(3));
+        let distrust = Distrust { from, ..Distrust::default() };
+        let state = issue_what_is_due(Data::new(), &leaves(), &Lifetimes::default(), &distrust, NOW).unwrap().1;
+        assert_eq!(Some(state.until), from);
     }
 
     #[test]
