@@ -108,8 +108,8 @@ async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() 
     ];
     for (name, change, told) in changes {
         let shipped = policies.get("jobset-agent").await?;
-        let changed = Patch::Merge(json!({"spec": change}));
-        policies.patch("jobset-agent", &PatchParams::default(), &changed).await?;
+        let patch = Patch::Merge(json!({"spec": change}));
+        policies.patch("jobset-agent", &PatchParams::default(), &patch).await?;
         refused_because(&fixture, name, &format!("the ValidatingAdmissionPolicy {told}")).await?;
         let restored = Patch::Merge(json!({"spec": shipped.spec}));
         policies.patch("jobset-agent", &PatchParams::default(), &restored).await?;
