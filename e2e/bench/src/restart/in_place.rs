@@ -61,15 +61,12 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
         Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
     };
     let (simulated, processes) = split(&pods, bench.options.processes_of(bench.case));
-    let (links, mut stream) = match &bench.stream {
-        Some(stream) => {
-            let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
-            (links, Some(agents))
-        }
-        None => {
-            let dialect = if way == Way::Go { Dialect::Go } else { Dialect::Own };
-            (Links::requests(connections.clone(), dialect), None)
-        }
+    let (links, mut stream) = if let Some(stream) = &bench.stream {
+        let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
+        (links, Some(agents))
+    } else {
+        let dialect = if way == Way::Go { Dialect::Go } else { Dialect::Own };
+        (Links::requests(connections.clone(), dialect), None)
     };
     let start = Instant::now();
     if let (Some(agents), Some(stream)) = (&mut stream, &bench.stream) {

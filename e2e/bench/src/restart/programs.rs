@@ -36,9 +36,10 @@ impl Programs {
     /// Builds the programs that the cases need, if the options do not name them.
     pub(super) async fn of(options: &Options, cases: &[Case]) -> Result<Self> {
         let has = |way: Way| cases.iter().any(|case| case.strategy.way() == Some(way));
-        let go = match has(Way::Go) {
-            true => Some(tokio::task::spawn_blocking(programs::ensure_go_jobset).await??.manager),
-            false => None,
+        let go = if has(Way::Go) {
+            Some(tokio::task::spawn_blocking(programs::ensure_go_jobset).await??.manager)
+        } else {
+            None
         };
         let Options { controller, relay, agent, .. } = options.clone();
         if !has(Way::Stream) {
