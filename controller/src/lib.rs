@@ -11,3 +11,4 @@ pub mod plan;
 mod proof;
 pub mod run;
 pub mod shell;
+pub mod stream;

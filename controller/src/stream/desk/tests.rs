@@ -1,0 +1,365 @@
+//! What the desk says, and what it does not.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use rstest::rstest;
+
+use super::*;
+
+/// A desk and its clock.
+struct TestDesk {
+    desk: Desk,
+    start: Instant,
+    millis: u64,
+}
+
+fn key() -> Key {
+    Key { namespace: "ml".to_owned(), name: "train".to_owned() }
+}
+
+fn snapshot(version: u64, synced: i32) -> GroupSnapshot {
+    of_uid("u", version, synced)
+}
+
+fn of_uid(uid: &str, version: u64, synced: i32) -> GroupSnapshot {
+    let state = GroupState { uid: uid.to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 2 };
+    GroupSnapshot { state, version }
+}
+
+fn nonce(agent: u64) -> Nonce {
+    serde_json::from_str(&format!("\"{agent:032x}\"")).unwrap()
+}
+
+fn hello(agent: u64) -> AgentEvent {
+    let pod = PodRef { namespace: "ml".to_owned(), name: format!("pod-{agent}"), uid: format!("uid-{agent}") };
+    let event = AgentEventKind::Hello { pod, jobset: "train".to_owned(), nonce: nonce(agent), report: None };
+    AgentEvent { agent, event }
+}
+
+/// What is sent, in short: the answered agents with the epoch, or the epoch of a broadcast.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Answers(RelayId, i32, Vec<u64>),
+    Group(RelayId, i32),
+    Beat(RelayId),
+    Read,
+}
+
+fn said(outputs: Vec<DeskOutput>) -> Vec<Said> {
+    let said = |output| match output {
+        DeskOutput::Read(_) => Some(Said::Read),
+        DeskOutput::Send(relay, RelayMessage::Answers { state, agents, .. }) => {
+            for (agent, named) in &agents {
+                assert_eq!(*named, nonce(*agent), "each is answered by its own nonce");
+            }
+            Some(Said::Answers(relay, state.synced, agents.into_iter().map(|(agent, _)| agent).collect()))
+        }
+        DeskOutput::Send(relay, RelayMessage::Group { statement, .. }) => {
+            assert_eq!(statement.nonce, None);
+            Some(Said::Group(relay, statement.group.unwrap().synced))
+        }
+        DeskOutput::Send(relay, RelayMessage::Beat(_)) => Some(Said::Beat(relay)),
+        DeskOutput::Report { .. } | DeskOutput::AgentGone { .. } => None,
+    };
+    outputs.into_iter().filter_map(said).collect()
+}
+
+impl TestDesk {
+    /// Two relays, 1 and 2.
+    fn new() -> Self {
+        let mut test = Self { desk: Desk::default(), start: Instant::now(), millis: 0 };
+        for relay in [1, 2] {
+            test.desk.relay_connected(relay, test.now());
+        }
+        test
+    }
+
+    /// Two relays with one agent each, 1 at relay 1 and 2 at relay 2, who know epoch 1.
+    fn with_agents() -> Self {
+        let mut test = Self::new();
+        test.hear(1, vec![hello(1)]);
+        test.hear(2, vec![hello(2)]);
+        assert_eq!(test.next(), [Said::Read]);
+        test.read(ReadOutcome::Found(snapshot(10, 1)));
+        test.wait(READ_PAUSE);
+        test
+    }
+
+    fn now(&self) -> Now {
+        let time = Timestamp::from_millisecond(1_000_000 + i64::try_from(self.millis).unwrap()).unwrap();
+        Now { instant: self.start + Duration::from_millis(self.millis), time }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.millis += u64::try_from(time.as_millis()).unwrap();
+    }
+
+    fn hear(&mut self, relay: RelayId, events: Vec<AgentEvent>) -> Vec<Said> {
+        said(self.desk.agent_events(relay, events, self.now()))
+    }
+
+    fn next(&mut self) -> Vec<Said> {
+        said(self.desk.next(self.now()))
+    }
+
+    fn read(&mut self, outcome: ReadOutcome) -> Vec<Said> {
+        said(self.desk.read(&key(), outcome, self.now()))
+    }
+
+    fn stored(&mut self, snapshot: GroupSnapshot) -> Vec<Said> {
+        said(self.desk.stored(&key(), snapshot, self.now()))
+    }
+}
+
+#[test]
+fn hellos_share_a_read_and_each_gets_its_answer() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1), hello(2)]);
+    test.hear(2, vec![hello(3)]);
+    assert_eq!(test.next(), [Said::Read]);
+    assert_eq!(test.next(), [], "one read at a time");
+    let outputs = test.read(ReadOutcome::Found(snapshot(10, 1)));
+    let answers = [Said::Answers(1, 1, vec![1, 2]), Said::Answers(2, 1, vec![3])];
+    assert_eq!(outputs, [Said::Group(1, 1), Said::Group(2, 1)].into_iter().chain(answers).collect::<Vec<_>>());
+    assert_eq!(test.read(ReadOutcome::Found(snapshot(10, 1))), [], "nobody is answered twice");
+}
+
+#[test]
+fn hello_during_a_read_waits_for_the_next() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1)]);
+    assert_eq!(test.next(), [Said::Read]);
+    test.hear(1, vec![hello(2)]);
+    test.wait(READ_PAUSE);
+    assert_eq!(test.next(), [], "one read of a JobSet at a time");
+    assert!(test.read(ReadOutcome::Found(snapshot(10, 1))).contains(&Said::Answers(1, 1, vec![1])));
+    assert_eq!(test.next(), [Said::Read]);
+    assert_eq!(test.read(ReadOutcome::Found(snapshot(11, 2)))[1..], [Said::Answers(1, 2, vec![2])]);
+}
+
+#[test]
+fn reads_of_a_jobset_keep_a_distance() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1)]);
+    assert_eq!(test.next(), [Said::Read]);
+    test.read(ReadOutcome::Found(snapshot(10, 1)));
+    test.hear(1, vec![hello(2)]);
+    assert_eq!(test.next(), []);
+    assert_eq!(test.desk.next_due(), Some(test.start + READ_PAUSE));
+    test.wait(READ_PAUSE);
+    assert_eq!(test.next(), [Said::Read]);
+}
+
+#[test]
+fn failed_read_is_repeated_with_backoff_and_hellos_wait() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1)]);
+    for backoff in [100, 200, 400] {
+        assert_eq!(test.next(), [Said::Read]);
+        assert_eq!(test.read(ReadOutcome::Failed), []);
+        test.wait(Duration::from_millis(backoff - 1));
+        assert_eq!(test.next(), []);
+        test.wait(Duration::from_millis(1));
+    }
+    test.hear(1, vec![hello(2)]);
+    assert_eq!(test.next(), [Said::Read]);
+    assert_eq!(test.read(ReadOutcome::Found(snapshot(10, 1)))[1..], [Said::Answers(1, 1, vec![1, 2])]);
+}
+
+#[test]
+fn hello_for_a_jobset_that_does_not_exist_is_not_answered() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1)]);
+    assert_eq!(test.next(), [Said::Read]);
+    assert_eq!(test.read(ReadOutcome::NotFound), []);
+    test.wait(READ_PAUSE);
+    assert_eq!(test.next(), []);
+}
+
+#[test]
+fn reads_of_many_jobsets_are_limited() {
+    let mut test = TestDesk::new();
+    let events = (0..=READS).map(|number| {
+        let mut event = hello(u64::try_from(number).unwrap());
+        if let AgentEventKind::Hello { jobset, .. } = &mut event.event {
+            *jobset = number.to_string();
+        }
+        event
+    });
+    test.hear(1, events.collect());
+    assert_eq!(test.next().len(), READS);
+    let first = Key { name: "0".to_owned(), ..key() };
+    said(test.desk.read(&first, ReadOutcome::NotFound, test.now()));
+    assert_eq!(test.next(), [Said::Read]);
+}
+
+#[test]
+fn stored_state_goes_once_to_each_relay_with_agents() {
+    let mut test = TestDesk::with_agents();
+    assert_eq!(test.stored(snapshot(11, 2)), [Said::Group(1, 2), Said::Group(2, 2)]);
+    assert_eq!(test.stored(snapshot(11, 2)), [], "the watch shows what was written");
+    assert_eq!(test.stored(snapshot(12, 2)), [], "nothing that agents act on has changed");
+    test.desk.agent_events(2, vec![AgentEvent { agent: 2, event: AgentEventKind::Gone }], test.now());
+    assert_eq!(test.stored(snapshot(13, 3)), [Said::Group(1, 3)]);
+    test.desk.relay_gone(1);
+    assert_eq!(test.stored(snapshot(14, 4)), []);
+}
+
+#[test]
+fn state_older_than_the_last_is_not_said() {
+    let mut test = TestDesk::with_agents();
+    test.stored(snapshot(12, 3));
+    assert_eq!(test.stored(snapshot(11, 2)), [], "the watch lags behind the write");
+    assert_eq!(test.stored(snapshot(13, 3)), []);
+}
+
+#[test]
+fn jobset_of_the_same_name_is_another_one() {
+    let mut test = TestDesk::with_agents();
+    test.stored(snapshot(11, 5));
+    assert_eq!(test.stored(of_uid("other", 12, 0)), [Said::Group(1, 0), Said::Group(2, 0)]);
+    assert_eq!(test.stored(snapshot(11, 5)), []);
+}
+
+#[test]
+fn read_older_than_a_write_is_answered_and_the_write_is_said_again() {
+    let mut test = TestDesk::with_agents();
+    test.hear(1, vec![hello(3)]);
+    assert_eq!(test.next(), [Said::Read]);
+    test.stored(snapshot(11, 2));
+    let outputs = test.read(ReadOutcome::Found(snapshot(10, 1)));
+    assert_eq!(outputs, [Said::Answers(1, 1, vec![3]), Said::Group(1, 2)]);
+}
+
+#[test]
+fn read_of_a_replaced_jobset_is_repeated() {
+    let mut test = TestDesk::with_agents();
+    test.hear(1, vec![hello(3)]);
+    assert_eq!(test.next(), [Said::Read]);
+    test.stored(of_uid("other", 11, 0));
+    assert_eq!(test.read(ReadOutcome::Found(snapshot(10, 1))), []);
+    test.wait(READ_PAUSE);
+    assert_eq!(test.next(), [Said::Read]);
+    assert_eq!(test.read(ReadOutcome::Found(of_uid("other", 11, 0))), [Said::Answers(1, 0, vec![3])]);
+}
+
+#[test]
+fn agent_that_has_gone_is_not_answered() {
+    let mut test = TestDesk::new();
+    test.hear(1, vec![hello(1), hello(2)]);
+    assert_eq!(test.next(), [Said::Read]);
+    test.hear(1, vec![AgentEvent { agent: 1, event: AgentEventKind::Gone }]);
+    assert_eq!(test.read(ReadOutcome::Found(snapshot(10, 1)))[1..], [Said::Answers(1, 1, vec![2])]);
+    test.hear(2, vec![hello(7)]);
+    test.wait(READ_PAUSE);
+    test.desk.relay_gone(2);
+    assert_eq!(test.next(), [], "nobody waits");
+}
+
+#[test]
+fn signs_of_life_go_to_all_relays() {
+    let mut test = TestDesk::new();
+    assert_eq!(test.next(), []);
+    test.wait(BEAT);
+    assert_eq!(test.next(), [Said::Beat(1), Said::Beat(2)]);
+    assert_eq!(test.next(), []);
+    assert_eq!(test.desk.next_due(), Some(test.now().instant + BEAT));
+    assert_eq!(said(test.desk.relay_connected(3, test.now())), [Said::Beat(3)], "a new one gets it at once");
+    for relay in [1, 2, 3] {
+        test.desk.relay_gone(relay);
+    }
+    assert_eq!(test.desk.next_due(), None);
+}
+
+#[test]
+fn time_of_statements_grows_though_the_clock_is_set_back() {
+    let mut test = TestDesk::with_agents();
+    let mut times = Vec::new();
+    let mut note = |outputs: Vec<DeskOutput>| {
+        times.extend(outputs.into_iter().map(|output| match output {
+            DeskOutput::Send(_, RelayMessage::Answers { time, .. }) => time,
+            DeskOutput::Send(_, RelayMessage::Group { statement, .. } | RelayMessage::Beat(statement)) => {
+                statement.time
+            }
+            other => panic!("{other:?} has no time"),
+        }));
+    };
+    test.desk.agent_events(2, vec![AgentEvent { agent: 2, event: AgentEventKind::Gone }], test.now());
+    note(test.desk.stored(&key(), snapshot(11, 2), test.now()));
+    note(test.desk.stored(&key(), snapshot(12, 3), test.now()));
+    test.wait(Duration::from_millis(500));
+    note(test.desk.stored(&key(), snapshot(13, 4), test.now()));
+    let back = Now { time: Timestamp::UNIX_EPOCH, ..test.now() };
+    note(test.desk.relay_connected(3, back));
+    test.desk.clear();
+    note(test.desk.relay_connected(4, back));
+    assert!(times.is_sorted_by(|one, other| one < other), "{times:?}");
+    assert!(times.iter().all(|time| *time >= 1_000_000), "{times:?}");
+}
+
+#[test]
+fn reports_name_the_pod_of_the_token() {
+    let mut test = TestDesk::new();
+    let report = |epoch| Report { epoch, exit: Some("{}".to_owned()) };
+    let mut first = hello(1);
+    if let AgentEventKind::Hello { report: of_hello, .. } = &mut first.event {
+        *of_hello = Some(report(1));
+    }
+    let later = |agent| AgentEvent { agent, event: AgentEventKind::Report(report(2)) };
+    let outputs = test.desk.agent_events(1, vec![first, later(1), later(9)], test.now());
+    let reported = outputs.into_iter().filter_map(|output| match output {
+        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit } } => {
+            assert_eq!((of.as_ref(), &*pod, &*pod_uid, exit.as_deref()), (&key(), "pod-1", "uid-1", Some("{}")));
+            Some(epoch)
+        }
+        _ => None,
+    });
+    assert_eq!(reported.collect::<Vec<_>>(), [1, 2], "who has said no hello is not heard");
+    let gone = test.desk.agent_events(1, vec![AgentEvent { agent: 1, event: AgentEventKind::Gone }], test.now());
+    assert_eq!(gone, [DeskOutput::AgentGone { key: Arc::new(key()), pod_uid: "uid-1".into() }]);
+    assert_eq!(test.desk.agent_events(1, vec![later(1)], test.now()), []);
+}
+
+#[test]
+fn end_of_a_relay_is_that_of_its_agents() {
+    let mut test = TestDesk::with_agents();
+    assert_eq!((test.desk.relays(), test.desk.agents()), (2, 2));
+    let gone = test.desk.relay_gone(1);
+    assert_eq!(gone, [DeskOutput::AgentGone { key: Arc::new(key()), pod_uid: "uid-1".into() }]);
+    assert_eq!((test.desk.relays(), test.desk.agents()), (1, 1));
+    test.desk.relay_gone(2);
+    assert!(test.desk.groups.is_empty() && test.desk.due.is_empty(), "nothing is kept");
+}
+
+#[rstest]
+#[case::long_name(None, 254, false)]
+#[case::longest_name(None, 253, true)]
+#[case::own_namespace(Some("ml"), 5, true)]
+#[case::another_namespace(Some("web"), 5, false)]
+fn hello_is_taken_in(#[case] namespace: Option<&str>, #[case] length: usize, #[case] is_taken: bool) {
+    let mut test = TestDesk::new();
+    test.desk = Desk::new(namespace.map(str::to_owned));
+    test.desk.relay_connected(1, test.now());
+    let mut event = hello(1);
+    if let AgentEventKind::Hello { jobset, .. } = &mut event.event {
+        *jobset = "a".repeat(length);
+    }
+    test.hear(1, vec![event]);
+    assert_eq!(test.desk.agents(), usize::from(is_taken));
+}
+
+#[test]
+fn exit_text_that_is_too_long_is_left_out() {
+    let mut test = TestDesk::with_agents();
+    let exit = Some("x".repeat(EXIT_BYTES + 1));
+    let event = AgentEvent { agent: 1, event: AgentEventKind::Report(Report { epoch: 2, exit }) };
+    let outputs = test.desk.agent_events(1, vec![event], test.now());
+    assert!(matches!(&outputs[..], [DeskOutput::Report { report: StreamReport { epoch: 2, exit: None, .. }, .. }]));
+}
+
+#[test]
+fn desk_keeps_less_than_1_kb_for_each_agent() {
+    let strings = "train-workers-12345-67890-abcde".len() + "c0ffee00-0000-4000-8000-000000000000".len();
+    assert!(size_of::<(u64, Agent)>() * 2 + strings < 256, "{}", size_of::<(u64, Agent)>());
+}
