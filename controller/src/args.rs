@@ -61,6 +61,10 @@ pub struct Args {
     #[command(flatten)]
     pub client: ClientArgs,
 
+    /// The stream to the agents.
+    #[command(flatten)]
+    pub stream: StreamArgs,
+
     /// Address of /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     pub health_listen: SocketAddr,
@@ -176,6 +180,25 @@ pub struct ClientArgs {
     /// Requests to the API server that may be made at once after a pause.
     #[arg(long, default_value = "500", value_name = "NUMBER")]
     pub kube_api_burst: NonZeroU32,
+}
+
+/// The stream to the agents. These flags have a meaning with the feature gate AgentStream alone.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StreamArgs {
+    /// Folder with the certificate by which relays and agents know the controller: tls.crt, tls.key, and the CA of the relays in
+    /// ca.crt. Only with the feature gate AgentStream.
+    #[arg(long, default_value = "/var/run/jobset-stream", value_name = "DIR")]
+    pub stream_cert_dir: PathBuf,
+
+    /// Service of the relays, in the namespace of the Lease. The leader connects to all of its ready endpoints. Only with the
+    /// feature gate AgentStream.
+    #[arg(long, default_value = "jobset-relay", value_name = "NAME")]
+    pub relay_service: String,
+
+    /// Address of a relay. The leader connects to the given ones and looks no endpoints up. May be given several times. Only with
+    /// the feature gate AgentStream.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub relay_address: Vec<String>,
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ where
 
 /// Doubles from 100..200 ms to 2.5..5 s. The longest delay is short, so that a restart does not wait for long once the API server
 /// answers again.
-fn watch_backoff() -> ExponentialBackoff {
+pub(super) fn watch_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(100))
         .with_max_delay(Duration::from_millis(2500))

@@ -12,6 +12,7 @@ mod reconcile;
 mod retry_log;
 pub mod scrape;
 mod serve;
+mod stream;
 
 pub use reconcile::run;
 pub use serve::Health;

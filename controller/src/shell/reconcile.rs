@@ -25,9 +25,10 @@ use super::lease::Leadership;
 use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
+use super::stream::{Stream, StreamEvent};
 use super::{feed, installed};
 use crate::args::Args;
-use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
+use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, View, WatchEvent, Work};
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
@@ -50,6 +51,7 @@ pub async fn run(
     mut leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let stream = Stream::of(args, &workers, registry)?;
     match stop.run_until_cancelled(installed::check(&workers.urgent)).await {
         Some(checked) => checked?,
         None => return Ok(()),
@@ -57,13 +59,14 @@ pub async fn run(
     let mut feed = feed::feed(&workers.urgent, args.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
     let mut listing: FuturesUnordered<BoxFuture<'static, (Key, Vec<WatchEvent>)>> = FuturesUnordered::new();
-    let mut state = Reconciler::new(workers.clone(), args, registry)?;
+    let mut state = Reconciler::new(workers.clone(), args, registry, stream)?;
     loop {
         let now = Instant::now();
         health.begin_turn(now);
         let leads = leadership.borrow_and_update().holds(now);
         let works = leads && state.engine.is_complete();
         state.metrics.works(works);
+        state.run_stream(works);
         // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
         let work = if works { state.engine.next(Now::read()) } else { None };
         let more = work.is_some();
@@ -71,7 +74,8 @@ pub async fn run(
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
         state.measure(leads);
         let tick = now + TICK;
-        let due = state.engine.next_due().filter(|due| works && *due < tick).unwrap_or(tick);
+        let due = state.engine.next_due().filter(|_| works);
+        let due = due.into_iter().chain(state.stream_due()).fold(tick, Instant::min);
         tokio::select! {
             events = feed.next() => {
                 let Some(events) = events else { break };
@@ -83,6 +87,7 @@ pub async fn run(
                 }
             }
             Some(ended) = running.next() => state.finish(ended),
+            event = stream_event(&mut state.stream) => state.hear(event),
             Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
             // Without a sender the election has ended, and the program ends.
             Ok(()) = leadership.changed() => {}
@@ -93,6 +98,7 @@ pub async fn run(
     }
     info!(under_way = running.len(), "stopping");
     state.metrics.works(false);
+    state.run_stream(false);
     let drained = async {
         while let Some(ended) = running.next().await {
             state.finish(ended);
@@ -102,6 +108,14 @@ pub async fn run(
     tokio::time::timeout(DRAIN, drained)
         .await
         .context("the requests under way did not end in time; the Lease expires by itself")
+}
+
+/// What happens next on the stream; nothing without one.
+async fn stream_event(stream: &mut Option<Stream>) -> StreamEvent {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => future::pending().await,
+    }
 }
 
 /// Lists the objects of a JobSet that has caused a panic, until that succeeds.
@@ -126,10 +140,11 @@ struct Reconciler {
     objects: Option<ObjectMetrics>,
     metrics: Reconciliations,
     retry_log: RetryLog,
+    stream: Option<Stream>,
 }
 
 impl Reconciler {
-    fn new(workers: Workers, args: &Args, registry: &Registry) -> prometheus::Result<Self> {
+    fn new(workers: Workers, args: &Args, registry: &Registry, stream: Option<Stream>) -> prometheus::Result<Self> {
         Ok(Self {
             engine: Engine::new(args.settings()),
             events: Events::new(workers.urgent.clone()),
@@ -138,6 +153,7 @@ impl Reconciler {
             objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
             metrics: Reconciliations::register(registry)?,
             retry_log: RetryLog::default(),
+            stream,
         })
     }
 
@@ -152,12 +168,41 @@ impl Reconciler {
         if let WatchEvent::Gone(Kind::Namespace, namespace, _) = &event {
             self.ledger.forget_namespace(&namespace.name);
         }
+        let jobset = match &event {
+            WatchEvent::Put { view: View::JobSet(jobset), .. } if self.stream.is_some() => Some(Arc::clone(jobset)),
+            _ => None,
+        };
         for key in self.engine.see(event, Instant::now()) {
             self.ledger.forget(&key);
+            if let Some(stream) = &mut self.stream {
+                stream.forget(&key);
+            }
             if let Some(objects) = &self.objects {
                 objects.forget(&key);
             }
         }
+        if let (Some(stream), Some(jobset)) = (&mut self.stream, jobset) {
+            stream.stored(&jobset, &mut self.engine);
+        }
+    }
+
+    /// Takes an event of the stream in.
+    fn hear(&mut self, event: StreamEvent) {
+        if let Some(stream) = &mut self.stream {
+            stream.handle(event, &mut self.engine);
+        }
+    }
+
+    /// Does what is due on the stream, which is open while this replica works.
+    fn run_stream(&mut self, works: bool) {
+        if let Some(stream) = &mut self.stream {
+            stream.work(works);
+            stream.turn(&mut self.engine);
+        }
+    }
+
+    fn stream_due(&self) -> Option<Instant> {
+        self.stream.as_ref().and_then(Stream::next_due)
     }
 
     fn start(&mut self, work: Work) -> BoxFuture<'static, Ended> {
@@ -181,6 +226,10 @@ impl Reconciler {
         // The program ends after the loss of the leadership, and logs that.
         if !answers.errors.iter().any(ApplyError::is_not_leading) {
             self.log(&key, &answers.errors);
+        }
+        // Agents wait for this.
+        if let (Some(stream), Some(stored)) = (&mut self.stream, &answers.stored) {
+            stream.stored(stored, &mut self.engine);
         }
         let now = Now::read();
         let effects = self.engine.finish(&key, number, answers.outcome, now);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
-use crate::engine::{Kind, version};
+use crate::engine::Kind;
 use crate::shell::error::ApplyError;
 
 impl Actor<'_> {
@@ -46,10 +46,9 @@ impl Actor<'_> {
     }
 
     /// Writes the status with the resource version that the plan is based on. The API server refuses a plan that is based on an
-    /// outdated version, so that nothing is counted twice.
-    pub(super) async fn write_status(&self, status: JobSetStatus) -> Result<u64, ApplyError> {
+    /// outdated version, so that nothing is counted twice. Returns the JobSet as it is stored.
+    pub(super) async fn write_status(&self, status: JobSetStatus) -> Result<JobSet, ApplyError> {
         let (metadata, spec) = (self.jobset.metadata.clone(), self.jobset.spec.clone());
-        let written = self.jobsets().replace_status(&JobSet { metadata, spec, status: Some(status) }).await?;
-        Ok(version(&written))
+        self.jobsets().replace_status(&JobSet { metadata, spec, status: Some(status) }).await
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use super::client::Workers;
 use super::error::ApplyError;
-use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions};
+use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions, version};
 use crate::plan::{Action, ENDED_JOB_DEADLINE};
 use create::not_headless;
 
@@ -39,6 +39,8 @@ const URGENT_FOR: Duration = Duration::from_secs(1);
 pub(super) struct Answers {
     /// For the engine.
     pub(super) outcome: Outcome,
+    /// The JobSet with the status that was written.
+    pub(super) stored: Option<JobSet>,
     /// The errors, for the log.
     pub(super) errors: Vec<ApplyError>,
 }
@@ -107,7 +109,7 @@ impl Applier {
             accepted: HashSet::new(),
             status: Ok(false),
         };
-        let mut errors = Vec::new();
+        let (mut errors, mut stored) = (Vec::new(), None);
         // The requests of which one is refused are not sent, unless they are under way.
         let refused = Mutex::new(HashSet::new());
         let mut answers = stream::iter(actions.into_iter().map(|action| async {
@@ -152,8 +154,9 @@ impl Applier {
         // The status does not depend on the actions: a refused Job does not hold up the epochs of the others.
         if let Some(status) = status {
             outcome.status = match actor.write_status(status).await {
-                Ok(version) => {
-                    outcome.written.raise(Versions::of(Kind::JobSet, version));
+                Ok(jobset) => {
+                    outcome.written.raise(Versions::of(Kind::JobSet, version(&jobset)));
+                    stored = Some(jobset);
                     Ok(true)
                 }
                 Err(error) => {
@@ -163,7 +166,7 @@ impl Applier {
                 }
             };
         }
-        Answers { outcome, errors }
+        Answers { outcome, stored, errors }
     }
 }
 

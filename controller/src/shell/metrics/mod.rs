@@ -19,7 +19,7 @@ pub(super) use ledger::Ledger;
 pub(super) use objects::ObjectMetrics;
 pub(super) use reconciliations::Reconciliations;
 
-fn registered<M>(registry: &Registry, metric: prometheus::Result<M>) -> prometheus::Result<M>
+pub(super) fn registered<M>(registry: &Registry, metric: prometheus::Result<M>) -> prometheus::Result<M>
 where
     M: Collector + Clone + 'static,
 {

@@ -1,0 +1,210 @@
+//! One connection to a relay.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobset_stream::frame::{Reader, Writer, encode};
+use jobset_stream::message::{AgentEvent, FromRelay, Statement, ToRelay};
+use jobset_stream::signature::{Signed, Signer, encode_chain};
+use jobset_stream::tls::{Identity, TlsError};
+use jobset_stream::{CONTROLLER_FRAME, SILENCE};
+use rustls_pki_types::ServerName;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::stream::{RelayId, RelayMessage};
+
+/// Time limit for a connection and its handshake.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Most messages that wait for a relay. The answers of one read are one message.
+const MESSAGES: usize = 4096;
+/// Signatures between two pauses, in which other tasks of the thread run.
+const SIGNATURES: usize = 64;
+
+/// What a connection tells the loop.
+pub(in crate::shell) enum RelayEvent {
+    /// It is ready.
+    Connected(RelayId, Connection),
+    /// The agents of the relay have done this.
+    Agents(RelayId, Vec<AgentEvent>),
+    /// It has ended.
+    Gone(RelayId),
+}
+
+/// The end of a connection that the loop has. The connection ends with it.
+pub(in crate::shell) struct Connection {
+    messages: mpsc::Sender<RelayMessage>,
+    _connected: DropGuard,
+}
+
+impl Connection {
+    /// Whether there was room for the message.
+    pub(super) fn send(&self, message: RelayMessage) -> bool {
+        self.messages.try_send(message).is_ok()
+    }
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Error)]
+pub(super) enum ConnectionError {
+    #[error("the connection to relay {address} fails")]
+    Io {
+        address: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("relay {0} does not answer")]
+    Timeout(String),
+    #[error("relay {0} has closed the connection")]
+    Closed(String),
+}
+
+/// Where and as whom to connect.
+#[derive(Clone)]
+pub(super) struct Peer {
+    pub(super) address: String,
+    pub(super) server: ServerName<'static>,
+    pub(super) identity: watch::Receiver<Arc<Identity>>,
+}
+
+impl Peer {
+    /// Connects, calls `connected`, and serves the connection until it ends, or until it is told to stop.
+    ///
+    /// # Errors
+    /// The connection was neither stopped nor ended by the loop.
+    pub(super) async fn serve(
+        &self,
+        relay: RelayId,
+        events: &mpsc::Sender<RelayEvent>,
+        connected: impl FnOnce(),
+        stop: &CancellationToken,
+    ) -> Result<(), ConnectionError> {
+        let io = |source| ConnectionError::Io { address: self.address.clone(), source };
+        let mut identity = self.identity.clone();
+        let present = Arc::clone(&identity.borrow_and_update());
+        let connector = TlsConnector::from(Arc::new(present.client()?));
+        let connect = async {
+            let tcp = TcpStream::connect(&self.address).await?;
+            tcp.set_nodelay(true)?;
+            connector.connect(self.server.clone(), tcp).await
+        };
+        let Some(connect) = stop.run_until_cancelled(timeout(CONNECT, connect)).await else { return Ok(()) };
+        let stream = connect.map_err(|_| ConnectionError::Timeout(self.address.clone()))?.map_err(io)?;
+        let (read, write) = tokio::io::split(stream);
+        let mut speaker = Speaker::new(Writer::new(write, CONTROLLER_FRAME), &present);
+        speaker.introduce(&present).await.map_err(io)?;
+        connected();
+        let (messages, queue) = mpsc::channel(MESSAGES);
+        let ended = CancellationToken::new();
+        let connection = Connection { messages, _connected: ended.clone().drop_guard() };
+        if events.send(RelayEvent::Connected(relay, connection)).await.is_err() {
+            return Ok(());
+        }
+        let outcome = tokio::select! {
+            read = listen(relay, Reader::new(read, CONTROLLER_FRAME), events) => match read {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(ConnectionError::Closed(self.address.clone())),
+                Err(error) => Err(io(error)),
+            },
+            written = speaker.speak(queue, identity) => written.map_err(io),
+            () = ended.cancelled() => Ok(()),
+            () = stop.cancelled() => Ok(()),
+        };
+        // Without a receiver the loop has ended.
+        let _ = events.send(RelayEvent::Gone(relay)).await;
+        outcome
+    }
+}
+
+/// Passes on what the relay says. Returns whether the loop has ended before the connection.
+async fn listen(
+    relay: RelayId,
+    mut reader: Reader<impl AsyncRead + Unpin>,
+    events: &mpsc::Sender<RelayEvent>,
+) -> io::Result<bool> {
+    while let Some(FromRelay(agents)) = reader.next().await? {
+        if events.send(RelayEvent::Agents(relay, agents)).await.is_err() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Signs and writes.
+struct Speaker<W> {
+    writer: Writer<W>,
+    signer: Signer,
+}
+
+impl<W: AsyncWrite + Unpin> Speaker<W> {
+    fn new(writer: Writer<W>, identity: &Identity) -> Self {
+        Self { writer, signer: Signer::new(&identity.certified) }
+    }
+
+    /// Sends the certificates by which agents know the signatures that follow.
+    async fn introduce(&mut self, identity: &Identity) -> io::Result<()> {
+        self.signer = Signer::new(&identity.certified);
+        in_time(self.writer.send(&ToRelay::Leader(encode_chain(&identity.certified.cert)))).await
+    }
+
+    async fn speak(
+        &mut self,
+        mut messages: mpsc::Receiver<RelayMessage>,
+        mut identity: watch::Receiver<Arc<Identity>>,
+    ) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                Ok(()) = identity.changed() => {
+                    let present = Arc::clone(&identity.borrow_and_update());
+                    self.introduce(&present).await?;
+                }
+                message = messages.recv() => {
+                    let Some(message) = message else { return Ok(()) };
+                    in_time(self.send(message)).await?;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, message: RelayMessage) -> io::Result<()> {
+        match message {
+            RelayMessage::Answers { time, state, agents } => {
+                for (index, (agent, nonce)) in agents.into_iter().enumerate() {
+                    let statement = Statement { time, nonce: Some(nonce), group: Some((*state).clone()) };
+                    let answer = ToRelay::Answer { agent, signed: self.sign(&statement)? };
+                    self.writer.feed_encoded(encode(&answer)?).await?;
+                    if index % SIGNATURES == SIGNATURES - 1 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            RelayMessage::Group { key, statement } => {
+                let signed = self.sign(&statement)?;
+                let (namespace, jobset) = (key.namespace.clone(), key.name.clone());
+                self.writer.feed_encoded(encode(&ToRelay::Group { namespace, jobset, signed })?).await?;
+            }
+            RelayMessage::Beat(statement) => {
+                let signed = self.sign(&statement)?;
+                self.writer.feed_encoded(encode(&ToRelay::Beat(signed))?).await?;
+            }
+        }
+        self.writer.flush().await
+    }
+
+    fn sign(&self, statement: &Statement) -> io::Result<Signed> {
+        self.signer.sign(statement).map_err(io::Error::other)
+    }
+}
+
+/// A relay that takes nothing for so long is useless to its agents, which rely on the API server by now.
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(SILENCE, written).await?
+}
