@@ -14,10 +14,11 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::timeout;
 
+use crate::chart::{Chart, RELEASE};
 use crate::cluster::{Cluster, Handle};
 use crate::images::{self, ImageSpec};
 use crate::paths;
-use crate::programs::{Architecture, RustBinaries, succeeded};
+use crate::programs::{Architecture, Helm, RustBinaries, succeeded};
 use crate::progress::progress;
 use crate::wait;
 
@@ -25,6 +26,9 @@ use crate::wait;
 pub const AGENT_IMAGE: &str = "localhost/jobset-agent:dev";
 /// Image of the test worker.
 pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
+
+/// Name of the relays' program, Deployment and Service.
+pub const RELAY: &str = "jobset-relay";
 
 /// Namespace of controller and webhook.
 pub const NAMESPACE: &str = "jobset-system";
@@ -49,6 +53,22 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     let kustomize = kustomize.to_string_lossy();
     kubectl(cluster, &["apply", "--server-side", "-k", &kustomize]).await?;
     ready(cluster, NAMESPACE).await
+}
+
+/// Installs the chart instead, with the agent stream switched on, and waits until relays serve, too.
+///
+/// # Errors
+/// As [`install`].
+pub async fn install_with_stream(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+    load_images(cluster, binaries).await?;
+    progress("installing deploy/chart with stream.enabled");
+    let chart = Chart::folder();
+    let chart = chart.to_string_lossy();
+    let release = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--create-namespace"];
+    let options = ["--set", "stream.enabled=true", "--wait", "--timeout", "2m"];
+    Chart::new(Helm::V4).await?.run(cluster, &[&release[..], &options].concat()).await?;
+    ready(cluster, NAMESPACE).await?;
+    rolled_out(cluster, NAMESPACE, RELAY).await
 }
 
 /// Loads the images of the product, and of the worker of the tests.

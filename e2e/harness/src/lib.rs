@@ -45,6 +45,7 @@ pub mod process;
 pub mod programs;
 pub mod progress;
 pub mod prometheus;
+pub mod relays;
 pub mod wait;
 pub mod workload;
 

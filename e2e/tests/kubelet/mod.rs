@@ -16,6 +16,7 @@ mod namespace;
 mod no_webhook;
 mod restart;
 mod shared;
+mod stream;
 mod supervised;
 
 pub(crate) use shared::{assert_in_place, binaries, run_kubectl_jobset};

@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use super::components::kubelet_name;
 use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
+use super::network;
 use super::readiness;
 use super::storage;
 use super::supervisor::{ProcessDefinition, Request, ask};
@@ -20,6 +21,9 @@ use super::supervisor::{ProcessDefinition, Request, ask};
 const STOP_GRACE: Duration = Duration::from_secs(15);
 /// The same for the API server, which would wait for the watches of its clients.
 const API_SERVER_STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// The table of nftables in which ports are blocked.
+const BLOCK: &str = "jobset_block";
 
 /// etcd, API server and controller manager: Jobs get their Pods, which stay pending.
 pub struct ControlPlane(Handle);
@@ -116,6 +120,31 @@ impl Cluster {
             .iter()
             .map(|node| readiness::load_image(&ctr, containerd_socket(&self.dir().join(node)), image));
         futures::future::try_join_all(loads).await.map(|_| ())
+    }
+
+    /// Drops all that Pods send to, and receive from, these ports of these addresses, until [`Cluster::unblock`].
+    ///
+    /// # Errors
+    /// When `nft` refuses it.
+    pub async fn block(&self, addresses: &[String], ports: &[u16]) -> Result<()> {
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let (addresses, ports) = (addresses.join(", "), ports.join(", "));
+        // Before kube-proxy's rules. Each Pod has a link of its own to its node, so that all it sends comes by.
+        let rules = format!(
+            "add table ip {BLOCK}; add chain ip {BLOCK} blocked {{ type filter hook prerouting priority -350; }}; \
+             add rule ip {BLOCK} blocked ip daddr {{ {addresses} }} tcp dport {{ {ports} }} drop; \
+             add rule ip {BLOCK} blocked ip saddr {{ {addresses} }} tcp sport {{ {ports} }} drop"
+        );
+        network::nft(&supervisor_socket(self.dir()), &rules).await
+    }
+
+    /// Ends [`Cluster::block`]. It is no error if nothing is blocked.
+    ///
+    /// # Errors
+    /// When `nft` fails.
+    pub async fn unblock(&self) -> Result<()> {
+        let rules = format!("add table ip {BLOCK}; delete table ip {BLOCK}");
+        network::nft(&supervisor_socket(self.dir()), &rules).await
     }
 
     /// Stops the kubelet of a node; its containers go on.

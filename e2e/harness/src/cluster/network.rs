@@ -57,6 +57,12 @@ pub(super) async fn device_plugin_socket(layout: &Layout) -> Result<Option<u64>>
     Ok(tokio::fs::metadata(socket).await.ok().map(|socket| socket.ino()))
 }
 
+/// Runs `nft` with this script in the network namespace of a cluster: its nodes, not its Pods. The rules end with the namespace.
+pub(super) async fn nft(supervisor: &Path, script: &str) -> Result<()> {
+    let init = init_pid(supervisor).await?;
+    run(&format!("nsenter --target {init} --net -- nft"), &[script]).await
+}
+
 /// The host's process id of the supervisor: who listens on a socket can be asked for by who connects.
 async fn init_pid(socket: &Path) -> Result<i32> {
     let stream = UnixStream::connect(socket).await.context("the supervisor does not answer")?;
