@@ -168,7 +168,7 @@ plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static progr
 	install -m 755 $(RELEASE)/kubectl-jobset target/kubectl-jobset
 
 .PHONY: chaos
-chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller.
+chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
 	@$(SHIPPED) $(DEBUG)/chaos $(ARGS)
 
 .PHONY: picture

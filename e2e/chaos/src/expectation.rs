@@ -83,7 +83,7 @@ fn within(step: &Step, hit: &Hit, before: &Facts) -> Duration {
             Fault::AgentTerminated | Fault::AgentKilled | Fault::AgentOutOfMemory | Fault::AgentAndWorkerKilled,
             Mode::Supervisor,
         ) => back_off(restarts),
-        (Fault::LeaderKilled, _) => LEASE,
+        (Fault::LeaderKilled | Fault::LeaderStopped, _) => LEASE,
         (Fault::ApiServerRestarted, _) => SERVICE + LEASE,
         _ => Duration::ZERO,
     };

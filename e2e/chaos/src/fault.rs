@@ -33,13 +33,37 @@ pub enum Fault {
     ApiServerRestarted,
     /// The leading controller gets SIGKILL, and a worker does at about the same time.
     LeaderKilled,
+    /// The leading controller gets SIGSTOP, and SIGCONT once another one has led for some seconds, and a worker gets SIGKILL meanwhile.
+    LeaderStopped,
+    /// All relays are killed in the middle of a restart.
+    StreamCut,
+    /// The network drops what relays, agents and controllers send to each other, for some seconds.
+    StreamBlocked,
+    /// A relay gets SIGSTOP, and SIGCONT some seconds later, and a worker gets SIGKILL meanwhile.
+    RelayStopped,
+    /// The kubelets replace the tokens of all agents, whose connections end in the middle of a restart.
+    TokenRotated,
+    /// The CA of relays, controller and agents is replaced, and a worker gets SIGKILL meanwhile.
+    CaRotated,
 }
 
 impl Fault {
     /// Whether the fault hits what all groups share. A step then kills the worker of one group beside it; the other groups
     /// must not notice anything. A step of any other fault hits each group by itself.
     pub(super) fn is_of_cluster(self) -> bool {
-        matches!(self, Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled)
+        self.is_of_stream()
+            || matches!(
+                self,
+                Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled | Self::LeaderStopped
+            )
+    }
+
+    /// Whether the fault needs the agent stream.
+    pub fn is_of_stream(self) -> bool {
+        matches!(
+            self,
+            Self::StreamCut | Self::StreamBlocked | Self::RelayStopped | Self::TokenRotated | Self::CaRotated
+        )
     }
 }
 

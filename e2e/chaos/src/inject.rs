@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jobset_api::LEASE;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::DeleteParams;
 
+use super::disturb::disturb;
 use super::expectation::Losses;
 use super::facts::{Facts, PodFacts, epoch};
 use super::fault::Fault;
@@ -18,7 +17,6 @@ use super::plan::{Hit, Step};
 use super::starve::starve;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::{Group, LIMIT};
-use jobset_harness::install::{NAMESPACE, rolled_out};
 use jobset_harness::journal::now;
 use jobset_harness::order;
 use jobset_harness::process::{self, Errno, Process, Signal};
@@ -29,8 +27,6 @@ use jobset_harness::workload::WORKER_PORT;
 const AGAIN: usize = 5;
 /// How long the kubelet may take to report a container's end.
 const STATUS: Duration = Duration::from_secs(3);
-/// Name of the controller's program and of its Deployment.
-const CONTROLLER: &str = "jobset-controller";
 
 /// The group that a fault hits.
 pub(super) struct Target<'a> {
@@ -94,40 +90,29 @@ pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) 
             losses.lose(&worker(victim)?)?;
             target.group.pods.delete(&victim.name, &DeleteParams::default()).await?;
         }
-        Fault::KubeletStopped => beside(&mut losses, victim, step, stop_kubelet(cluster, step)).await?,
-        Fault::ApiServerRestarted => beside(&mut losses, victim, step, cluster.restart_api_server()).await?,
-        Fault::LeaderKilled => beside(&mut losses, victim, step, kill_leader(cluster)).await?,
+        Fault::KubeletStopped
+        | Fault::ApiServerRestarted
+        | Fault::LeaderKilled
+        | Fault::LeaderStopped
+        | Fault::StreamCut
+        | Fault::StreamBlocked
+        | Fault::RelayStopped
+        | Fault::TokenRotated
+        | Fault::CaRotated => disturb(cluster, target, step, &mut losses).await?,
     }
     Ok(losses)
 }
 
-/// Kills a worker before, in the middle of, or after what is done to the cluster.
-async fn beside(
-    losses: &mut Losses,
-    victim: &PodFacts,
-    step: &Step,
-    disturb: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let kill = async {
-        tokio::time::sleep(step.apart).await;
-        losses.kill([worker(victim)?])
-    };
-    let disturb = async {
-        tokio::time::sleep(step.delay).await;
-        disturb.await
-    };
-    tokio::try_join!(kill, disturb).map(|_| ())
-}
-
 impl Target<'_> {
-    fn pod(&self, slot: usize) -> Result<&PodFacts> {
+    /// The Pod of a slot, as it was before the fault.
+    pub(super) fn pod(&self, slot: usize) -> Result<&PodFacts> {
         self.before.pods.get(slot).with_context(|| format!("there is no slot {slot}"))
     }
 }
 
 impl Losses {
     /// Kills these workers, one right after the other.
-    fn kill(&mut self, workers: impl IntoIterator<Item = Process>) -> Result<()> {
+    pub(super) fn kill(&mut self, workers: impl IntoIterator<Item = Process>) -> Result<()> {
         for worker in workers {
             match worker.signal(Signal::KILL) {
                 Ok(()) => self.lose(&worker)?,
@@ -152,7 +137,8 @@ fn workers(pod: &PodFacts) -> Result<Vec<Process>> {
     process::find("jobset-test-worker", &[("POD_UID", &pod.uid)])
 }
 
-fn worker(pod: &PodFacts) -> Result<Process> {
+/// The worker process of a Pod.
+pub(super) fn worker(pod: &PodFacts) -> Result<Process> {
     process::find_one("jobset-test-worker", &[("POD_UID", &pod.uid)])
 }
 
@@ -173,29 +159,6 @@ async fn succeed(target: &Target<'_>) -> Result<()> {
     wait::until_met(LIMIT, format!("{name} to succeed"), || async {
         let phase = pods.get(name).await?.status.and_then(|status| status.phase);
         Ok(if phase.as_deref() == Some("Succeeded") { Check::Met(()) } else { Check::Unmet(format!("{phase:?}")) })
-    })
-    .await
-}
-
-/// Stops the kubelet of a node for a while. Its containers go on.
-async fn stop_kubelet(cluster: &Cluster, step: &Step) -> Result<()> {
-    let node = cluster.nodes().get(step.node).context("no such node")?;
-    cluster.stop_kubelet(node).await?;
-    tokio::time::sleep(step.outage).await;
-    cluster.start_kubelet(node).await
-}
-
-/// Kills the controller that holds the Lease, once there is another one, and waits until that one leads.
-async fn kill_leader(cluster: &Cluster) -> Result<()> {
-    rolled_out(cluster, NAMESPACE, CONTROLLER).await?;
-    let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
-    let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
-    let killed = holder().await?.context("nobody leads")?;
-    // The name of its Pod, and a number.
-    let pod = killed.split_once('_').map_or(killed.as_str(), |(pod, _)| pod);
-    process::signal(CONTROLLER, &[("HOSTNAME", pod)], Signal::KILL)?;
-    wait::until(LIMIT, "another controller to lead", || async {
-        Ok(holder().await?.filter(|holder| !holder.is_empty() && *holder != killed).map(|_| ()))
     })
     .await
 }

@@ -6,12 +6,15 @@
 //! compares: what the JobSet counts, what the workers wrote down, and which processes are alive.
 
 mod check;
+mod disturb;
 mod expectation;
 mod facts;
 mod fault;
 mod inject;
 mod plan;
 mod starve;
+mod stopped;
+mod stream;
 mod summary;
 
 use std::time::{Duration, Instant};
@@ -31,7 +34,7 @@ use summary::{Outcome, Recovery};
 
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
-use jobset_harness::install::install;
+use jobset_harness::install::{install, install_with_stream};
 use jobset_harness::programs::rust_binaries;
 use jobset_harness::progress::progress;
 use jobset_harness::wait;
@@ -49,6 +52,8 @@ pub struct Options {
     pub faults: Vec<Fault>,
     /// Kinds of groups.
     pub modes: Vec<Mode>,
+    /// Whether agents have the stream, by the chart. Without it the product is installed by deploy/kustomize.
+    pub stream: bool,
     /// For how long, but for one round at least.
     pub lasts: Duration,
 }
@@ -63,7 +68,12 @@ struct ObservedGroup {
 /// Installs the product, starts the groups, and lets faults happen until the time is over or a group does not come back
 /// as it should: then the report says what is wrong with it.
 pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
-    install(cluster, &rust_binaries().await?).await?;
+    let binaries = rust_binaries().await?;
+    if options.stream {
+        install_with_stream(cluster, &binaries).await?;
+    } else {
+        install(cluster, &binaries).await?;
+    }
     let mut groups = try_join_all(options.modes.iter().map(|mode| start(cluster, *mode))).await?;
     progress(&format!("{} workers run in each of {} groups; seed {}", plan::WORKERS, groups.len(), options.seed));
     let plan = Plan::new(options.seed, &options.faults, &options.modes);

@@ -29,6 +29,16 @@ struct Args {
     /// Groups: one whose agents are sidecars, one whose agents are supervisors. Default: both.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,...")]
     mode: Vec<Mode>,
+    /// Whether agents report over the stream to relays. Faults of the stream come only with it.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    stream: Switch,
+}
+
+/// A part that may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 fn minutes(value: &str) -> Result<f64, String> {
@@ -39,20 +49,33 @@ fn minutes(value: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    fn options(self) -> jobset_chaos::Options {
-        jobset_chaos::Options {
+    fn options(self) -> Result<jobset_chaos::Options> {
+        let stream = self.stream == Switch::On;
+        let is_possible = |fault: &Fault| stream || !fault.is_of_stream();
+        if let Some(fault) = self.faults.iter().find(|fault| !is_possible(fault)) {
+            bail!("there is no {fault} with --stream off");
+        }
+        let all = Fault::value_variants().iter().copied().filter(is_possible);
+        Ok(jobset_chaos::Options {
             // As good as random, and short enough to be typed.
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
-            faults: if self.faults.is_empty() { Fault::value_variants().to_vec() } else { self.faults },
+            faults: if self.faults.is_empty() { all.collect() } else { self.faults },
             modes: if self.mode.is_empty() { Mode::ALL.to_vec() } else { self.mode },
+            stream,
             lasts: Duration::from_secs_f64(60.0 * self.minutes),
-        }
+        })
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Args::parse().options();
+    let options = match Args::parse().options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("chaos: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
     let outcome = unless_interrupted(Box::pin(run(&options))).await;
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,8 +92,9 @@ fn command(options: &jobset_chaos::Options) -> String {
     let faults: Vec<String> = options.faults.iter().map(ToString::to_string).collect();
     let minutes = options.lasts.as_secs_f64() / 60.0;
     format!(
-        "make chaos ARGS='--seed {} --minutes {minutes} --mode {} --faults {}'",
+        "make chaos ARGS='--seed {} --minutes {minutes} --stream {} --mode {} --faults {}'",
         options.seed,
+        if options.stream { "on" } else { "off" },
         modes.join(","),
         faults.join(",")
     )

@@ -61,7 +61,7 @@ impl Report {
             let longest = seconds.iter().copied().fold(0.0, f64::max);
             let times = seconds.len();
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{fault:<28} {mode:<11} {times:>5} {:>7.1} s {longest:>7.1} s", median(seconds));
+            let _ = writeln!(text, "{fault:<28} {mode:<11} {times:>5} {:>7.2} s {longest:>7.2} s", median(seconds));
         }
         text
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Outcome {
         match &self.hit {
             _ if !self.violations.is_empty() => write!(f, "epoch {from} to {to}: {}", self.violations.join("; ")),
             Some(Recovery { pod, seconds, causes }) => {
-                write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.1} s")?;
+                write!(f, "{pod}: epoch {from} to {to}, back in {seconds:.2} s")?;
                 causes.iter().try_for_each(|cause| write!(f, "; {cause}"))
             }
             None => write!(f, "did not notice"),
@@ -115,8 +115,8 @@ mod tests {
         ];
         let table = Report { steps: 3, outcomes }.table();
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["worker-killed", "supervisor", "2", "0.7", "s", "0.9", "s"]);
-        assert_eq!(lines[2], ["leader-killed", "sidecar", "1", "17.0", "s", "17.0", "s"]);
+        assert_eq!(lines[1], ["worker-killed", "supervisor", "2", "0.70", "s", "0.90", "s"]);
+        assert_eq!(lines[2], ["leader-killed", "sidecar", "1", "17.00", "s", "17.00", "s"]);
         assert_eq!(lines.len(), 3);
     }
 
@@ -136,7 +136,7 @@ mod tests {
             let line = outcome(Fault::PodDeleted, Mode::Sidecar, seconds, violations).to_string();
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line(Some(2.04), &[]), "pod-deleted sidecar g-w-0-0-abcde: epoch 3 to 4, back in 2.0 s");
+        assert_eq!(line(Some(2.04), &[]), "pod-deleted sidecar g-w-0-0-abcde: epoch 3 to 4, back in 2.04 s");
         assert_eq!(line(None, &[]), "pod-deleted sidecar did not notice");
         assert_eq!(line(None, &["a", "b"]), "pod-deleted sidecar epoch 3 to 4: a; b");
     }

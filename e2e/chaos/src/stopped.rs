@@ -1,0 +1,25 @@
+//! A process that is stopped.
+
+use anyhow::{Context, Result};
+use jobset_harness::process::{Process, Signal};
+
+/// A process that has got SIGSTOP. It gets SIGCONT when this is dropped, whatever has failed meanwhile.
+pub(super) struct Stopped(Process);
+
+impl Stopped {
+    /// Stops a process.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(super) fn stop(process: Process) -> Result<Self> {
+        process.signal(Signal::STOP).context("cannot stop a process")?;
+        Ok(Self(process))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // The kubelet may have killed it meanwhile.
+        let _ = self.0.signal(Signal::CONT);
+    }
+}

@@ -1,0 +1,134 @@
+//! What is done to the agent stream: relays, network, tokens and certificates.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jobset_api::agent::{RELAY_FOLDER, RELAY_TOKEN};
+use jobset_api::labels::JOBSET_NAME;
+use k8s_openapi::api::core::v1::{Pod, Secret, Service};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::plan::Step;
+use super::stopped::Stopped;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::LIMIT;
+use jobset_harness::install::{NAMESPACE, RELAY, rolled_out};
+use jobset_harness::process::{self, Process, Signal};
+use jobset_harness::relays;
+use jobset_harness::wait::{self, Check};
+
+/// Ports of relays: for agents and for the leader.
+const PORTS: [u16; 2] = [9443, 9444];
+/// Secret with the CA.
+const CA: &str = "jobset-webhook-server-cert";
+/// Secret with the certificate of the relays.
+const LEAF: &str = "jobset-relay-leaf";
+/// Annotation that throws a CA out.
+const DISTRUST: &str = "jobset.sigs.k8s.io/distrust-ca-before";
+/// How long agents may take to connect again. After another CA, two volumes come one after the other: with the controller's Secret, and
+/// with the ConfigMap of the agents; a kubelet takes over a minute for each.
+const RETURN: Duration = Duration::from_mins(5);
+/// How much longer than other parts the stream is disturbed: agents take 10 s of silence for its end.
+const LONGER: u32 = 2;
+
+/// Waits until all relays are ready, and all agents connected.
+pub(super) async fn is_whole(cluster: &Cluster) -> Result<()> {
+    rolled_out(cluster, NAMESPACE, RELAY).await?;
+    relays::have_agents(&cluster.client(), pods(cluster).await?.len(), RETURN).await
+}
+
+/// Kills all relays, and deletes their Pods: the kubelets would wait longer each time before they restart them.
+pub(super) async fn cut(cluster: &Cluster) -> Result<()> {
+    let client = cluster.client();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let relays = relays::pods(&client).await?;
+    for relay in &relays {
+        process_of(relay)?.signal(Signal::KILL).context("cannot kill a relay")?;
+    }
+    for relay in relays {
+        pods.delete(&relay.name_any(), &DeleteParams::default().grace_period(0)).await?;
+    }
+    Ok(())
+}
+
+/// Blocks the ports of the relays for a while.
+pub(super) async fn block(cluster: &Cluster, step: &Step) -> Result<()> {
+    let client = cluster.client();
+    let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
+    let service = services.get(RELAY).await?.spec.and_then(|spec| spec.cluster_ip);
+    let pods = relays::pods(&client).await?.into_iter().filter_map(|pod| pod.status?.pod_ip);
+    let addresses: Vec<String> = service.into_iter().chain(pods).collect();
+    let blocked = async {
+        cluster.block(&addresses, &PORTS).await?;
+        tokio::time::sleep(step.outage * LONGER).await;
+        anyhow::Ok(())
+    };
+    let blocked = blocked.await;
+    // Also after a failure. If this program ends before, the rules end with the cluster.
+    cluster.unblock().await?;
+    blocked
+}
+
+/// Stops one relay for a while.
+pub(super) async fn stop_relay(cluster: &Cluster, step: &Step) -> Result<()> {
+    let relays = relays::pods(&cluster.client()).await?;
+    let stopped = Stopped::stop(process_of(relays.get(step.node).context("no such relay")?)?)?;
+    tokio::time::sleep(step.outage * LONGER).await;
+    drop(stopped);
+    Ok(())
+}
+
+/// Restarts the kubelets, which know of no tokens afterwards and request new ones, and waits until each agent has another one.
+pub(super) async fn replace_tokens(cluster: &Cluster) -> Result<()> {
+    let pods = pods(cluster).await?;
+    let before = tokens(&pods)?;
+    for node in cluster.nodes() {
+        cluster.stop_kubelet(node).await?;
+        cluster.start_kubelet(node).await?;
+    }
+    wait::until_met(LIMIT, "other tokens of all agents", || async {
+        let now = tokens(&pods)?;
+        let same = before.iter().zip(now).filter(|(before, now)| *before == now).count();
+        Ok(if same == 0 { Check::Met(()) } else { Check::Unmet(format!("{same} have theirs still")) })
+    })
+    .await
+}
+
+/// Has the CA replaced, and waits until the relays' certificate is one of the new CA.
+pub(super) async fn replace_ca(cluster: &Cluster) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), NAMESPACE);
+    let certificate = async || anyhow::Ok(secrets.get(LEAF).await?.data.and_then(|mut data| data.remove("tls.crt")));
+    let before = certificate().await?;
+    let patch = json!({"metadata": {"annotations": {DISTRUST: Timestamp::now().to_string()}}});
+    secrets.patch(CA, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    wait::until(LIMIT, "a certificate of another CA", || async { Ok((certificate().await? != before).then_some(())) })
+        .await
+}
+
+/// The Pods of all groups.
+async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
+    let pods: Api<Pod> = Api::all(cluster.client());
+    let mut found = pods.list(&ListParams::default().labels(JOBSET_NAME)).await?.items;
+    found.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(found)
+}
+
+/// The process of a relay. There may be others on this machine, of other clusters.
+fn process_of(relay: &Pod) -> Result<Process> {
+    process::find_one(RELAY, &[("HOSTNAME", &relay.name_any())])
+}
+
+/// The token of the agent of each Pod.
+fn tokens(pods: &[Pod]) -> Result<Vec<String>> {
+    let token = |pod: &Pod| {
+        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+        let agent = process::find_one("jobset-agent", &[("POD_NAME", &name), ("NAMESPACE", &namespace)])?;
+        let path = format!("/proc/{}/root{RELAY_FOLDER}/{RELAY_TOKEN}", agent.pid.as_raw_nonzero());
+        fs::read_to_string(path).context("cannot read the token of an agent")
+    };
+    pods.iter().map(token).collect()
+}
