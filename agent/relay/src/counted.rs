@@ -77,10 +77,10 @@ mod tests {
         let counter = |name| IntCounter::new(name, "bytes").unwrap();
         let counters = ByteCounters { read: counter("a"), written: counter("b") };
         let (near, mut far) = tokio::io::duplex(64);
-        let mut counted = Counted::new(near, counters.clone());
+        let mut connection = Counted::new(near, counters.clone());
         far.write_all(b"abc").await.unwrap();
-        counted.read_exact(&mut [0; 3]).await.unwrap();
-        counted.write_all(b"ab").await.unwrap();
+        connection.read_exact(&mut [0; 3]).await.unwrap();
+        connection.write_all(b"ab").await.unwrap();
         assert_eq!((counters.read.get(), counters.written.get()), (3, 2));
     }
 }

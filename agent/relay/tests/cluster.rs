@@ -79,7 +79,7 @@ impl Space {
         let answer = wait::until(LIMIT, "a token", || async {
             Ok(Some(accounts.create_token_request("default", &PostParams::default(), &request).await?))
         });
-        Ok(answer.await?.status.and_then(|it| it.token).context("no token")?)
+        answer.await?.status.and_then(|it| it.token).context("no token")
     }
 
     /// The token of a new Pod for relays.

@@ -60,7 +60,8 @@ async fn missing_certificate_is_one_line_and_a_failure() -> Result<()> {
     Ok(())
 }
 
-/// Measures memory and CPU time of a thousand agents: `RELAY_AGENTS` sets their number. Meant for the release build.
+/// Measures memory and CPU time of a thousand agents: `RELAY_AGENTS` sets their number, and `RELAY_PROGRAM`
+/// names the program of the release build.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn many_agents() -> Result<()> {

@@ -32,7 +32,7 @@ pub(crate) struct TestRelay {
 
 /// The command, on these ports.
 pub(crate) fn command(kubeconfig: &Path, certificates: &Path, ports: [u16; 2]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(std::env::var("RELAY_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned()));
     command
         .args(["--namespace=ns", "--health-listen=127.0.0.1:0", "--log-format=json"])
         .args([

@@ -1,25 +1,50 @@
 //! Frames: a length of four bytes, and a message in JSON.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use futures::{SinkExt, Stream, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::bytes::Bytes;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
 /// Bytes that a connection reserves for reading, and for writing. Agents are many, and most of their messages are short.
 const RESERVED: usize = 512;
+/// Bytes of the length of a frame.
+const LENGTH: usize = 4;
 
 /// Reads frames. Dropping the future of [`Reader::next`] loses nothing.
 #[derive(Debug)]
-pub struct Reader<R>(FramedRead<R, LengthDelimitedCodec>);
+pub struct Reader<R> {
+    frames: FramedRead<Source<R>, LengthDelimitedCodec>,
+    /// Bytes of the frames that have been read, with their lengths.
+    complete: u64,
+}
+
+/// Counts the bytes that are read.
+#[derive(Debug)]
+struct Source<R> {
+    inner: R,
+    bytes: u64,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Source<R> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        self.bytes += (buffer.filled().len() - before) as u64;
+        Poll::Ready(Ok(()))
+    }
+}
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     /// Reads frames of at most `limit` bytes.
     pub fn new(source: R, limit: usize) -> Self {
-        Self(FramedRead::with_capacity(source, codec(limit), RESERVED))
+        let source = Source { inner: source, bytes: 0 };
+        Self { frames: FramedRead::with_capacity(source, codec(limit), RESERVED), complete: 0 }
     }
 
     /// The next message; `None` after the last.
@@ -27,18 +52,19 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// # Errors
     /// The connection has failed, the frame is too long, or it is not such a message.
     pub async fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
-        let Some(frame) = self.0.next().await.transpose()? else { return Ok(None) };
+        let Some(frame) = self.frames.next().await.transpose()? else { return Ok(None) };
+        self.complete += (LENGTH + frame.len()) as u64;
         serde_json::from_slice(&frame).map(Some).map_err(io::Error::from)
     }
 
     /// Whether a part of a frame has arrived, and the rest has not.
     pub fn is_within_frame(&self) -> bool {
-        !self.0.read_buffer().is_empty()
+        self.complete < self.frames.get_ref().bytes
     }
 
     /// All messages as a stream, which ends with the connection or the first error.
     pub fn messages<M: DeserializeOwned>(self) -> impl Stream<Item = io::Result<M>> {
-        self.0.map(|frame| serde_json::from_slice(&frame?).map_err(io::Error::from))
+        self.frames.map(|frame| serde_json::from_slice(&frame?).map_err(io::Error::from))
     }
 }
 
@@ -96,7 +122,7 @@ pub fn encode(message: &impl Serialize) -> io::Result<Bytes> {
 }
 
 fn codec(limit: usize) -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().max_frame_length(limit).new_codec()
+    LengthDelimitedCodec::builder().length_field_length(LENGTH).max_frame_length(limit).new_codec()
 }
 
 #[cfg(test)]
@@ -138,10 +164,16 @@ mod tests {
         let (mut near, far) = tokio::io::duplex(64);
         let mut reader = Reader::new(far, 1024);
         assert!(!reader.is_within_frame());
-        near.write_all(&[0, 0, 0]).await.unwrap();
-        let next = reader.next::<FromAgent>();
-        assert!(tokio::time::timeout(std::time::Duration::ZERO, next).await.is_err());
-        assert!(reader.is_within_frame());
+        // The length alone is the beginning of a frame, too.
+        for part in [&[0, 0][..], &[0, 2], b"{"] {
+            near.write_all(part).await.unwrap();
+            let next = reader.next::<serde_json::Value>();
+            assert!(tokio::time::timeout(std::time::Duration::ZERO, next).await.is_err());
+            assert!(reader.is_within_frame());
+        }
+        near.write_all(b"}").await.unwrap();
+        reader.next::<serde_json::Value>().await.unwrap();
+        assert!(!reader.is_within_frame());
     }
 
     #[tokio::test]

@@ -291,7 +291,9 @@ fn exit_texts_that_are_kept_are_bounded_and_all_are_told() {
     assert_eq!(hub.agents[agents.last().unwrap()].exit_text(), 0);
     let last = frames(&mut hub, controller).pop().unwrap().pop().unwrap();
     assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text() }));
-    agents.iter().for_each(|agent| hub.leave(*agent));
+    for agent in agents {
+        hub.leave(agent);
+    }
     assert_eq!(hub.exit_texts, 0);
 }
 
