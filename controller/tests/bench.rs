@@ -3,22 +3,35 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use jobset_bench::{Load, Options, WatchMode};
+use jobset_bench::{Load, Options, WatchMode, Way};
+use jobset_harness::programs;
 use serde_json::Value;
 
 /// Pods of each JobSet.
 const AGENTS: usize = 6;
+/// Agents of the stream that are processes.
+const REAL_AGENTS: usize = 2;
 
 #[tokio::test]
 async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
     let results = tempfile::tempdir()?;
+    let [relay, agent] = tokio::task::spawn_blocking(|| {
+        let beside = |program| programs::beside(program);
+        anyhow::Ok([beside("jobset-relay")?, beside("jobset-agent")?])
+    })
+    .await??;
     let options = Options {
         agents: vec![AGENTS],
-        restarts: 2,
+        restarts: Some(2),
+        ways: vec![Way::Watch, Way::Stream],
         loads: vec![Load::Bare, Load::Full],
         watches: vec![WatchMode::New, WatchMode::Kept],
         recreate: true,
         controller: Some(PathBuf::from(env!("CARGO_BIN_EXE_jobset-controller"))),
+        relay: Some(relay),
+        agent: Some(agent),
+        real_agents: REAL_AGENTS,
+        annotation_seconds: 1,
         foreign_pods: 3,
         pod_events: 50,
         results: results.path().to_path_buf(),
@@ -45,6 +58,21 @@ async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
             assert!(requests("PATCH pods") >= reports * all, "each agent reports; {case}: {restart}");
             assert!(requests("WATCH jobsets") >= watches * all, "each watch has ended; {case}: {restart}");
             assert_eq!(restart["failed_reports"], 0, "{case}");
+        }
+    }
+    for case in ["stream-6.json", "stream-6-kept.json"] {
+        let report: Value = serde_json::from_str(&std::fs::read_to_string(results.path().join(case))?)?;
+        assert_eq!(
+            (&report["way"], report["restarts"].as_array().map(Vec::len)),
+            (&"stream".into(), Some(2)),
+            "{case}"
+        );
+        let stream = &report["stream"];
+        assert_eq!(stream["real_agents"], REAL_AGENTS, "{case}: {report}");
+        assert!(stream["relay_bytes_per_agent"].is_f64() && stream["minute"]["relay"].is_f64(), "{case}: {report}");
+        for restart in report["restarts"].as_array().into_iter().flatten() {
+            assert_eq!((&restart["jobset_writes"], &restart["failed_reports"]), (&2.into(), &0.into()), "{restart}");
+            assert!(restart["real_agents_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{restart}");
         }
     }
     let report = |file: &str| anyhow::Ok(serde_json::from_str(&std::fs::read_to_string(results.path().join(file))?)?);

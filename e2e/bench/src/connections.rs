@@ -9,6 +9,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::Request;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -16,8 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
-use tower::limit::GlobalConcurrencyLimitLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 /// Agents that share one connection.
 const AGENTS: usize = 50;
@@ -37,8 +39,7 @@ impl Connections {
 
     /// The same, with requests that wait for one of these seats and hold it until they are answered.
     pub(crate) fn with_seats(config: &Config, agents: usize, seats: &Arc<Semaphore>) -> Result<Self> {
-        let seated = || client_of(config, Some(GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(seats))));
-        (0..agents.div_ceil(AGENTS)).map(|_| seated()).collect::<Result<_>>().map(Self)
+        (0..agents.div_ceil(AGENTS)).map(|_| client_of(config, Some(seats))).collect::<Result<_>>().map(Self)
     }
 
     /// The client of an agent.
@@ -52,7 +53,7 @@ pub(crate) fn client(config: &Config) -> Result<Client> {
     client_of(config, None)
 }
 
-fn client_of(config: &Config, seats: Option<GlobalConcurrencyLimitLayer>) -> Result<Client> {
+fn client_of(config: &Config, seats: Option<&Arc<Semaphore>>) -> Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -63,11 +64,55 @@ fn client_of(config: &Config, seats: Option<GlobalConcurrencyLimitLayer>) -> Res
         .http2_max_concurrent_reset_streams(ENDED_STREAMS)
         .build::<_, Body>(https);
     let auth = config.auth_layer().context("cannot use the cluster's credentials")?;
-    let service = ServiceBuilder::new()
-        .option_layer(seats)
-        .layer(config.base_uri_layer())
-        .option_layer(auth)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(Client::new(service, config.default_namespace.clone()))
+    let service =
+        ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(auth).map_err(BoxError::from).service(http);
+    let Some(seats) = seats.cloned() else { return Ok(Client::new(service, config.default_namespace.clone())) };
+    let seated = seated(seats, service);
+    Ok(Client::new(seated, config.default_namespace.clone()))
+}
+
+/// The same service, in which each request waits for a seat. A request that is dropped leaves its place in the queue; tower's limit
+/// would keep a seat for the next request of the connection.
+fn seated<S>(
+    seats: Arc<Semaphore>,
+    service: S,
+) -> impl Service<
+    Request<Body>,
+    Response = S::Response,
+    Error = S::Error,
+    Future = BoxFuture<'static, Result<S::Response, S::Error>>,
+> + Send
+where
+    S: Service<Request<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    service_fn(move |request: Request<Body>| {
+        let (seats, service) = (Arc::clone(&seats), service.clone());
+        async move {
+            // Nobody closes the semaphore.
+            let _seat = seats.acquire_owned().await;
+            service.oneshot(request).await
+        }
+        .boxed()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn request_that_is_dropped_leaves_its_seat_to_others() {
+        let seats = Arc::new(Semaphore::new(1));
+        let echo = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(()));
+        let mut service = seated(Arc::clone(&seats), echo);
+        let taken = Arc::clone(&seats).acquire_owned().await.unwrap();
+        let mut waits = service.call(Request::new(Body::empty()));
+        assert!(futures::poll!(&mut waits).is_pending(), "there is no seat");
+        drop((waits, taken));
+        service.call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(seats.available_permits(), 1);
+    }
 }

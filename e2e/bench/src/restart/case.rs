@@ -160,6 +160,9 @@ pub struct Options {
     /// Agents of the last Pods that are processes, where the way is the stream and there are more Pods.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub real_agents: usize,
+    /// From the last failure on, over how many seconds the CPU is counted where the way is the stream: annotations follow.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub annotation_seconds: u64,
     /// Pods that belong to no JobSet, for the controller's memory; where the load is bare and watches are new.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub foreign_pods: usize,

@@ -43,8 +43,6 @@ const STRIDE: usize = 7_919;
 const ANNOTATION: &str = "bench.jobset.example/touched";
 /// Concurrent changes to Pods.
 const CONCURRENCY: usize = 32;
-/// From the last failure of the stream, how long the CPU is counted: annotations follow a restart.
-const MINUTE: Duration = Duration::from_mins(1);
 /// The controller is idle when it has used no CPU for this long.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -92,7 +90,7 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
         restarts.push(restart);
         if number == bench.restarts && stream.is_some() {
             progress("waiting for the annotations that follow");
-            sleep_until((begun + MINUTE).into()).await;
+            sleep_until((begun + Duration::from_secs(bench.options.annotation_seconds)).into()).await;
             minute = Some(bench.meter.read()?.since(&before));
         }
     }

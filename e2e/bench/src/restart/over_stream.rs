@@ -44,7 +44,7 @@ pub(super) struct StreamFigures {
     pub(super) relay_peak_bytes_per_agent: f64,
     /// Resident memory of the controller when all agents run, above that before they connected, for each agent.
     pub(super) controller_bytes_per_agent: f64,
-    /// CPU from the last failure on, over a minute, with the annotations that follow.
+    /// CPU from the last failure on, over a minute unless an option says otherwise, with the annotations that follow.
     pub(super) minute: CpuSeconds,
 }
 
