@@ -71,17 +71,16 @@ fn client_of(config: &Config, seats: Option<&Arc<Semaphore>>) -> Result<Client> 
     Ok(Client::new(seated, config.default_namespace.clone()))
 }
 
+/// The answer of a service, boxed.
+type Answer<S> =
+    BoxFuture<'static, Result<<S as Service<Request<Body>>>::Response, <S as Service<Request<Body>>>::Error>>;
+
 /// The same service, in which each request waits for a seat. A request that is dropped leaves its place in the queue; tower's limit
 /// would keep a seat for the next request of the connection.
 fn seated<S>(
     seats: Arc<Semaphore>,
     service: S,
-) -> impl Service<
-    Request<Body>,
-    Response = S::Response,
-    Error = S::Error,
-    Future = BoxFuture<'static, Result<S::Response, S::Error>>,
-> + Send
+) -> impl Service<Request<Body>, Response = S::Response, Error = S::Error, Future = Answer<S>> + Send
 where
     S: Service<Request<Body>> + Clone + Send + 'static,
     S::Future: Send,
