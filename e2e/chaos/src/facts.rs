@@ -9,8 +9,13 @@ use jobset_harness::group::{Group, restarts};
 use jobset_harness::journal::Entry;
 use jobset_harness::process;
 
-/// Variable in the environment of all workers of a group: its namespace.
+/// Variable in the environment of all workers of a group: its [`mark`].
 pub(super) const GROUP: &str = "CHAOS_GROUP";
+
+/// What tells the workers of a group from all others on this machine, where others may also let faults happen.
+pub(super) fn mark(namespace: &str) -> String {
+    format!("{namespace}-{}", std::process::id())
+}
 
 /// A group at one moment.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +63,7 @@ impl Facts {
         let status = group.status().await?;
         let mut pods: Vec<PodFacts> = group.live_pods().await?.iter().map(PodFacts::of).collect();
         pods.sort_by(|a, b| (&a.slot, &a.uid).cmp(&(&b.slot, &b.uid)));
-        let workers = process::find("jobset-test-worker", &[(GROUP, &group.namespace)])?;
+        let workers = process::find("jobset-test-worker", &[(GROUP, &mark(&group.namespace))])?;
         let running = workers.iter().map(|worker| WorkerProcess {
             uid: worker.variable("POD_UID").unwrap_or_default().to_owned(),
             epoch: epoch(worker),

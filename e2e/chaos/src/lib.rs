@@ -106,7 +106,7 @@ async fn start(cluster: &Cluster, mode: Mode) -> Result<ObservedGroup> {
             Mode::Supervisor => "Supervisor",
         };
         let workload = workload.named(&mode.to_string()).injected(shape).with_max_restarts(MAX_RESTARTS);
-        workload.with_env(facts::GROUP, &namespace(mode))
+        workload.with_env(facts::GROUP, &facts::mark(&namespace(mode)))
     };
     let group = Group::apply(cluster, &namespace(mode), SUPERVISED, change).await?;
     group.runs_in_epoch(1).await?;
