@@ -41,6 +41,7 @@ mod seeds;
 mod shared;
 mod startup;
 mod strays;
+mod stream;
 mod success;
 mod support;
 mod suspend;
