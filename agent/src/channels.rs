@@ -23,8 +23,11 @@ const WRITES_PER_SECOND: u32 = 150;
 /// Shortest time over which the agents of a group spread the writes of their annotations.
 const SHORTEST_SPREAD: Duration = Duration::from_secs(1);
 
-/// The longest delay of an annotation behind the report over the stream, in a group of this many Pods. The caller draws the
-/// delay from zero to this.
+/// Shortest delay of an annotation behind the report over the stream: until then, the API server belongs to the restart.
+pub const LEAST_DELAY: Duration = Duration::from_secs(3);
+
+/// The time over which the agents of a group of this many Pods spread the writes of their annotations. The caller draws the delay
+/// from [`LEAST_DELAY`] to this much more.
 pub fn spread(pods: u32) -> Duration {
     (Duration::from_secs(u64::from(pods)) / WRITES_PER_SECOND).max(SHORTEST_SPREAD)
 }
@@ -57,6 +60,8 @@ struct Write {
     epoch: i32,
     /// Whether the state machine of the agent waits for the answer. It does not if the stream has carried the report.
     is_awaited: bool,
+    /// Whether it has failed, and the state machine of the agent reports again unless the barrier is lifted before.
+    rests: bool,
 }
 
 /// What carries an agent's reports and the epochs of its JobSet.
@@ -66,6 +71,8 @@ pub struct Channels {
     watch: Watch,
     /// Whether the agent has observed a consistent state of its JobSet.
     is_consistent: bool,
+    /// The newest synced epoch.
+    synced: i32,
     /// Number of Pods of the group, as the leader says.
     pods: u32,
     /// The newest report.
@@ -123,7 +130,7 @@ pub enum ChannelOutput {
         /// The epoch.
         epoch: i32,
     },
-    /// Send [`ChannelInput::WriteDue`] after a random delay of at most [`spread`] of this number of Pods.
+    /// Send [`ChannelInput::WriteDue`] after [`LEAST_DELAY`] and a random part of [`spread`] of this number of Pods.
     WriteLater {
         /// Number of Pods of the group.
         pods: u32,
@@ -137,6 +144,7 @@ impl Channels {
             stream: if has_stream { Stream::Down } else { Stream::Absent },
             watch: if has_stream { Watch::Awaited } else { Watch::Running },
             is_consistent: false,
+            synced: 0,
             pods: 0,
             reported: None,
             owed: None,
@@ -159,7 +167,7 @@ impl Channels {
             ChannelInput::Watched(input) => self.on_watched(input),
             ChannelInput::Report { epoch } => self.on_report(epoch),
             ChannelInput::Written(answer) => self.on_written(answer),
-            ChannelInput::WriteDue => self.write_owed(),
+            ChannelInput::WriteDue => self.on_write_due(),
         }
     }
 
@@ -179,7 +187,7 @@ impl Channels {
         }
         if let Some((state, pods)) = group.filter(|_| self.is_consistent) {
             self.pods = pods;
-            self.drop_deprecated(&state);
+            outputs.extend(self.on_epochs(&state));
             outputs.push(ChannelOutput::Tell(Input::JobSet(state)));
         }
         outputs
@@ -210,27 +218,42 @@ impl Channels {
     }
 
     fn on_watched(&mut self, input: Input) -> Vec<ChannelOutput> {
+        let mut outputs = Vec::new();
         if let Input::JobSet(state) = &input {
             self.is_consistent = true;
-            self.drop_deprecated(state);
+            outputs.extend(self.on_epochs(state));
         }
-        vec![ChannelOutput::Tell(input)]
+        outputs.push(ChannelOutput::Tell(input));
+        outputs
     }
 
-    /// The group restarts: nobody needs the annotation of the epoch that is over.
-    fn drop_deprecated(&mut self, state: &JobSetState) {
+    fn on_epochs(&mut self, state: &JobSetState) -> Option<ChannelOutput> {
+        // The group restarts: nobody needs the annotation of the epoch that is over.
         self.owed.take_if(|owed| !owed.is_awaited && owed.epoch <= state.deprecated);
+        self.synced = self.synced.max(state.synced);
+        // The barrier is lifted, because the stream has carried the report.
+        let owed = self.owed.as_mut().filter(|owed| owed.rests && owed.epoch <= self.synced)?;
+        owed.rests = false;
+        Some(ChannelOutput::WriteLater { pods: self.pods })
     }
 
     fn on_report(&mut self, epoch: i32) -> Vec<ChannelOutput> {
         self.reported = Some(epoch);
         if self.stream == Stream::Live {
-            self.owed = Some(Write { epoch, is_awaited: false });
+            self.owed = Some(Write { epoch, is_awaited: false, rests: false });
             let reported = Input::Reported { epoch };
             let later = ChannelOutput::WriteLater { pods: self.pods };
             return vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(reported), later];
         }
-        self.owed = Some(Write { epoch, is_awaited: true });
+        self.owed = Some(Write { epoch, is_awaited: true, rests: false });
+        self.write_owed()
+    }
+
+    /// A write that has no answer yet goes first, and this one waits again.
+    fn on_write_due(&mut self) -> Vec<ChannelOutput> {
+        if self.writing.is_some() && self.owed.is_some() {
+            return vec![ChannelOutput::WriteLater { pods: self.pods }];
+        }
         self.write_owed()
     }
 
@@ -248,11 +271,15 @@ impl Channels {
         let mut outputs = Vec::new();
         let has_failed = matches!(answer, Input::ReportFailed { .. });
         if write.is_awaited {
-            // The state machine reports again after a failure.
             outputs.push(ChannelOutput::Tell(answer));
-        } else if has_failed && self.owed.is_none() && self.reported == Some(write.epoch) {
-            self.owed = Some(write);
-            return vec![ChannelOutput::WriteLater { pods: self.pods }];
+        }
+        // Without a stream, the state machine reports until the write succeeds.
+        let is_left = !write.is_awaited || self.stream != Stream::Absent;
+        if has_failed && is_left && self.owed.is_none() && self.reported == Some(write.epoch) {
+            let rests = write.is_awaited && write.epoch > self.synced;
+            self.owed = Some(Write { is_awaited: false, rests, ..write });
+            outputs.extend((!rests).then_some(ChannelOutput::WriteLater { pods: self.pods }));
+            return outputs;
         }
         if self.owed.is_some_and(|owed| owed.is_awaited || self.stream != Stream::Live) {
             outputs.extend(self.write_owed());

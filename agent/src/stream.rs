@@ -22,15 +22,28 @@ use tokio_rustls::TlsConnector;
 
 use crate::args::Relay;
 use crate::backoff::exponential;
-use crate::channels::ChannelInput;
+use crate::channels::{ChannelInput, PATIENCE};
 use crate::decide::JobSetState;
 use crate::liveness::Liveness;
+use crate::transport::until;
 
 /// Time limit for a connection and its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest first wait before another connection, and longest wait of all. The wait is drawn from zero to that.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_CAP: Duration = Duration::from_mins(1);
+
+/// How far the present connection has come, for as long as the leader has not answered on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// There is no connection.
+    #[default]
+    Unconnected,
+    /// A relay is there. Thousands of agents that connect at once are served in turn.
+    Connected,
+    /// A relay has heard the hello, and has no leader behind it.
+    Leaderless,
+}
 
 /// What a relay has to know of the agent whenever it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,11 +99,14 @@ pub async fn run(
     jobset: String,
     mut present: watch::Receiver<Present>,
     inputs: mpsc::Sender<ChannelInput>,
+    progress: watch::Sender<Progress>,
 ) {
     let mut failures = 0;
     loop {
         let mut was_live = false;
-        let error = match converse(&relay, &jobset, &mut present, &inputs, &mut was_live).await {
+        let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &mut was_live).await;
+        progress.send_replace(Progress::Unconnected);
+        let error = match ended {
             Ok(()) => return,
             Err(error) => error,
         };
@@ -119,6 +135,7 @@ async fn converse(
     jobset: &str,
     present: &mut watch::Receiver<Present>,
     inputs: &mpsc::Sender<ChannelInput>,
+    progress: &watch::Sender<Progress>,
     was_live: &mut bool,
 ) -> Result<(), StreamError> {
     let token_path = relay.folder.join(RELAY_TOKEN);
@@ -129,6 +146,7 @@ async fn converse(
     let nonce = Nonce::random(provider().secure_random).map_err(|_| StreamError::Random)?;
     let connect = async {
         let tcp = TcpStream::connect(&relay.address).await?;
+        progress.send_replace(Progress::Connected);
         tcp.set_nodelay(true)?;
         connector.connect(relay.name.clone(), tcp).await
     };
@@ -141,8 +159,14 @@ async fn converse(
     let hello = FromAgent::Hello { token, jobset: jobset.to_owned(), nonce: nonce.clone(), report, fell_back };
     writer.send(&hello).await?;
     let mut leader = None;
+    let mut leader_due = Some(Instant::now() + PATIENCE);
     loop {
         let message = tokio::select! {
+            () = until(leader_due) => {
+                progress.send_replace(Progress::Leaderless);
+                leader_due = None;
+                continue;
+            }
             message = timeout_at(liveness.deadline(), reader.next::<ToAgent>()) => message,
             changed = present.changed() => {
                 if changed.is_err() {
@@ -158,6 +182,7 @@ async fn converse(
         match message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)? {
             ToAgent::Leader(chain) => {
                 leader = Some(LeaderCertificate::verify(&chain, &authorities, &relay.leader)?);
+                leader_due = None;
             }
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;

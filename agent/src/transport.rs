@@ -9,12 +9,14 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::Relay;
-use crate::channels::{ChannelInput, ChannelOutput, Channels, PATIENCE, spread};
+use crate::channels::{ChannelInput, ChannelOutput, Channels, LEAST_DELAY, PATIENCE, spread};
 use crate::decide::Input;
-use crate::stream::{self, Present};
+use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
 
+/// How long an agent waits for the stream if a relay is there.
+const CONNECTED_PATIENCE: Duration = Duration::from_secs(4);
 /// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
@@ -42,6 +44,9 @@ pub struct Transport {
     /// What the stream tells the relay; `None` without a stream.
     present: Option<watch::Sender<Present>>,
     stream: Option<AbortHandle>,
+    progress: watch::Receiver<Progress>,
+    /// Since when the agent waits for the stream.
+    awaited_since: Option<Instant>,
     patience: Option<Instant>,
     write_due: Option<Instant>,
 }
@@ -50,6 +55,7 @@ impl Transport {
     /// Starts the channels of an agent: the watch, or the stream if there are relays.
     pub fn start(client: Client, names: Names, relay: Option<Relay>) -> Self {
         let (channels, first) = Channels::new(relay.is_some());
+        let (progress, progressed) = watch::channel(Progress::default());
         let mut transport = Self {
             channels,
             client,
@@ -60,13 +66,15 @@ impl Transport {
             inputs: mpsc::channel(INPUT_QUEUE),
             present: None,
             stream: None,
+            progress: progressed,
+            awaited_since: None,
             patience: None,
             write_due: None,
         };
         if let Some(relay) = relay {
             let (sender, present) = watch::channel(Present::default());
             let inputs = transport.inputs.0.clone();
-            let task = tokio::spawn(stream::run(relay, transport.names.jobset.clone(), present, inputs));
+            let task = tokio::spawn(stream::run(relay, transport.names.jobset.clone(), present, inputs, progress));
             (transport.present, transport.stream) = (Some(sender), Some(task.abort_handle()));
         }
         transport.execute(first);
@@ -75,15 +83,18 @@ impl Transport {
 
     /// Waits for the next event on the channels. Dropping the future loses nothing.
     pub async fn next(&mut self) -> ChannelInput {
-        let input = tokio::select! {
-            biased;
-            Some(input) = self.inputs.1.recv() => input,
-            Some(input) = self.watched.1.recv() => ChannelInput::Watched(input),
-            () = until(self.patience) => ChannelInput::PatienceElapsed,
-            () = until(self.write_due) => ChannelInput::WriteDue,
+        let input = loop {
+            tokio::select! {
+                biased;
+                Some(input) = self.inputs.1.recv() => break input,
+                Some(input) = self.watched.1.recv() => break ChannelInput::Watched(input),
+                Ok(()) = self.progress.changed() => self.set_patience(),
+                () = until(self.patience) => break ChannelInput::PatienceElapsed,
+                () = until(self.write_due) => break ChannelInput::WriteDue,
+            }
         };
         match input {
-            ChannelInput::PatienceElapsed => self.patience = None,
+            ChannelInput::PatienceElapsed => (self.patience, self.awaited_since) = (None, None),
             ChannelInput::WriteDue => self.write_due = None,
             _ => {}
         }
@@ -117,7 +128,10 @@ impl Transport {
     fn execute(&mut self, output: ChannelOutput) -> Option<Input> {
         match output {
             ChannelOutput::Tell(input) => return Some(input),
-            ChannelOutput::AwaitStream => self.patience = Some(Instant::now() + PATIENCE),
+            ChannelOutput::AwaitStream => {
+                self.awaited_since = Some(Instant::now());
+                self.set_patience();
+            }
             ChannelOutput::Watch => {
                 let Names { namespace, jobset, .. } = self.names.clone();
                 let watch = jobset_watch::run(self.client.clone(), namespace, jobset, self.watched.0.clone());
@@ -137,11 +151,21 @@ impl Transport {
             }
             ChannelOutput::Write { epoch } => self.write(epoch),
             ChannelOutput::WriteLater { pods } => {
-                let delay: Duration = spread(pods).mul_f64(fastrand::f64());
+                let delay = LEAST_DELAY + spread(pods).mul_f64(fastrand::f64());
                 self.write_due = Some(Instant::now() + delay);
             }
         }
         None
+    }
+
+    /// A relay that is there gets more time, unless it has no leader behind it.
+    fn set_patience(&mut self) {
+        let progress = *self.progress.borrow_and_update();
+        self.patience = self.awaited_since.map(|since| match progress {
+            Progress::Unconnected => since + PATIENCE,
+            Progress::Connected => since + CONNECTED_PATIENCE,
+            Progress::Leaderless => Instant::now(),
+        });
     }
 
     fn tell_fallback(&self) {

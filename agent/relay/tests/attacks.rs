@@ -1,6 +1,7 @@
 //! Agents that mean harm: each limit is exceeded, and others are served all the same.
 
 use anyhow::{Context as _, Result};
+use jobset_relay::limits::UNAUTHENTICATED;
 use jobset_stream::message::{AgentEventKind, FromAgent, Report};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -25,7 +26,7 @@ async fn silent_connections_keep_no_agent_out() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-silent").await?);
     let mut controller = TestController::dial(&relay).await?;
     let mut silent = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..UNAUTHENTICATED + 44 {
         silent.push(TcpStream::connect(relay.agents).await?);
     }
     let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;

@@ -5,7 +5,11 @@ fn state(synced: i32, deprecated: i32) -> JobSetState {
 }
 
 fn told(synced: i32) -> ChannelOutput {
-    ChannelOutput::Tell(Input::JobSet(state(synced, 0)))
+    told_of(synced, 0)
+}
+
+fn told_of(synced: i32, deprecated: i32) -> ChannelOutput {
+    ChannelOutput::Tell(Input::JobSet(state(synced, deprecated)))
 }
 
 fn answer(synced: i32) -> ChannelInput {
@@ -89,6 +93,40 @@ fn late_write_that_fails_is_repeated() {
     channels.step(ChannelInput::Report { epoch: 2 });
     channels.step(ChannelInput::WriteDue);
     assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn write_that_is_due_during_another_follows_later() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(ChannelInput::WriteDue);
+    channels.step(ChannelInput::Report { epoch: 3 });
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::WriteLater { pods: 300 }]);
+    channels.step(written(2));
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
+}
+
+#[test]
+fn awaited_write_that_fails_is_repeated_once_the_barrier_is_lifted() {
+    let mut channels = live();
+    channels.step(ChannelInput::Disconnected);
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(answer(1));
+    // The state machine of the agent reports again while it waits, and not once the stream has carried the report.
+    assert_eq!(channels.step(failed(2)).len(), 1);
+    assert_eq!(channels.step(broadcast(2, 1)), [ChannelOutput::WriteLater { pods: 300 }, told_of(2, 1)]);
+    assert_eq!(channels.step(broadcast(2, 1)), [told_of(2, 1)]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn awaited_write_that_fails_after_the_lift_is_repeated() {
+    let mut channels = live();
+    channels.step(ChannelInput::Disconnected);
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(answer(2));
+    assert_eq!(channels.step(failed(2))[1..], [ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 

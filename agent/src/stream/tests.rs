@@ -23,6 +23,7 @@ struct TestRelay {
     tls: TlsAcceptor,
     leader: Issued,
     folder: TempDir,
+    progress: watch::Sender<Progress>,
 }
 
 struct TestConnection {
@@ -39,7 +40,8 @@ impl TestRelay {
         std::fs::copy(leader.folder.path().join(RELAY_CA), folder.path().join(RELAY_CA)).unwrap();
         std::fs::write(folder.path().join(RELAY_TOKEN), "token-of-the-pod\n").unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        Self { pki, listener, tls: TlsAcceptor::from(Arc::new(identity.server().unwrap())), leader, folder }
+        let tls = TlsAcceptor::from(Arc::new(identity.server().unwrap()));
+        Self { pki, listener, tls, leader, folder, progress: watch::Sender::default() }
     }
 
     fn relay(&self) -> Relay {
@@ -55,7 +57,7 @@ impl TestRelay {
     fn client(&self) -> (watch::Sender<Present>, mpsc::Receiver<ChannelInput>) {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);
-        tokio::spawn(run(self.relay(), "train".to_owned(), received, sender));
+        tokio::spawn(run(self.relay(), "train".to_owned(), received, sender, self.progress.clone()));
         (present, inputs)
     }
 
@@ -207,4 +209,20 @@ async fn leader_that_is_silent_ends_the_connection() {
     // Time passes as soon as nothing else is to do.
     tokio::time::pause();
     assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
+}
+
+#[tokio::test]
+async fn progress_tells_a_relay_without_leader_from_one_that_is_slow() {
+    let relay = TestRelay::start().await;
+    let mut progress = relay.progress.subscribe();
+    let (_present, _inputs) = relay.client();
+    progress.wait_for(|progress| *progress == Progress::Connected).await.unwrap();
+    let (mut connection, ..) = relay.accept().await;
+    // Time passes as soon as nothing else is to do.
+    tokio::time::pause();
+    progress.wait_for(|progress| *progress == Progress::Leaderless).await.unwrap();
+    tokio::time::resume();
+    connection.lead(&relay.leader).await;
+    drop(connection);
+    progress.wait_for(|progress| *progress == Progress::Unconnected).await.unwrap();
 }

@@ -5,12 +5,14 @@ use jobset_api::agent::RELAY_CONFIG_MAP;
 use super::{Facts, Finding};
 use crate::status::Epochs;
 
+/// How long agents wait at least before they write their annotations.
+const LEAST_SECONDS: i64 = 3;
 /// Annotations that the agents of one group write in a second while they report over the stream.
 const WRITES_PER_SECOND: i64 = 150;
 
 /// How old the epochs of Pods may be, if the agents report over the stream.
 pub(super) fn behind(epochs: Epochs, pods: i64) -> Option<String> {
-    let seconds = (pods / WRITES_PER_SECOND).max(1);
+    let seconds = LEAST_SECONDS + (pods / WRITES_PER_SECOND).max(1);
     epochs
         .by_stream
         .then(|| format!("agents report over the stream, and the epochs shown here are up to {seconds} s old"))

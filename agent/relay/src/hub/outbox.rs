@@ -73,6 +73,13 @@ impl Outbox {
         self.waiting.len() <= AGENT_QUEUE
     }
 
+    /// Tells an agent that has just said hello who leads, so that it knows that somebody will answer.
+    pub(super) fn introduce(&mut self, leader: &LeaderCertificates) {
+        let message = leader.message.clone();
+        self.waiting.push_back(Outgoing { kind: Kind::Leader, message, controller: leader.controller });
+        self.leader = Some(leader.message.clone());
+    }
+
     /// Takes the oldest messages.
     pub(super) fn take(&mut self, most: usize) -> Vec<Outgoing> {
         let most = most.min(self.waiting.len());
