@@ -50,8 +50,8 @@ fn report_before_annotation_counts_once() {
 fn report_after_newer_annotation_is_ignored() {
     let mut engine = engine();
     see_pod(&mut engine, PodView { version: 1, ..pod(0, 2) });
-    assert!(!see(&mut engine, report(0, 2)));
     assert!(!see(&mut engine, report(0, 1)));
+    assert!(!see(&mut engine, report(0, 2)));
     assert_eq!(see_pod(&mut engine, PodView { version: 2, ..pod(0, 2) }), []);
     assert_eq!(reports(&engine), [(1, 1), (2, 1)]);
 }

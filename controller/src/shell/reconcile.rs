@@ -98,7 +98,6 @@ pub async fn run(
     }
     info!(under_way = running.len(), "stopping");
     state.metrics.works(false);
-    state.run_stream(false);
     let drained = async {
         while let Some(ended) = running.next().await {
             state.finish(ended);

@@ -157,6 +157,7 @@ async fn hello_is_answered_from_a_read_after_it() -> Result<()> {
         assert_eq!((named, state.bypass), (Some(nonce), is_off), "agent {agent}");
         relay.leave(agent);
     }
+    assert_eq!(fixture.controller.metric("jobset_stream_reads_total").await?, Some(20.0), "each has a read of its own");
     fixture.plane.stop().await
 }
 

@@ -24,7 +24,7 @@ use crate::stream::{RelayId, RelayMessage};
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most messages that wait for a relay. The answers of one read are one message.
 const MESSAGES: usize = 4096;
-/// Signatures between two pauses, in which other tasks of the thread run.
+/// Signatures that are written together. Other tasks of the thread run after them.
 const SIGNATURES: usize = 64;
 
 /// What a connection tells the loop.
@@ -152,7 +152,7 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
     /// Sends the certificates by which agents know the signatures that follow.
     async fn introduce(&mut self, identity: &Identity) -> io::Result<()> {
         self.signer = Signer::new(&identity.certified);
-        in_time(self.writer.send(&ToRelay::Leader(encode_chain(&identity.certified.cert)))).await
+        self.write(&[ToRelay::Leader(encode_chain(&identity.certified.cert))]).await
     }
 
     async fn speak(
@@ -168,7 +168,7 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
                 }
                 message = messages.recv() => {
                     let Some(message) = message else { return Ok(()) };
-                    in_time(self.send(message)).await?;
+                    self.send(message).await?;
                 }
             }
         }
@@ -177,26 +177,37 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
     async fn send(&mut self, message: RelayMessage) -> io::Result<()> {
         match message {
             RelayMessage::Answers { time, state, agents } => {
-                for (index, (agent, nonce)) in agents.into_iter().enumerate() {
-                    let statement = Statement { time, nonce: Some(nonce), group: Some((*state).clone()) };
-                    let answer = ToRelay::Answer { agent, signed: self.sign(&statement)? };
-                    self.writer.feed_encoded(encode(&answer)?).await?;
-                    if index % SIGNATURES == SIGNATURES - 1 {
-                        tokio::task::yield_now().await;
-                    }
+                for chunk in agents.chunks(SIGNATURES) {
+                    let answers = chunk.iter().map(|(agent, nonce)| {
+                        let statement = Statement { time, nonce: Some(nonce.clone()), group: Some((*state).clone()) };
+                        Ok(ToRelay::Answer { agent: *agent, signed: self.sign(&statement)? })
+                    });
+                    let answers = answers.collect::<io::Result<Vec<_>>>()?;
+                    self.write(&answers).await?;
+                    tokio::task::yield_now().await;
                 }
+                Ok(())
             }
             RelayMessage::Group { key, statement } => {
                 let signed = self.sign(&statement)?;
                 let (namespace, jobset) = (key.namespace.clone(), key.name.clone());
-                self.writer.feed_encoded(encode(&ToRelay::Group { namespace, jobset, signed })?).await?;
+                self.write(&[ToRelay::Group { namespace, jobset, signed }]).await
             }
             RelayMessage::Beat(statement) => {
-                let signed = self.sign(&statement)?;
-                self.writer.feed_encoded(encode(&ToRelay::Beat(signed))?).await?;
+                let beat = ToRelay::Beat(self.sign(&statement)?);
+                self.write(&[beat]).await
             }
         }
-        self.writer.flush().await
+    }
+
+    async fn write(&mut self, messages: &[ToRelay]) -> io::Result<()> {
+        in_time(async {
+            for message in messages {
+                self.writer.feed_encoded(encode(message)?).await?;
+            }
+            self.writer.flush().await
+        })
+        .await
     }
 
     fn sign(&self, statement: &Statement) -> io::Result<Signed> {
@@ -204,7 +215,7 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
     }
 }
 
-/// A relay that takes nothing for so long is useless to its agents, which rely on the API server by now.
+/// Limits a write: the agents of a relay that takes nothing for so long rely on the API server by now.
 async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     timeout(SILENCE, written).await?
 }

@@ -46,10 +46,10 @@ pub(super) enum StreamEvent {
     /// A relay has connected, ended, or told of its agents.
     Relay(RelayEvent),
     /// A read of a JobSet has ended.
-    Read(Arc<Key>, kube::Result<Option<JobSet>>),
+    Read(Arc<Key>, kube::Result<Option<GroupSnapshot>>),
 }
 
-type Reading = BoxFuture<'static, (Arc<Key>, kube::Result<Option<JobSet>>)>;
+type Reading = BoxFuture<'static, (Arc<Key>, kube::Result<Option<GroupSnapshot>>)>;
 
 /// The stream of a controller, which is open while it leads.
 pub(super) struct Stream {
@@ -62,6 +62,8 @@ pub(super) struct Stream {
     reads: FuturesUnordered<Reading>,
     /// The JobSets whose Pods can speak with a relay.
     users: BTreeSet<Key>,
+    /// Whether they have changed since [`Stream::namespaces`] was set.
+    users_changed: bool,
     /// Their namespaces, while the stream is open.
     namespaces: watch::Sender<BTreeSet<String>>,
     metrics: StreamMetrics,
@@ -101,6 +103,7 @@ impl Stream {
             open: None,
             reads: FuturesUnordered::new(),
             users: BTreeSet::new(),
+            users_changed: false,
             namespaces: watch::Sender::default(),
             metrics: StreamMetrics::register(registry)?,
             retry_log: RetryLog::default(),
@@ -123,7 +126,6 @@ impl Stream {
     fn start(&self) -> Open {
         let (sender, events) = mpsc::channel(FRAMES);
         let stop = CancellationToken::new();
-        self.publish();
         let dialer = dial::Dialer::new(self.identity.clone(), self.server.clone(), sender);
         let addresses = self.relays.follow(self.workers.urgent.clone(), &stop);
         tokio::spawn(stop.clone().run_until_cancelled_owned(dialer.run(addresses)));
@@ -159,7 +161,7 @@ impl Stream {
             StreamEvent::Relay(RelayEvent::Agents(relay, events)) => self.desk.agent_events(relay, events, now),
             StreamEvent::Relay(RelayEvent::Gone(relay)) => self.end(relay),
             StreamEvent::Read(key, answer) => {
-                let outcome = self.outcome(&answer);
+                let outcome = self.outcome(answer);
                 self.desk.read(&key, outcome, now)
             }
         };
@@ -170,6 +172,9 @@ impl Stream {
 
     /// Does what is due.
     pub(super) fn turn(&mut self, engine: &mut Engine) {
+        if self.open.is_some() && std::mem::take(&mut self.users_changed) {
+            self.publish();
+        }
         let now = Now::read();
         let outputs = self.desk.next(now);
         self.carry_out(outputs, engine, now);
@@ -178,19 +183,14 @@ impl Stream {
     /// A JobSet was observed, or its status was written with success.
     pub(super) fn stored(&mut self, jobset: &JobSet, engine: &mut Engine) {
         let (key, now) = (Key::of(jobset), Now::read());
-        let changed = if uses_relay(jobset) { self.users.insert(key.clone()) } else { self.users.remove(&key) };
-        if changed {
-            self.publish();
-        }
+        self.users_changed |= if uses_relay(jobset) { self.users.insert(key.clone()) } else { self.users.remove(&key) };
         let outputs = self.desk.stored(&key, GroupSnapshot::of(jobset), now);
         self.carry_out(outputs, engine, now);
     }
 
     /// A JobSet is gone.
     pub(super) fn forget(&mut self, key: &Key) {
-        if self.users.remove(key) {
-            self.publish();
-        }
+        self.users_changed |= self.users.remove(key);
     }
 
     /// Tells the keeper of the CA which namespaces need it.
@@ -236,14 +236,14 @@ impl Stream {
         self.end(relay)
     }
 
-    fn outcome(&mut self, answer: &kube::Result<Option<JobSet>>) -> ReadOutcome {
+    fn outcome(&mut self, answer: kube::Result<Option<GroupSnapshot>>) -> ReadOutcome {
         match answer {
             Ok(jobset) => {
                 self.retry_log.succeeded(READS);
-                jobset.as_ref().map_or(ReadOutcome::NotFound, |jobset| ReadOutcome::Found(GroupSnapshot::of(jobset)))
+                jobset.map_or(ReadOutcome::NotFound, ReadOutcome::Found)
             }
             Err(error) => {
-                self.retry_log.failed(READS, error);
+                self.retry_log.failed(READS, &error);
                 ReadOutcome::Failed
             }
         }
@@ -265,6 +265,6 @@ impl Stream {
 fn read(client: Client, key: Arc<Key>) -> Reading {
     Box::pin(async move {
         let answer = Api::<JobSet>::namespaced(client, &key.namespace).get_opt(&key.name).await;
-        (key, answer)
+        (key, answer.map(|jobset| jobset.as_ref().map(GroupSnapshot::of)))
     })
 }

@@ -169,7 +169,7 @@ impl Desk {
                 }
                 AgentEventKind::Report(report) => {
                     let known = self.relays.get(&relay).and_then(|agents| agents.get(&agent));
-                    outputs.extend(known.and_then(|agent| agent.report(report)));
+                    outputs.extend(known.map(|agent| agent.report(report)));
                 }
                 AgentEventKind::Gone => {
                     let gone = self.relays.get_mut(&relay).and_then(|agents| agents.remove(&agent));
@@ -252,7 +252,7 @@ impl Desk {
         let key = Key { namespace, name: jobset };
         let key = self.groups.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into() };
-        let output = report.and_then(|report| agent.report(report));
+        let output = report.map(|report| agent.report(report));
         agents.insert(number, agent);
         self.groups.entry(Arc::clone(&key)).or_default().join(id, nonce, now.instant);
         self.schedule(&key);
@@ -341,10 +341,10 @@ impl Desk {
 }
 
 impl Agent {
-    fn report(&self, report: Report) -> Option<DeskOutput> {
+    fn report(&self, report: Report) -> DeskOutput {
         let Report { epoch, exit } = report;
         let exit = exit.filter(|text| text.len() <= EXIT_BYTES);
         let report = StreamReport { pod: self.pod.to_string(), pod_uid: self.pod_uid.to_string(), epoch, exit };
-        Some(DeskOutput::Report { key: Arc::clone(&self.key), report })
+        DeskOutput::Report { key: Arc::clone(&self.key), report }
     }
 }
