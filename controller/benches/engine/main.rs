@@ -6,9 +6,11 @@
 mod world;
 
 use std::hint::black_box;
+use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use jobset_controller::engine::View;
+use jobset_controller::engine::pods::StreamReport;
 use world::{World, view};
 
 /// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; of 1,000 Jobs on 3,000
@@ -63,11 +65,40 @@ fn see(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// An agent reports the next epoch over the stream, and then an event of its Pod shows the annotation with the epoch before.
+fn report(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("report/pods");
+    for pods in [100, 1_000, 15_000] {
+        let mut world = World::new(pods / 100, 100);
+        let views: Vec<_> = world.pods.iter().map(|pod| view(&pod.to_string())).collect();
+        let key = world.key.clone();
+        let mut order = (0..pods).cycle();
+        group.bench_function(BenchmarkId::from_parameter(pods), |bencher| {
+            let next = || {
+                let view = views[order.next().unwrap_or_default()].clone();
+                let (pod, pod_uid) = (view.name.clone(), view.uid.clone());
+                (StreamReport { pod, pod_uid, epoch: 2, exit: None }, view)
+            };
+            bencher.iter_batched(
+                next,
+                |(report, view)| {
+                    let (name, now) = (report.pod.clone(), Instant::now());
+                    world.engine.see_report(&key, report, now);
+                    let event = world.event(&name, View::Pod(view));
+                    black_box(world.engine.observe(event))
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
 /// A Pod of some 6 kB from the wire to what the engine keeps.
 fn read(criterion: &mut Criterion) {
     let text = World::new(1, 1).pods[0].to_string();
     criterion.bench_function(&format!("read/{}-bytes", text.len()), |bencher| bencher.iter(|| view(black_box(&text))));
 }
 
-criterion_group!(engine, plan, see, read);
+criterion_group!(engine, plan, see, report, read);
 criterion_main!(engine);

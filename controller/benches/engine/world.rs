@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     /// The Pods as the API server sends them, in the order of Job and index.
     pub(crate) pods: Vec<Value>,
-    key: Key,
+    pub(crate) key: Key,
 }
 
 impl World {
