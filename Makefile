@@ -214,7 +214,7 @@ fuzz: bench-deps ## Sends a million mutated reviews through admission, and what 
 
 .PHONY: model
 model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
-	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --test-threads 1
+	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
 lint: tools ## Format and clippy, warnings denied.

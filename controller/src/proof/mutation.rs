@@ -10,7 +10,7 @@ use crate::observe::Observed;
 use crate::plan::{Note, Plan};
 
 /// What is done wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RuleMutation {
     /// The barrier is never lifted again after the first time.
     LiftedOnce,
@@ -60,6 +60,24 @@ pub(super) enum RuleMutation {
     DeprecatedEpochForgotten,
     /// A report is taken to be too high by the epochs that the controller has observed, which may be old.
     ConfirmedByPodsAlone,
+    /// The answer to a hello shows what the controller has observed.
+    AnswersFromACache,
+    /// The answer to a hello shows the JobSet as it was before the hello arrived: that of a leader that was stopped.
+    AnswersReadBeforeTheHello,
+    /// What was said to an agent while its hello was answered is not said again after the answer.
+    AnswersOvertaken,
+    /// A newborn agent takes whatever a leader says for the answer to its hello.
+    BroadcastsTakenForAnswers,
+    /// Agents are told of epochs before these are stored.
+    LiftSentBeforeWrite,
+    /// The report of a Pod that was replaced counts for the one in its place.
+    ReportOfReplacedPodCounts,
+    /// The report of each hello is taken for a new one: what was counted before the stream was cut counts again.
+    ReportsOfHellosAreNew,
+    /// When the stream is cut, the agent writes an older epoch than it has reported.
+    FallBackReportsOlderEpoch,
+    /// The agent does not wait for the answer to one annotation before it writes the next.
+    WritesOvertakeEachOther,
 }
 
 /// What of an event reaches the engine.

@@ -50,14 +50,18 @@ fn brief(state: &ModelState) -> String {
             continue;
         };
         let agent = machine.agent.as_ref();
-        let agent =
-            agent.map(|agent| format!("in {:?}, {} behind, reports {:?}", agent.entered, agent.age, agent.in_flight));
+        let agent = agent.map(|agent| {
+            let stream = if agent.link.up { format!(", {:?}", agent.link) } else { String::new() };
+            format!("in {:?}, {} behind, writes {:?}{stream}", agent.entered, agent.age, agent.in_flight)
+        });
         let _ = writeln!(
             text,
-            "      agent {agent:?}, worker {:?}{}; {pod:?}, unobserved {}",
+            "      agent {agent:?}, worker {:?}{}; {pod:?}, unobserved {}, {:?}, late {:?}",
             machine.worker,
             if machine.must_reset { ", all restart" } else { "" },
-            slot.unseen.len()
+            slot.unseen.len(),
+            slot.reports,
+            slot.strays,
         );
     }
     text

@@ -12,7 +12,7 @@ use super::setting::{Mode, Setting};
 use super::state::{Event, Going, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
 use crate::engine::members::Members;
-use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView};
+use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView, StreamReports};
 use crate::engine::{ControllerRef, Engine, JobView, Key, Ranges};
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
@@ -143,6 +143,9 @@ impl System {
             }
             self.ask_to_go(state, slot);
         }
+        if self.setting.broken == Some(RuleMutation::LiftSentBeforeWrite) {
+            self.broadcast(state, decided.status.epochs());
+        }
         if state.controller.observed != state.jobset.shown() || decided.status == state.jobset.status {
             return;
         }
@@ -150,6 +153,7 @@ impl System {
             state.controller.pending = Some(decided.status);
         } else {
             self.store(state, decided.status);
+            self.broadcast(state, decided.status.epochs());
         }
     }
 
@@ -162,7 +166,8 @@ impl System {
             state.jobset.history.push((status.synced, status.deprecated));
             for slot in &mut state.slots {
                 slot.change(|slot| {
-                    if let Some(agent) = slot.machine.as_mut().and_then(|machine| machine.agent.as_mut()) {
+                    let agent = slot.machine.as_mut().and_then(|machine| machine.agent.as_mut());
+                    if let Some(agent) = agent.filter(|agent| agent.watches) {
                         agent.age += 1;
                     }
                 });
@@ -186,9 +191,14 @@ impl System {
                 Event::Put(pod) => {
                     let mut view = view(&pod, mode);
                     edit_pod(broken, &mut view);
+                    slot.reports.observe(&view);
+                    slot.reports.overlay(&mut view, epochs);
                     slot.kept.see(view, epochs)
                 }
-                Event::Gone(generation) => slot.kept.see_gone(&name(generation), epochs),
+                Event::Gone(generation) => {
+                    slot.reports.forget(&name(generation));
+                    slot.kept.see_gone(&name(generation), epochs)
+                }
             });
         });
     }
@@ -200,8 +210,14 @@ impl System {
         let after = self.known(state);
         if before != after {
             for slot in &mut state.slots {
-                slot.change(|slot| slot.kept = Shared::new(slot.kept.turn(before, after)));
+                slot.change(|slot| {
+                    slot.kept = Shared::new(slot.kept.turn(before, after));
+                    for (_, uid) in slot.reports.counting_since(before, after) {
+                        slot.raise(&uid, after);
+                    }
+                });
             }
+            self.broadcast(state, state.controller.observed.0.epochs());
         }
     }
 
@@ -211,10 +227,11 @@ impl System {
             state.late = state.controller.pending;
         }
         let none = (ModelStatus::default(), state.jobset.suspended);
-        state.controller = ModelController { observed: none, pending: None };
+        state.controller = ModelController { observed: none, ..ModelController::default() };
         for slot in &mut state.slots {
             slot.change(|slot| {
                 slot.kept = Shared::default();
+                slot.reports = StreamReports::default();
                 slot.unseen = slot.pod.clone().map(Event::Put).into_iter().collect();
             });
         }
@@ -228,7 +245,7 @@ impl System {
     }
 
     /// The epochs as the memory of Pods knows them.
-    fn known(&self, state: &ModelState) -> ObservedEpochs {
+    pub(super) fn known(&self, state: &ModelState) -> ObservedEpochs {
         let epochs = state.controller.observed.0.epochs();
         let forgets = self.setting.broken == Some(RuleMutation::DeprecatedEpochForgotten);
         ObservedEpochs { deprecated: if forgets { 0 } else { epochs.deprecated }, ..epochs }
@@ -307,7 +324,7 @@ fn has_members(status: &JobSetStatus) -> bool {
     status.replicated_jobs_status.iter().any(|status| status.synced_pods.as_ref().is_some_and(|pods| !pods.is_empty()))
 }
 
-fn name(generation: u8) -> String {
+pub(super) fn name(generation: u8) -> String {
     generation.to_string()
 }
 

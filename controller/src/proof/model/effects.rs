@@ -1,6 +1,7 @@
 //! What comes of a [`ModelAction`].
 
 use super::node::{Deed, ModelMachine, ModelWorker};
+use super::setting::Stream;
 use super::state::{Event, Going, ModelState, Pod, PodStatus, Shared};
 use super::system::{ModelAction, System};
 use crate::proof::RuleMutation;
@@ -36,9 +37,10 @@ impl System {
                     self.store(&mut state, status);
                 }
             }
+            ModelAction::Stream(action) => self.stream(&mut state, action),
             _ => self.go_wrong(&mut state, action),
         }
-        state.settle(state.left.stale_reads);
+        state.settle();
         state
     }
 
@@ -80,9 +82,11 @@ impl System {
                 let old = state.jobset.history[state.jobset.history.len() - 2];
                 self.change_machine(state, slot, |machine, _| machine.start_agent(old, 1));
             }
-            ModelAction::Crash { pods_first, write_arrives } => {
+            ModelAction::Crash { pods_first, write_arrives, statements_arrive } => {
                 state.left.crashes -= 1;
+                Self::hang_up(state, statements_arrive);
                 self.crash(state, pods_first, write_arrives);
+                self.redial(state);
             }
             ModelAction::Suspend => {
                 state.left.suspensions -= 1;
@@ -123,9 +127,15 @@ impl System {
 
     /// Changes what runs of a Pod. What follows from a worker that starts is looked at, and where kubelets are prompt, the
     /// status is written.
-    fn change_machine(&self, state: &mut ModelState, slot: usize, change: impl FnOnce(&mut ModelMachine, (i32, i32))) {
+    pub(super) fn change_machine(
+        &self,
+        state: &mut ModelState,
+        slot: usize,
+        change: impl FnOnce(&mut ModelMachine, (i32, i32)),
+    ) {
         let newest = state.jobset.history[state.jobset.history.len() - 1];
         let Some(before) = state.slots[slot].machine.as_ref().map(|machine| machine.worker) else { return };
+        let connected = state.connection(slot);
         state.slots[slot].change(|slot| {
             let Some(machine) = &mut slot.machine else { return };
             let is_taken_along = machine.next_deed() == Some(Deed::Reset);
@@ -136,6 +146,7 @@ impl System {
             }
             slot.take_along(of_agent.filter(|_| is_taken_along));
         });
+        Self::note_end(state, slot, connected);
         let started = state.slots[slot].machine.as_ref().map(|machine| machine.worker).filter(|after| *after != before);
         if let Some(ModelWorker::Runs(epoch)) = started {
             state.check_start(slot, epoch);
@@ -152,11 +163,13 @@ impl System {
 
     /// The last status is always written, and as the last.
     fn end_pod(&self, state: &mut ModelState, slot: usize) {
+        let connected = state.connection(slot);
         state.slots[slot].change(|slot| {
             let Some(machine) = slot.machine.take() else { return };
             let is_struck = machine.agent_is_younger || slot.pod.as_ref().is_some_and(Pod::is_disrupted);
             slot.take_along(machine.agent.and_then(|agent| agent.entered).filter(|_| is_struck));
         });
+        Self::note_end(state, slot, connected);
         self.change_pod(state, slot, |pod| {
             let ended = pod.status.worker != 0 || pod.status.worker_ended;
             pod.status = PodStatus { worker: 0, agent: false, failed: true, worker_ended: ended, ..pod.status };
@@ -187,7 +200,7 @@ impl System {
         let mode = self.setting.mode;
         state.slots[slot].change(|slot| {
             slot.generations += 1;
-            let machine = ModelMachine::new(mode);
+            let machine = ModelMachine::new(mode, self.setting.stream != Stream::Absent, self.setting.broken);
             slot.pod = Some(Pod { generation: slot.generations, epoch: None, status: machine.status(), going: None });
             slot.machine = Some(machine);
         });
@@ -206,7 +219,9 @@ impl System {
 
     fn remove_pod(&self, state: &mut ModelState, slot: usize) {
         let Some(pod) = state.slots[slot].pod.clone() else { return };
+        let connected = state.connection(slot);
         state.slots[slot].change(|slot| (slot.pod, slot.machine) = (None, None));
+        Self::note_end(state, slot, connected);
         self.tell(state, slot, Event::Gone(pod.generation));
     }
 
@@ -249,10 +264,16 @@ impl System {
 
 impl ModelState {
     /// Brings what has no order into one, and forgets what nobody looks at any more.
-    pub(super) fn settle(&mut self, stale_reads: u8) {
+    pub(super) fn settle(&mut self) {
+        if self.left.crashes == 0 {
+            self.forget_known();
+        }
         self.slots.sort_by_key(Shared::rank);
         let ages = self.slots.iter().filter_map(|slot| Some(slot.machine.as_ref()?.agent.as_ref()?.age));
-        let oldest = ages.chain([usize::from(stale_reads > 0)]).max().unwrap_or(0);
+        let oldest = ages.chain([usize::from(self.left.stale_reads > 0)]).max().unwrap_or(0);
+        if self.left.woken > 0 {
+            return;
+        }
         let history = &mut self.jobset.history;
         history.drain(..history.len().saturating_sub(oldest + 1));
     }

@@ -15,6 +15,11 @@
 //! are evicted or vanish and are replaced, reports or their answers get lost, statuses and events are dropped, the
 //! controller crashes and what it has sent arrives after its successor has begun, the user suspends and resumes.
 //!
+//! In some settings agents know a relay: [`stream`]. The real state machine of their two channels is in it
+//! ([`jobset_agent::channels::Channels`]), and what the engine remembers of reports over the stream
+//! ([`crate::engine::pods::StreamReports`]). The leader's side follows the rules of [`crate::stream`], which the simulation drives
+//! itself.
+//!
 //! Slots have no order: states that differ by the indexes of their Pods are one state.
 //!
 //! # What has to hold
@@ -47,9 +52,11 @@ mod check;
 mod controller;
 mod cycles;
 mod effects;
+mod link;
 mod node;
 mod properties;
 mod setting;
 mod state;
+mod stream;
 mod system;
 mod tests;

@@ -1,11 +1,16 @@
 //! A node: the containers of a Pod, the agent among them as the real state machine, and the status that the kubelet would
 //! write.
 
+use std::collections::VecDeque;
+
 use jobset_agent::barrier::Barrier;
+use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
 use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
 
+use super::link::Link;
 use super::setting::Mode;
 use super::state::PodStatus;
+use crate::proof::RuleMutation;
 
 const UID: &str = "u";
 
@@ -15,6 +20,9 @@ const UID: &str = "u";
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct ModelMachine {
     mode: Mode,
+    /// Whether its agents know a relay.
+    has_stream: bool,
+    broken: Option<RuleMutation>,
     /// The agent's process.
     pub agent: Option<Process>,
     pub worker: ModelWorker,
@@ -33,13 +41,26 @@ pub(super) struct ModelMachine {
 }
 
 /// An agent.
+// Each is true or not whatever the others are.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct Process {
     agent: Agent,
-    /// How many versions of the JobSet it has not observed.
+    channels: Channels,
+    /// Whether it watches the JobSet.
+    pub watches: bool,
+    /// How many versions of the JobSet its watch has not shown.
     pub age: usize,
-    /// The report that is on its way.
+    /// The annotation that is on its way.
     pub in_flight: Option<i32>,
+    /// An older annotation that is on its way beside it: what a real agent never has.
+    pub overtaken: Option<i32>,
+    /// Its connection to a relay.
+    pub link: Link,
+    /// Whether it waits for the stream before it watches.
+    pub patience: bool,
+    /// Whether an annotation is due later.
+    pub write_due: bool,
     /// Whether a timer runs.
     pub timer: bool,
     /// The epoch that it has entered.
@@ -71,8 +92,8 @@ pub(super) enum Deed {
 }
 
 impl ModelMachine {
-    pub(super) fn new(mode: Mode) -> Self {
-        Self { mode, ..Self::default() }
+    pub(super) fn new(mode: Mode, has_stream: bool, broken: Option<RuleMutation>) -> Self {
+        Self { mode, has_stream, broken, ..Self::default() }
     }
 
     /// The epoch of the worker that runs.
@@ -95,7 +116,7 @@ impl ModelMachine {
         }
     }
 
-    /// Does what is next. An agent that starts sees the newest JobSet.
+    /// Does what is next. An agent without a stream that starts sees the newest JobSet.
     pub(super) fn act(&mut self, newest: (i32, i32)) {
         match self.next_deed() {
             Some(Deed::Reset) => self.reset(),
@@ -121,7 +142,7 @@ impl ModelMachine {
         self.worker_restarts += 1;
     }
 
-    /// The agent starts, and sees the JobSet for the first time, as it was `age` versions ago.
+    /// The agent starts. Without a stream it sees the JobSet for the first time, as it was `age` versions ago.
     pub(super) fn start_agent(&mut self, jobset: (i32, i32), age: usize) {
         let mode = match self.mode {
             Mode::Sidecar => decide::Mode::Sidecar { saves: false },
@@ -131,9 +152,22 @@ impl ModelMachine {
             }
         };
         let agent = Agent::new(Some(UID.to_owned()), mode);
-        self.agent = Some(Process { agent, age, in_flight: None, timer: false, entered: None });
+        let (channels, first) = Channels::new(self.has_stream);
+        self.agent = Some(Process {
+            agent,
+            channels,
+            watches: false,
+            age,
+            in_flight: None,
+            overtaken: None,
+            link: Link::default(),
+            patience: false,
+            write_due: false,
+            timer: false,
+            entered: None,
+        });
         self.resetting = false;
-        self.tell(state(jobset));
+        self.carry_out(vec![first], jobset, false);
     }
 
     /// The agent's container restarts. A sidecar's worker runs on.
@@ -169,19 +203,24 @@ impl ModelMachine {
         self.tell(Input::WorkerExited { code });
     }
 
-    /// The agent sees the JobSet as it was `age` versions ago.
+    /// The watch of the agent shows the JobSet as it was `age` versions ago.
     pub(super) fn see(&mut self, jobset: (i32, i32), age: usize) {
         if let Some(process) = &mut self.agent {
             process.age = age;
         }
-        self.tell(state(jobset));
+        self.happen(ChannelInput::Watched(Input::JobSet(state(jobset))), jobset);
     }
 
     /// The agent gets the answer to its report.
     pub(super) fn answer(&mut self, is_ok: bool) {
         let Some(epoch) = self.agent.as_mut().and_then(|process| process.in_flight.take()) else { return };
-        let failed = Input::ReportFailed { epoch, retry_after: None };
-        self.tell(if is_ok { Input::Reported { epoch } } else { failed });
+        if self.answers_at_once() {
+            if let Some(process) = &mut self.agent {
+                process.in_flight = process.overtaken.take();
+            }
+            return;
+        }
+        self.happen(written(epoch, is_ok), (0, 0));
     }
 
     /// The agent's timer is over.
@@ -192,35 +231,97 @@ impl ModelMachine {
         self.tell(Input::Timer);
     }
 
+    pub(super) fn change_agent(&mut self, change: impl FnOnce(&mut Process)) {
+        if let Some(process) = &mut self.agent {
+            change(process);
+        }
+    }
+
     fn tell(&mut self, input: Input) {
+        self.run(VecDeque::from([input]));
+    }
+
+    /// Something happens on the channels of the agent. A watch that begins shows `newest`.
+    pub(super) fn happen(&mut self, input: ChannelInput, newest: (i32, i32)) {
         let Some(process) = &mut self.agent else { return };
-        for output in process.agent.step(input) {
-            match output {
-                Output::Report { epoch } => {
-                    process.timer = false;
-                    process.in_flight = Some(epoch);
-                    process.entered = Some(epoch);
-                    self.entered = self.entered.max(Some(epoch));
+        let is_cut = input == ChannelInput::Disconnected;
+        let outputs = process.channels.step(input);
+        self.carry_out(outputs, newest, is_cut);
+    }
+
+    fn carry_out(&mut self, outputs: Vec<ChannelOutput>, newest: (i32, i32), is_cut: bool) {
+        // A watch begins with a consistent read.
+        let begins_watch = outputs.contains(&ChannelOutput::Watch);
+        let mut ready = VecDeque::new();
+        for output in outputs {
+            self.carry_out_one(output, &mut ready, is_cut);
+        }
+        self.run(ready);
+        if begins_watch {
+            self.happen(ChannelInput::Watched(Input::JobSet(state(newest))), newest);
+        }
+    }
+
+    fn carry_out_one(&mut self, output: ChannelOutput, ready: &mut VecDeque<Input>, is_cut: bool) {
+        let Some(process) = &mut self.agent else { return };
+        match output {
+            ChannelOutput::Tell(input) => ready.push_back(input),
+            ChannelOutput::AwaitStream => process.patience = true,
+            ChannelOutput::Watch => process.watches = true,
+            ChannelOutput::StopWatch => (process.watches, process.age) = (false, 0),
+            ChannelOutput::Send { epoch } => process.link.report = Some(epoch),
+            ChannelOutput::WriteLater { .. } => process.write_due = true,
+            ChannelOutput::Write { epoch } => {
+                let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
+                process.overtaken = process.in_flight.take();
+                process.in_flight = Some(if is_older { epoch - 1 } else { epoch });
+                if self.answers_at_once() {
+                    self.happen(written(epoch, true), (0, 0));
                 }
-                Output::SetTimer(_) => process.timer = true,
-                Output::Lift { epoch } => {
-                    process.timer = false;
-                    if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
-                        self.worker = ModelWorker::Runs(epoch);
+            }
+        }
+    }
+
+    /// Whether the agent does not wait for the answer to a write: broken.
+    fn answers_at_once(&self) -> bool {
+        self.has_stream && self.broken == Some(RuleMutation::WritesOvertakeEachOther)
+    }
+
+    /// The state machine of the agent takes inputs that are known, and those that follow at once.
+    fn run(&mut self, mut ready: VecDeque<Input>) {
+        while let Some(input) = ready.pop_front() {
+            let Some(process) = &mut self.agent else { return };
+            for output in process.agent.step(input) {
+                let Some(process) = &mut self.agent else { return };
+                match output {
+                    Output::Report { epoch } => {
+                        process.timer = false;
+                        process.entered = Some(epoch);
+                        self.entered = self.entered.max(Some(epoch));
+                        for output in process.channels.step(ChannelInput::Report { epoch }) {
+                            self.carry_out_one(output, &mut ready, false);
+                        }
                     }
+                    Output::SetTimer(_) => process.timer = true,
+                    Output::Lift { epoch } => {
+                        process.timer = false;
+                        if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
+                            self.worker = ModelWorker::Runs(epoch);
+                        }
+                    }
+                    Output::StopWorker { epoch, .. } => self.worker = ModelWorker::Stops(epoch),
+                    Output::Restart { .. } => {
+                        self.agent = None;
+                        self.must_reset = true;
+                        return;
+                    }
+                    Output::Exit { .. } => {
+                        self.agent = None;
+                        return;
+                    }
+                    // Of sidecars whose workers save their state, and of those that are asked to end.
+                    Output::Save { .. } | Output::TerminateWorker => {}
                 }
-                Output::StopWorker { epoch, .. } => self.worker = ModelWorker::Stops(epoch),
-                Output::Restart { .. } => {
-                    self.agent = None;
-                    self.must_reset = true;
-                    return;
-                }
-                Output::Exit { .. } => {
-                    self.agent = None;
-                    return;
-                }
-                // Of sidecars whose workers save their state, and of those that are asked to end.
-                Output::Save { .. } | Output::TerminateWorker => {}
             }
         }
     }
@@ -263,6 +364,14 @@ impl Process {
     }
 }
 
-fn state((synced, deprecated): (i32, i32)) -> Input {
-    Input::JobSet(JobSetState { uid: UID.to_owned(), synced, deprecated, failed: false, bypass: false })
+fn written(epoch: i32, is_ok: bool) -> ChannelInput {
+    ChannelInput::Written(if is_ok {
+        Input::Reported { epoch }
+    } else {
+        Input::ReportFailed { epoch, retry_after: None }
+    })
+}
+
+pub(super) fn state((synced, deprecated): (i32, i32)) -> JobSetState {
+    JobSetState { uid: UID.to_owned(), synced, deprecated, failed: false, bypass: false }
 }

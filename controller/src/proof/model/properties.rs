@@ -1,6 +1,6 @@
 //! What has to hold in every state, against what has truly happened.
 
-use super::setting::Setting;
+use super::setting::{Setting, Stream};
 use super::state::{ModelEnd, ModelSlot, ModelState, ModelStatus, bit};
 use super::system::System;
 use crate::proof::{Property, Violation, ensure};
@@ -35,6 +35,12 @@ impl System {
         }
         if deprecated >= synced {
             return hang(format!("epoch {synced} is over, and nothing follows"));
+        }
+        let is_written = |slot: &ModelSlot| slot.pod.as_ref().is_some_and(|pod| pod.epoch == slot.runs_in());
+        if self.setting.stream != Stream::Absent
+            && state.slots.iter().any(|slot| slot.runs_in() == Some(synced) && !is_written(slot))
+        {
+            return hang(format!("a worker runs in epoch {synced}, and no annotation ever says so"));
         }
         let wrong = state.slots.iter().find(|slot| slot.runs_in() != Some(synced))?;
         if wrong.runs_in().is_none() {

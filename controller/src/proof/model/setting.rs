@@ -15,13 +15,19 @@ pub(super) struct Setting {
     pub left: Budget,
     /// Whether an advance is free only if nothing has struck in the epoch that it ends.
     pub strict: bool,
+    pub stream: Stream,
     pub broken: Option<RuleMutation>,
 }
 
 impl Setting {
-    /// The same with three Pods, or where there are as many, with one fault more: for those who have time. Where somebody is
+    /// The same with three Pods, or with a leader that answers late, or where there are as many, with one fault more: for those who have time. Where somebody is
     /// late or the JobSet is suspended, three Pods are enough of it.
     pub(super) fn larger(self) -> Self {
+        if self.stream != Stream::Absent {
+            // Three Pods would be hundreds of times as many states.
+            let stream = if self.stream == Stream::Prompt { Stream::Late } else { self.stream };
+            return Self { stream, ..self };
+        }
         let is_prompt = !self.late.statuses && self.late.pods == 0 && !self.late.jobsets && !self.late.writes;
         let more = u8::from(self.pods >= 3 && is_prompt && self.left.suspensions == 0);
         let left = Budget { faults: self.left.faults + more, ..self.left };
@@ -37,6 +43,20 @@ pub(super) enum Mode {
     Sidecar,
     /// As parents of the workers.
     Supervisor,
+}
+
+/// Whether agents know a relay. They may connect to it or not, and hear each statement late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// They know none.
+    #[default]
+    Absent,
+    /// The leader hears of each connection at once, and answers at once.
+    Prompt,
+    /// The leader hears of connections late, and answers late.
+    Late,
+    /// The same, and no agent begins a watch: all wait for the stream.
+    Alone,
 }
 
 /// Who is late. Agents see the JobSet late in every setting, each by itself.
@@ -83,4 +103,10 @@ pub(super) struct Budget {
     pub suspensions: u8,
     /// First reads of an agent that are stale: what a real agent's never is.
     pub stale_reads: u8,
+    /// Connections of agents to a relay that break. Each may be followed by another.
+    pub breaks: u8,
+    /// Reports over the stream that arrive after their connection has ended. Others get lost with it.
+    pub strays: u8,
+    /// Statements of a leader that was stopped, and wakes when others lead.
+    pub woken: u8,
 }

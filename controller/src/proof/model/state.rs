@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::node::ModelMachine;
 use super::setting::Budget;
-use crate::engine::pods::{Kept, ObservedEpochs};
+use crate::engine::pods::{Kept, ObservedEpochs, StreamReports};
 use crate::proof::Violation;
 
 /// One moment.
@@ -64,12 +64,14 @@ pub(super) enum ModelEnd {
 }
 
 /// The controller that leads.
-#[derive(Clone, Debug, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct ModelController {
     /// The JobSet's status and `spec.suspend`, as last observed.
     pub observed: (ModelStatus, bool),
     /// The status that it is about to write over the one that it has observed.
     pub pending: Option<ModelStatus>,
+    /// The newest epochs that it has told agents over the stream.
+    pub told: (i32, i32),
 }
 
 /// One completion index: its Pod, and what has truly happened to it, which no program knows.
@@ -83,6 +85,10 @@ pub(super) struct ModelSlot {
     pub unseen: Vec<Event>,
     /// What the controller remembers of the slot.
     pub kept: Shared<Kept>,
+    /// What the controller has heard over the stream.
+    pub reports: StreamReports,
+    /// Reports over the stream whose connections have ended: the Pod, and the epoch.
+    pub strays: Vec<(u8, i32)>,
     /// Number of Pods that it has had.
     pub generations: u8,
     /// Whether the next epoch was reported, by any Pod of the slot.

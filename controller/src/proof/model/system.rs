@@ -8,8 +8,9 @@ use stateright::Model;
 
 use super::controller::{self, Decided};
 use super::node::{Deed, ModelWorker};
-use super::setting::{Budget, Setting};
+use super::setting::{Budget, Setting, Stream};
 use super::state::{JobSetObject, ModelController, ModelSlot, ModelState, ModelStatus, Shared};
+use super::stream::StreamAction;
 use crate::proof::RuleMutation;
 use crate::proof::mutation::edit_jobset;
 
@@ -52,6 +53,8 @@ pub(super) enum ModelAction {
     Write,
     /// The write of a former controller arrives.
     LateWrite,
+    /// Something happens on the stream.
+    Stream(StreamAction),
 
     /// A worker fails.
     WorkerFails(usize),
@@ -70,7 +73,7 @@ pub(super) enum ModelAction {
     /// An agent starts, and its first read shows the JobSet as it was before its newest version.
     StaleStart(usize),
     /// Another controller takes over. It sees Pods or the JobSet first; what its predecessor has sent arrives or does not.
-    Crash { pods_first: bool, write_arrives: bool },
+    Crash { pods_first: bool, write_arrives: bool, statements_arrive: bool },
     /// The user suspends the JobSet.
     Suspend,
     /// The user resumes it.
@@ -89,19 +92,21 @@ impl System {
         let job_suspended = false;
         let jobset =
             JobSetObject { status: ModelStatus::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
-        let controller = ModelController { observed: jobset.shown(), pending: None };
+        // What a leader that is stopped has seen.
+        let left = Budget { woken: self.setting.left.woken, ..Budget::default() };
+        let controller = ModelController { observed: jobset.shown(), ..ModelController::default() };
         let slots = (0..self.setting.pods).map(|_| Shared::new(ModelSlot::default())).collect();
-        let mut state = ModelState { slots, jobset, controller, late: None, left: Budget::default(), violation: None };
+        let mut state = ModelState { slots, jobset, controller, late: None, left, violation: None };
         for slot in 0..self.setting.pods {
             self.create_pod(&mut state, slot);
         }
         if !self.setting.from_birth {
-            while let Some(action) = self.progress(&state).into_iter().next() {
+            while let Some(action) = self.connections(&state).into_iter().chain(self.progress(&state)).next() {
                 state = self.after(&state, action);
             }
         }
         state.left = self.setting.left;
-        state.settle(self.setting.left.stale_reads);
+        state.settle();
         state
     }
 
@@ -110,6 +115,9 @@ impl System {
         let mut actions = Vec::new();
         if state.violation.is_some() || state.jobset.status.end.is_some() {
             return actions;
+        }
+        if self.setting.stream == Stream::Alone {
+            actions.extend(self.connections(state));
         }
         for (index, slot) in state.slots.iter().enumerate() {
             self.progress_of_slot(state, index, slot, &mut actions);
@@ -168,7 +176,9 @@ impl System {
         if agent.in_flight.is_some() {
             actions.push(ModelAction::Report(index));
         }
-        if agent.timer && agent.awaits_sync() && pod.epoch != agent.entered && self.setting.repeats_reports() {
+        self.progress_of_stream(index, agent, actions);
+        let is_lost = pod.epoch != agent.entered && !agent.will_report();
+        if agent.timer && agent.awaits_sync() && is_lost && self.setting.repeats_reports() {
             actions.push(ModelAction::Repeat(index));
         }
     }
@@ -202,10 +212,12 @@ impl System {
             }
         }
         if left.crashes > 0 {
+            let may_arrive = state.controller.pending.is_some() && state.late.is_none();
             for pods_first in [false, true] {
-                actions.push(ModelAction::Crash { pods_first, write_arrives: false });
-                if state.controller.pending.is_some() && state.late.is_none() {
-                    actions.push(ModelAction::Crash { pods_first, write_arrives: true });
+                for write_arrives in [false, true].into_iter().filter(|arrives| may_arrive || !arrives) {
+                    for statements_arrive in [false, true].into_iter().filter(|it| !it || state.has_statements()) {
+                        actions.push(ModelAction::Crash { pods_first, write_arrives, statements_arrive });
+                    }
                 }
             }
         }
@@ -227,7 +239,9 @@ impl Model for System {
 
     fn actions(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
         *actions = self.progress(state);
+        actions.extend(self.connections(state));
         self.faults(state, actions);
+        self.faults_of_stream(state, actions);
     }
 
     fn next_state(&self, state: &ModelState, action: ModelAction) -> Option<ModelState> {

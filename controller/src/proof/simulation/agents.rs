@@ -1,13 +1,23 @@
-//! The agents: the real state machine, with a watch on the JobSet that lags, and reports that get lost.
+//! The agents: the real state machines, with a watch on the JobSet that lags, and reports that get lost. Some know a relay
+//! beside: [`super::streams`].
 
+use std::collections::VecDeque;
+
+use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
 use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_api::labels;
+use jobset_stream::message::Report;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::cluster::SimulatedCluster;
 use super::machine::SimulatedWorker;
 use super::scenario::UID;
-use crate::proof::{CheckResult, Property, Violation};
+use crate::proof::{CheckResult, Property, RuleMutation, Violation};
+
+/// How long an agent waits for the stream, in milliseconds.
+const PATIENCE: i64 = 1_000;
+/// Longest delay of an annotation, in milliseconds.
+const SPREAD: i64 = 5_000;
 
 /// An agent's process, from its start to its end.
 #[derive(Debug)]
@@ -15,10 +25,21 @@ pub(super) struct AgentProcess {
     pub container: u32,
     pub started: Time,
     agent: Agent,
-    /// The newest state of the JobSet that it has observed, of those that there were.
+    channels: Channels,
+    /// Whether it watches the JobSet.
+    watches: bool,
+    /// The newest state of the JobSet that its watch has shown, of those that there were.
     observed: Option<usize>,
-    /// The report that is on its way.
+    /// The annotation that is on its way.
     reporting: Option<i32>,
+    /// An older one beside it: what a real agent never has.
+    overtaken: Option<i32>,
+    /// The number of its connection to a relay.
+    pub link: Option<u64>,
+    /// When it no longer waits for the stream, in milliseconds.
+    pub patience: Option<i64>,
+    /// When its annotation is due, in milliseconds.
+    pub write_due: Option<i64>,
     /// When its timer is over, in milliseconds.
     timer: Option<i64>,
     /// Whether it has lifted the barrier.
@@ -39,14 +60,23 @@ enum Fate {
 }
 
 impl AgentProcess {
-    pub(super) fn new(container: u32, started: Time, mode: Mode) -> Self {
+    /// An agent that starts now. `has_stream` says whether it knows a relay.
+    pub(super) fn new(container: u32, started: Time, mode: Mode, has_stream: bool) -> Self {
         let agent = Agent::new(Some(UID.to_owned()), mode);
+        let (channels, first) = Channels::new(has_stream);
         Self {
             container,
             started,
             agent,
+            channels,
+            watches: first == ChannelOutput::Watch,
             observed: None,
             reporting: None,
+            overtaken: None,
+            link: None,
+            // At once, or later.
+            patience: (first == ChannelOutput::AwaitStream).then_some(0),
+            write_due: None,
             timer: None,
             lifted: false,
             entered: None,
@@ -70,16 +100,21 @@ impl SimulatedCluster {
     pub(super) fn step_agent(&mut self, uid: &str, fair: bool) -> CheckResult {
         let newest = self.api.states.len() - 1;
         let clock = self.clock;
+        if self.step_stream_of_agent(uid, fair)? {
+            return Ok(());
+        }
         let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(()) };
         let Some(process) = &mut machine.agent else { return Ok(()) };
         let input = if let Some(epoch) = process.reporting
             && (fair || self.rng.u8(..3) != 0)
         {
-            process.reporting = None;
+            process.reporting = process.overtaken.take();
             return self.answer_report(uid, epoch, fair);
         } else if process.timer.is_some_and(|timer| timer <= clock) {
             process.timer = None;
-            Input::Timer
+            return self.tell_agent(uid, Input::Timer);
+        } else if !process.watches {
+            return Ok(());
         } else {
             let next = match process.observed {
                 // The first one comes from a consistent read.
@@ -90,7 +125,7 @@ impl SimulatedCluster {
             process.observed = Some(next);
             Input::JobSet(self.api.states[next].clone())
         };
-        self.tell_agent(uid, input)
+        self.happens_to_agent(uid, ChannelInput::Watched(input))
     }
 
     fn answer_report(&mut self, uid: &str, epoch: i32, fair: bool) -> CheckResult {
@@ -113,15 +148,62 @@ impl SimulatedCluster {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
                 annotations.insert(labels::EPOCH.to_owned(), epoch.to_string());
                 if let Some(epoch) = failed_in {
-                    let exit = format!(r#"{{"epoch": {epoch}, "code": 1}}"#);
-                    annotations.insert(labels::WORKER_EXIT.to_owned(), exit);
+                    annotations.insert(labels::WORKER_EXIT.to_owned(), exit_text(epoch));
                 }
             });
             self.truth.reported(slot, epoch);
         }
         let answered = fate == Fate::Stored && is_there;
-        let failed = Input::ReportFailed { epoch, retry_after: None };
-        self.tell_agent(uid, if answered { Input::Reported { epoch } } else { failed })
+        if self.answers_at_once() {
+            return Ok(());
+        }
+        self.happens_to_agent(uid, written(epoch, answered))
+    }
+
+    /// Something happens on the channels of an agent.
+    pub(super) fn happens_to_agent(&mut self, uid: &str, input: ChannelInput) -> CheckResult {
+        let is_cut = input == ChannelInput::Disconnected;
+        let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else {
+            return Ok(());
+        };
+        let outputs = process.channels.step(input);
+        self.worked = true;
+        let mut ready = VecDeque::new();
+        for output in outputs {
+            self.carry_out_channel(uid, output, is_cut, &mut ready);
+        }
+        ready.into_iter().try_for_each(|input| self.tell_agent(uid, input))
+    }
+
+    fn carry_out_channel(&mut self, uid: &str, output: ChannelOutput, is_cut: bool, ready: &mut VecDeque<Input>) {
+        let (clock, answers_at_once) = (self.clock, self.answers_at_once());
+        let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
+        let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else { return };
+        match output {
+            ChannelOutput::Tell(input) => ready.push_back(input),
+            ChannelOutput::AwaitStream => process.patience = Some(clock + PATIENCE),
+            ChannelOutput::Watch => (process.watches, process.observed) = (true, None),
+            ChannelOutput::StopWatch => process.watches = false,
+            ChannelOutput::Send { epoch } => {
+                let (link, failed_in) = (process.link, process.failed_in);
+                self.network.send(link, Report { epoch, exit: failed_in.map(exit_text) });
+            }
+            ChannelOutput::WriteLater { .. } => process.write_due = Some(clock + self.network.rng.i64(0..SPREAD)),
+            ChannelOutput::Write { epoch } => {
+                process.overtaken = process.reporting.replace(if is_older { epoch - 1 } else { epoch });
+                if answers_at_once {
+                    let outputs = process.channels.step(written(epoch, true));
+                    for output in outputs {
+                        self.carry_out_channel(uid, output, false, ready);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether agents do not wait for the answer to a write: broken.
+    fn answers_at_once(&self) -> bool {
+        self.network.is_on && self.broken == Some(RuleMutation::WritesOvertakeEachOther)
     }
 
     pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> CheckResult {
@@ -129,11 +211,12 @@ impl SimulatedCluster {
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         let Some(process) = &mut machine.agent else { return Ok(()) };
         let (mut starts, mut stops) = (None, false);
+        let mut reports = None;
         for output in process.agent.step(input) {
             match output {
                 Output::Report { epoch } => {
                     process.timer = None;
-                    process.reporting = Some(epoch);
+                    reports = Some(epoch);
                     process.entered = Some(epoch);
                     machine.epoch = Some(epoch);
                 }
@@ -168,6 +251,22 @@ impl SimulatedCluster {
         if stops {
             self.stop_supervised(uid)?;
         }
-        starts.map_or(Ok(()), |epoch| self.worker_starts(uid, epoch))
+        if let Some(epoch) = starts {
+            self.worker_starts(uid, epoch)?;
+        }
+        reports.map_or(Ok(()), |epoch| self.happens_to_agent(uid, ChannelInput::Report { epoch }))
     }
+}
+
+fn written(epoch: i32, is_ok: bool) -> ChannelInput {
+    ChannelInput::Written(if is_ok {
+        Input::Reported { epoch }
+    } else {
+        Input::ReportFailed { epoch, retry_after: None }
+    })
+}
+
+/// How the worker of an epoch has failed, as the agent says it.
+pub(super) fn exit_text(epoch: i32) -> String {
+    format!(r#"{{"epoch": {epoch}, "code": 1}}"#)
 }

@@ -46,6 +46,8 @@ pub(super) struct Conflict;
 pub(super) struct ApiServer {
     version: u64,
     pub jobset: Arc<JobSet>,
+    /// The version before the last that changed the epochs.
+    pub earlier: Option<Arc<JobSet>>,
     /// What the agents' watches show, from the beginning.
     pub states: Vec<JobSetState>,
     pub jobs: BTreeMap<String, JobObject>,
@@ -61,6 +63,7 @@ impl ApiServer {
         let mut api = Self {
             version: 0,
             jobset: Arc::default(),
+            earlier: None,
             states: Vec::new(),
             jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -122,6 +125,10 @@ impl ApiServer {
             failed: status.terminal_state == "Failed",
             bypass: jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart,
         };
+        let before = self.states.last();
+        if before.is_some_and(|it| (it.synced, it.deprecated) != (state.synced, state.deprecated)) {
+            self.earlier = Some(Arc::clone(&self.jobset));
+        }
         self.states.push(state);
         self.jobset = Arc::new(jobset);
         self.watches.send(Kind::JobSet, WatchEvent::jobset(self.jobset.clone()));

@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::api::ApiServer;
 use super::controller::{SimulatedController, WorkUnderWay};
 use super::machine::SimulatedMachine;
+use super::relays::StreamNetwork;
 use super::scenario::Scenario;
 use super::truth::Truth;
 use super::watches::KINDS;
@@ -34,6 +35,7 @@ pub(super) struct SimulatedCluster {
     /// Requests of a former controller that have not arrived.
     pub late: Option<WorkUnderWay>,
     pub truth: Truth,
+    pub network: StreamNetwork,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
@@ -62,6 +64,7 @@ impl SimulatedCluster {
             controller: SimulatedController::new(broken),
             late: None,
             truth: Truth::default(),
+            network: StreamNetwork::new(seed),
             broken,
             clock: 0,
             lost_nodes: 0,
@@ -76,6 +79,7 @@ impl SimulatedCluster {
     fn live(&mut self) -> CheckResult {
         let spec = serde_json::to_string(&self.scenario.jobset.spec).unwrap_or_default();
         self.trace(|| spec);
+        self.draw_stream();
         if self.rng.u8(..4) != 0 {
             self.calm()?;
             self.trace(|| "it has started".to_owned());
@@ -89,6 +93,9 @@ impl SimulatedCluster {
         }
         self.trace(|| "nothing is disturbed any more".to_owned());
         self.set_full(false);
+        if self.network.is_on && self.network.rng.bool() {
+            self.cut_stream(!self.network.is_cut)?;
+        }
         if self.rng.bool() && self.api.jobset.spec.is_suspended() {
             self.api.edit(|jobset| jobset.spec.suspend = Some(false));
         }
@@ -113,6 +120,7 @@ impl SimulatedCluster {
     /// Something happens to somebody.
     fn step(&mut self, tempo: &Tempo) -> CheckResult {
         self.clock += self.rng.i64(0..900);
+        self.step_stream()?;
         match tempo.next(&mut self.rng) {
             0 => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
@@ -172,6 +180,7 @@ impl SimulatedCluster {
     fn round(&mut self) -> CheckResult {
         self.arrive_late()?;
         self.deliver_all()?;
+        self.settle_stream()?;
         self.start_work()?;
         while self.controller.work.is_some() {
             self.continue_work()?;

@@ -14,11 +14,12 @@ use super::scenario::{JOBSET, key};
 use super::watches::KINDS;
 use crate::engine::{
     Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
-    WatchEvent, Work, dialect,
+    View, WatchEvent, Work, dialect,
 };
 use crate::plan::{Action, Fact};
 use crate::proof::mutation::{edit_event, edit_plan};
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
+use crate::stream::GroupSnapshot;
 
 /// One life of the controller.
 #[derive(Debug)]
@@ -120,7 +121,16 @@ impl SimulatedCluster {
         let controller = &mut self.controller;
         self.worked = true;
         let Some(event) = edit_event(self.broken, event) else { return Ok(()) };
+        let observed = match &event {
+            WatchEvent::Put { view: View::JobSet(jobset), object, .. } if object == key() => {
+                Some(GroupSnapshot::of(jobset))
+            }
+            _ => None,
+        };
         controller.engine.see(event, now);
+        if let Some(observed) = observed {
+            self.tell_desk(observed)?;
+        }
         if kind == Kind::Pod { self.check_counts() } else { Ok(()) }
     }
 
@@ -168,6 +178,10 @@ impl SimulatedCluster {
                 self.check_counts_of_jobs(&jobset, status)?;
             }
             objection = self.check_announcement(&jobset, status).err();
+            if self.broken == Some(RuleMutation::LiftSentBeforeWrite) {
+                let early = JobSet { status: Some(status.clone()), ..JobSet::clone(&jobset) };
+                self.tell_desk(GroupSnapshot::of(&early))?;
+            }
         }
         self.controller.work = Some(WorkUnderWay {
             number,
@@ -225,6 +239,12 @@ impl SimulatedCluster {
     ) -> Result<Result<bool, RequestError>, Violation> {
         let Some(status) = work.status.take() else { return Ok(Ok(false)) };
         let before = self.api.status();
+        if self.broken == Some(RuleMutation::LiftSentBeforeWrite)
+            && status.synced_epoch > before.synced_epoch
+            && self.network.rng.bool()
+        {
+            return Ok(Err(RequestError { failure: Failure::Transient, note: None }));
+        }
         let repeats = std::mem::take(&mut self.controller.lost_answer)
             && self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer);
         let base = if repeats || self.broken == Some(RuleMutation::ConflictsIgnored) {
@@ -251,12 +271,16 @@ impl SimulatedCluster {
             return Ok(Err(RequestError { failure: Failure::Transient, note: None }));
         }
         work.written.raise(Versions::of(Kind::JobSet, version));
+        if !is_late {
+            self.tell_desk(GroupSnapshot::of(&self.api.jobset))?;
+        }
         Ok(Ok(true))
     }
 
     /// The controller begins again, with nothing but what it lists.
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
+        self.lose_desk();
         self.controller = SimulatedController::new(self.broken);
         for kind in KINDS {
             self.api.list(kind);

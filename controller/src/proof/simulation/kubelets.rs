@@ -36,7 +36,7 @@ impl SimulatedCluster {
             self.stop(uid);
             return Ok(());
         }
-        let (now, mode) = (self.now(), self.scenario.mode());
+        let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.must_reset {
             // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
@@ -56,7 +56,7 @@ impl SimulatedCluster {
             self.worked = true;
         } else if machine.has_agent && machine.agent.is_none() {
             let container = machine.next_container();
-            machine.agent = Some(AgentProcess::new(container, now, mode));
+            machine.agent = Some(AgentProcess::new(container, now, mode, has_stream));
             machine.resetting = false;
             machine.status_is_outdated = true;
             self.worked = true;

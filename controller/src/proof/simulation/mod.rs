@@ -25,6 +25,9 @@
 //! - The cluster is full: Pods that join the group by a growth find no node.
 //! - The answer to a status write gets lost. A plan panics.
 //! - Another tenant creates a JobSet of more Jobs than one work creates.
+//! - In half of the lives that restart in place, agents know a relay, and the real desk of the leader speaks with them:
+//!   connections break, relays restart or lose the leader, nobody reaches them, and a leader that was stopped wakes and says what
+//!   it had to say ([`relays`], [`streams`]).
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //!
 //! # What has to hold
@@ -56,10 +59,12 @@ mod jobs;
 mod kubelets;
 mod machine;
 mod properties;
+mod relays;
 mod requests;
 mod rest;
 mod scenario;
 mod slots;
+mod streams;
 mod supervisors;
 mod tenants;
 mod truth;

@@ -25,6 +25,9 @@ const RECONCILIATIONS_TO_REST: u64 = 100;
 impl SimulatedCluster {
     /// Why the JobSet is not as it was specified, if so.
     pub(super) fn settled(&self) -> Result<(), String> {
+        if self.owes_annotations() {
+            return Err("an annotation is due".to_owned());
+        }
         let status = self.api.status();
         if !status.terminal_state.is_empty() {
             let left = self.api.jobs.values().find(|it| finished(&it.job).is_none());

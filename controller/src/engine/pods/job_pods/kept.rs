@@ -31,6 +31,11 @@ impl Kept {
         self.change(from, |pods| pods.turn(to))
     }
 
+    /// The Pod with this UID.
+    pub(crate) fn pod(&self, uid: &str) -> Option<&PodView> {
+        self.0.pods().find(|pod| pod.uid == uid)
+    }
+
     /// Failures since the barrier was last lifted, of Pods whose worker had not run.
     pub(crate) fn failures_before_worker(&self) -> u32 {
         self.0.failures_before_worker

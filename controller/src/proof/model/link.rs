@@ -1,0 +1,56 @@
+//! An agent's connection to a relay, and what is on its way there and back.
+
+use super::node::Process;
+
+/// The connection of one process.
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
+pub(super) struct Link {
+    /// Whether there is a connection.
+    pub up: bool,
+    /// The newest report that the relay knows. Its hello says so.
+    pub known: Option<i32>,
+    pub hello: Hello,
+    /// The report that is on its way to the leader.
+    pub report: Option<i32>,
+    /// Statements that are on their way to the agent, in order.
+    pub statements: Vec<ModelStatement>,
+}
+
+/// How far the hello of a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Hello {
+    /// The leader has not heard of it, or this leader has not.
+    #[default]
+    OnItsWay,
+    /// It waits for a read of the JobSet.
+    Waits,
+    /// The JobSet was read, and the answer is not sent.
+    Read((i32, i32)),
+    /// The answer was sent.
+    Answered,
+}
+
+/// `syncedEpoch` and `deprecatedEpoch`, as a leader says them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ModelStatement {
+    pub epochs: (i32, i32),
+    pub is_answer: bool,
+}
+
+impl Link {
+    /// Whether the leader that leads knows of the connection.
+    pub(super) fn is_known(&self) -> bool {
+        self.up && self.hello != Hello::OnItsWay
+    }
+
+    pub(super) fn tell(&mut self, epochs: (i32, i32), is_answer: bool) {
+        self.statements.push(ModelStatement { epochs, is_answer });
+    }
+}
+
+impl Process {
+    /// Whether a report, or its annotation, is on its way, or will be without the agent.
+    pub(super) fn will_report(&self) -> bool {
+        self.in_flight.is_some() || self.write_due || self.link.report.is_some()
+    }
+}
