@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jobset_program::log_limit;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +30,6 @@ use tower::ServiceExt as _;
 use tracing::{debug, error, warn};
 
 use crate::limits::Limits;
-use crate::log_limit;
 use crate::registry::{Connection, Registry};
 use crate::tls;
 

@@ -16,7 +16,6 @@ pub mod connections;
 mod error;
 pub mod jobset;
 pub mod limits;
-mod log_limit;
 mod memory;
 pub mod metrics;
 pub mod patch;

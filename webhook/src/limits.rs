@@ -12,11 +12,11 @@ use axum::response::{IntoResponse as _, Response};
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
 use jobset_program::duration::positive_duration;
+use jobset_program::log_limit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use crate::log_limit;
 use crate::memory::{Memory, Shortage, TakenAway};
 use crate::registry::lock;
 

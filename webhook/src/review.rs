@@ -7,6 +7,7 @@ use std::cell::Cell;
 use axum::body::Bytes;
 use jobset_api::injection::Settings;
 use jobset_api::validation::Errors;
+use jobset_program::log_limit;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
@@ -21,7 +22,7 @@ use crate::pod::lookup::Lookup;
 use crate::pod::refusal::Reason;
 use crate::strict::{Strict, budget};
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
-use crate::{jobset, log_limit, patch, pod};
+use crate::{jobset, patch, pod};
 use unreadable::PLACES;
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.

@@ -7,11 +7,11 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use jobset_program::log_limit;
 use tracing::warn;
 
 use crate::jobset::Terms;
 use crate::limits::{Overload, RETRY_AFTER};
-use crate::log_limit;
 use crate::pod::lookup::Lookup;
 use crate::review::{self, Malformed, Review};
 
