@@ -18,23 +18,20 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::codec::LengthDelimitedCodecError;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::auth::authenticator::now;
 use crate::counted::{ByteCounters, Counted};
 use crate::hub::{self, Bell, Turn};
 use crate::limits::{
     FRAME_TIME, HANDSHAKE_TIME, HELLO_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
-    UNAUTHENTICATED, UNAUTHENTICATED_AGE,
 };
-use crate::lobby::{Lobby, Place};
+use crate::lobby::{self, Accepted};
 use crate::metrics::{Direction, kind_label};
 use crate::shared::Shared;
 use crate::socket;
 use crate::tls::CurrentTls;
 
-/// Pause after a connection could not be accepted, as when there are no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Messages that are written at once.
 const BATCH: usize = 16;
 /// Time over which connections are closed when the relay shuts down, so that agents do not all connect elsewhere at once.
@@ -78,31 +75,15 @@ pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shar
 where
     F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
 {
-    let lobby = Lobby::new(UNAUTHENTICATED, UNAUTHENTICATED_AGE);
     let counters = shared.metrics.bytes(Direction::FromAgent, Direction::ToAgent);
-    loop {
-        lobby.room().await;
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let (tls, counters, place) = (tls.acceptor(), counters.clone(), lobby.enter());
-                tokio::spawn(converse(stream, peer, tls, counters, place, Arc::clone(&shared)));
-            }
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    lobby::accept(listener, |accepted| {
+        tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
+    })
+    .await;
 }
 
-async fn converse(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: TlsAcceptor,
-    counters: ByteCounters,
-    place: Place,
-    shared: Arc<Shared>,
-) {
+async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
+    let Accepted { stream, peer, place } = accepted;
     // Each step has a future of its own on the heap, which is freed with it: what stays is small.
     let introduced = tokio::select! {
         introduced = Box::pin(introduce(stream, tls, counters)) => introduced,

@@ -1,10 +1,8 @@
 //! Connections of controllers: the leader's, and for a while those of leaders before it.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jobset_program::log_limit;
 use jobset_stream::CONTROLLER_FRAME;
@@ -17,20 +15,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::agents::DRAIN;
 use crate::counted::{ByteCounters, Counted};
 use crate::hub::{Bell, Turn};
-use crate::limits::{HANDSHAKE_TIME, UNAUTHENTICATED, UNAUTHENTICATED_AGE};
-use crate::lobby::{Lobby, Place};
+use crate::limits::HANDSHAKE_TIME;
+use crate::lobby::{self, Accepted};
 use crate::metrics::Direction;
 use crate::shared::Shared;
 use crate::socket;
 use crate::tls::CurrentTls;
-
-/// Pause after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Stream = TlsStream<Counted<TcpStream>>;
 
@@ -39,31 +34,15 @@ pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shar
 where
     F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
 {
-    let lobby = Lobby::new(UNAUTHENTICATED, UNAUTHENTICATED_AGE);
     let counters = shared.metrics.bytes(Direction::FromController, Direction::ToController);
-    loop {
-        lobby.room().await;
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let (tls, counters, place) = (tls.acceptor(), counters.clone(), lobby.enter());
-                tokio::spawn(converse(stream, peer, tls, counters, place, Arc::clone(&shared)));
-            }
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    lobby::accept(listener, |accepted| {
+        tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
+    })
+    .await;
 }
 
-async fn converse(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: TlsAcceptor,
-    counters: ByteCounters,
-    place: Place,
-    shared: Arc<Shared>,
-) {
+async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
+    let Accepted { stream, peer, place } = accepted;
     let accepted = tokio::select! {
         accepted = Box::pin(shake(stream, tls, counters)) => accepted,
         () = place.evicted() => Err(io::ErrorKind::TimedOut.into()),

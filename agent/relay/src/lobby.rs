@@ -2,11 +2,42 @@
 //! that come back at once are served in turn; but a connection that takes long makes room.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::warn;
+
+use crate::limits::{UNAUTHENTICATED, UNAUTHENTICATED_AGE};
+
+/// Pause after a connection could not be accepted, as when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that has been accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) place: Place,
+}
+
+/// Accepts connections of one port for as long as this runs, in turn with those that have not shown who they are.
+pub(crate) async fn accept(listener: TcpListener, mut serve: impl FnMut(Accepted)) {
+    let lobby = Lobby::new(UNAUTHENTICATED, UNAUTHENTICATED_AGE);
+    loop {
+        lobby.room().await;
+        match listener.accept().await {
+            Ok((stream, peer)) => serve(Accepted { stream, peer, place: lobby.enter() }),
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
 
 /// The connections of one port.
 #[derive(Debug)]
