@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::decide::{Input, JobSetState};
 
 /// How long an agent waits for the stream before it relies on the API server.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
 const WRITES_PER_SECOND: u32 = 150;
 /// Shortest time over which the agents of a group spread the writes of their annotations.
@@ -49,7 +49,7 @@ enum Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Watch {
     Stopped,
-    /// It starts when [`PATIENCE`] has elapsed, unless the stream is live by then.
+    /// It starts when [`STREAM_TIMEOUT`] has elapsed, unless the stream is live by then.
     Awaited,
     Running,
 }
@@ -95,7 +95,7 @@ pub enum ChannelInput {
     /// The connection of the stream has ended, or the leader gives no sign of life.
     Disconnected,
     /// The time of [`ChannelOutput::AwaitStream`] has elapsed.
-    PatienceElapsed,
+    StreamTimeout,
     /// The watch shows the JobSet.
     Watched(Input),
     /// The agent reports an epoch.
@@ -114,7 +114,7 @@ pub enum ChannelInput {
 pub enum ChannelOutput {
     /// Pass this on to the agent's state machine.
     Tell(Input),
-    /// Send [`ChannelInput::PatienceElapsed`] after [`PATIENCE`].
+    /// Send [`ChannelInput::StreamTimeout`] after [`STREAM_TIMEOUT`].
     AwaitStream,
     /// Start the watch on the JobSet.
     Watch,
@@ -163,7 +163,7 @@ impl Channels {
         match input {
             ChannelInput::Statement { is_answer, group } => self.on_statement(is_answer, group),
             ChannelInput::Disconnected => self.on_disconnected(),
-            ChannelInput::PatienceElapsed => self.on_patience_elapsed(),
+            ChannelInput::StreamTimeout => self.on_stream_timeout(),
             ChannelInput::Watched(input) => self.on_watched(input),
             ChannelInput::Report { epoch } => self.on_report(epoch),
             ChannelInput::Written(answer) => self.on_written(answer),
@@ -205,7 +205,7 @@ impl Channels {
         outputs
     }
 
-    fn on_patience_elapsed(&mut self) -> Vec<ChannelOutput> {
+    fn on_stream_timeout(&mut self) -> Vec<ChannelOutput> {
         match (self.watch, self.stream) {
             (Watch::Awaited, Stream::Live) => self.watch = Watch::Stopped,
             (Watch::Awaited, _) => {

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::args::Relay;
 use crate::backoff::exponential;
-use crate::channels::{ChannelInput, PATIENCE};
+use crate::channels::{ChannelInput, STREAM_TIMEOUT};
 use crate::decide::JobSetState;
 use crate::liveness::Liveness;
 use crate::transport::until;
@@ -159,7 +159,7 @@ async fn converse(
     let hello = FromAgent::Hello { token, jobset: jobset.to_owned(), nonce: nonce.clone(), report, fell_back };
     writer.send(&hello).await?;
     let mut leader = None;
-    let mut leader_due = Some(Instant::now() + PATIENCE);
+    let mut leader_due = Some(Instant::now() + STREAM_TIMEOUT);
     loop {
         let message = tokio::select! {
             () = until(leader_due) => {

@@ -9,14 +9,14 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::Relay;
-use crate::channels::{ChannelInput, ChannelOutput, Channels, LEAST_DELAY, PATIENCE, spread};
+use crate::channels::{ChannelInput, ChannelOutput, Channels, LEAST_DELAY, STREAM_TIMEOUT, spread};
 use crate::decide::Input;
 use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
 
 /// How long an agent waits for the stream if a relay is there.
-const CONNECTED_PATIENCE: Duration = Duration::from_secs(4);
+const CONNECTED_TIMEOUT: Duration = Duration::from_secs(4);
 /// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
@@ -47,7 +47,7 @@ pub struct Transport {
     progress: watch::Receiver<Progress>,
     /// Since when the agent waits for the stream.
     awaited_since: Option<Instant>,
-    patience: Option<Instant>,
+    stream_deadline: Option<Instant>,
     write_due: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Transport {
             stream: None,
             progress: progressed,
             awaited_since: None,
-            patience: None,
+            stream_deadline: None,
             write_due: None,
         };
         if let Some(relay) = relay {
@@ -88,13 +88,13 @@ impl Transport {
                 biased;
                 Some(input) = self.inputs.1.recv() => break input,
                 Some(input) = self.watched.1.recv() => break ChannelInput::Watched(input),
-                Ok(()) = self.progress.changed() => self.set_patience(),
-                () = until(self.patience) => break ChannelInput::PatienceElapsed,
+                Ok(()) = self.progress.changed() => self.set_stream_deadline(),
+                () = until(self.stream_deadline) => break ChannelInput::StreamTimeout,
                 () = until(self.write_due) => break ChannelInput::WriteDue,
             }
         };
         match input {
-            ChannelInput::PatienceElapsed => (self.patience, self.awaited_since) = (None, None),
+            ChannelInput::StreamTimeout => (self.stream_deadline, self.awaited_since) = (None, None),
             ChannelInput::WriteDue => self.write_due = None,
             _ => {}
         }
@@ -130,7 +130,7 @@ impl Transport {
             ChannelOutput::Tell(input) => return Some(input),
             ChannelOutput::AwaitStream => {
                 self.awaited_since = Some(Instant::now());
-                self.set_patience();
+                self.set_stream_deadline();
             }
             ChannelOutput::Watch => {
                 let Names { namespace, jobset, .. } = self.names.clone();
@@ -159,11 +159,11 @@ impl Transport {
     }
 
     /// A relay that is there gets more time, unless it has no leader behind it.
-    fn set_patience(&mut self) {
+    fn set_stream_deadline(&mut self) {
         let progress = *self.progress.borrow_and_update();
-        self.patience = self.awaited_since.map(|since| match progress {
-            Progress::Unconnected => since + PATIENCE,
-            Progress::Connected => since + CONNECTED_PATIENCE,
+        self.stream_deadline = self.awaited_since.map(|since| match progress {
+            Progress::Unconnected => since + STREAM_TIMEOUT,
+            Progress::Connected => since + CONNECTED_TIMEOUT,
             Progress::Leaderless => Instant::now(),
         });
     }

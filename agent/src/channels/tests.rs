@@ -31,7 +31,7 @@ fn failed(epoch: i32) -> ChannelInput {
 fn live() -> Channels {
     let (mut channels, _) = Channels::new(true);
     channels.step(answer(1));
-    channels.step(ChannelInput::PatienceElapsed);
+    channels.step(ChannelInput::StreamTimeout);
     channels
 }
 
@@ -62,14 +62,14 @@ fn newborn_ignores_broadcasts_until_its_answer() {
 fn answer_without_jobset_makes_nothing_live() {
     let (mut channels, _) = Channels::new(true);
     assert_eq!(channels.step(ChannelInput::Statement { is_answer: true, group: None }), []);
-    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+    assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
 }
 
 #[test]
 fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
     let (mut channels, _) = Channels::new(true);
-    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
-    assert_eq!(channels.step(ChannelInput::PatienceElapsed), []);
+    assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
+    assert_eq!(channels.step(ChannelInput::StreamTimeout), []);
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
     assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
     let outputs = channels.step(answer(1));
@@ -147,7 +147,7 @@ fn stream_that_breaks_has_the_annotation_written_at_once() {
     let outputs = channels.step(ChannelInput::Disconnected);
     assert_eq!(outputs, [ChannelOutput::Write { epoch: 2 }, ChannelOutput::AwaitStream]);
     assert!(channels.has_fallen_back());
-    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+    assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
     channels.step(answer(2));
     assert!(!channels.has_fallen_back());
 }
@@ -178,7 +178,7 @@ fn newer_report_over_the_stream_waits_for_its_own_delay() {
 fn connections_that_keep_failing_do_not_put_off_the_watch() {
     let (mut channels, _) = Channels::new(true);
     assert_eq!(channels.step(ChannelInput::Disconnected), []);
-    assert_eq!(channels.step(ChannelInput::PatienceElapsed), [ChannelOutput::Watch]);
+    assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(super) struct Process {
     /// Its connection to a relay.
     pub link: Link,
     /// Whether it waits for the stream before it watches.
-    pub patience: bool,
+    pub awaits_stream: bool,
     /// Whether an annotation is due later.
     pub write_due: bool,
     /// Whether a timer runs.
@@ -161,7 +161,7 @@ impl ModelMachine {
             in_flight: None,
             overtaken: None,
             link: Link::default(),
-            patience: false,
+            awaits_stream: false,
             write_due: false,
             timer: false,
             entered: None,
@@ -266,7 +266,7 @@ impl ModelMachine {
         let Some(process) = &mut self.agent else { return };
         match output {
             ChannelOutput::Tell(input) => ready.push_back(input),
-            ChannelOutput::AwaitStream => process.patience = true,
+            ChannelOutput::AwaitStream => process.awaits_stream = true,
             ChannelOutput::Watch => process.watches = true,
             ChannelOutput::StopWatch => (process.watches, process.age) = (false, 0),
             ChannelOutput::Send { epoch } => process.link.report = Some(epoch),

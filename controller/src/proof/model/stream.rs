@@ -18,7 +18,7 @@ use jobset_agent::channels::ChannelInput;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamAction {
     /// An agent no longer waits for the stream.
-    Patience(usize),
+    Timeout(usize),
     /// The delay of an annotation is over.
     WriteDue(usize),
     /// An agent connects to a relay.
@@ -56,7 +56,7 @@ impl System {
     pub(super) fn progress_of_stream(&self, slot: usize, process: &Process, actions: &mut Vec<ModelAction>) {
         let link = &process.link;
         let steps = [
-            (process.patience && self.setting.stream != Stream::Alone, StreamAction::Patience(slot)),
+            (process.awaits_stream && self.setting.stream != Stream::Alone, StreamAction::Timeout(slot)),
             (process.write_due, StreamAction::WriteDue(slot)),
             (link.up && link.hello == Hello::OnItsWay, StreamAction::Hello(slot)),
             (link.hello == Hello::Waits, StreamAction::Read(slot)),
@@ -88,9 +88,9 @@ impl System {
 
     pub(super) fn stream(&self, state: &mut ModelState, action: StreamAction) {
         match action {
-            StreamAction::Patience(slot) => self.change_machine(state, slot, |machine, newest| {
-                machine.change_agent(|process| process.patience = false);
-                machine.happen(ChannelInput::PatienceElapsed, newest);
+            StreamAction::Timeout(slot) => self.change_machine(state, slot, |machine, newest| {
+                machine.change_agent(|process| process.awaits_stream = false);
+                machine.happen(ChannelInput::StreamTimeout, newest);
             }),
             StreamAction::WriteDue(slot) => self.change_machine(state, slot, |machine, newest| {
                 machine.change_agent(|process| process.write_due = false);
@@ -210,9 +210,9 @@ impl System {
         self.change_machine(state, slot, |machine, newest| {
             machine.happen(statement, newest);
             // While the stream is live, it does not matter when this time is over.
-            if is_answer && machine.agent.as_ref().is_some_and(|process| process.patience) {
-                machine.change_agent(|process| process.patience = false);
-                machine.happen(ChannelInput::PatienceElapsed, newest);
+            if is_answer && machine.agent.as_ref().is_some_and(|process| process.awaits_stream) {
+                machine.change_agent(|process| process.awaits_stream = false);
+                machine.happen(ChannelInput::StreamTimeout, newest);
             }
         });
     }

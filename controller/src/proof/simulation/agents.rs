@@ -15,7 +15,7 @@ use super::scenario::UID;
 use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 
 /// How long an agent waits for the stream, in milliseconds.
-const PATIENCE: i64 = 1_000;
+const STREAM_TIMEOUT: i64 = 1_000;
 /// Longest delay of an annotation, in milliseconds.
 const SPREAD: i64 = 5_000;
 
@@ -37,7 +37,7 @@ pub(super) struct AgentProcess {
     /// The number of its connection to a relay.
     pub link: Option<u64>,
     /// When it no longer waits for the stream, in milliseconds.
-    pub patience: Option<i64>,
+    pub stream_deadline: Option<i64>,
     /// When its annotation is due, in milliseconds.
     pub write_due: Option<i64>,
     /// When its timer is over, in milliseconds.
@@ -75,7 +75,7 @@ impl AgentProcess {
             overtaken: None,
             link: None,
             // At once, or later.
-            patience: (first == ChannelOutput::AwaitStream).then_some(0),
+            stream_deadline: (first == ChannelOutput::AwaitStream).then_some(0),
             write_due: None,
             timer: None,
             lifted: false,
@@ -181,7 +181,7 @@ impl SimulatedCluster {
         let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else { return };
         match output {
             ChannelOutput::Tell(input) => ready.push_back(input),
-            ChannelOutput::AwaitStream => process.patience = Some(clock + PATIENCE),
+            ChannelOutput::AwaitStream => process.stream_deadline = Some(clock + STREAM_TIMEOUT),
             ChannelOutput::Watch => (process.watches, process.observed) = (true, None),
             ChannelOutput::StopWatch => process.watches = false,
             ChannelOutput::Send { epoch } => {

@@ -231,8 +231,8 @@ impl SimulatedCluster {
             return Ok(true);
         }
         let is_over = |timer: &mut i64| *timer <= clock;
-        let input = if process.patience.take_if(is_over).is_some() {
-            ChannelInput::PatienceElapsed
+        let input = if process.stream_deadline.take_if(is_over).is_some() {
+            ChannelInput::StreamTimeout
         } else if process.write_due.take_if(is_over).is_some() {
             ChannelInput::WriteDue
         } else {
