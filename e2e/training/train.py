@@ -1,0 +1,172 @@
+"""Data-parallel training on CPUs that can be killed at any moment: each worker has its part of the data, and all workers make
+each step together. The loss curve does not depend on how often they were restarted.
+"""
+
+import os
+
+# One thread: with several, the order of additions within a matrix product could depend on the number of cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import json
+import signal
+import sys
+import time
+
+import numpy as np
+
+import model
+import ring
+from checkpoint import Checkpoints, State, WrongCheckpoint
+
+HIDDEN = (64, 64)
+EXAMPLES = 4096
+BATCH = 256
+RATE = 0.02
+MOMENTUM = 0.9
+
+FAILED = 1
+WRONG_SETTING = 2
+TERMINATED = 128 + signal.SIGTERM
+TERMINATION_LOG = "/dev/termination-log"
+
+
+class WrongSetting(Exception):
+    """A variable of the environment has a value that cannot be used."""
+
+
+class Settings:
+    """What the manifest says, and what Kubernetes and the agent add."""
+
+    def __init__(self, environment):
+        self.rank = self._number(environment, "JOB_COMPLETION_INDEX", 0)
+        self.workers = self._number(environment, "WORKERS", 2)
+        # The agent sets the epoch: it rises by one with each restart in place.
+        self.epoch = self._number({"JOBSET_EPOCH": "0", **environment}, "JOBSET_EPOCH", 0)
+        self.steps = self._number({"STEPS": "1000", **environment}, "STEPS", 1)
+        self.every = self._number({"CHECKPOINT_EVERY": "25", **environment}, "CHECKPOINT_EVERY", 1)
+        self.seed = self._number({"SEED": "1", **environment}, "SEED", 0)
+        self.peer = environment.get("PEER", "")
+        self.folder = environment.get("CHECKPOINT_DIR", "/checkpoints")
+        self.log_folder = environment.get("LOG_DIR", self.folder)
+        if self.rank >= self.workers:
+            raise WrongSetting(f"WORKERS is {self.workers}, but this worker is number {self.rank}: set it to completions")
+        self.address(0)
+
+    @staticmethod
+    def _number(environment, name, least):
+        value = environment.get(name, "")
+        if not value.isdecimal() or int(value) < least:
+            raise WrongSetting(f"{name} is {value!r}: it must be a number of at least {least}")
+        return int(value)
+
+    def address(self, rank):
+        """Host and port of a worker."""
+        host, _, port = self.peer.replace("{rank}", str(rank)).rpartition(":")
+        if not host or not port.isdecimal():
+            raise WrongSetting(f"PEER is {self.peer!r}: it must be HOST:PORT, with {{rank}} for the number of a worker")
+        return host, int(port)
+
+    def training(self):
+        """What a checkpoint belongs to."""
+        sizes = {"hidden": HIDDEN, "examples": EXAMPLES, "batch": BATCH, "rate": RATE, "momentum": MOMENTUM}
+        return json.loads(json.dumps({"workers": self.workers, "seed": self.seed, **sizes}))
+
+
+class Log:
+    """Lines of JSON, for people on standard output, and in a file that outlives restarts."""
+
+    def __init__(self, settings):
+        self.epoch = settings.epoch
+        os.makedirs(settings.log_folder, exist_ok=True)
+        self.file = open(os.path.join(settings.log_folder, f"log-{settings.rank}.jsonl"), "ab+", buffering=0)
+        # A worker that was killed may have left a part of a line.
+        if self.file.tell() and os.pread(self.file.fileno(), 1, self.file.tell() - 1) != b"\n":
+            self.file.write(b"\n")
+
+    def write(self, **fields):
+        """Writes one line. A float has all digits that it takes to read the same float again."""
+        line = json.dumps({**fields, "epoch": self.epoch, "time": round(time.time(), 3)})
+        self.file.write(line.encode() + b"\n")
+        print(line, flush=True)
+
+
+def newest_of_all(own, links, training, log):
+    """The newest checkpoint that any worker has. A worker that lacks it, perhaps because its Pod is new, gets it from another."""
+    said = [own.step, own.digest()] if own else [0, ""]
+    states = [json.loads(state) for state in links.all_gather(json.dumps(said).encode())]
+    newest = max(states)
+    if newest[0] == 0:
+        log.write(event="start", step=0)
+        return None
+    owners = [rank for rank, state in enumerate(states) if state[0] == newest[0]]
+    if any(states[rank] != newest for rank in owners):
+        raise WrongCheckpoint(f"workers {owners} have different checkpoints of step {newest[0]}: remove them")
+    if len(owners) < links.workers:
+        content = links.broadcast(own.to_bytes(training) if links.rank == owners[0] else b"")
+        own = own if links.rank in owners else State.from_bytes(content, training)
+    log.write(event="resume", step=own.step, source="own" if links.rank in owners else f"worker {owners[0]}")
+    return own
+
+
+def train(settings, log):
+    """Trains until the last step."""
+    network, training = model.Network(HIDDEN), settings.training()
+    checkpoints = Checkpoints(settings.folder, settings.rank, training)
+    own = checkpoints.newest(lambda path: log.write(event="damaged", path=path))
+    refused = lambda who: log.write(event="refused", connection=who)
+    links = ring.join(settings.rank, settings.workers, settings.address, settings.epoch, refused)
+    inputs, targets = model.examples(model.random(settings.seed, settings.rank), EXAMPLES)
+    state = newest_of_all(own, links, training, log)
+    if not state:
+        first = network.initial(model.random(settings.seed))
+        state = State(0, first, 0 * first)
+    while state.step < settings.steps:
+        state.step += 1
+        # The batch depends on the number of the step: a step that is repeated sees the same examples.
+        batch = model.random(settings.seed, settings.rank, state.step).integers(0, EXAMPLES, BATCH)
+        loss, gradient = network.loss_and_gradient(state.parameters, inputs[batch], targets[batch])
+        sums = np.append(gradient, loss)
+        links.all_reduce(sums)
+        sums /= settings.workers
+        state.velocity = MOMENTUM * state.velocity - RATE * sums[:-1]
+        state.parameters = state.parameters + state.velocity
+        log.write(step=state.step, loss=float(sums[-1]))
+        if state.step % settings.every == 0:
+            checkpoints.save(state)
+            log.write(event="checkpoint", step=state.step)
+    # Nobody leaves before all have finished: a worker that has succeeded cannot restart in place.
+    links.all_gather(b"finished")
+    unseen = model.examples(model.random(settings.seed, settings.workers), EXAMPLES)
+    log.write(event="end", step=state.step, sha256=state.digest(), unseen_loss=network.loss(state.parameters, *unseen))
+
+
+def fail(message, code):
+    """Ends with a message, which Kubernetes shows in the status of the Pod and of the JobSet."""
+    print(message, file=sys.stderr, flush=True)
+    if os.path.exists(TERMINATION_LOG):
+        with open(TERMINATION_LOG, "w") as file:
+            file.write(message)
+    sys.exit(code)
+
+
+def terminated(signal_number, frame):
+    """Ends at once. Without this, the first process of a container would ignore the signal."""
+    sys.exit(TERMINATED)
+
+
+def main():
+    signal.signal(signal.SIGTERM, terminated)
+    log = None
+    try:
+        settings = Settings(os.environ)
+        log = Log(settings)
+        train(settings, log)
+    except (WrongSetting, WrongCheckpoint) as wrong:
+        fail(str(wrong), WRONG_SETTING)
+    except ring.RingBroken as broken:
+        log.write(event="failed", message=str(broken))
+        fail(f"epoch {settings.epoch}: {broken}", FAILED)
+
+
+if __name__ == "__main__":
+    main()
