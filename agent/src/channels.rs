@@ -18,19 +18,6 @@ use crate::decide::{Input, JobSetState};
 
 /// How long an agent waits for the stream before it relies on the API server.
 pub const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
-/// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
-const WRITES_PER_SECOND: u32 = 150;
-/// Shortest time over which the agents of a group spread the writes of their annotations.
-const SHORTEST_SPREAD: Duration = Duration::from_secs(1);
-
-/// Shortest delay of an annotation behind the report over the stream: until then, the API server belongs to the restart.
-pub const LEAST_DELAY: Duration = Duration::from_secs(3);
-
-/// The time over which the agents of a group of this many Pods spread the writes of their annotations. The caller draws the delay
-/// from [`LEAST_DELAY`] to this much more.
-pub fn spread(pods: u32) -> Duration {
-    (Duration::from_secs(u64::from(pods)) / WRITES_PER_SECOND).max(SHORTEST_SPREAD)
-}
 
 /// The state of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +117,7 @@ pub enum ChannelOutput {
         /// The epoch.
         epoch: i32,
     },
-    /// Send [`ChannelInput::WriteDue`] after [`LEAST_DELAY`] and a random part of [`spread`] of this number of Pods.
+    /// Send [`ChannelInput::WriteDue`] after [`LEAST_ANNOTATION_DELAY`] and a random part of [`annotation_spread`] of this number of Pods.
     WriteLater {
         /// Number of Pods of the group.
         pods: u32,

@@ -22,13 +22,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::args::Relay;
 use crate::backoff::exponential;
-use crate::channels::{ChannelInput, STREAM_TIMEOUT};
+use crate::channels::ChannelInput;
 use crate::decide::JobSetState;
 use crate::liveness::Liveness;
-use crate::transport::until;
 
-/// Time limit for a connection and its handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a connection and its handshake: as long as a relay may be silent later.
+const CONNECT_TIMEOUT: Duration = SILENCE;
 /// Longest first wait before another connection, and longest wait of all. The wait is drawn from zero to that.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_CAP: Duration = Duration::from_mins(1);
@@ -41,7 +40,7 @@ pub enum Progress {
     Unconnected,
     /// A relay is there. Thousands of agents that connect at once are served in turn.
     Connected,
-    /// A relay has heard the hello, and has no leader behind it.
+    /// A relay has answered the hello: it has no leader behind it.
     Leaderless,
 }
 
@@ -159,14 +158,8 @@ async fn converse(
     let hello = FromAgent::Hello { token, jobset: jobset.to_owned(), nonce: nonce.clone(), report, fell_back };
     writer.send(&hello).await?;
     let mut leader = None;
-    let mut leader_due = Some(Instant::now() + STREAM_TIMEOUT);
     loop {
         let message = tokio::select! {
-            () = until(leader_due) => {
-                progress.send_replace(Progress::Leaderless);
-                leader_due = None;
-                continue;
-            }
             message = timeout_at(liveness.deadline(), reader.next::<ToAgent>()) => message,
             changed = present.changed() => {
                 if changed.is_err() {
@@ -182,7 +175,9 @@ async fn converse(
         match message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)? {
             ToAgent::Leader(chain) => {
                 leader = Some(LeaderCertificate::verify(&chain, &authorities, &relay.leader)?);
-                leader_due = None;
+            }
+            ToAgent::NoLeader => {
+                progress.send_replace(Progress::Leaderless);
             }
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;

@@ -1,22 +1,21 @@
 //! Carries out what [`Channels`] decides: the watch, the stream, the writes of the annotation and their delays.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use jobset_protocol::agent::{LEAST_ANNOTATION_DELAY, annotation_spread};
+use jobset_stream::SILENCE;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::Relay;
-use crate::channels::{ChannelInput, ChannelOutput, Channels, LEAST_DELAY, STREAM_TIMEOUT, spread};
+use crate::channels::{ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
 use crate::decide::Input;
 use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
 
-/// How long an agent waits for the stream if a relay is there.
-const CONNECTED_TIMEOUT: Duration = Duration::from_secs(4);
 /// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
@@ -151,19 +150,19 @@ impl Transport {
             }
             ChannelOutput::Write { epoch } => self.write(epoch),
             ChannelOutput::WriteLater { pods } => {
-                let delay = LEAST_DELAY + spread(pods).mul_f64(fastrand::f64());
+                let delay = LEAST_ANNOTATION_DELAY + annotation_spread(pods).mul_f64(fastrand::f64());
                 self.write_due = Some(Instant::now() + delay);
             }
         }
         None
     }
 
-    /// A relay that is there gets more time, unless it has no leader behind it.
+    /// A relay that is there may be silent as long as one that has answered, unless it says that nobody leads.
     fn set_stream_deadline(&mut self) {
         let progress = *self.progress.borrow_and_update();
         self.stream_deadline = self.awaited_since.map(|since| match progress {
             Progress::Unconnected => since + STREAM_TIMEOUT,
-            Progress::Connected => since + CONNECTED_TIMEOUT,
+            Progress::Connected => since + SILENCE,
             Progress::Leaderless => Instant::now(),
         });
     }

@@ -81,6 +81,7 @@ impl TestAgent {
                 ToAgent::Leader(chain) => {
                     self.leader = Some(LeaderCertificate::verify(&chain, &relay.pki.authorities(), CONTROLLER)?);
                 }
+                ToAgent::NoLeader => {}
                 ToAgent::Signed(signed) => return Ok(self.leader.as_ref().context("no leader")?.open(&signed)?),
             }
         }

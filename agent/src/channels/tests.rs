@@ -180,8 +180,3 @@ fn connections_that_keep_failing_do_not_put_off_the_watch() {
     assert_eq!(channels.step(ChannelInput::Disconnected), []);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
 }
-
-#[test]
-fn spread_grows_with_the_group() {
-    assert_eq!([0, 150, 5_000].map(spread).map(|it| it.as_secs()), [1, 1, 33]);
-}

@@ -1,6 +1,7 @@
 //! The agent in a worker Pod: the names and values that manifests, admission and the agent itself share.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Name of the agent's binary, and of the injected container.
 pub const NAME: &str = "jobset-agent";
@@ -84,6 +85,19 @@ pub const RELAY_AUDIENCE: &str = "jobset-relay";
 /// speak with relays.
 pub const RELAY_CONFIG_MAP: &str = "jobset-relay-ca";
 
+/// Shortest delay of an annotation behind the report over the stream: until then, the API server belongs to the restart.
+pub const LEAST_ANNOTATION_DELAY: Duration = Duration::from_secs(3);
+/// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
+const ANNOTATIONS_PER_SECOND: u32 = 150;
+/// Shortest time over which the agents of a group spread the writes of their annotations.
+const SHORTEST_SPREAD: Duration = Duration::from_secs(1);
+
+/// The time over which the agents of a group of this many Pods spread the writes of their annotations. Each draws its delay from
+/// [`LEAST_ANNOTATION_DELAY`] to this much more.
+pub fn annotation_spread(pods: u32) -> Duration {
+    (Duration::from_secs(u64::from(pods)) / ANNOTATIONS_PER_SECOND).max(SHORTEST_SPREAD)
+}
+
 /// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
 /// 0 is no failure. Returns `None` if the text is not such a list.
 pub fn exit_codes(text: &str) -> Option<BTreeSet<u8>> {
@@ -115,5 +129,10 @@ mod tests {
         for text in ["", "0", "256", "1,,2", "9-2", "-1", "1-", "0-3", "x"] {
             assert_eq!(exit_codes(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn annotation_spread_grows_with_the_group() {
+        assert_eq!([0, 150, 5_000].map(annotation_spread).map(|it| it.as_secs()), [1, 1, 33]);
     }
 }

@@ -95,6 +95,8 @@ pub enum FromAgent {
 pub enum ToAgent {
     /// The certificates of the leader that signs what follows: DER in base64, its own first.
     Leader(Vec<String>),
+    /// Nobody leads behind the relay. It answers a hello so, and sends the certificates when somebody does.
+    NoLeader,
     /// A [`Statement`].
     Signed(Signed),
 }

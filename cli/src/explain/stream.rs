@@ -1,18 +1,14 @@
 //! The agent stream: agents report over it, and their annotations follow later.
 
-use jobset_api::agent::RELAY_CONFIG_MAP;
+use jobset_api::agent::{LEAST_ANNOTATION_DELAY, RELAY_CONFIG_MAP, annotation_spread};
 
 use super::{Facts, Finding};
 use crate::status::Epochs;
 
-/// How long agents wait at least before they write their annotations.
-const LEAST_SECONDS: i64 = 3;
-/// Annotations that the agents of one group write in a second while they report over the stream.
-const WRITES_PER_SECOND: i64 = 150;
-
 /// How old the epochs of Pods may be, if the agents report over the stream.
 pub(super) fn behind(epochs: Epochs, pods: i64) -> Option<String> {
-    let seconds = LEAST_SECONDS + (pods / WRITES_PER_SECOND).max(1);
+    let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+    let seconds = (LEAST_ANNOTATION_DELAY + annotation_spread(pods)).as_secs();
     epochs
         .by_stream
         .then(|| format!("agents report over the stream, and the epochs shown here are up to {seconds} s old"))

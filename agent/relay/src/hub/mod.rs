@@ -157,8 +157,9 @@ impl Hub {
         let mut agent = Agent { hello, outbox: Outbox::default(), bell: Arc::clone(&bell) };
         self.tell(&agent.hello_event(number));
         let leader = self.controllers.values().filter(|it| it.leader.is_some()).max_by_key(|it| it.heard);
-        if let Some(leader) = leader.and_then(|it| it.leader.as_ref()) {
-            agent.outbox.introduce(leader);
+        match leader.and_then(|it| it.leader.as_ref()) {
+            Some(leader) => agent.outbox.introduce(leader),
+            None => agent.outbox.say_leaderless(),
         }
         self.exit_texts += agent.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
         self.agents.insert(number, agent);

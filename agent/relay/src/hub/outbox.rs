@@ -2,14 +2,19 @@
 
 use std::collections::VecDeque;
 
+use jobset_stream::frame::encode;
+use jobset_stream::message::ToAgent;
 use tokio_util::bytes::Bytes;
 
 use crate::limits::AGENT_QUEUE;
 
+/// The number of no controller.
+const NOBODY: u64 = 0;
+
 /// What a message to an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The certificates of a leader.
+    /// The certificates of a leader, or that there is none.
     Leader,
     /// A statement about its JobSet.
     Group,
@@ -78,6 +83,13 @@ impl Outbox {
         let message = leader.message.clone();
         self.waiting.push_back(Outgoing { kind: Kind::Leader, message, controller: leader.controller });
         self.leader = Some(leader.message.clone());
+    }
+
+    /// Tells an agent that has just said hello that nobody leads, so that it does not wait for an answer.
+    pub(super) fn say_leaderless(&mut self) {
+        if let Ok(message) = encode(&ToAgent::NoLeader) {
+            self.waiting.push_back(Outgoing { kind: Kind::Leader, message, controller: NOBODY });
+        }
     }
 
     /// Takes the oldest messages.

@@ -41,6 +41,7 @@ fn sent(hub: &mut Hub, agent: u64) -> Vec<String> {
     let Turn::Send(messages) = hub.agent_turn(agent, 1000) else { return Vec::new() };
     let text = |outgoing: Outgoing| match serde_json::from_slice(&outgoing.message).unwrap() {
         ToAgent::Leader(chain) => format!("leader {}", chain.concat()),
+        ToAgent::NoLeader => "no leader".to_owned(),
         ToAgent::Signed(signed) => serde_json::to_value(signed).unwrap()["payload"].as_str().unwrap().to_owned(),
     };
     messages.into_iter().map(text).collect()
@@ -125,16 +126,27 @@ fn statement_reaches_its_group_answer_its_agent_and_beat_all() {
     let [a, b, c] = [("a", "x"), ("b", "x"), ("c", "y")].map(|(pod, jobset)| hub.join(hello(pod, jobset)).unwrap().0);
     let controller = leader(&mut hub, "L");
     hub.hear(controller, of_group("x", "S")).unwrap();
-    assert_eq!(sent(&mut hub, a), ["leader L", "S"]);
+    assert_eq!(sent(&mut hub, a), ["no leader", "leader L", "S"]);
     hub.hear(controller, ToRelay::Answer { agent: b, signed: signed("A") }).unwrap();
-    assert_eq!(sent(&mut hub, b), ["leader L", "S", "A"]);
-    assert_eq!(sent(&mut hub, c), Vec::<String>::new());
+    assert_eq!(sent(&mut hub, b), ["no leader", "leader L", "S", "A"]);
+    assert_eq!(sent(&mut hub, c), ["no leader"]);
     hub.hear(controller, ToRelay::Beat(signed("B"))).unwrap();
     assert_eq!([a, b, c].map(|agent| sent(&mut hub, agent)), [vec!["B"], vec!["B"], vec!["leader L", "B"]]);
     hub.hear(controller, ToRelay::Group { namespace: "other".into(), jobset: "x".into(), signed: signed("S") })
         .unwrap();
     hub.hear(controller, ToRelay::Answer { agent: 999, signed: signed("A") }).unwrap();
     assert_eq!(sent(&mut hub, a), Vec::<String>::new());
+}
+
+#[test]
+fn agent_hears_at_once_whether_somebody_leads() {
+    let mut hub = hub();
+    let (early, _) = hub.join(hello("early", "x")).unwrap();
+    assert_eq!(sent(&mut hub, early), ["no leader"]);
+    leader(&mut hub, "L");
+    hub.connect();
+    let (late, _) = hub.join(hello("late", "x")).unwrap();
+    assert_eq!(sent(&mut hub, late), ["leader L"]);
 }
 
 #[test]
@@ -145,7 +157,7 @@ fn certificates_come_again_when_another_leader_speaks_or_they_change() {
     for controller in [old, new, new, old] {
         hub.hear(controller, ToRelay::Answer { agent: a, signed: signed("A") }).unwrap();
     }
-    assert_eq!(sent(&mut hub, a), ["leader old", "A", "leader new", "A", "A", "leader old", "A"]);
+    assert_eq!(sent(&mut hub, a), ["no leader", "leader old", "A", "leader new", "A", "A", "leader old", "A"]);
     hub.hear(old, ToRelay::Leader(vec!["old".into()])).unwrap();
     hub.hear(old, ToRelay::Beat(signed("B"))).unwrap();
     assert_eq!(sent(&mut hub, a), ["B"], "the same certificates are not repeated");
@@ -164,7 +176,7 @@ fn slow_agent_gets_the_last_statement_of_each_leader_and_no_late_beat() {
     hub.hear(one, ToRelay::Answer { agent: a, signed: signed("A") }).unwrap();
     hub.hear(one, of_group("x", "S2")).unwrap();
     hub.hear(one, ToRelay::Beat(signed("B"))).unwrap();
-    assert_eq!(sent(&mut hub, a), ["leader 1", "leader 2", "T1", "leader 1", "A", "S2"]);
+    assert_eq!(sent(&mut hub, a), ["no leader", "leader 1", "leader 2", "T1", "leader 1", "A", "S2"]);
 }
 
 #[test]
@@ -183,7 +195,7 @@ fn agent_that_does_not_read_is_ended_and_others_are_not() {
     assert_eq!(told(&mut hub, controller), [format!("{slow} gone")]);
     assert_eq!(hub.agent_turn(slow, 1), Turn::End(Limit::Queue));
     hub.hear(speaker, of_group("x", "S")).unwrap();
-    assert_eq!(sent(&mut hub, other), ["leader L", "S"]);
+    assert_eq!(sent(&mut hub, other), ["no leader", "leader L", "S"]);
     hub.leave(slow);
     assert_eq!((hub.agents(), hub.ended.len()), (1, 0));
 }
