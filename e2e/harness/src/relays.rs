@@ -1,5 +1,6 @@
 //! The relays of an installed product: their Pods, and how many agents are connected to each.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,9 +9,9 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use crate::install::{NAMESPACE, RELAY};
-use crate::order;
 use crate::wait::{self, Check};
 use crate::workload::is_ready;
+use crate::{http_client, order};
 
 /// Port of /metrics.
 const METRICS_PORT: u16 = 8081;
@@ -31,10 +32,21 @@ pub async fn pods(client: &Client) -> Result<Vec<Pod>> {
 /// # Errors
 /// If the relay does not answer, or has no such metric.
 pub async fn metric(relay: &Pod, name: &str) -> Result<u64> {
-    let exposition = order::get(relay, METRICS_PORT, "/metrics").await?;
+    value(&order::get(relay, METRICS_PORT, "/metrics").await?, name).with_context(|| relay.name_any())
+}
+
+/// The value of a metric of the relay that has this address for health and metrics.
+///
+/// # Errors
+/// As [`metric`].
+pub async fn metric_at(address: SocketAddr, name: &str) -> Result<u64> {
+    value(&http_client::get(address, "/metrics").await?, name).with_context(|| address.to_string())
+}
+
+fn value(exposition: &str, name: &str) -> Result<u64> {
     let value = exposition.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let value = value.with_context(|| format!("{} has no metric {name}", relay.name_any()))?;
-    value.trim().parse().with_context(|| format!("{name} of {} is {value}", relay.name_any()))
+    let value = value.with_context(|| format!("there is no metric {name}"))?;
+    value.trim().parse().with_context(|| format!("{name} is {value}"))
 }
 
 /// The sum of a metric over all relays that are ready.

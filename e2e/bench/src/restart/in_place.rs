@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jobset_api::agent::{LEAST_ANNOTATION_DELAY, annotation_spread};
 use jobset_harness::progress::progress;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -43,6 +44,8 @@ const STRIDE: usize = 7_919;
 const ANNOTATION: &str = "bench.jobset.example/touched";
 /// Concurrent changes to Pods.
 const CONCURRENCY: usize = 32;
+/// How long the last annotation may take that is written.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 /// The controller is idle when it has used no CPU for this long.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -81,13 +84,18 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
 
     let memory = stream.as_ref().map(|agents| agents.memory(bench)).transpose()?;
     let (mut restarts, mut minute) = (Vec::new(), None);
+    let (before_all, mut carried) = (traffic(bench).await?, 0.0);
     for number in 1..=bench.restarts {
+        if bench.options.settle && stream.is_some() {
+            settle(pods.len()).await;
+        }
         let (begun, before) = (Instant::now(), bench.meter.read()?);
         let failing = number * STRIDE % simulated.len();
         let restart = restart(bench, &group, &agents, stream.as_mut(), failing);
         let restart = restart.await.with_context(|| format!("restart {number}"))?;
         progress(&format!("restart {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
+        carried = (traffic(bench).await? - before_all) / crate::report::number(number);
         if number == bench.restarts && stream.is_some() {
             progress("waiting for the annotations that follow");
             sleep_until((begun + Duration::from_secs(bench.options.annotation_seconds)).into()).await;
@@ -105,10 +113,26 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
     let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
     ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
     let stream = match (stream, memory, minute) {
-        (Some(agents), Some(memory), Some(minute)) => Some(agents.figures(bench, memory, processes.len(), minute)?),
+        (Some(agents), Some(memory), Some(minute)) => {
+            Some(agents.figures(bench, memory, processes.len(), carried, minute)?)
+        }
         _ => None,
     };
     Ok(CaseFigures { cpu_us_per_event, stream, ..figures })
+}
+
+/// What the relays have received and sent, in bytes; zero without relays.
+async fn traffic(bench: &Bench<'_>) -> Result<f64> {
+    match &bench.stream {
+        Some(stream) => Ok(number(usize::try_from(stream.setup.bytes().await?)?)),
+        None => Ok(0.0),
+    }
+}
+
+/// Waits until the agents of so many Pods have written the annotations that follow a report over the stream.
+async fn settle(pods: usize) {
+    let spread = annotation_spread(u32::try_from(pods).unwrap_or(u32::MAX));
+    tokio::time::sleep(LEAST_ANNOTATION_DELAY + spread + LAST_WRITE).await;
 }
 
 /// One failure, and what follows until the JobSet has settled.

@@ -44,6 +44,8 @@ pub(super) struct StreamFigures {
     pub(super) relay_peak_bytes_per_agent: f64,
     /// Resident memory of the controller when all agents run, above that before they connected, for each agent.
     pub(super) controller_bytes_per_agent: f64,
+    /// What the relays received and sent in a restart, with what connections cost, for each agent.
+    pub(super) relay_traffic_bytes_per_agent: f64,
     /// CPU from the last failure on, over a minute unless an option says otherwise, with the annotations that follow.
     pub(super) minute: CpuSeconds,
 }
@@ -110,6 +112,7 @@ impl StreamAgents {
         bench: &Bench<'_>,
         [relay_bytes_per_agent, controller_bytes_per_agent]: [f64; 2],
         real_agents: usize,
+        bytes_per_restart: f64,
         minute: CpuSeconds,
     ) -> Result<StreamFigures> {
         let pids = bench.stream.iter().flat_map(|stream| stream.setup.pids);
@@ -120,6 +123,7 @@ impl StreamAgents {
             relay_bytes_per_agent,
             relay_peak_bytes_per_agent,
             controller_bytes_per_agent,
+            relay_traffic_bytes_per_agent: (bytes_per_restart / number(self.folders.len().max(1))).round(),
             minute,
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use jobset_agent::args::Relay;
 use jobset_harness::cluster::Handle;
-use jobset_harness::wait;
+use jobset_harness::{relays, wait};
 use jobset_stream::leader_name;
 use jobset_stream::tls::AUTHORITIES;
 use jobset_stream::tls::testing::{ExtendedKeyUsagePurpose, Issued, Pki};
@@ -45,6 +45,8 @@ pub(super) struct StreamSetup {
     pub(super) ca: PathBuf,
     /// Process ids of the relays.
     pub(super) pids: [u32; 2],
+    /// Their addresses for health and metrics.
+    health: [SocketAddr; 2],
     agents: [SocketAddr; 2],
     name: ServerName<'static>,
     leader: String,
@@ -85,6 +87,7 @@ impl Relays {
         let setup = StreamSetup {
             ca: relay_certificate.folder.path().join(AUTHORITIES),
             pids: [programs[0].pid(), programs[1].pid()],
+            health: [health_0, health_1],
             agents,
             name: ServerName::try_from(RELAY_NAME)?,
             leader,
@@ -114,6 +117,18 @@ impl Relays {
 }
 
 impl StreamSetup {
+    /// What both relays together have received and sent, in bytes.
+    pub(super) async fn bytes(&self) -> Result<u64> {
+        let mut sum = 0;
+        for address in self.health {
+            for direction in ["from_agent", "to_agent", "from_controller", "to_controller"] {
+                let name = format!("jobset_relay_bytes_total{{direction=\"{direction}\"}}");
+                sum += relays::metric_at(address, &name).await?;
+            }
+        }
+        Ok(sum)
+    }
+
     /// The relay of an agent that has this folder.
     pub(super) fn relay(&self, agent: usize, folder: PathBuf) -> Relay {
         let address = self.address(agent).to_string();

@@ -84,6 +84,8 @@ fn add(table: &mut Table, figures: &CaseFigures) {
     );
     table.figure("  relays' memory for each agent", kilobytes(stream.relay_bytes_per_agent), targets.relay_kb, "kB");
     table.figure("  the same at the peak", kilobytes(stream.relay_peak_bytes_per_agent), None, "kB");
+    let traffic = kilobytes(stream.relay_traffic_bytes_per_agent);
+    table.figure("  relays' traffic for each agent in a restart", traffic, None, "kB");
     let controller = kilobytes(stream.controller_bytes_per_agent);
     table.figure("  controller's memory for each agent", controller, targets.controller_kb, "kB");
 }
@@ -107,6 +109,7 @@ mod tests {
             relay_bytes_per_agent: 31_000.0,
             relay_peak_bytes_per_agent: 32_000.0,
             controller_bytes_per_agent: 900.0,
+            relay_traffic_bytes_per_agent: 5_200.0,
             minute: CpuSeconds([("api_server", 4.5), ("elapsed", 60.0012)].into()),
         });
         report
