@@ -42,7 +42,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 
 .PHONY: help
 help: ## Lists the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -E '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 .PHONY: tools
 tools:
@@ -108,7 +108,7 @@ run-tests:
 .PHONY: tests-on-kubelets
 tests-on-kubelets:
 	@$(STOPWATCH) 'tests on kubelets' env RUST_TEST_THREADS=$(TESTS_ON_KUBELETS) \
-	  cargo test $(EVERYTHING) --test e2e 2>&1 | sed -u 's/^/[kubelets] /'
+	  cargo test $(EVERYTHING) --test e2e -- $(TESTS) 2>&1 | sed -u 's/^/[kubelets] /'
 
 .PHONY: unit-tests
 unit-tests:
@@ -123,7 +123,31 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice conformance takeover ## What make test has no time for: make deny, images-twice, conformance and takeover, 1 h 30.
+test-long: deny images-twice conformance takeover test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, conformance, takeover, and tests on 1.37, 3 h.
+
+# Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
+.PHONY: programs-of-1.37
+programs-of-1.37: tools
+	cargo build $(EVERYTHING) --bins --tests
+	@$(E2E) deps --install
+	@$(STOPWATCH) --start
+	@$(STOPWATCH) 'build of the Go programs' env KUBERNETES_VERSION=1.37 $(E2E) programs
+
+.PHONY: test-on-1.37
+test-on-1.37: export KUBERNETES_VERSION := 1.37
+test-on-1.37: export GOGC := 400
+test-on-1.37: programs-of-1.37 ## Runs all tests on clusters of make test once more, on Kubernetes 1.37.
+	@$(MAKE) --no-print-directory tests-on-kubelets
+	@$(MAKE) --no-print-directory tests-on-control-planes
+	@$(STOPWATCH) --print
+
+.PHONY: test-older-kubelets
+test-older-kubelets: export KUBERNETES_VERSION := 1.37
+test-older-kubelets: export KUBELET_VERSION := 1.36
+test-older-kubelets: export GOGC := 400
+test-older-kubelets: programs-of-1.37 ## Runs the tests on kubelets once with kubelets of 1.36 under an API server of 1.37.
+	@$(MAKE) --no-print-directory tests-on-kubelets TESTS='cluster:: kubelet::'
+	@$(STOPWATCH) --print
 
 .PHONY: conformance
 conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.

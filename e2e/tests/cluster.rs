@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jobset_harness::images::{self, ImageSpec};
+use jobset_harness::programs::Versions;
 use jobset_harness::{cluster, wait};
-use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use kube::api::{Api, ListParams};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +25,20 @@ fn sleeper(name: &str, node: &str) -> serde_json::Value {
             "containers": [{ "name": "c", "image": images::BUSYBOX, "args": ["-c", "exec sleep 100000"] }],
         },
     })
+}
+
+/// The environment may name an older version for the kubelets than for the control plane.
+#[tokio::test]
+async fn api_server_and_kubelets_have_the_versions_that_are_named() -> Result<()> {
+    let cluster = cluster::shared().await?;
+    let client = cluster.client();
+    let versions = Versions::from_environment()?;
+    assert_eq!(client.apiserver_version().await?.git_version, versions.control_plane.release());
+    let nodes = Api::<Node>::all(client).list(&ListParams::default()).await?.items;
+    let kubelets: Vec<String> =
+        nodes.into_iter().filter_map(|node| Some(node.status?.node_info?.kubelet_version)).collect();
+    assert_eq!(kubelets, vec![versions.kubelets.release(); cluster.nodes().len()]);
+    Ok(())
 }
 
 #[tokio::test]

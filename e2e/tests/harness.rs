@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use jobset_harness::programs::Versions;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{Cluster, ControlPlane, cluster, images};
 use k8s_openapi::api::batch::v1::Job;
@@ -40,7 +41,8 @@ async fn control_plane_creates_pods_of_a_job_and_stop_removes_its_folder() -> Re
     .await?;
 
     let version = plane.kubectl(["version"]).await?;
-    assert!(String::from_utf8_lossy(&version.stdout).contains("Server Version: v1.36.3"), "{version:?}");
+    let wanted = format!("Server Version: {}", Versions::from_environment()?.control_plane.release());
+    assert!(String::from_utf8_lossy(&version.stdout).contains(&wanted), "no {wanted}: {version:?}");
 
     let dir = plane.dir().to_path_buf();
     plane.stop().await?;

@@ -23,6 +23,9 @@
 //! # }
 //! ```
 //!
+//! It is Kubernetes 1.36. `KUBERNETES_VERSION=1.37` in the environment, or [`cluster::Options::kubernetes`], chooses 1.37;
+//! `KUBELET_VERSION=1.36` beside it, or [`cluster::Options::kubelets`], keeps the kubelets at 1.36.
+//!
 //! Each cluster has PID, mount and network namespaces of its own. The host reaches the API server and the Pods, and they
 //! reach the host at `ready().host_address`. Whatever ends the holder of a cluster ends the cluster, too: nothing stays
 //! but the logs below `target/clusters`, unless `stop` was called, which removes them.

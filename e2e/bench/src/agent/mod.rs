@@ -19,7 +19,7 @@ use clap::Parser;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 use jobset_harness::median::median;
-use jobset_harness::programs::{Architecture, shipped_binaries};
+use jobset_harness::programs::{Architecture, Versions, shipped_binaries};
 use jobset_harness::progress::progress;
 
 use crate::BACKOFF_IS_OFF;
@@ -45,6 +45,9 @@ pub struct AgentOptions {
     /// agent.json.
     #[arg(long)]
     pub trace: bool,
+    /// Feature gates of the kubelets, such as EventedPLEG=true, beside their defaults.
+    #[arg(long, value_name = "GATE=BOOL,...")]
+    pub feature_gates: Option<String>,
     /// Folder of the result.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -58,14 +61,20 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let binaries = shipped_binaries(Architecture::of_host()?).await?;
-    let cluster = Cluster::builder().audit_log().cluster(NODES).await?;
+    let kubelets = kubelets(options)?;
+    progress(&format!("kubelets: {kubelets}"));
+    let mut cluster = Cluster::builder().audit_log();
+    if let Some(gates) = &options.feature_gates {
+        cluster = cluster.kubelet_arg(format!("--feature-gates={gates}"));
+    }
+    let cluster = cluster.cluster(NODES).await?;
     install(&cluster, &binaries).await?;
 
     if options.trace {
         progress("== trace of restarts ==");
         let summary = trace::measure(&cluster, SIDECAR, options.restarts, &options.results).await?;
         cluster.stop().await?;
-        println!("\n{summary}");
+        println!("\n{summary}kubelets: {kubelets}");
         return Ok(());
     }
 
@@ -73,6 +82,7 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
     let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
     let mut figures = AgentFigures {
+        kubelets,
         binary_bytes: binary.len(),
         first_patch_ms: rounded(median(first_patches), 1e1),
         ..AgentFigures::default()
@@ -86,4 +96,11 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let path = report.write(&options.results, "agent.json")?;
     println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report), path.display());
     Ok(())
+}
+
+/// The release and the feature gates of the kubelets that are measured.
+fn kubelets(options: &AgentOptions) -> Result<String> {
+    let release = Versions::from_environment()?.kubelets.release();
+    let gates = options.feature_gates.as_ref().map(|gates| format!(" with {gates}"));
+    Ok(format!("{release}{}", gates.unwrap_or_default()))
 }

@@ -24,6 +24,8 @@ const ROW_GROWTH: f64 = 1.5;
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct AgentFigures {
+    /// Release and feature gates of the kubelets.
+    pub(super) kubelets: String,
     /// Most resident memory of an agent after all restarts (`VmRSS`), and its peak since the start (`VmHWM`).
     pub(super) rss_kib: u64,
     pub(super) peak_rss_kib: u64,
@@ -91,7 +93,7 @@ pub(super) fn summary(report: &Report<AgentFigures>) -> String {
             table.figure(&format!("{kind}: growth of the longest"), growth, Some(ROW_GROWTH), "");
         }
     }
-    format!("{table}The agent's build is {}.", report.build)
+    format!("{table}The agent's build is {}. The kubelets are {}.", report.build, figures.kubelets)
 }
 
 fn largest(seconds: &[f64]) -> f64 {
@@ -110,6 +112,7 @@ mod tests {
             |seconds: &[f64], requests: &[usize]| RestartSeries { seconds: seconds.into(), requests: requests.into() };
         let row = |seconds: [f64; 2], within_seconds| FailuresInARow { seconds: seconds.into(), within_seconds };
         let figures = AgentFigures {
+            kubelets: "v1.37.2 with EventedPLEG=true".into(),
             rss_kib: 4_800,
             peak_rss_kib: 4_900,
             threads: 1,
@@ -160,7 +163,7 @@ mod tests {
             "supervisor: growth of the longest 1 1.5 met",
             "recreate: exit to last start 5 s",
             "recreate: longest 5 s",
-            "The agent's build is agent (fat LTO, size).",
+            "The agent's build is agent (fat LTO, size). The kubelets are v1.37.2 with EventedPLEG=true.",
         ];
         assert_eq!(lines(&summary(&report())), expected);
     }

@@ -59,10 +59,15 @@ fn arguments(options: &Options) -> Vec<String> {
     if options.audit {
         args.push("--audit".into());
     }
-    for (flag, values) in
-        [("api-server-arg", &options.api_server_args), ("controller-manager-arg", &options.controller_manager_args)]
-    {
+    for (flag, values) in [
+        ("api-server-arg", &options.api_server_args),
+        ("controller-manager-arg", &options.controller_manager_args),
+        ("kubelet-arg", &options.kubelet_args),
+    ] {
         args.extend(values.iter().map(|value| format!("--{flag}={value}")));
+    }
+    for (flag, version) in [("kubernetes", options.kubernetes), ("kubelets", options.kubelets)] {
+        args.extend(version.map(|version| format!("--{flag}={}", version.minor())));
     }
     args
 }

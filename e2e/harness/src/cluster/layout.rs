@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::slot::NetworkSlot;
+use crate::programs::Kubernetes;
 
 /// The address of the `kubernetes` Service: the first of the API server's `--service-cluster-ip-range`.
 pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
@@ -25,6 +26,15 @@ pub struct Options {
     /// One more argument for kube-controller-manager; may be repeated.
     #[arg(long = "controller-manager-arg")]
     pub controller_manager_args: Vec<String>,
+    /// One more argument for each kubelet; may be repeated.
+    #[arg(long = "kubelet-arg")]
+    pub kubelet_args: Vec<String>,
+    /// The minor version of Kubernetes. Default: that of the variable `KUBERNETES_VERSION`, else 1.36.
+    #[arg(long)]
+    pub kubernetes: Option<Kubernetes>,
+    /// That of kubelets and kube-proxy. Default: that of the variable `KUBELET_VERSION`, else the control plane's.
+    #[arg(long)]
+    pub kubelets: Option<Kubernetes>,
 }
 
 impl Options {
@@ -46,6 +56,27 @@ impl Options {
     #[must_use]
     pub fn controller_manager_arg(mut self, arg: impl Into<String>) -> Self {
         self.controller_manager_args.push(arg.into());
+        self
+    }
+
+    /// Gives each kubelet one more argument.
+    #[must_use]
+    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
+        self.kubelet_args.push(arg.into());
+        self
+    }
+
+    /// Runs this version of Kubernetes, whatever the environment names.
+    #[must_use]
+    pub fn kubernetes(mut self, version: Kubernetes) -> Self {
+        self.kubernetes = Some(version);
+        self
+    }
+
+    /// Runs kubelets and kube-proxy of this version, whatever the environment names.
+    #[must_use]
+    pub fn kubelets(mut self, version: Kubernetes) -> Self {
+        self.kubelets = Some(version);
         self
     }
 }

@@ -21,7 +21,7 @@ use super::slot::NetworkSlot;
 use super::storage::Ending;
 use super::supervisor::{Request, ask};
 use super::{cgroups, storage};
-use crate::programs::{GoPrograms, Set};
+use crate::programs::{GoPrograms, Set, Versions};
 use crate::progress::{Phases, progress};
 use crate::{deps, images, programs, wait};
 
@@ -47,9 +47,10 @@ pub async fn own(
     if options.nodes > MOST_NODES {
         bail!("{} nodes are asked for; at most {MOST_NODES} have addresses", options.nodes);
     }
+    let versions = Versions::chosen(options.kubernetes, options.kubelets)?;
     let mut end = std::pin::pin!(end);
     let programs = tokio::select! {
-        built = tokio::task::spawn_blocking(move || programs::ensure(set)) => built??,
+        built = tokio::task::spawn_blocking(move || programs::ensure_versions(set, versions)) => built??,
         _ = &mut end => {
             progress("no cluster is started: standard input has ended, or a signal came");
             return Ok(());

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use super::kubernetes::{Kubernetes, Versions};
 use super::{filled, go, locked};
 use crate::paths;
 use crate::progress::progress;
-
-/// The Kubernetes release that `e2e/cluster/kubernetes/go.mod` names; the components reject each other without it.
-const KUBERNETES_VERSION: (&str, &str, &str) = ("v1.36.3", "1", "36");
 
 /// Where the programs lie, below the target folder.
 const FOLDER: &str = "cluster-programs";
@@ -29,21 +27,47 @@ struct Module {
     packages: &'static [&'static str],
     cgo: bool,
     tags: &'static str,
-    /// Names beside the built program by which it is called, too.
+    /// The version that the components of Kubernetes say they have.
+    release: Option<Kubernetes>,
+    /// Another module of `e2e/cluster` that has the sources.
+    sources: Option<&'static str>,
+    /// Names beside the built program [`COMPONENTS`] by which it is called, too.
     links: &'static [&'static str],
 }
 
 impl Module {
     /// A module without C code, build tags and further names.
     const fn new(name: &'static str, packages: &'static [&'static str]) -> Self {
-        Self { name, packages, cgo: false, tags: "", links: &[] }
+        Self { name, packages, cgo: false, tags: "", release: None, sources: None, links: &[] }
+    }
+
+    /// Etcd and the components of a version of Kubernetes.
+    const fn kubernetes(version: Kubernetes) -> Self {
+        let links = &[
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubelet",
+            "kube-proxy",
+            "kubectl",
+        ];
+        let module = match version {
+            Kubernetes::V1_36 => Self::new(COMPONENTS, &["."]),
+            Kubernetes::V1_37 => {
+                let module = Self::new("kubernetes-1.37", &["jobset-e2e-cluster/kubernetes"]);
+                Self { sources: Some(COMPONENTS), ..module }
+            }
+        };
+        Self { release: Some(version), links, ..module }
     }
 }
 
-const KUBERNETES: Module = Module {
-    links: &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"],
-    ..Module::new("kubernetes", &["."])
-};
+/// The program of `e2e/cluster/kubernetes/main.go`, which is every component.
+const COMPONENTS: &str = "kubernetes";
+
+/// The components of a node; they may have an older version than the control plane.
+const NODE_COMPONENTS: [&str; 2] = ["kubelet", "kube-proxy"];
 
 const NODE_MODULES: [Module; 5] = [
     Module {
@@ -101,13 +125,17 @@ pub enum Helm {
 #[derive(Clone, Debug)]
 pub struct GoPrograms {
     dirs: Vec<PathBuf>,
+    /// Where [`NODE_COMPONENTS`] are.
+    kubelets: PathBuf,
 }
 
 impl GoPrograms {
     /// The absolute path of a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
-        self.dirs
-            .iter()
+        let kubelets = NODE_COMPONENTS.contains(&name).then_some(&self.kubelets);
+        kubelets
+            .into_iter()
+            .chain(&self.dirs)
             .map(|dir| dir.join(name))
             .find(|path| path.exists())
             .with_context(|| format!("no program {name} among the built Go programs"))
@@ -126,18 +154,33 @@ impl GoPrograms {
     }
 }
 
-/// Builds what is missing of `set`, telling how far it is on standard error, and returns where the programs lie.
+/// Builds what is missing of `set`, telling how far it is on standard error, and returns where the programs lie. The
+/// environment names the versions of Kubernetes.
 ///
 /// A second caller waits for the first. A cold build takes about ten minutes on two cores.
 ///
 /// # Errors
 /// When Go is missing or a build fails; the text has the last lines of the compiler.
 pub fn ensure(set: Set) -> Result<GoPrograms> {
+    ensure_versions(set, Versions::from_environment()?)
+}
+
+/// As [`ensure`], with these versions of Kubernetes.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_versions(set: Set, versions: Versions) -> Result<GoPrograms> {
     let (root, _lock) = locked(FOLDER)?;
-    let node_modules: &[Module] = if set == Set::Cluster { &NODE_MODULES } else { &[] };
-    let modules = std::iter::once(&KUBERNETES).chain(node_modules);
-    let dirs = modules.map(|module| ensure_module(&root, module)).collect::<Result<_>>()?;
-    Ok(GoPrograms { dirs })
+    let control_plane = ensure_module(&root, &Module::kubernetes(versions.control_plane))?;
+    if set == Set::ControlPlane {
+        return Ok(GoPrograms { kubelets: control_plane.clone(), dirs: vec![control_plane] });
+    }
+    let kubelets = ensure_module(&root, &Module::kubernetes(versions.kubelets))?;
+    let mut dirs = vec![control_plane];
+    for module in &NODE_MODULES {
+        dirs.push(ensure_module(&root, module)?);
+    }
+    Ok(GoPrograms { dirs, kubelets })
 }
 
 /// Builds Helm if it is missing, as [`ensure`] does, and returns the path of the program.
@@ -173,10 +216,13 @@ pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
 }
 
 fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
-    let source = paths::workspace().join("e2e/cluster").join(module.name);
-    filled(root, module.name, &source_hash(&source, module)?, |building| {
+    let modules = paths::workspace().join("e2e/cluster");
+    let source = modules.join(module.name);
+    let folders: Vec<PathBuf> =
+        std::iter::once(source.clone()).chain(module.sources.map(|name| modules.join(name))).collect();
+    filled(root, module.name, &source_hash(&folders, module)?, |building| {
         build(&source, module, building)?;
-        module.links.iter().try_for_each(|link| Ok(symlink(module.name, building.join(link))?))
+        module.links.iter().try_for_each(|link| Ok(symlink(COMPONENTS, building.join(link))?))
     })
 }
 
@@ -187,9 +233,9 @@ pub const GO_BUILD_ARGS: [&str; 4] = ["-trimpath", "-buildvcs=false", "-mod=read
 
 fn build_args(module: &Module) -> Vec<String> {
     let mut flags = "-s -w".to_owned();
-    if module.name == KUBERNETES.name {
-        let (version, major, minor) = KUBERNETES_VERSION;
-        for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+    if let Some(version) = module.release {
+        let (major, minor) = version.minor().split_once('.').unwrap_or_default();
+        for (variable, value) in [("gitVersion", version.release()), ("gitMajor", major), ("gitMinor", minor)] {
             flags.extend([" -X k8s.io/component-base/version.", variable, "=", value]);
         }
     }
@@ -247,13 +293,13 @@ fn build(source: &Path, module: &Module, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A hash over all that decides the outcome of a build: sources, dependencies, flags.
-fn source_hash(source: &Path, module: &Module) -> Result<String> {
-    let mut files: Vec<PathBuf> = fs::read_dir(source)
-        .with_context(|| format!("cannot read {}", source.display()))?
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.is_file())
-        .collect();
+/// A hash over all that decides the outcome of a build: the folders of the sources and dependencies, the flags.
+fn source_hash(folders: &[PathBuf], module: &Module) -> Result<String> {
+    let mut files = Vec::new();
+    for folder in folders {
+        let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        files.extend(entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(|path| path.is_file()));
+    }
     files.sort();
     let mut hash = Sha256::new();
     for file in files {
@@ -267,4 +313,38 @@ fn source_hash(source: &Path, module: &Module) -> Result<String> {
     }
     hash.update(module.links.join(" "));
     Ok(format!("{:x}", hash.finalize()).chars().take(12).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    /// A component says the version that its module has.
+    #[test]
+    fn releases_are_those_of_the_modules() {
+        for version in Kubernetes::value_variants() {
+            let path = paths::workspace().join("e2e/cluster").join(Module::kubernetes(*version).name).join("go.mod");
+            let module = fs::read_to_string(&path).unwrap();
+            let wanted = format!("k8s.io/kubernetes {}", version.release());
+            assert!(module.lines().any(|line| line.trim().starts_with(&wanted)), "{}: no {wanted}", path.display());
+        }
+    }
+
+    #[test]
+    fn node_components_come_from_the_folder_of_the_kubelets() {
+        let root = tempfile::tempdir().unwrap();
+        let [control_plane, kubelets] = ["control-plane", "kubelets"].map(|name| root.path().join(name));
+        for folder in [&control_plane, &kubelets] {
+            fs::create_dir(folder).unwrap();
+            for program in ["kubelet", "kube-proxy", "kube-apiserver", "kubectl"] {
+                fs::write(folder.join(program), "").unwrap();
+            }
+        }
+        let programs = GoPrograms { dirs: vec![control_plane.clone()], kubelets: kubelets.clone() };
+        let folder = |name| programs.path(name).unwrap().parent().unwrap().to_path_buf();
+        assert_eq!(["kubelet", "kube-proxy"].map(folder), [kubelets.clone(), kubelets]);
+        assert_eq!(["kube-apiserver", "kubectl"].map(folder), [control_plane.clone(), control_plane]);
+    }
 }

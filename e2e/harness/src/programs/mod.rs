@@ -1,6 +1,7 @@
 //! The programs that a test cluster runs: the Go programs of `e2e/cluster` and this workspace's own binaries.
 
 mod go;
+mod kubernetes;
 mod own;
 mod sources;
 
@@ -15,8 +16,9 @@ use crate::paths;
 use crate::progress::progress;
 pub use go::{
     GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
-    ensure_kube_state_metrics,
+    ensure_kube_state_metrics, ensure_versions,
 };
+pub use kubernetes::{Kubernetes, Versions};
 pub use own::{
     Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint,
     rust_binaries, shipped_binaries, shipped_controller, shipped_webhook,
@@ -77,10 +79,36 @@ pub fn filled(root: &Path, name: &str, hash: &str, fill: impl FnOnce(&Path) -> R
     fs::create_dir_all(&building).with_context(|| format!("cannot create {}", building.display()))?;
     fill(&building)?;
     for entry in fs::read_dir(root)?.filter_map(Result::ok) {
-        if entry.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
+        if has_name(&entry.file_name().to_string_lossy(), name) {
             paths::remove(&entry.path())?;
         }
     }
     fs::rename(&building, &folder).with_context(|| format!("cannot move {name} to {}", folder.display()))?;
     Ok(folder)
+}
+
+/// Whether a folder is called `<name>-<hash>`. A name may begin with another one, so the hash is what follows the last dash.
+fn has_name(folder: &str, name: &str) -> bool {
+    folder.rsplit_once('-').is_some_and(|(before, _)| before == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filled_removes_folders_of_other_hashes_and_keeps_those_of_longer_names() {
+        let root = tempfile::tempdir().unwrap();
+        let kept = ["kubernetes-1.37-0123", "kubernetes-1.37.building", "helm-0123", "lock"];
+        for folder in kept.iter().chain(&["kubernetes-0123"]) {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        filled(root.path(), "kubernetes", "4567", |_| Ok(())).unwrap();
+        let mut left: Vec<String> =
+            fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        let mut expected = [&kept[..], &["kubernetes-4567"]].concat();
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+    }
 }
