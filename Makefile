@@ -123,7 +123,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice conformance takeover test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, conformance, takeover, and tests on 1.37, 3 h.
+test-long: deny images-twice conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, conformance, takeover, training, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -150,10 +150,15 @@ test-older-kubelets: programs-of-1.37 ## Runs the tests on kubelets once with ku
 	@$(STOPWATCH) --print
 
 .PHONY: conformance
-conformance: tools ## Runs the Go JobSet's own suites against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
+conformance: tools ## Runs suites of the Go JobSet, Kueue and Trainer against ours: target/conformance.json. ARGS="--suite webhook", --focus TEXT, --go.
 	cargo build $(EVERYTHING) --bins
 	@$(E2E) deps --install
 	@$(SHIPPED) $(DEBUG)/conformance $(ARGS)
+
+.PHONY: clients
+clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: a quarter of an hour.
+	@$(E2E) programs
+	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 clients::
 
 .PHONY: deny
 deny: tools ## Checks licences, unwanted crates and the sources of all crates by cargo-deny, which it builds once.
@@ -168,6 +173,11 @@ images-twice: tools ## Builds all images in two empty clones of the commit and c
 takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes back, three times under load: a quarter of an hour.
 	@$(E2E) programs
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 takeover::
+
+.PHONY: training
+training: tools deps ## Trains on real kubelets while workers are killed at random, in place, and compares the loss curve: five minutes. SEED=1.
+	@$(E2E) programs --set cluster
+	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --include-ignored --nocapture --test-threads 1 training::
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Three replicas get their first certificates, a hundred times, and a hundred rotations under load: some minutes.

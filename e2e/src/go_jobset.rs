@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use jobset_harness::cluster::Cluster;
@@ -10,7 +10,9 @@ use jobset_harness::images::{self, ImageSpec};
 use jobset_harness::install::{self, LIMIT, NAMESPACE};
 use jobset_harness::programs::{GoJobSetPrograms, ensure_go_jobset, sources};
 use jobset_harness::progress::progress;
-use jobset_harness::{admission, wait};
+use jobset_harness::wait;
+
+use crate::manifests;
 
 /// The release that `e2e/cluster/jobset/go.mod` names.
 pub const VERSION: &str = "v0.12.0";
@@ -84,20 +86,10 @@ fn build_images(programs: &GoJobSetPrograms) -> Result<[PathBuf; 2]> {
 /// # Errors
 /// If the manifests cannot be rendered, or have no Deployment or configuration where they are expected.
 pub async fn manifests(cluster: &Cluster, configuration: &str) -> Result<Vec<Value>> {
-    let folder = module()?.join("config/default");
-    let rendered = install::kubectl(cluster, &["kustomize", &folder.to_string_lossy()]).await?;
-    let mut manifests = admission::documents(std::str::from_utf8(&rendered.stdout)?)?;
-    let deployment = named(&mut manifests, "Deployment", DEPLOYMENT)?;
-    let image = deployment.pointer_mut("/spec/template/spec/containers/0/image").context("the manager has no image")?;
-    *image = json!(MANAGER_IMAGE);
-    named(&mut manifests, "ConfigMap", CONFIG_MAP)?["data"] = json!({ CONFIG_FILE: configuration });
+    let mut manifests = manifests::rendered(cluster, &module()?.join("config/default")).await?;
+    manifests::set_image(&mut manifests, DEPLOYMENT, MANAGER_IMAGE)?;
+    manifests::named(&mut manifests, "ConfigMap", CONFIG_MAP)?["data"] = json!({ CONFIG_FILE: configuration });
     Ok(manifests)
-}
-
-fn named<'a>(manifests: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
-    let mut all = manifests.iter_mut();
-    all.find(|it| it["kind"] == kind && it["metadata"]["name"] == name)
-        .with_context(|| format!("the Go JobSet's manifests have no {kind} {name}"))
 }
 
 /// Loads the images, installs the Go JobSet with this configuration, and waits until it admits JobSets.
@@ -112,10 +104,7 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 
 /// Applies manifests of the Go JobSet; what another installation owns changes hands.
 pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
-    let file = cluster.dir().join("go-jobset.json");
-    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
-    let file = file.to_string_lossy();
-    install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
+    manifests::apply(cluster, "go-jobset.json", manifests).await
 }
 
 /// Waits until the manager is available and its webhook answers.

@@ -1,4 +1,7 @@
-//! The Go JobSet on a test cluster, and its own test suites against these programs.
+//! Other projects' programs on a test cluster, the Go JobSet and those who make JobSets, and their test suites against these
+//! programs.
 
+pub mod clients;
 pub mod conformance;
 pub mod go_jobset;
+pub mod manifests;

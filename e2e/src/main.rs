@@ -1,4 +1,4 @@
-//! `make conformance`: the Go JobSet's own suites against this project's programs.
+//! `make conformance`: suites of the Go JobSet, Kueue and Trainer against this project's programs.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use jobset_e2e::conformance::{self, Score, Subject, Suite};
 use jobset_harness::interrupt::unless_interrupted;
 use jobset_harness::paths;
 
-/// Runs test suites of the Go JobSet, from its pinned Go module, against this project's programs.
+/// Runs test suites of the Go JobSet, Kueue and Trainer, from their pinned Go modules, against this project's programs.
 ///
 /// Writes target/conformance.json and prints a table with each case that failed. Ends with 1 if one did. Logs are below
 /// target/conformance/runs.
@@ -21,10 +21,10 @@ struct Args {
     /// Runs the cases alone that have this text in their name; may be repeated. Writes no file.
     #[arg(long, value_name = "TEXT")]
     focus: Vec<String>,
-    /// Judges the Go JobSet itself, by its unmodified suites, and writes target/conformance-go.json.
+    /// Judges the Go JobSet itself, by unmodified suites, and writes target/conformance-go.json.
     #[arg(long)]
     go: bool,
-    /// Builds the suites that judge this project's programs, and runs none.
+    /// Builds the Go JobSet's suites that judge this project's programs, and runs none.
     #[arg(long, conflicts_with_all = ["focus", "go"])]
     build: bool,
 }
@@ -43,14 +43,18 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<Vec<Score>> {
     if args.build {
-        conformance::ours().await?;
+        conformance::build().await?;
         return Ok(Vec::new());
     }
     let (subject, file) =
         if args.go { (Subject::Go, "conformance-go.json") } else { (Subject::Ours, "conformance.json") };
     let focus: Vec<&str> = args.focus.iter().map(String::as_str).collect();
     let mut scores = Vec::new();
-    let suites = if args.suite.is_empty() { Suite::ALL.to_vec() } else { args.suite };
+    let suites = match args.suite {
+        chosen if !chosen.is_empty() => chosen,
+        _ if args.go => Suite::ALL.into_iter().filter(|suite| suite.judges_go()).collect(),
+        _ => Suite::ALL.to_vec(),
+    };
     for suite in suites {
         scores.push(conformance::judge(subject, suite, &focus).await?);
     }

@@ -1,6 +1,7 @@
 //! The integration tests of the harness, and of JobSet on a real Kubernetes: one binary, one shared cluster.
 
 mod chart;
+mod clients;
 mod cluster;
 mod conformance;
 mod crd;
@@ -10,3 +11,4 @@ mod kubelet;
 mod objects;
 mod seeds;
 mod takeover;
+mod training;

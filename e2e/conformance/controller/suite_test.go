@@ -46,7 +46,7 @@ var _ = ginkgo.BeforeSuite(func() {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(stop)
 	if isAdmitted {
-		stop, err := program.StartWebhook(environment)
+		stop, err := program.StartWebhook(environment.KubeConfig, environment.WebhookInstallOptions)
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		ginkgo.DeferCleanup(stop)
 	}

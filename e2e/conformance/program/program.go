@@ -51,16 +51,15 @@ func StartController(environment *envtest.Environment) (stop func() error, err e
 		gated("--leader-elect=false", "--metrics-listen=127.0.0.1:0")...)
 }
 
-// StartWebhook runs jobset-webhook where the environment has it registered, and returns when it is ready. The caller stops it.
-func StartWebhook(environment *envtest.Environment) (stop func() error, err error) {
-	serving := environment.WebhookInstallOptions
+// StartWebhook runs jobset-webhook where it is registered, and returns when it is ready. The caller stops it.
+func StartWebhook(kubeconfig []byte, serving envtest.WebhookInstallOptions) (stop func() error, err error) {
 	names := []string{"--namespace=default", "--extra-dns-name=" + serving.LocalServingHost}
 	// It issues the certificate and writes its CA into the registration, as it does where it is deployed.
-	stopCerts, err := start("jobset-certs", environment.KubeConfig, names...)
+	stopCerts, err := start("jobset-certs", kubeconfig, names...)
 	if err != nil {
 		return nil, err
 	}
-	stopWebhook, err := start("jobset-webhook", environment.KubeConfig, append(gated(
+	stopWebhook, err := start("jobset-webhook", kubeconfig, append(gated(
 		"--listen="+net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort)),
 		"--agent-image=localhost/agent:test", "--drain-delay=0s", "--metrics-listen=127.0.0.1:0"), names...)...)
 	if err != nil {

@@ -39,7 +39,7 @@ var _ = ginkgo.BeforeSuite(func() {
 	k8sClient, err = client.New(config, client.Options{Scheme: scheme.Scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 
-	stop, err := program.StartWebhook(environment)
+	stop, err := program.StartWebhook(environment.KubeConfig, environment.WebhookInstallOptions)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(stop)
 })

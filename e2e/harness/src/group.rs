@@ -78,15 +78,21 @@ impl Group {
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
         let jobset: JobSet = serde_json::from_value(workload.0.clone())?;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was rejected")?;
-        Ok(Self {
+        Ok(Self::of(cluster, namespace, workload.name(), workload.pods()))
+    }
+
+    /// The JobSet of this name, which has this number of workers, and which others may have made.
+    pub fn of(cluster: &Cluster, namespace: &str, name: &str, workers: usize) -> Self {
+        let client = cluster.client();
+        Self {
             namespace: namespace.to_owned(),
-            name: workload.name().to_owned(),
-            workers: workload.pods(),
+            name: name.to_owned(),
+            workers,
             pods: Api::namespaced(client.clone(), namespace),
-            jobsets,
+            jobsets: Api::namespaced(client.clone(), namespace),
             journals: cluster.shared_dir(),
             client,
-        })
+        }
     }
 
     /// Waits until the epoch is synced and all workers run in it; the workers.

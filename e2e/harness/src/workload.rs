@@ -107,6 +107,20 @@ impl Workload {
         self
     }
 
+    /// Has each worker ask for this much CPU.
+    #[must_use]
+    pub fn requesting_cpu(mut self, quantity: &str) -> Self {
+        self.each_pod(|pod| pod["containers"][0]["resources"] = json!({"requests": {"cpu": quantity}}));
+        self
+    }
+
+    /// Adds a label to the JobSet.
+    #[must_use]
+    pub fn labelled(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][key] = json!(value);
+        self
+    }
+
     /// The name of the JobSet.
     pub fn name(&self) -> &str {
         self.0["metadata"]["name"].as_str().unwrap_or_default()

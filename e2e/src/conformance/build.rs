@@ -1,4 +1,4 @@
-//! The suites as programs: built from the Go module, with our suite files where our programs are judged.
+//! The suites as programs: built from their Go modules, with our files where our programs are judged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use super::Suite;
-use crate::go_jobset;
+use super::suite::{Project, Suite};
 use jobset_harness::paths;
 use jobset_harness::programs::{GO_BUILD_ARGS, filled, go, locked, run};
 use jobset_harness::progress::progress;
@@ -17,17 +16,12 @@ use jobset_harness::progress::progress;
 /// Where the suites lie, below the target folder.
 const FOLDER: &str = "conformance";
 
-/// Our files, below `e2e/conformance`, and where they lie in the module: the suite files replace the module's own, which start
-/// the Go manager in their own process.
-const OURS: [(&str, &str); 3] = [
-    ("program/program.go", "test/program/program.go"),
-    ("webhook/suite_test.go", "test/integration/webhook/suite_test.go"),
-    ("controller/suite_test.go", "test/integration/controller/suite_test.go"),
-];
+/// Runs our programs; for every project. Below `e2e/conformance`, and where it lies in a module.
+const PROGRAM: (&str, &str) = ("program/program.go", "test/program/program.go");
 
 /// Built suites.
 #[derive(Clone, Debug)]
-pub struct Binaries {
+pub(super) struct Binaries {
     /// The folder of the module, in which the suites run.
     module: PathBuf,
     /// The folder of the suites' programs.
@@ -46,74 +40,99 @@ impl Binaries {
     }
 }
 
-/// The suites that judge our programs, built if they are missing: one to four minutes.
+/// The files of ours that a module gets in place of its own, below `e2e/conformance`, and where they lie in it: its own start
+/// a manager in their own process.
+fn ours(project: Project) -> &'static [(&'static str, &'static str)] {
+    match project {
+        Project::JobSet => &[
+            PROGRAM,
+            ("webhook/suite_test.go", "test/integration/webhook/suite_test.go"),
+            ("controller/suite_test.go", "test/integration/controller/suite_test.go"),
+        ],
+        Project::Trainer => &[PROGRAM, ("trainer/framework.go", "test/integration/framework/framework.go")],
+        Project::Kueue => &[],
+    }
+}
+
+/// The suites of a project that judge our programs on an API server of their own, built if they are missing: one to four
+/// minutes.
 ///
 /// # Errors
 /// If the module cannot be downloaded, or does not build with our files.
-pub async fn ours() -> Result<Binaries> {
-    tokio::task::spawn_blocking(ensure_ours).await?
+pub(super) async fn beside_ours(project: Project) -> Result<Binaries> {
+    tokio::task::spawn_blocking(move || ensure_beside_ours(project)).await?
 }
 
-/// The unmodified suites, built if they are missing.
+/// The unmodified suites of a project, built if they are missing. Those of Trainer are never run so.
 ///
 /// # Errors
 /// If the module cannot be downloaded, or does not build.
-pub async fn originals() -> Result<Binaries> {
-    tokio::task::spawn_blocking(ensure_originals).await?
+pub(super) async fn originals(project: Project) -> Result<Binaries> {
+    tokio::task::spawn_blocking(move || ensure_originals(project)).await?
 }
 
-fn ensure_ours() -> Result<Binaries> {
+fn ensure_beside_ours(project: Project) -> Result<Binaries> {
     let (root, _lock) = locked(FOLDER)?;
     let sources = paths::workspace().join("e2e/conformance");
-    let dir = filled(&root, "suites", &hash(&sources)?, |building| {
+    let suites = project.beside_ours();
+    let name = format!("{}-suites", project.name());
+    let dir = filled(&root, &name, &hash(&sources, project)?, |building| {
         let module = building.join("module");
         let copy = ["--recursive", "--no-target-directory", "--no-preserve=mode"];
         // The module cache keeps its files read-only.
-        run(Command::new("cp").args(copy).arg(go_jobset::module()?).arg(&module))?;
-        for (ours, path) in OURS {
+        run(Command::new("cp").args(copy).arg(project.module()?).arg(&module))?;
+        for (ours, path) in ours(project) {
             let to = module.join(path);
             fs::create_dir_all(to.parent().unwrap_or(&to))?;
             fs::copy(sources.join(ours), &to).with_context(|| format!("cannot write {}", to.display()))?;
         }
-        compile(&module, building, &[Suite::Webhook, Suite::Controller])
+        compile(&module, building, suites)
     })?;
     Ok(Binaries { module: dir.join("module"), programs: dir })
 }
 
-fn ensure_originals() -> Result<Binaries> {
+fn ensure_originals(project: Project) -> Result<Binaries> {
     let (root, _lock) = locked(FOLDER)?;
-    let module = go_jobset::module()?;
-    let build = |building: &Path| compile(&module, building, &Suite::ALL);
-    let programs = filled(&root, "originals", go_jobset::VERSION, build)?;
+    let module = project.module()?;
+    let suites = [project.in_clusters(), if project == Project::JobSet { project.beside_ours() } else { &[] }].concat();
+    let version = suites.first().map_or("", |suite| suite.version());
+    let build = |building: &Path| compile(&module, building, &suites);
+    let programs = filled(&root, &format!("{}-originals", project.name()), version, build)?;
     Ok(Binaries { module, programs })
 }
 
-/// Compiles suites of a module into a folder.
+/// Compiles suites of a module into a folder: one by one, since packages of the same name would be one program.
 fn compile(module: &Path, programs: &Path, suites: &[Suite]) -> Result<()> {
-    let packages: Vec<String> = suites.iter().map(|suite| format!("./{}", suite.package())).collect();
-    progress(&format!("building the Go JobSet's suites {}", packages.join(" ")));
-    let start = Instant::now();
-    let output = go(false)
-        .args(["test", "-c"])
-        .args(GO_BUILD_ARGS)
-        .args(["-ldflags", "-s -w", "-o"])
-        .arg(format!("{}/", programs.display()))
-        .args(&packages)
-        .current_dir(module)
-        .output()
-        .context("cannot run go: install Go 1.26 or newer (https://go.dev/dl) and put it on the PATH")?;
-    if !output.status.success() {
-        bail!("go test -c ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    for suite in suites {
+        let name = suite.name();
+        progress(&format!("building the suite {name}"));
+        let start = Instant::now();
+        let output = go(false)
+            .args(["test", "-c"])
+            .args(GO_BUILD_ARGS)
+            .args(["-ldflags", "-s -w", "-o"])
+            .arg(programs.join(format!("{name}.test")))
+            .arg(format!("./{}", suite.package()))
+            .current_dir(module)
+            .output()
+            .context("cannot run go: install Go 1.26 or newer (https://go.dev/dl) and put it on the PATH")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("go test -c of the suite {name} ended with {}: {}", output.status, said.trim());
+        }
+        progress(&format!("built the suite {name} in {:.0} s", start.elapsed().as_secs_f64()));
     }
-    progress(&format!("built the suites in {:.0} s", start.elapsed().as_secs_f64()));
     Ok(())
 }
 
 /// A hash over what decides the outcome of a build with our files.
-fn hash(sources: &Path) -> Result<String> {
+fn hash(sources: &Path, project: Project) -> Result<String> {
     let mut hash = Sha256::new();
-    hash.update(go_jobset::VERSION);
-    for (ours, _) in OURS {
+    for suite in project.beside_ours() {
+        hash.update(suite.version());
+        hash.update(suite.package());
+    }
+    for (ours, _) in ours(project) {
         let file = sources.join(ours);
         hash.update([0]);
         hash.update(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);

@@ -36,7 +36,7 @@ fn switches(suite: Suite) -> &'static [(&'static str, &'static str)] {
             ("parallelism and completions FAILS when scaling to < 1", ELASTIC),
             ("FAILS when ElasticJobSet is disabled", NOT_ELASTIC),
         ],
-        Suite::E2e => &[],
+        _ => &[],
     }
 }
 

@@ -1,4 +1,7 @@
-//! The e2e suite of the Go JobSet: a cluster with what the suite expects of one, and the product installed on it.
+//! Suites that need a cluster with what they expect of one, the product installed on it, and perhaps the managers of those who
+//! make JobSets.
+
+use std::path::Path;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -7,33 +10,81 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::report::Case;
-use super::{Subject, Suite, originals, run};
+use super::{Subject, Suite, build, run};
+use crate::clients::{kueue, trainer};
 use crate::go_jobset;
 use jobset_harness::chart::{Chart, RELEASE};
-use jobset_harness::cluster::Cluster;
+use jobset_harness::cluster::{Cluster, Options};
 use jobset_harness::programs::{Helm, rust_binaries};
 use jobset_harness::{admission, images, install, wait};
 
-const NODES: usize = 2;
+/// The nodes of the clusters that Kueue's suites are made for, in order.
+const KIND_NODES: [&str; 8] = [
+    "kind-worker",
+    "kind-worker2",
+    "kind-worker3",
+    "kind-worker4",
+    "kind-worker5",
+    "kind-worker6",
+    "kind-worker7",
+    "kind-worker8",
+];
 
 /// Runs the suite against the product, installed by its own means on a new cluster.
-pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>> {
-    let suites = originals().await?;
-    // Some cases claim volumes; this provisioner makes them folders of the machine that all nodes share.
-    let builder = Cluster::builder().controller_manager_arg("--enable-hostpath-provisioner=true");
-    let cluster = builder.cluster(NODES).await?;
-    admission::apply(&cluster, "expected.json", &expected()).await?;
-    cluster.load_image(&images::go_suite()?).await?;
+pub(super) async fn judge(subject: Subject, suite: Suite, focus: &[&str]) -> Result<Vec<Case>> {
+    let suites = build::originals(suite.project()).await?;
+    let cluster = start(suite).await?;
     match subject {
         Subject::Ours => install_chart(&cluster).await?,
         Subject::Go => go_jobset::install(&cluster, go_jobset::DEFAULT_CONFIGURATION).await?,
     }
-    let cases = run::original(&suites, Suite::E2e, focus, &[("KUBECONFIG", cluster.kubeconfig())]).await?;
+    if suite != Suite::E2e {
+        trainer::install(&cluster).await?;
+        kueue::install(&cluster, &kueue::configuration("")?).await?;
+    }
+    let env = [("KUBECONFIG", cluster.kubeconfig()), ("E2E_TEST_AGNHOST_IMAGE", Path::new(kueue::AGNHOST))];
+    let cases = run::original(&suites, suite, focus, &env).await?;
     volumes_are_gone(&cluster).await?;
     cluster.stop().await?;
     Ok(cases)
 }
 
+/// A cluster as the suite's authors use one.
+async fn start(suite: Suite) -> Result<Cluster> {
+    match suite {
+        Suite::Kueue => {
+            let nodes = [("kind-worker", "instance-type=on-demand"), ("kind-worker2", "instance-type=spot")];
+            let cluster = named_nodes(nodes.len()).cluster(nodes.len()).await?;
+            for (node, label) in nodes {
+                install::kubectl(&cluster, &["label", "node", node, label]).await?;
+            }
+            Ok(cluster)
+        }
+        Suite::KueueTopology => {
+            let cluster = named_nodes(KIND_NODES.len()).cluster(KIND_NODES.len()).await?;
+            for (number, node) in KIND_NODES.iter().enumerate() {
+                let (block, rack) = (number / 4 + 1, number / 2 % 2 + 1);
+                let [block, rack] = [("block", format!("b{block}")), ("rack", format!("r{rack}"))]
+                    .map(|(level, name)| format!("cloud.provider.com/topology-{level}={name}"));
+                let group = "cloud.provider.com/node-group=tas-group";
+                install::kubectl(&cluster, &["label", "node", node, group, &block, &rack]).await?;
+            }
+            Ok(cluster)
+        }
+        _ => {
+            // Some cases claim volumes; this provisioner makes them folders of the machine that all nodes share.
+            let builder = Cluster::builder().controller_manager_arg("--enable-hostpath-provisioner=true");
+            let cluster = builder.cluster(2).await?;
+            admission::apply(&cluster, "expected.json", &expected()).await?;
+            cluster.load_image(&images::go_suite()?).await?;
+            Ok(cluster)
+        }
+    }
+}
+
+fn named_nodes(count: usize) -> Options {
+    Cluster::builder().node_names(KIND_NODES.get(..count).unwrap_or(&KIND_NODES))
+}
 /// Waits until the provisioner has removed its folders, which lie outside of the cluster's own.
 async fn volumes_are_gone(cluster: &Cluster) -> Result<()> {
     let volumes: Api<PersistentVolume> = Api::all(cluster.client());
@@ -44,7 +95,7 @@ async fn volumes_are_gone(cluster: &Cluster) -> Result<()> {
 }
 
 /// Installs the chart, with the name of the Deployment that the suite looks for.
-async fn install_chart(cluster: &Cluster) -> Result<()> {
+pub(super) async fn install_chart(cluster: &Cluster) -> Result<()> {
     install::load_images(cluster, &rust_binaries().await?).await?;
     let name = format!("controller.name={}", go_jobset::DEPLOYMENT);
     let (helm, chart) = (Chart::new(Helm::V4).await?, Chart::folder());

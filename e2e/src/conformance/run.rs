@@ -63,12 +63,18 @@ pub(super) async fn original(
     Ok(ran)
 }
 
-/// The names of all cases of a suite.
+/// Chooses the cases of a suite that touch JobSets.
+fn label_filter(suite: Suite) -> Option<String> {
+    suite.labels().map(|labels| format!("--ginkgo.label-filter={labels}"))
+}
+
+/// The names of all cases of a suite that touch JobSets.
 async fn list(binaries: &Binaries, suite: Suite) -> Result<BTreeSet<String>> {
     let work = work_folder(&format!("{}-list", suite.name()))?;
     let file = work.join("report.json");
     let output = Command::new(binaries.program(suite))
         .arg("--ginkgo.dry-run")
+        .args(label_filter(suite))
         .arg(format!("--ginkgo.json-report={}", file.display()))
         .current_dir(binaries.folder(suite))
         .stdin(Stdio::null())
@@ -96,6 +102,7 @@ async fn run(binaries: &Binaries, suite: Suite, name: &str, pass: &Pass, env: &[
         .args(["--ginkgo.no-color", "--ginkgo.timeout=2h"])
         .arg(format!("--ginkgo.json-report={}", file.display()))
         .args(focus)
+        .args(label_filter(suite))
         .current_dir(binaries.folder(suite))
         .envs(env.iter().copied())
         .env("CONFORMANCE_WORK", &work)

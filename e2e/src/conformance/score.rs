@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{Case, Outcome, Suite};
-use crate::go_jobset;
 
 /// How many lines of a failure's message the table has.
 const LINES: usize = 6;
@@ -59,10 +58,10 @@ impl Case {
 
 /// The scores as a table, and below it the cases that failed.
 pub fn table(scores: &[Score]) -> String {
-    let mut text = format!("{:<12}{:<10}{:>6}{:>7}\n", "suite", "version", "passed", "total");
+    let mut text = format!("{:<20}{:<10}{:>6}{:>7}\n", "suite", "version", "passed", "total");
     for score in scores {
-        let (suite, version) = (score.suite.name(), go_jobset::VERSION);
-        let _ = writeln!(text, "{suite:<12}{version:<10}{:>6}{:>7}", score.passed(), score.total());
+        let (suite, version) = (score.suite.name(), score.suite.version());
+        let _ = writeln!(text, "{suite:<20}{version:<10}{:>6}{:>7}", score.passed(), score.total());
     }
     for score in scores {
         for (name, message) in score.failures() {
@@ -82,7 +81,7 @@ pub fn write(file: &Path, scores: &[Score]) -> Result<()> {
     let is_other = |row: &Value| scores.iter().all(|score| row["suite"] != score.suite.name());
     let rows = scores.iter().map(|score| {
         json!({
-            "suite": score.suite.name(), "version": go_jobset::VERSION,
+            "suite": score.suite.name(), "version": score.suite.version(),
             "passed": score.passed(), "total": score.total(),
         })
     });
@@ -102,8 +101,8 @@ mod tests {
         let failed = Outcome::Failed("failed: Timed out\n\n\texpected true".to_owned());
         let score = Score::new(Suite::Webhook, vec![case("a", Outcome::Passed), case("b c", failed)]);
         let wanted = "\
-suite       version   passed  total
-webhook     v0.12.0        1      2
+suite               version   passed  total
+webhook             v0.12.0        1      2
 
 failed: webhook: b c
     failed: Timed out

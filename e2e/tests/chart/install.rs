@@ -68,7 +68,7 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     progress(&format!("from helm install to ready: {:.1} s", begun.elapsed().as_secs_f64()));
     let change = ["upgrade", RELEASE, &chart, "--set", "certificates.self.certLifetime=1h"];
     story.during("upgrade by Helm 3", helm.run(&cluster, &[&change[..], &custom].concat())).await?;
-    traffic::check_network_policies(&cluster, CUSTOM).await?;
+    traffic::check_network_policies(&cluster, CUSTOM, &["jobset-controller", "jobset-webhook"]).await?;
     traffic::check_priority_levels(&cluster).await?;
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &custom].concat()).await?;
     assert_eq!(leftovers(&cluster, CUSTOM).await?, Vec::<String>::new());

@@ -8,3 +8,5 @@ mod render;
 mod stream;
 mod traffic;
 mod values;
+
+pub(crate) use traffic::check_network_policies;

@@ -1,4 +1,4 @@
-//! What the installed programs say over the network, beside what their policies let them say. Nothing enforces the policies
+//! What installed programs say over the network, beside what their policies let them say. Nothing enforces the policies
 //! in a test cluster.
 
 use std::collections::BTreeSet;
@@ -10,9 +10,9 @@ use jobset_harness::process::{self, Pid};
 use procfs::net::TcpState;
 use serde_json::Value;
 
-/// Every connection of controller and webhook is one that their NetworkPolicy names, and there are some in each direction.
-pub(super) async fn check_network_policies(cluster: &Cluster, namespace: &str) -> Result<()> {
-    for program in ["jobset-controller", "jobset-webhook"] {
+/// Every connection of these programs is one that their NetworkPolicy names, and there are some in each direction.
+pub(crate) async fn check_network_policies(cluster: &Cluster, namespace: &str, programs: &[&str]) -> Result<()> {
+    for program in programs {
         let (incoming, outgoing) = allowed(cluster, namespace, program).await?;
         let processes = process::find(program, &[("POD_NAMESPACE", namespace)])?;
         ensure!(!processes.is_empty(), "no {program} runs");

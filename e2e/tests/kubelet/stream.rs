@@ -15,6 +15,7 @@ use jobset_harness::workload::SUPERVISED;
 use serde_json::Value;
 
 use super::shared::{assert_in_place, binaries};
+use crate::chart::check_network_policies;
 
 /// Restarts of each group while the stream lives.
 const RESTARTS: u64 = 3;
@@ -35,6 +36,7 @@ async fn stream_enabled_groups_restart_over_it_and_by_the_api_server_while_no_re
     }
     relays::have_agents(&cluster.client(), agents, install::LIMIT).await?;
     no_watch_is_open(&cluster, &groups).await?;
+    check_network_policies(&cluster, NAMESPACE, &["jobset-controller", RELAY]).await?;
 
     let mut seconds = BTreeMap::<String, Vec<f64>>::new();
     let before = reports(&cluster).await?;

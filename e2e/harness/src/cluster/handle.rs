@@ -122,6 +122,15 @@ impl Cluster {
         futures::future::try_join_all(loads).await.map(|_| ())
     }
 
+    /// Joins the networks of two clusters: Pods of one reach the API server, the nodes and the Pods of the other.
+    ///
+    /// # Errors
+    /// When `ip` refuses it.
+    pub async fn join(&self, other: &Cluster) -> Result<()> {
+        let (one, two) = (supervisor_socket(self.dir()), supervisor_socket(other.dir()));
+        network::join((&one, self.0.ready.address), (&two, other.0.ready.address)).await
+    }
+
     /// Drops all that Pods send to, and receive from, these ports of these addresses, until [`Cluster::unblock`].
     ///
     /// # Errors

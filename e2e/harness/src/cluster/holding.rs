@@ -56,6 +56,8 @@ impl Owner {
 /// The options as arguments of `e2e-cluster up`.
 fn arguments(options: &Options) -> Vec<String> {
     let mut args = vec![format!("--nodes={}", options.nodes)];
+    args.extend(options.node_names.iter().map(|name| format!("--node-name={name}")));
+    args.extend(options.server_names.iter().map(|name| format!("--server-name={name}")));
     if options.audit {
         args.push("--audit".into());
     }

@@ -17,6 +17,12 @@ pub struct Options {
     /// The number of nodes; 0 means a control plane alone.
     #[arg(long, default_value_t = 0)]
     pub nodes: usize,
+    /// The name of a node, from the first on; may be repeated. Without it, a node is called `node-` and its number.
+    #[arg(long = "node-name")]
+    pub node_names: Vec<String>,
+    /// One more name in the certificate of the API server; may be repeated.
+    #[arg(long = "server-name")]
+    pub server_names: Vec<String>,
     /// Has the API server write `logs/audit.log`, one JSON event for each request (level `Metadata`).
     #[arg(long)]
     pub audit: bool,
@@ -38,6 +44,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// Calls the nodes by these names, from the first on.
+    #[must_use]
+    pub fn node_names(mut self, names: &[&str]) -> Self {
+        self.node_names = names.iter().copied().map(str::to_owned).collect();
+        self
+    }
+
+    /// Has the certificate of the API server name this host, too.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_names.push(name.into());
+        self
+    }
+
     /// Has the API server write an audit log.
     #[must_use]
     pub fn audit_log(mut self) -> Self {
@@ -90,6 +110,8 @@ pub struct Ready {
     pub kubeconfig: PathBuf,
     /// The API server's URL, reachable from the host.
     pub server: String,
+    /// The address of the API server, and of all that runs beside it.
+    pub address: Ipv4Addr,
     /// The host's address as the API server and the Pods reach it, for instance for a webhook that runs on the host.
     pub host_address: Ipv4Addr,
     /// The names of the nodes.
@@ -141,10 +163,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a cluster of `nodes` nodes in `slot`.
-    pub(super) fn new(dir: &Path, slot: &NetworkSlot, nodes: usize) -> Self {
+    /// The layout of a cluster of `nodes` nodes in `slot`, the first of which have these names.
+    pub(super) fn new(dir: &Path, slot: &NetworkSlot, nodes: usize, names: &[String]) -> Self {
         let nodes = (1..=nodes).filter_map(|number| u8::try_from(number).ok()).map(|number| {
-            let name = format!("node-{number}");
+            let name = names.get(usize::from(number) - 1).cloned().unwrap_or_else(|| format!("node-{number}"));
             Node {
                 address: slot.address(0, 10 + number),
                 pod_subnet: format!("{}/24", slot.address(number, 0)),

@@ -1,6 +1,7 @@
 //! The cluster's own mounts and network: one veth pair leads from the host to its namespace, and the host's route to
 //! all of its addresses goes through it.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -26,6 +27,23 @@ pub(super) async fn connect(layout: &Layout) -> Result<()> {
     }
     run_in(init, "ip link set eth0 up", &[]).await?;
     run(&format!("ip route add {} via {inside} dev {device}", layout.network), &[]).await
+}
+
+/// Joins the networks of two clusters, each named by its supervisor's socket and the address of its API server: Pods of one reach
+/// nodes and Pods of the other. The veth pair ends with the first of the namespaces.
+pub(super) async fn join(one: (&Path, Ipv4Addr), other: (&Path, Ipv4Addr)) -> Result<()> {
+    let (first, second) = (init_pid(one.0).await?, init_pid(other.0).await?);
+    let device_to = |address: Ipv4Addr| format!("to-{}", address.octets()[1]);
+    let (to_second, to_first) = (device_to(other.1), device_to(one.1));
+    let pair = format!("ip link add {to_second} type veth peer name {to_first} netns {second}");
+    run_in(first, &pair, &[]).await?;
+    for (init, device, to) in [(first, to_second, other.1), (second, to_first, one.1)] {
+        run_in(init, &format!("ip link set {device} up"), &[]).await?;
+        let [first, second, ..] = to.octets();
+        // The other end answers for its own address alone, and knows the way to the rest.
+        run_in(init, &format!("ip route add {first}.{second}.0.0/16 via {to} dev {device} onlink"), &[]).await?;
+    }
+    Ok(())
 }
 
 /// Removes the veth pair; the kernel would do so, too, but some time after the namespace has ended.

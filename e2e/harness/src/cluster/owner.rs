@@ -58,7 +58,7 @@ pub async fn own(
     };
     let _lock = storage::claim(&dir)?;
     let slot = NetworkSlot::take()?;
-    let layout = Layout::new(&dir, &slot, options.nodes);
+    let layout = Layout::new(&dir, &slot, options.nodes, &options.node_names);
     let mut namespaces = None;
     let outcome = tokio::select! {
         up = bring_up(&layout, &slot, &programs, &options, &mut namespaces) => match up.and_then(|up| ready(&up)) {
@@ -81,7 +81,7 @@ async fn bring_up(
     namespaces: &mut Option<Child>,
 ) -> Result<Ready> {
     let mut phases = Phases::start();
-    write_files(layout, programs)?;
+    write_files(layout, programs, options)?;
     if !layout.nodes.is_empty() {
         NetworkSlot::sweep()?;
         cgroups::create(&slot.name(), &layout.node_names())?;
@@ -145,6 +145,7 @@ async fn bring_up(
         dir: layout.dir.clone(),
         kubeconfig: layout.kubeconfig("admin"),
         server: layout.server(),
+        address: layout.inside,
         host_address: layout.host,
         nodes: layout.node_names(),
         owner: std::process::id(),
@@ -159,13 +160,14 @@ fn parent(path: &Path) -> PathBuf {
     path.parent().unwrap_or(path).to_path_buf()
 }
 
-fn write_files(layout: &Layout, programs: &GoPrograms) -> Result<()> {
+fn write_files(layout: &Layout, programs: &GoPrograms, options: &Options) -> Result<()> {
     for folder in folders(layout) {
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let server = layout.server();
     let authority = Authority::create(&layout.dir.join("pki"))?;
-    let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+    let mut names = vec!["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+    names.extend(options.server_names.iter().map(String::as_str));
     authority.serving("api-server", &names, &[layout.inside, KUBERNETES_SERVICE, [127, 0, 0, 1].into()])?;
     authority.client("admin", "e2e-admin", &["system:masters"], &server)?;
     for component in ["kube-controller-manager", "kube-scheduler", "kube-proxy"] {

@@ -22,7 +22,7 @@ const FOLDER: &str = "cluster-programs";
 const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
 
 /// One Go module below `e2e/cluster`.
-struct Module {
+pub(super) struct Module {
     name: &'static str,
     packages: &'static [&'static str],
     cgo: bool,
@@ -37,7 +37,7 @@ struct Module {
 
 impl Module {
     /// A module without C code, build tags and further names.
-    const fn new(name: &'static str, packages: &'static [&'static str]) -> Self {
+    pub(super) const fn new(name: &'static str, packages: &'static [&'static str]) -> Self {
         Self { name, packages, cgo: false, tags: "", release: None, sources: None, links: &[] }
     }
 
@@ -215,7 +215,7 @@ pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
     Ok(GoJobSetPrograms { manager: dir.join("jobset"), agent: dir.join("in-place-restart-agent") })
 }
 
-fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
+pub(super) fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
     let modules = paths::workspace().join("e2e/cluster");
     let source = modules.join(module.name);
     let folders: Vec<PathBuf> =

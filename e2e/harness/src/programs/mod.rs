@@ -1,5 +1,6 @@
 //! The programs that a test cluster runs: the Go programs of `e2e/cluster` and this workspace's own binaries.
 
+mod clients;
 mod go;
 mod kubernetes;
 mod own;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::paths;
 use crate::progress::progress;
+pub use clients::{KueuePrograms, ensure_kueue, ensure_trainer};
 pub use go::{
     GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
     ensure_kube_state_metrics, ensure_versions,

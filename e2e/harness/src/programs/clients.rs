@@ -1,0 +1,39 @@
+//! Programs of projects that make JobSets for others, from their Go modules.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::go::{Module, ensure_module};
+use super::locked;
+
+/// Where the programs lie, below the target folder.
+const FOLDER: &str = "client-programs";
+
+/// The manager of Kueue, and the image's program that its suites run in Pods.
+const KUEUE: Module = Module::new("kueue", &["sigs.k8s.io/kueue/cmd/kueue", "k8s.io/kubernetes/test/images/agnhost"]);
+
+/// The manager of Kubeflow Trainer.
+const TRAINER: Module = Module::new("trainer", &["github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"]);
+
+/// The programs that tests with Kueue need.
+#[derive(Clone, Debug)]
+pub struct KueuePrograms {
+    /// `kueue`, the manager: controllers and webhooks in one.
+    pub manager: PathBuf,
+    /// `agnhost`, the test program of Kubernetes.
+    pub agnhost: PathBuf,
+}
+
+/// Builds Kueue if it is missing, as [`super::ensure`] does, and returns the paths of its programs.
+pub fn ensure_kueue() -> Result<KueuePrograms> {
+    let (root, _lock) = locked(FOLDER)?;
+    let dir = ensure_module(&root, &KUEUE)?;
+    Ok(KueuePrograms { manager: dir.join("kueue"), agnhost: dir.join("agnhost") })
+}
+
+/// Builds Trainer if it is missing, as [`super::ensure`] does, and returns the path of its manager.
+pub fn ensure_trainer() -> Result<PathBuf> {
+    let (root, _lock) = locked(FOLDER)?;
+    Ok(ensure_module(&root, &TRAINER)?.join("trainer-controller-manager"))
+}

@@ -1,0 +1,52 @@
+//! Manifests of other projects, as their Go modules have them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use jobset_harness::cluster::Cluster;
+use jobset_harness::{admission, install};
+
+/// What `kubectl kustomize` makes of a folder.
+///
+/// # Errors
+/// If it renders nothing; the text has what `kubectl` said.
+pub async fn rendered(cluster: &Cluster, folder: &Path) -> Result<Vec<Value>> {
+    let rendered = install::kubectl(cluster, &["kustomize", &folder.to_string_lossy()]).await?;
+    admission::documents(std::str::from_utf8(&rendered.stdout)?)
+}
+
+/// The one manifest of this kind and name.
+///
+/// # Errors
+/// If there is none.
+pub fn named<'a>(manifests: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
+    let mut all = manifests.iter_mut();
+    all.find(|it| it["kind"] == kind && it["metadata"]["name"] == name)
+        .with_context(|| format!("the manifests have no {kind} {name}"))
+}
+
+/// Has the first container of a Deployment run this image, which no registry has.
+///
+/// # Errors
+/// If there is no such Deployment, or it has no container.
+pub fn set_image(manifests: &mut [Value], deployment: &str, image: &str) -> Result<()> {
+    let deployment = named(manifests, "Deployment", deployment)?;
+    let container =
+        deployment.pointer_mut("/spec/template/spec/containers/0").context("the Deployment has no container")?;
+    container["image"] = json!(image);
+    container["imagePullPolicy"] = json!("Never");
+    Ok(())
+}
+
+/// Applies the manifests; what another installation owns changes hands. `name` is the file's, in the cluster's folder.
+///
+/// # Errors
+/// If the API server refuses one; the text has what `kubectl` said.
+pub async fn apply(cluster: &Cluster, name: &str, manifests: &[Value]) -> Result<()> {
+    let file = cluster.dir().join(name);
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    let file = file.to_string_lossy();
+    install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
+}

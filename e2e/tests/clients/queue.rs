@@ -1,0 +1,146 @@
+//! A cluster with Kueue, and questions about what it has admitted.
+
+use anyhow::{Context, Result};
+use jobset_e2e::clients::kueue;
+use jobset_e2e::manifests;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::{Group, LIMIT};
+use jobset_harness::install::{self, kubectl};
+use jobset_harness::wait::{self, Check};
+use jobset_harness::workload::Workload;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use crate::kubelet::binaries;
+
+/// Names of the queue that a JobSet asks for, and of the one behind it.
+pub(super) const LOCAL_QUEUE: &str = "main";
+pub(super) const CLUSTER_QUEUE: &str = "training";
+
+/// What the label of a queue is called.
+pub(super) const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// The label with the name of a priority.
+pub(super) const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
+
+/// The flavors, each with the node that has its label.
+pub(super) const FLAVORS: [&str; 2] = ["on-demand", "spot"];
+/// The label that tells the flavors' nodes apart.
+pub(super) const INSTANCE_TYPE: &str = "instance-type";
+
+/// How soon Kueue evicts a JobSet whose Pods are not ready: at first, and once they have been.
+const WAIT_FOR_PODS_READY: &str = "\nwaitForPodsReady:\n  timeout: 5m\n  recoveryTimeout: 30s\n";
+
+/// A cluster on which the product and Kueue are installed, with a node for each flavor and a queue that has 2 CPUs of each.
+pub(super) async fn cluster() -> Result<Cluster> {
+    let cluster = Cluster::start(FLAVORS.len()).await?;
+    for (node, flavor) in cluster.nodes().iter().zip(FLAVORS) {
+        kubectl(&cluster, &["label", "node", node, &format!("{INSTANCE_TYPE}={flavor}")]).await?;
+    }
+    install::install(&cluster, binaries().await?).await?;
+    kueue::install(&cluster, &kueue::configuration(WAIT_FOR_PODS_READY)?).await?;
+    let mut objects: Vec<Value> = FLAVORS.iter().map(|flavor| self::flavor(flavor)).collect();
+    objects.push(cluster_queue([2, 2]));
+    objects.extend([("low", 1), ("high", 100)].map(|(name, value)| {
+        json!({"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value})
+    }));
+    manifests::apply(&cluster, "queues.json", &objects).await?;
+    Ok(cluster)
+}
+
+const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+
+fn flavor(name: &str) -> Value {
+    json!({
+        "apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name},
+        "spec": {"nodeLabels": {INSTANCE_TYPE: name}},
+    })
+}
+
+/// The queue, with so many CPUs of each flavor.
+fn cluster_queue(cpus: [u32; 2]) -> Value {
+    let flavors: Vec<Value> = FLAVORS
+        .iter()
+        .zip(cpus)
+        .map(|(flavor, cpus)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpus}]}))
+        .collect();
+    json!({
+        "apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": CLUSTER_QUEUE},
+        "spec": {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+        },
+    })
+}
+
+/// Gives the queue so many CPUs of each flavor.
+pub(super) async fn set_quota(cluster: &Cluster, cpus: [u32; 2]) -> Result<()> {
+    manifests::apply(cluster, "quota.json", &[cluster_queue(cpus)]).await
+}
+
+/// Applies a JobSet with a queue in a new namespace.
+pub(super) async fn apply(
+    cluster: &Cluster,
+    namespace: &str,
+    manifest: &str,
+    change: impl FnOnce(Workload) -> Workload,
+) -> Result<Group> {
+    let queued = |workload: Workload| change(workload).labelled(QUEUE_NAME, LOCAL_QUEUE).requesting_cpu("200m");
+    let group = Group::apply(cluster, namespace, manifest, queued).await?;
+    let queue = json!({
+        "apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": LOCAL_QUEUE, "namespace": namespace},
+        "spec": {"clusterQueue": CLUSTER_QUEUE},
+    });
+    manifests::apply(cluster, "local-queue.json", &[queue]).await?;
+    Ok(group)
+}
+
+/// The Workloads of a namespace.
+pub(super) fn workloads(group: &Group) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "Workload"));
+    Api::namespaced_with(group.client.clone(), &group.namespace, &kind)
+}
+
+/// What Kueue knows of a JobSet that has its namespace for itself.
+pub(super) async fn workload(group: &Group) -> Result<DynamicObject> {
+    let all = workloads(group).list(&ListParams::default()).await?.items;
+    all.into_iter().next().with_context(|| format!("Kueue has no Workload in {}", group.namespace))
+}
+
+/// The status of a condition of what Kueue knows; empty if it was never set.
+pub(super) fn condition(workload: &DynamicObject, kind: &str) -> String {
+    let conditions = workload.data["status"]["conditions"].as_array();
+    let mut all = conditions.into_iter().flatten();
+    let found = all.find(|condition| condition["type"] == kind);
+    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// How often Kueue has evicted the JobSet, for any reason.
+pub(super) fn evictions(workload: &DynamicObject) -> u64 {
+    let all = workload.data["status"]["schedulingStats"]["evictions"].as_array();
+    all.into_iter().flatten().filter_map(|eviction| eviction["count"].as_u64()).sum()
+}
+
+/// Waits until Kueue has suspended the JobSet, and its Pods are gone.
+pub(super) async fn is_evicted(group: &Group) -> Result<()> {
+    wait::until_met(LIMIT, format!("{} to be suspended without Pods", group.name), || async {
+        let suspended = group.jobsets.get(&group.name).await?.spec.suspend;
+        let pods = group.pods.list(&ListParams::default()).await?.items.len();
+        Ok(if suspended == Some(true) && pods == 0 {
+            Check::Met(())
+        } else {
+            Check::Unmet(format!("suspend {suspended:?}, {pods} Pods"))
+        })
+    })
+    .await
+}
+
+/// Has Kueue take the JobSet's admission back, or give it one again.
+pub(super) async fn set_active(group: &Group, active: bool) -> Result<()> {
+    let name = workload(group).await?.metadata.name.context("a Workload without a name")?;
+    let patch = Patch::Merge(json!({"spec": {"active": active}}));
+    workloads(group).patch(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
