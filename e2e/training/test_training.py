@@ -54,8 +54,8 @@ class Group:
             "STEPS": str(steps),
         }
         command = [sys.executable, os.path.join(HERE, "train.py")]
-        output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env={**os.environ, **environment}, **output)
+        # What a worker prints in these few steps fits into its pipe.
+        return subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def path(self, rank):
         return os.path.join(self.folder, str(rank))

@@ -38,26 +38,25 @@ class Settings:
     """What the manifest says, and what Kubernetes and the agent add."""
 
     def __init__(self, environment):
-        self.rank = self._number(environment, "JOB_COMPLETION_INDEX", 0)
-        self.workers = self._number(environment, "WORKERS", 2)
-        # The agent sets the epoch: it rises by one with each restart in place.
-        self.epoch = self._number({"JOBSET_EPOCH": "0", **environment}, "JOBSET_EPOCH", 0)
-        self.steps = self._number({"STEPS": "1000", **environment}, "STEPS", 1)
-        self.every = self._number({"CHECKPOINT_EVERY": "25", **environment}, "CHECKPOINT_EVERY", 1)
-        self.seed = self._number({"SEED": "1", **environment}, "SEED", 0)
+        def number(name, least, default=""):
+            value = environment.get(name) or default
+            if not value.isdecimal() or int(value) < least:
+                raise WrongSetting(f"{name} is {value!r}: it must be a number of at least {least}")
+            return int(value)
+
+        self.rank = number("JOB_COMPLETION_INDEX", 0)
+        self.workers = number("WORKERS", 2)
+        # The agent sets the epoch, which rises by one with each restart in place.
+        self.epoch = number("JOBSET_EPOCH", 0, "0")
+        self.steps = number("STEPS", 1, "1000")
+        self.every = number("CHECKPOINT_EVERY", 1, "25")
+        self.seed = number("SEED", 0, "1")
         self.peer = environment.get("PEER", "")
         self.folder = environment.get("CHECKPOINT_DIR", "/checkpoints")
         self.log_folder = environment.get("LOG_DIR", self.folder)
         if self.rank >= self.workers:
             raise WrongSetting(f"WORKERS is {self.workers}, but this worker is number {self.rank}: set it to completions")
         self.address(0)
-
-    @staticmethod
-    def _number(environment, name, least):
-        value = environment.get(name, "")
-        if not value.isdecimal() or int(value) < least:
-            raise WrongSetting(f"{name} is {value!r}: it must be a number of at least {least}")
-        return int(value)
 
     def address(self, rank):
         """Host and port of a worker."""
@@ -113,8 +112,8 @@ def train(settings, log):
     network, training = model.Network(HIDDEN), settings.training()
     checkpoints = Checkpoints(settings.folder, settings.rank, training)
     own = checkpoints.newest(lambda path: log.write(event="damaged", path=path))
-    refused = lambda who: log.write(event="refused", connection=who)
-    links = ring.join(settings.rank, settings.workers, settings.address, settings.epoch, refused)
+    place = (settings.rank, settings.workers, settings.address, settings.epoch)
+    links = ring.join(*place, refused=lambda who: log.write(event="refused", connection=who))
     inputs, targets = model.examples(model.random(settings.seed, settings.rank), EXAMPLES)
     state = newest_of_all(own, links, training, log)
     if not state:

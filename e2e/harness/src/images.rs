@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::archive::Archive;
 use crate::programs::Architecture;
 use crate::{notices, paths};
 
@@ -132,43 +133,66 @@ pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     let file_name = spec.binary.file_name().and_then(|name| name.to_str()).context("the binary has no file name")?;
     let binary = fs::read(spec.binary).with_context(|| format!("cannot read {}", spec.binary.display()))?;
     let layer = layer(file_name, &binary, spec)?;
-    let host = Architecture::of_host()?;
-    let architecture = spec.architecture.unwrap_or(host);
     let own_entrypoint = [format!("/{file_name}")];
     let entrypoint = if spec.entrypoint.is_empty() { json!(own_entrypoint) } else { json!(spec.entrypoint) };
-    let mut config = json!({
-        "architecture": architecture.name(),
-        "os": "linux",
-        "config": { "Entrypoint": entrypoint, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "WorkingDir": "/" },
-        "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
-    });
+    let mut config = json!({ "Entrypoint": entrypoint });
     if !spec.user.is_empty() {
-        config["config"]["User"] = json!(spec.user);
+        config["User"] = json!(spec.user);
     }
     if !spec.labels.is_empty() {
-        config["config"]["Labels"] = spec.labels.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
+        config["Labels"] = spec.labels.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
     }
+    pack(spec.name, spec.architecture.map_or_else(Architecture::of_host, Ok)?, config, &layer)
+}
+
+/// Writes an image as an OCI layout tar below `target/images` and returns its path. It has what is in a folder, and further
+/// files, each with its path in the image. It has no entrypoint.
+///
+/// # Errors
+/// If a file cannot be read, or the folder has something else than files, folders and symbolic links.
+pub fn of_folder(name: &str, root: &Path, files: &[(String, PathBuf)]) -> Result<PathBuf> {
+    let mut layer = Archive::new();
+    layer.folder("tmp/", 0o1777)?;
+    layer.tree("", root)?;
+    for (path, file) in files {
+        let content = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        layer.file(path, 0o644, &content)?;
+    }
+    pack(name, Architecture::of_host()?, json!({}), &layer.finish()?)
+}
+
+/// Writes the image of one layer; `config` is what its containers run with.
+fn pack(name: &str, architecture: Architecture, mut config: Value, layer: &[u8]) -> Result<PathBuf> {
+    config["Env"] = json!(["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]);
+    config["WorkingDir"] = json!("/");
+    let config = json!({
+        "architecture": architecture.name(),
+        "os": "linux",
+        "config": config,
+        "rootfs": { "type": "layers", "diff_ids": [digest(layer)] },
+    });
     let config = config.to_string().into_bytes();
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,
         "config": descriptor(CONFIG_TYPE, &config),
-        "layers": [descriptor(LAYER_TYPE, &layer)],
+        "layers": [descriptor(LAYER_TYPE, layer)],
     })
     .to_string()
     .into_bytes();
     let mut in_index = descriptor(MANIFEST_TYPE, &manifest);
-    in_index["annotations"] = json!({ "io.containerd.image.name": spec.name });
+    in_index["annotations"] = json!({ "io.containerd.image.name": name });
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [in_index] }).to_string();
 
     let mut layout = Archive::new();
     layout.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
     layout.file("index.json", 0o644, index.as_bytes())?;
-    for blob in [&config, &manifest, &layer] {
+    for blob in [&config, &manifest, layer] {
         layout.file(&format!("blobs/sha256/{}", hex(blob)), 0o644, blob)?;
     }
-    let foreign = if architecture == host { String::new() } else { format!("_{}", architecture.name()) };
-    write(&format!("{}{foreign}", spec.name), &layout.finish()?)
+    let is_foreign = architecture != Architecture::of_host()?;
+    let foreign = if is_foreign { format!("_{}", architecture.name()) } else { String::new() };
+    write(&format!("{name}{foreign}"), &layout.finish()?)
 }
 
 /// The pause image, from the Go program in `e2e/cluster/pause`.
@@ -232,49 +256,7 @@ fn layer(file_name: &str, binary: &[u8], spec: &ImageSpec<'_>) -> Result<Vec<u8>
     layer.finish()
 }
 
-/// A tar archive without times and owners, so that the same input gives the same digest.
-struct Archive(tar::Builder<Vec<u8>>);
-
-impl Archive {
-    fn new() -> Self {
-        Self(tar::Builder::new(Vec::new()))
-    }
-
-    fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_size(size);
-        header.set_mtime(0);
-        header.set_uid(0);
-        header.set_gid(0);
-        header
-    }
-
-    fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<()> {
-        self.add(tar::EntryType::Regular, path, mode, content)
-    }
-
-    fn folder(&mut self, path: &str, mode: u32) -> Result<()> {
-        self.add(tar::EntryType::Directory, path, mode, &[])
-    }
-
-    fn add(&mut self, kind: tar::EntryType, path: &str, mode: u32, content: &[u8]) -> Result<()> {
-        let mut header = Self::header(kind, mode, content.len() as u64);
-        self.0.append_data(&mut header, path, content).with_context(|| format!("cannot add {path} to the archive"))
-    }
-
-    fn link(&mut self, path: &str, target: &str) -> Result<()> {
-        let mut header = Self::header(tar::EntryType::Symlink, 0o777, 0);
-        self.0.append_link(&mut header, path, target).with_context(|| format!("cannot add {path} to the archive"))
-    }
-
-    fn finish(self) -> Result<Vec<u8>> {
-        self.0.into_inner().context("cannot end the archive")
-    }
-}
-
-fn descriptor(media_type: &str, blob: &[u8]) -> serde_json::Value {
+fn descriptor(media_type: &str, blob: &[u8]) -> Value {
     json!({ "mediaType": media_type, "digest": digest(blob), "size": blob.len() })
 }
 

@@ -31,6 +31,7 @@
 //! but the logs below `target/clusters`, unless `stop` was called, which removes them.
 
 pub mod admission;
+mod archive;
 pub mod chart;
 pub mod cluster;
 pub mod deps;
@@ -49,6 +50,7 @@ pub mod programs;
 pub mod progress;
 pub mod prometheus;
 pub mod relays;
+pub mod training;
 pub mod wait;
 pub mod workload;
 
