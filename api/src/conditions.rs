@@ -43,6 +43,8 @@ pub const REACHED_MAX_RESTARTS: &str = "ReachedMaxRestarts";
 pub const WORKER_NOT_STARTED: &str = "WorkerNotStarted";
 /// Reason of [`FAILED`]: a rule with action FailJobSet matched.
 pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
+/// Reason of [`FAILED`]: the JobSet was active for longer than activeDeadlineSeconds (KEP-1186).
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// Reason of [`FAILED`]: every Job has finished, at least one of them failed, and the success policy is not met.
 pub const JOBS_LEFT_FAILED: &str = "JobsLeftFailed";
 /// Reason of [`RESTARTING`] being true: a Job failed, and no rule of the failure policy matched.

@@ -6,3 +6,5 @@ pub const JOB_CREATION_FAILED: &str = "JobCreationFailed";
 pub const HEADLESS_SERVICE_CREATION_FAILED: &str = "HeadlessServiceCreationFailed";
 /// A PersistentVolumeClaim could not be created.
 pub const PVC_CREATION_FAILED: &str = "PVCCreationFailed";
+/// The API server refuses to resume a Job with the resources that the JobSet's template has now (KEP-1150).
+pub const FAILED_RESOURCE_PROPAGATION: &str = "FailedResourcePropagation";

@@ -21,16 +21,44 @@ pub struct Gates {
     pub elastic_job_set: bool,
     /// `TLSOptions`: the section `tls` of the Go JobSet's configuration file. Off: the section is ignored.
     pub tls_options: bool,
+    /// `ExecutionAttemptsTracking`: `status.executionAttempts`, and the annotation of the same number on Jobs and Pods
+    /// (KEP-1282). Off, which is the default: the controller leaves both alone.
+    pub execution_attempts_tracking: bool,
+    /// `JobSetActiveDeadlineSeconds`: `spec.activeDeadlineSeconds` and `status.startTime` (KEP-1186). Off, which is the
+    /// default: admission rejects a value that is set or changed, and the controller neither writes the time nor fails a
+    /// JobSet by it.
+    pub job_set_active_deadline_seconds: bool,
+    /// `MutablePodResourcesForSuspendedJobSets`: requests and limits of containers change while the JobSet is suspended
+    /// (KEP-1150). Off, which is the default: admission rejects such a change, and the controller does not change the
+    /// resources of a Job that it resumes. The API server needs its own feature gate MutablePodResourcesForSuspendedJobs,
+    /// which is on by default since Kubernetes 1.36.
+    pub mutable_pod_resources_for_suspended_job_sets: bool,
     /// `AgentStream`: restarts in place over the stream between the agents and the controller. Off, which is the default:
     /// the controller connects to no relay, and all agents watch their JobSet.
     pub agent_stream: bool,
 }
 
 /// Names of all gates, in the order of the fields of [`Gates`].
-const NAMES: [&str; 5] = ["InPlaceRestart", "RestartJob", "ElasticJobSet", "TLSOptions", "AgentStream"];
+const NAMES: [&str; 8] = [
+    "InPlaceRestart",
+    "RestartJob",
+    "ElasticJobSet",
+    "TLSOptions",
+    "ExecutionAttemptsTracking",
+    "JobSetActiveDeadlineSeconds",
+    "MutablePodResourcesForSuspendedJobSets",
+    "AgentStream",
+];
 /// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them. `AgentStream` is not in the Go JobSet and not
 /// among them: it needs relays, which a configuration of the Go JobSet does not bring.
-const ALPHA: &[&str] = &["InPlaceRestart", "RestartJob", "ElasticJobSet"];
+const ALPHA: &[&str] = &[
+    "InPlaceRestart",
+    "RestartJob",
+    "ElasticJobSet",
+    "ExecutionAttemptsTracking",
+    "JobSetActiveDeadlineSeconds",
+    "MutablePodResourcesForSuspendedJobSets",
+];
 /// The gates that are beta in the Go JobSet: its `AllBeta` switches them.
 const BETA: &[&str] = &["TLSOptions"];
 
@@ -41,6 +69,9 @@ impl Default for Gates {
             restart_job: true,
             elastic_job_set: true,
             tls_options: true,
+            execution_attempts_tracking: false,
+            job_set_active_deadline_seconds: false,
+            mutable_pod_resources_for_suspended_job_sets: false,
             agent_stream: false,
         }
     }
@@ -78,6 +109,9 @@ impl Gates {
             "RestartJob" => Ok(&mut self.restart_job),
             "ElasticJobSet" => Ok(&mut self.elastic_job_set),
             "TLSOptions" => Ok(&mut self.tls_options),
+            "ExecutionAttemptsTracking" => Ok(&mut self.execution_attempts_tracking),
+            "JobSetActiveDeadlineSeconds" => Ok(&mut self.job_set_active_deadline_seconds),
+            "MutablePodResourcesForSuspendedJobSets" => Ok(&mut self.mutable_pod_resources_for_suspended_job_sets),
             "AgentStream" => Ok(&mut self.agent_stream),
             unknown => Err(InvalidGates::Unknown(unknown.to_owned())),
         }
@@ -112,8 +146,16 @@ impl FromStr for Gates {
 
 impl fmt::Display for Gates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values =
-            [self.in_place_restart, self.restart_job, self.elastic_job_set, self.tls_options, self.agent_stream];
+        let values = [
+            self.in_place_restart,
+            self.restart_job,
+            self.elastic_job_set,
+            self.tls_options,
+            self.execution_attempts_tracking,
+            self.job_set_active_deadline_seconds,
+            self.mutable_pod_resources_for_suspended_job_sets,
+            self.agent_stream,
+        ];
         let gates = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}"));
         f.write_str(&gates.collect::<Vec<_>>().join(","))
     }
@@ -141,7 +183,21 @@ mod tests {
     #[case("ElasticJobSet=false", Gates { elastic_job_set: false, ..Gates::default() })]
     #[case("TLSOptions=false", Gates { tls_options: false, ..Gates::default() })]
     #[case("AgentStream=true", Gates { agent_stream: true, ..Gates::default() })]
-    #[case("AllAlpha=true,AllBeta=true", Gates::default())]
+    #[case("ExecutionAttemptsTracking=true", Gates { execution_attempts_tracking: true, ..Gates::default() })]
+    #[case("JobSetActiveDeadlineSeconds=true", Gates { job_set_active_deadline_seconds: true, ..Gates::default() })]
+    #[case(
+        "MutablePodResourcesForSuspendedJobSets=true",
+        Gates { mutable_pod_resources_for_suspended_job_sets: true, ..Gates::default() }
+    )]
+    #[case(
+        "AllAlpha=true,AllBeta=true",
+        Gates {
+            execution_attempts_tracking: true,
+            job_set_active_deadline_seconds: true,
+            mutable_pod_resources_for_suspended_job_sets: true,
+            ..Gates::default()
+        }
+    )]
     #[case("AllBeta=false", Gates { tls_options: false, ..Gates::default() })]
     #[case(
         "RestartJob=true,AllAlpha=false",

@@ -59,6 +59,14 @@ pub struct JobSetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
 
+    /// activeDeadlineSeconds is the number of seconds that the JobSet may be active, from status.startTime on (KEP-1186). When
+    /// they have passed, the JobSet fails (`DeadlineExceeded`), and its Jobs that still run are deleted. A suspended JobSet is
+    /// not active. The time begins again with a resume, and with a restart of the whole JobSet. Default: no limit. It can
+    /// change at any time. Needs the feature gate JobSetActiveDeadlineSeconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub active_deadline_seconds: Option<i64>,
+
     /// coordinator names one Pod by which the Pods of the JobSet find each other. Every Job and Pod gets the stable
     /// network name of this Pod as label and annotation `jobset.sigs.k8s.io/coordinator`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +107,8 @@ pub struct ReplicatedJob {
 
     /// template of the Jobs. Every Job of this replicatedJob has the same specification. While the JobSet runs, only
     /// parallelism and completions can change, together, and only if they are equal. While it is suspended, also
-    /// labels, annotations, nodeSelector, tolerations, schedulingGates and resources of the Pods.
+    /// labels, annotations, nodeSelector, tolerations and schedulingGates of the Pods, and, with the feature gate
+    /// MutablePodResourcesForSuspendedJobSets, requests and limits of their containers.
     #[schemars(schema_with = "crate::schema::markers::job_template")]
     pub template: JobTemplate,
 

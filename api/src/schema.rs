@@ -90,6 +90,7 @@ fn printer_columns() -> Value {
         column("Suspended", "string", ".spec.suspend", 0, "Whether it is suspended"),
         column("Age", "date", ".metadata.creationTimestamp", 0, "Time since it was created"),
         column("Strategy", "string", ".spec.failurePolicy.restartStrategy", 1, "How it restarts"),
+        column("StartTime", "date", ".status.startTime", 1, "Time since it became active"),
         column("Deprecated", "integer", ".status.deprecatedEpoch", 1, "Epoch whose Pods must restart in place"),
         column("Counted", "integer", ".status.restartsCountTowardsMax", 1, "Restarts that count towards maxRestarts"),
         column("Max", "integer", ".spec.failurePolicy.maxRestarts", 1, "Restarts that may be counted before it fails"),

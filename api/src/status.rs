@@ -1,7 +1,7 @@
 //! The observed state of a JobSet. Only the controller writes it. The agents read `deprecatedEpoch` and `syncedEpoch`.
 
 use jobset_protocol::epoch::GroupEpochs;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,27 @@ pub struct JobSetStatus {
     /// count towards maxRestarts. `kubectl get jobsets` shows it as RESTARTS.
     #[serde(default)]
     pub group_restarts: i32,
+
+    /// executionAttempts is the number of the present execution of the JobSet, or of its last one (KEP-1282): 0 for the
+    /// first. It rises by one with each resume and with each restart that recreates all Jobs. A restart in place does not
+    /// count: its containers restart in Pods that exist. The annotation `jobset.sigs.k8s.io/execution-attempt` of Jobs and
+    /// Pods has this number. Absent before the first execution, and without the feature gate ExecutionAttemptsTracking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub execution_attempts: Option<i32>,
+
+    /// executionEnded says that the JobSet was suspended in the execution that executionAttempts counts: the next resume
+    /// begins another one. The controller reads it; it is of no use to users.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub execution_ended: bool,
+
+    /// startTime is when the JobSet became active: when it was created or resumed, or when its last restart as a whole began,
+    /// by recreation or in place. A restart of single Jobs does not change it. Absent while the JobSet is suspended.
+    /// activeDeadlineSeconds counts from here (KEP-1186). The controller maintains it only with the feature gate
+    /// JobSetActiveDeadlineSeconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub start_time: Option<Time>,
 
     /// terminalState is Completed or Failed when the JobSet has finished, and empty before. It never changes
     /// afterwards.
@@ -238,4 +259,10 @@ impl ReplicatedJobStatus {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(value: &i32) -> bool {
     *value == 0
+}
+
+// serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }

@@ -71,7 +71,11 @@ impl Deref for Vacant {
 
 impl Vacant {
     pub(crate) async fn start() -> Result<Self> {
-        let plane = ControlPlane::start().await?;
+        Self::on(ControlPlane::start().await?).await
+    }
+
+    /// Makes this control plane ready for a controller.
+    pub(crate) async fn on(plane: ControlPlane) -> Result<Self> {
         install::crd(&plane).await?;
         program::grant(&plane).await?;
         let space = Space::of(&plane, DEFAULT)?;

@@ -86,7 +86,7 @@ async fn resumed_job_forgets_its_last_admission_and_keeps_what_others_added() ->
             "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "0.5"}}}],
         }),
     )?;
-    let patch = build::resume(&suspended, &second);
+    let patch = build::resume(&suspended, &second, true);
     let resumed = jobs.patch(JOB, &PatchParams::default(), &Patch::Json::<()>(patch.clone())).await?;
     let stored = serde_json::to_value(&resumed)?;
     let mut built = serde_json::to_value(&second)?;
@@ -106,7 +106,7 @@ async fn resumed_job_forgets_its_last_admission_and_keeps_what_others_added() ->
     seen(&jobs, "a Pod of the new template", has_a_pod).await?;
 
     // Sent again, and made again although the API server writes the quantity in another form: nothing changes.
-    for again in [patch, build::resume(&resumed, &second)] {
+    for again in [patch, build::resume(&resumed, &second, true)] {
         let unchanged = jobs.patch(JOB, &PatchParams::default(), &Patch::Json::<()>(again)).await?;
         assert_eq!(unchanged.metadata.generation, resumed.metadata.generation);
     }

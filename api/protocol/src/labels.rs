@@ -23,6 +23,9 @@ pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 /// Number of times that the Job was recreated without the rest of the JobSet: alone, or with its replicatedJob
 /// (`JobSetStatus::job_attempt` of jobset-api). Absent means 0. A Job with a lower value belongs to a previous attempt.
 pub const JOB_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/job-restart-attempt";
+/// Annotation of every Job and its Pods: `status.executionAttempts` when the Job was created or resumed (KEP-1282). Written only
+/// with the feature gate ExecutionAttemptsTracking.
+pub const EXECUTION_ATTEMPT: &str = "jobset.sigs.k8s.io/execution-attempt";
 /// Name of the group of replicatedJobs that a Job or Pod belongs to.
 pub const GROUP_NAME: &str = "jobset.sigs.k8s.io/group-name";
 /// Sum of `replicas` over the replicatedJobs of the group.

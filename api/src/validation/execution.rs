@@ -28,6 +28,7 @@
 //! | additional restarts that are no number | run as 0 |
 //! | names of rules | run: the default name replaces a name that is no condition reason |
 //! | more than 1024 Jobs that restart one by one | run: a Job beyond the limit restarts with its replicatedJob |
+//! | `activeDeadlineSeconds` while its feature gate is off | run: it is not enforced |
 //! | syntax of `managedBy` | left to another controller |
 //! | rules that apply only to creation | run |
 

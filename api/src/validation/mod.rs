@@ -7,6 +7,7 @@
 //! `RULES` are the rules for a new JobSet, `update` those for a change, and `execution` those for a stored JobSet. Each
 //! other file has one rule and its tests. [`warnings`] and [`update_warnings`] apply to JobSets that are admitted.
 
+mod active_deadline;
 mod additional_restarts;
 mod agent;
 mod annotations;
@@ -51,7 +52,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 23] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -60,6 +61,7 @@ const RULES: [Rule; 22] = [
     volume_claims::check,
     // Policies that refer to replicatedJobs.
     managed_by::check,
+    active_deadline::check,
     depends_on::check,
     targets::check,
     failure_policy::check,

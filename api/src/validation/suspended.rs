@@ -1,11 +1,18 @@
 //! The fields of Pods that can change while a JobSet is suspended, so that a queueing system can decide where the Pods
-//! run (KEP-1150): labels, annotations, nodeSelector, tolerations, schedulingGates, and the resources of containers.
-//! Kubernetes allows the same changes in a suspended Job.
+//! run: labels, annotations, nodeSelector, tolerations and schedulingGates; and, with the feature gate
+//! MutablePodResourcesForSuspendedJobSets, requests and limits of containers (KEP-1150). Kubernetes allows the same changes
+//! in a suspended Job.
 
-use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Copies these fields of `new` to `expected`.
+/// How resources must stay while the feature gate is off, and what to do instead of a change.
+pub(super) const RESOURCES_GATE_OFF: &str = "as the JobSet was created: delete the JobSet and create it again, or start \
+                                             controller and webhook with \
+                                             --feature-gates=MutablePodResourcesForSuspendedJobSets=true and suspend the \
+                                             JobSet first";
+
+/// Copies these fields of `new`, other than resources, to `expected`.
 pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     let (labels, annotations) = match &new.metadata {
         Some(metadata) => (metadata.labels.clone(), metadata.annotations.clone()),
@@ -20,6 +27,11 @@ pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     expected.node_selector.clone_from(&new.node_selector);
     expected.tolerations.clone_from(&new.tolerations);
     expected.scheduling_gates.clone_from(&new.scheduling_gates);
+}
+
+/// Copies requests and limits of the containers of `new` to those of `expected`.
+pub(super) fn take_over_resources(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
+    let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
     resources(&mut expected.containers, &new.containers);
     resources(
         expected.init_containers.as_deref_mut().unwrap_or_default(),
@@ -27,10 +39,15 @@ pub(super) fn take_over(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     );
 }
 
-/// Copies the resources of containers with unchanged names. Another rule rejects changed names.
+/// Copies requests and limits of containers with unchanged names. Another rule rejects changed names. Claims stay, because
+/// they belong to the Pod's `resourceClaims`.
 fn resources(expected: &mut [Container], new: &[Container]) {
     for (expected, new) in expected.iter_mut().zip(new).filter(|(expected, new)| expected.name == new.name) {
-        expected.resources.clone_from(&new.resources);
+        let ResourceRequirements { requests, limits, .. } = new.resources.clone().unwrap_or_default();
+        let claims = expected.resources.take().and_then(|resources| resources.claims);
+        let resources = ResourceRequirements { claims, limits, requests };
+        expected.resources =
+            Some(resources).filter(|it| new.resources.is_some() || *it != ResourceRequirements::default());
     }
 }
 
@@ -45,9 +62,14 @@ mod tests {
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template";
 
-    fn errors(old: &Value, changes: Changes<'_>) -> Vec<String> {
+    fn errors_with(gates: Gates, old: &Value, changes: Changes<'_>) -> Vec<String> {
         let new = changed(old.clone(), changes);
-        validate_update(&read(old), &read(&new), Gates::default()).iter().map(ToString::to_string).collect()
+        validate_update(&read(old), &read(&new), gates).iter().map(ToString::to_string).collect()
+    }
+
+    fn errors(old: &Value, changes: Changes<'_>) -> Vec<String> {
+        let on = Gates { mutable_pod_resources_for_suspended_job_sets: true, ..Gates::default() };
+        errors_with(on, old, changes)
     }
 
     fn resources() -> Value {
@@ -97,6 +119,42 @@ mod tests {
             *value = Value::Null;
         }
         assert_eq!(errors(&jobset(&given), &taken), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::worker("/spec/containers/0/resources", "template.spec.containers[0].resources")]
+    #[case::agent("/spec/initContainers/0/resources", "template.spec.initContainers[0].resources")]
+    fn resources_cannot_change_with_gate_off(#[case] field: &str, #[case] path: &str) {
+        let change = (&*format!("{POD}{field}"), resources());
+        for suspended in [false, true] {
+            let old = in_place(&[("/spec/suspend", json!(suspended))]);
+            let rejected = errors_with(Gates::default(), &old, std::slice::from_ref(&change));
+            assert_one(
+                &rejected,
+                "--feature-gates=MutablePodResourcesForSuspendedJobSets=true and suspend the JobSet first",
+            );
+            assert!(rejected[0].starts_with(&format!("spec.replicatedJobs[1].template.spec.{path}: ")), "{rejected:?}");
+        }
+    }
+
+    #[test]
+    fn claims_of_container_stay_while_its_requests_change() {
+        let container = format!("{POD}/spec/containers/0/resources");
+        let with = |claims: Value, cpu: &str| json!({ "claims": claims, "requests": { "cpu": cpu } });
+        let claims = json!([{ "name": "gpu" }]);
+        let old = jobset(&[
+            (&format!("{POD}/spec/resourceClaims"), json!([{ "name": "gpu", "resourceClaimName": "gpu" }])),
+            (&container, with(claims.clone(), "1")),
+            ("/spec/suspend", json!(true)),
+        ]);
+        assert_eq!(errors(&old, &[(&container, with(claims, "2"))]), Vec::<String>::new());
+        let rejected = errors(&old, &[(&container, with(Value::Null, "2"))]);
+        assert_one(&rejected, r#"resources.claims: Required value: field is immutable: must stay [{"name":"gpu"}]"#);
+        let rejected = errors(&old, &[(&container, with(json!([{ "name": "other" }]), "2"))]);
+        assert_one(
+            &rejected,
+            r#"resources.claims[0].name: Invalid value: "other": field is immutable: must stay "gpu""#,
+        );
     }
 
     #[rstest]

@@ -1,7 +1,8 @@
 //! Which changes of a JobSet are allowed. The policies, the network and `managedBy` are immutable. Some annotations have
 //! rules of their own. In a replicatedJob can change:
 //!
-//! - while the JobSet is suspended, the fields that decide where its Pods run ([`super::suspended`]),
+//! - while the JobSet is suspended, the fields that decide where its Pods run, and, with a feature gate, requests and limits
+//!   of containers ([`super::suspended`]),
 //! - until the JobSet has finished, the numbers of Jobs and Pods ([`super::resize`]),
 //! - nothing else ([`super::unchanged`]).
 
@@ -59,7 +60,14 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
         if !is_suspended {
             unchanged::check(&resized, &moved, &path, WHILE_IT_RUNS, errors);
         }
-        unchanged::check(&moved, after, &path, AS_CREATED, errors);
+        let mut sized = moved.clone();
+        suspended::take_over_resources(&mut sized.template.spec.template, &after.template.spec.template);
+        if !gates.mutable_pod_resources_for_suspended_job_sets {
+            unchanged::check(&moved, &sized, &path, suspended::RESOURCES_GATE_OFF, errors);
+        } else if !is_suspended {
+            unchanged::check(&moved, &sized, &path, WHILE_IT_RUNS, errors);
+        }
+        unchanged::check(&sized, after, &path, AS_CREATED, errors);
     }
 }
 

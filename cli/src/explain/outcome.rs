@@ -31,6 +31,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             "Fix the init containers or the agent of the named Pod; then delete the JobSet and create it again."
                 .to_owned()
         }
+        conditions::DEADLINE_EXCEEDED => deadline_advice(facts),
         conditions::FAIL_JOB_SET_ACTION => {
             "A rule of spec.failurePolicy has the action FailJobSet. Fix the cause, then delete \
              the JobSet and create it again."
@@ -45,6 +46,15 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     };
     let what = format!("The JobSet has failed and does not restart ({}).", terminal.reason);
     vec![Finding::new("Failed", what, advice).with([vec![message.clone()], evidence(facts)].concat())]
+}
+
+/// The deadline counts from the last resume or restart of the whole JobSet.
+fn deadline_advice(facts: &Facts) -> String {
+    let active = facts.jobset.spec.active_deadline_seconds.map(|seconds| format!(" is {seconds}")).unwrap_or_default();
+    format!(
+        "spec.activeDeadlineSeconds{active}. The time began at status.startTime: the last resume, or the last restart of the whole \
+         JobSet. If the JobSet needs more time, create it again with a higher value. While a JobSet runs, the field can change."
+    )
 }
 
 /// The Pods of failed workers that stay after the JobSet has failed, with the commands that show their logs.

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use jobset_api::conditions;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use super::barrier::PodBarrier;
 use super::pod::PodNode;
@@ -64,6 +64,10 @@ fn head(status: &JobSetTree, view: &View) -> String {
     }
     if let Some(until) = status.barrier_until.as_ref().and_then(|MicroTime(end)| until(*end, view.now)) {
         table.push(vec!["Back-off".into(), paint(WAIT, until)]);
+    }
+    if let Some(Time(deadline)) = &status.deadline {
+        let text = format!("fails at {deadline:.0}, in {}", age(Some(view.now), *deadline));
+        table.push(vec!["Deadline".into(), if *deadline > view.now { text } else { paint(WAIT, "has passed") }]);
     }
     if let Some(leader) = &status.leader {
         let absent = leader.absence(view.now).map(|text| paint(BAD, text));

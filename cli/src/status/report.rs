@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
+use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
@@ -47,6 +48,10 @@ pub struct JobSetTree {
     /// Until when it waits before it restarts, because it keeps failing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub barrier_until: Option<MicroTime>,
+    /// When its activeDeadlineSeconds have passed, and it fails; none if it has no deadline, has ended or is suspended, or if the
+    /// controller does not enforce deadlines (feature gate JobSetActiveDeadlineSeconds).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
     /// When it was created.
     pub created: Option<Time>,
     /// Its conditions.
@@ -188,11 +193,20 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod], leader:
         jobs_ready,
         jobs,
         barrier_until: status.barrier_until.clone(),
+        deadline: deadline(jobset, status),
         created: jobset.metadata.creation_timestamp.clone(),
         conditions: status.conditions.clone(),
         replicated_jobs: groups,
         other_pods,
     }
+}
+
+/// When the JobSet fails by its deadline.
+fn deadline(jobset: &JobSet, status: &JobSetStatus) -> Option<Time> {
+    let is_active = !jobset.spec.is_suspended() && !status.is_finished();
+    let seconds = jobset.spec.active_deadline_seconds.filter(|_| is_active)?;
+    let Time(start) = status.start_time.as_ref()?;
+    start.checked_add(SignedDuration::from_secs(seconds)).ok().map(Time)
 }
 
 /// The number of completion indices of which a Pod waits at the barrier.

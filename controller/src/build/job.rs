@@ -26,19 +26,22 @@ pub struct JobPlace {
     pub job_index: i32,
 }
 
-/// The attempt of a Job. A Job with a lower number in either field belongs to an earlier attempt.
+/// The attempt of a Job. A Job with a lower number in `restarts` or `job` belongs to an earlier attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
     /// How often the whole JobSet was recreated: `status.restarts`.
     pub restarts: i32,
     /// How often the Job was recreated without the rest of the JobSet: [`JobSetStatus::job_attempt`].
     pub job: i32,
+    /// The execution of the JobSet (`status.executionAttempts`), for an annotation; `None` if Jobs get no such annotation.
+    pub execution: Option<i32>,
 }
 
 impl Attempt {
     /// The current attempt of a Job.
     pub fn current(status: &JobSetStatus, replicated_job: &str, job_index: i32) -> Self {
-        Self { restarts: status.restarts, job: status.job_attempt(replicated_job, job_index) }
+        let job = status.job_attempt(replicated_job, job_index);
+        Self { restarts: status.restarts, job, execution: status.execution_attempts }
     }
 }
 
@@ -68,7 +71,9 @@ pub fn job(
         owner_references: Some(vec![super::owner_reference(jobset)]),
         ..ObjectMeta::default()
     };
-    mark(&mut metadata, &keys, &placement);
+    let execution = attempt.execution.map(|execution| (labels::EXECUTION_ATTEMPT.to_owned(), execution.to_string()));
+    let annotations: BTreeMap<String, String> = placement.into_iter().chain(execution).collect();
+    mark(&mut metadata, &keys, &annotations);
     let owned = Owned::of(&group.template.spec.template);
     if owned != Owned::default() {
         let annotations = metadata.annotations.get_or_insert_default();
@@ -80,7 +85,7 @@ pub fn job(
     // The TTL controller would delete the finished Job, and the JobSet would create and run it again.
     spec.ttl_seconds_after_finished = None;
     let pod_metadata = spec.template.metadata.get_or_insert_default();
-    mark(pod_metadata, &keys, &placement);
+    mark(pod_metadata, &keys, &annotations);
     // Only the agent may report an epoch. A report in the template would lift the barrier before any agent has reached it.
     let annotations = pod_metadata.annotations.get_or_insert_default();
     annotations.remove(labels::EPOCH);
@@ -105,12 +110,12 @@ pub fn job(
     Job { metadata, spec: Some(spec), status: None }
 }
 
-/// Adds labels and annotations. They replace those of the template.
-fn mark(metadata: &mut ObjectMeta, keys: &BTreeMap<String, String>, placement: &BTreeMap<String, String>) {
-    metadata.labels.get_or_insert_default().extend(keys.clone());
+/// Adds labels and annotations. They replace those of the template. Labels are annotations, too.
+fn mark(metadata: &mut ObjectMeta, labels: &BTreeMap<String, String>, more: &BTreeMap<String, String>) {
+    metadata.labels.get_or_insert_default().extend(labels.clone());
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.extend(keys.clone());
-    annotations.extend(placement.clone());
+    annotations.extend(labels.clone());
+    annotations.extend(more.clone());
 }
 
 /// Sets `backoffLimitPerIndex`, unless the user has set it or the Job API does not accept it. With it, the back-off of the Job

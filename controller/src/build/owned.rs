@@ -10,7 +10,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::{Deserialize, Serialize};
 
-/// Prefixes of the keys that the controller writes itself.
+/// Prefixes of the keys that the controller writes itself, but for [`labels::EXECUTION_ATTEMPT`]: while its feature gate is off,
+/// the controller leaves the annotation alone.
 const OF_CONTROLLER: [&str; 2] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/"];
 
 /// The fields of a Job template that came from the template of its JobSet. Maps are recorded by key only, because a key has
@@ -91,7 +92,8 @@ impl Owned {
 type Map = Option<BTreeMap<String, String>>;
 
 fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<String, String> {
-    let is_ours = |key: &String| owned.contains(key) || OF_CONTROLLER.iter().any(|domain| key.starts_with(domain));
+    let is_written = |key: &str| OF_CONTROLLER.iter().any(|domain| key.starts_with(domain));
+    let is_ours = |key: &String| owned.contains(key) || is_written(key) && key != labels::EXECUTION_ATTEMPT;
     let kept = live.iter().flatten().filter(|(key, _)| !is_ours(key));
     kept.chain(desired.iter().flatten()).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

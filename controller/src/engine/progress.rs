@@ -99,6 +99,7 @@ fn without_times(status: &JobSetStatus) -> JobSetStatus {
             condition.message.clear();
         }
     }
+    status.start_time = status.start_time.map(|_| Time(Timestamp::UNIX_EPOCH));
     let without = |time: &mut Option<MicroTime>| *time = time.take().map(|_| MicroTime(Timestamp::UNIX_EPOCH));
     without(&mut status.barrier_until);
     without(&mut status.epoch_transition_time);
@@ -229,6 +230,9 @@ mod tests {
     #[case::free_epoch(JobSetStatus { free_epoch: 4, ..status() }, true)]
     #[case::restarts(JobSetStatus { restarts: 1, ..status() }, true)]
     #[case::terminal_state(JobSetStatus { terminal_state: "Failed".to_owned(), ..status() }, true)]
+    #[case::execution_attempts(JobSetStatus { execution_attempts: Some(0), ..status() }, true)]
+    #[case::execution_ended(JobSetStatus { execution_ended: true, ..status() }, true)]
+    #[case::start_time(JobSetStatus { start_time: Some(Time(Timestamp::UNIX_EPOCH)), ..status() }, true)]
     #[case::condition(suspended(), true)]
     fn status_differs_in_all_but_counts(#[case] planned: JobSetStatus, #[case] expected: bool) {
         assert_eq!(differs_in_decisions(&status(), &planned), expected);

@@ -4,12 +4,14 @@
 //! the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or that makes its workers advance to
 //! another epoch, only writes the decision to the status. The next reconciliation reads the status and carries it out.
 
+mod attempts;
 mod backoff;
 mod barrier;
 mod barrier_wait;
 mod budget;
 mod cause;
 mod claims;
+mod deadline;
 pub mod epochs;
 mod failure;
 mod finished;
@@ -69,6 +71,8 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     gate::disable_in_place_restart(reconciliation);
     backoff::release(reconciliation);
     restart::delete_previous_attempts(reconciliation);
+    deadline::track_start(reconciliation);
+    deadline::enforce(reconciliation)?;
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
     claims::ensure(reconciliation);
@@ -76,6 +80,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     permissions::ensure(reconciliation);
     placement::repair(reconciliation)?;
     unreachable::force_delete(reconciliation);
+    attempts::track(reconciliation)?;
     suspend::suspend_jobs(reconciliation);
     resize::resize(reconciliation)?;
     start::create_and_resume(reconciliation)?;

@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings, backoff};
+use super::{Action, Fact, Note, Plan, Settings, attempts, backoff};
 use crate::build;
 use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
@@ -117,6 +117,7 @@ impl<'a> Reconciliation<'a> {
         let attempt = build::Attempt {
             restarts: self.status.restarts,
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
+            execution: attempts::of_new_jobs(self),
         };
         build::job(self.observed.jobset, place, attempt, self.strategy, self.observed.priority_classes())
     }

@@ -6,7 +6,7 @@ use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels
 
 use super::cause::{Cause, Counting};
 use super::reconciliation::Reconciliation;
-use super::{Fact, Note, backoff, budget, epochs};
+use super::{Fact, Note, attempts, backoff, budget, deadline, epochs};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///
@@ -48,6 +48,7 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, counting: Counti
     count(reconciliation, counting, cause)?;
     let newest = reconciliation.current.iter().filter_map(|current| current.job.attempt).max().unwrap_or(0);
     reconciliation.status.restarts = reconciliation.status.restarts.max(newest).saturating_add(1);
+    attempts::count_recreation(reconciliation);
     backoff::record(reconciliation, reconciliation.recreation(), counting, cause);
     epochs::deprecate(reconciliation, counting == Counting::Ignored);
     let message = format!("recreating all Jobs, attempt {}: {}", reconciliation.status.restarts, cause.message);
@@ -69,7 +70,7 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
     ControlFlow::Continue(())
 }
 
-/// Records that a group restart begins: condition, event and metrics.
+/// Records that a group restart begins: condition, start time, event and metrics.
 pub(super) fn begin(
     reconciliation: &mut Reconciliation<'_>,
     strategy: RestartStrategy,
@@ -78,6 +79,7 @@ pub(super) fn begin(
     message: &str,
 ) {
     reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, message);
+    deadline::begin_again(reconciliation);
     let action = match counting {
         Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
         Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,

@@ -141,7 +141,8 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
     for current in suspended {
         let place = build::JobPlace { group_index: group, job_index: current.job.index.unwrap_or_default() };
         let desired = Box::new(reconciliation.build(place));
-        reconciliation.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), desired });
+        let with_resources = reconciliation.settings.gates.mutable_pod_resources_for_suspended_job_sets;
+        reconciliation.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), with_resources, desired });
     }
     ControlFlow::Continue(())
 }

@@ -77,6 +77,8 @@ pub enum Action {
     ResumeJob {
         /// UID of the Job.
         uid: String,
+        /// Whether requests and limits of containers are among these fields (KEP-1150).
+        with_resources: bool,
         /// The Job as the controller would create it now.
         desired: Box<Job>,
     },
@@ -194,6 +196,8 @@ pub enum Fact {
         /// Index of the rule.
         rule: Option<usize>,
     },
+    /// The JobSet fails because its deadline has passed. [`Fact::Failed`] follows.
+    DeadlineExceeded,
     /// The JobSet has completed.
     Completed,
     /// The JobSet has failed.

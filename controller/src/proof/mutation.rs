@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, conditions};
 
 use crate::engine::pods::PodView;
 use crate::engine::{Kind, Ranges, View, WatchEvent};
@@ -38,6 +38,12 @@ pub(super) enum RuleMutation {
     RepeatsNotes,
     /// The status changes with each reconciliation.
     NeverAtRest,
+    /// A JobSet that has failed by its deadline completes.
+    CompletedAfterTheDeadline,
+    /// The deadline does not reach the engine.
+    DeadlineNotObserved,
+    /// A resume does not begin an execution with the next number.
+    ResumeNotNumbered,
     /// A shrink does not restart the Pods that stay.
     ShrinkWithoutRestart,
     /// After a lost answer, the status is written again, whatever is stored by then.
@@ -104,6 +110,9 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
 
 pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>) {
     match broken {
+        Some(RuleMutation::DeadlineNotObserved) if jobset.spec.active_deadline_seconds.is_some() => {
+            Arc::make_mut(jobset).spec.active_deadline_seconds = None;
+        }
         Some(RuleMutation::BudgetOffByOne) => {
             if let Some(policy) = &mut Arc::make_mut(jobset).spec.failure_policy {
                 policy.max_restarts = policy.max_restarts.map(|limit| limit + 1);
@@ -158,6 +167,17 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
             if let Some(group) = status.replicated_jobs_status.iter_mut().find(|group| group.active > 0) {
                 group.active -= 1;
             }
+        }
+        RuleMutation::CompletedAfterTheDeadline => {
+            let failed = status.conditions.iter_mut().find(|it| it.type_ == conditions::FAILED);
+            let failed = failed.filter(|it| it.reason == conditions::DEADLINE_EXCEEDED && before.is_finished());
+            if let Some(failed) = failed {
+                conditions::COMPLETED.clone_into(&mut failed.type_);
+                conditions::COMPLETED.clone_into(&mut status.terminal_state);
+            }
+        }
+        RuleMutation::ResumeNotNumbered if before.execution_ended => {
+            status.execution_attempts = before.execution_attempts;
         }
         RuleMutation::RepeatsNotes => plan.notes.push(Note::normal("StillHere", "still here".to_owned())),
         RuleMutation::NeverAtRest if before.jobs_ready == status.jobs_ready => status.jobs_ready.push('?'),

@@ -33,6 +33,10 @@ pub(super) enum Property {
     Facts,
     /// A group that keeps failing waits before it runs again, and no change of leader shortens the wait.
     Backoff,
+    /// A JobSet fails by its deadline only when that has passed. Then it is never completed, and none of its Jobs runs.
+    Deadline,
+    /// Each resume and each restart of all Jobs begins an execution with the next number, and nothing else does.
+    ExecutionAttempts,
     /// No bulk work begins while urgent work waits.
     UrgentFirst,
 }

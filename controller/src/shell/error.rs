@@ -1,6 +1,7 @@
 //! Failed requests on the objects of a JobSet.
 
 use jobset_api::event;
+use kube::core::Status;
 
 use super::lease::NotLeading;
 use crate::engine::{Failure, Kind, RequestError};
@@ -20,6 +21,12 @@ pub(super) enum ApplyError {
     AgentsUnconfined { missing: &'static str },
     #[error("cannot create the RoleBinding of the agents: cannot read the {object} jobset-agent, which confines them")]
     PolicyUnread { object: &'static str, source: kube::Error },
+    #[error(
+        "cannot resume Job {object} with the resources that the JobSet has now. Resources of a suspended Job can change only \
+         with the feature gate MutablePodResourcesForSuspendedJobs of the API server, which is on by default since Kubernetes \
+         1.36. The controller tries again. To run the Job as it was, suspend the JobSet and set its resources back"
+    )]
+    ResourcesRefused { object: String, source: kube::Error },
     #[error("the Job controller has not carried out the suspension of Job {0} yet")]
     NotYetSuspended(String),
 }
@@ -49,8 +56,10 @@ impl ApplyError {
     /// The error of the client, if a request was sent.
     fn cause(&self) -> Option<&kube::Error> {
         match self {
-            Self::Api { source, .. } | Self::PolicyUnread { source, .. } => Some(source),
-            _ => None,
+            Self::Api { source, .. } | Self::PolicyUnread { source, .. } | Self::ResourcesRefused { source, .. } => {
+                Some(source)
+            }
+            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::NotYetSuspended(_) => None,
         }
     }
 
@@ -59,7 +68,9 @@ impl ApplyError {
         let (verb, source) = match self {
             Self::Api { verb, source, .. } => (*verb, source),
             Self::PolicyUnread { source, .. } => ("get", source),
-            Self::Taken { .. } | Self::AgentsUnconfined { .. } => return Failure::Refused,
+            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::ResourcesRefused { .. } => {
+                return Failure::Refused;
+            }
             Self::NotYetSuspended(_) => return Failure::Outdated,
         };
         match self.code() {
@@ -95,6 +106,7 @@ impl ApplyError {
         let reason = match self {
             Self::Taken { kind: Kind::RoleBinding, .. } => "RoleBindingTaken",
             Self::AgentsUnconfined { .. } => "AgentPolicyMissing",
+            Self::ResourcesRefused { .. } => event::FAILED_RESOURCE_PROPAGATION,
             Self::Taken { kind, .. } | Self::Api { verb: CREATE, kind, .. } => match kind {
                 Kind::Job => event::JOB_CREATION_FAILED,
                 Kind::Service => event::HEADLESS_SERVICE_CREATION_FAILED,
@@ -104,12 +116,24 @@ impl ApplyError {
             _ => "Refused",
         };
         let message = match self.cause() {
+            // The API server shows the whole template before it says what is wrong.
+            Some(kube::Error::Api(status)) if matches!(self, Self::ResourcesRefused { .. }) => {
+                format!("{self}: {}", causes(status))
+            }
             Some(kube::Error::Api(status)) => format!("{self}: {}", status.message),
             Some(source) => format!("{self}: {source}"),
             None => self.to_string(),
         };
         Some(Note::warning(reason, message))
     }
+}
+
+/// What is wrong, by field, without the values. All that the API server says if it names no fields.
+fn causes(status: &Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let text = |message: &str| message.rsplit(": ").next().unwrap_or_default().to_owned();
+    let causes: Vec<String> = causes.map(|it| format!("{}: {}", it.field, text(&it.message))).collect();
+    if causes.is_empty() { status.message.clone() } else { causes.join(", ") }
 }
 
 /// The HTTP status of the API server's answer.
@@ -130,7 +154,6 @@ pub(super) fn is_gone(error: &kube::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
     use rstest::rstest;
 
     use super::*;
@@ -179,7 +202,27 @@ mod tests {
         assert!(!api("change", Kind::Job, 422).refuses_jobs() && !taken(Kind::Job).refuses_jobs());
     }
 
+    fn resources_refused() -> ApplyError {
+        let message = "Invalid value: {\"labels\": {\"a\": \"b\"}}: field is immutable";
+        let details = serde_json::json!({"causes": [{"field": "spec.template", "message": message}]});
+        let details = serde_json::from_value(details).unwrap();
+        let status = Status { details: Some(details), ..Status::failure(message, "").with_code(422) };
+        ApplyError::ResourcesRefused { object: "ml/train".to_owned(), source: kube::Error::Api(status.boxed()) }
+    }
+
+    #[test]
+    fn refused_resources_name_the_gate_of_the_api_server() {
+        let (error, gate) = (resources_refused(), "feature gate MutablePodResourcesForSuspendedJobs of the API server");
+        assert!(error.to_string().contains(gate), "{error}");
+        assert_eq!(error.failure(), Failure::Refused);
+    }
+
     #[rstest]
+    #[case(
+        resources_refused(),
+        "FailedResourcePropagation",
+        "set its resources back: spec.template: field is immutable"
+    )]
     #[case(api("change", Kind::Job, 422), "Refused", "cannot change Job ml/train: no")]
     #[case(api(CREATE, Kind::Job, 422), "JobCreationFailed", "cannot create Job ml/train: no")]
     #[case(api(CREATE, Kind::Service, 422), "HeadlessServiceCreationFailed", "cannot create Service ml/train: no")]

@@ -52,10 +52,11 @@ async fn jobs_above_limit_are_rejected_and_an_existing_jobset_stays_editable() -
 #[tokio::test]
 async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field() -> Result<()> {
     let plane = Plane::start().await?;
-    let replica = plane.replica().await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
+    let gates = "--feature-gates=MutablePodResourcesForSuspendedJobSets=true,JobSetActiveDeadlineSeconds=true";
+    let replica = plane.admission_with(&[gates]).await?;
     a_suspended_jobset_is_moved_and_moved_back(&plane).await?;
+    resources_change_while_suspended_and_nothing_else_of_containers(&plane).await?;
+    the_deadline_of_a_running_jobset_changes(&plane).await?;
     a_running_jobset_is_resized(&plane).await?;
     a_manifest_of_one_number_is_resized(&plane).await?;
     a_manifest_is_applied_again(&plane).await?;
@@ -102,6 +103,51 @@ async fn a_suspended_jobset_is_moved_and_moved_back(plane: &Plane) -> Result<()>
     let status = refusal(merge(&jobsets, "queued", &other).await);
     let causes: Vec<_> = status.details.unwrap().causes.into_iter().map(|cause| cause.field).collect();
     assert_eq!(causes, ["spec.replicatedJobs[0].template.spec.template.spec.containers[0].image"]);
+    Ok(())
+}
+
+/// As a queue patches them: requests and limits of each container, the agent's as well.
+async fn resources_change_while_suspended_and_nothing_else_of_containers(plane: &Plane) -> Result<()> {
+    let mut jobset = good("sized-for-quota");
+    jobset["spec"]["suspend"] = json!(true);
+    let pod = jobset.pointer_mut(&format!("/spec{POD}/spec")).unwrap();
+    pod["resourceClaims"] = json!([{ "name": "gpu", "resourceClaimName": "gpu" }]);
+    pod["containers"][0]["resources"] = json!({ "claims": [{ "name": "gpu" }] });
+    plane.create(&jobset).await?;
+    let jobsets = plane.jobsets();
+    let set = async |list: &str, field: &str, value: &Value| {
+        let mut spec = serde_json::to_value(jobsets.get("sized-for-quota").await.unwrap().spec).unwrap();
+        spec.pointer_mut(&format!("{POD}/spec/{list}/0")).unwrap()[field] = value.clone();
+        merge(&jobsets, "sized-for-quota", &spec).await
+    };
+    let worker = json!({ "claims": [{ "name": "gpu" }], "requests": { "cpu": "2" }, "limits": { "memory": "1Gi" } });
+    set("containers", "resources", &worker).await?;
+    set("initContainers", "resources", &json!({ "requests": { "cpu": "10m" } })).await?;
+    let field = |list: &str, of: &str| format!("spec.replicatedJobs[0].template.spec.template.spec.{list}[0].{of}: ");
+    let rejected = async |list: &str, name: &str, value: Value, at: &str| {
+        let status = refusal(set(list, name, &value).await);
+        let expected = field(list, at);
+        assert!(status.code == 422 && status.message.contains(&expected), "{expected}\n{}", status.message);
+        status.message
+    };
+    rejected("containers", "resources", json!({ "requests": { "cpu": "2" } }), "resources.claims").await;
+    rejected("initContainers", "image", json!("other"), "image").await;
+    merge(&jobsets, "sized-for-quota", &json!({ "suspend": false })).await?;
+    let more = json!({ "claims": [{ "name": "gpu" }], "requests": { "cpu": "3" }, "limits": { "memory": "1Gi" } });
+    let message = rejected("containers", "resources", more, "resources.requests.cpu").await;
+    assert!(message.contains("while the JobSet runs: set spec.suspend to true"), "{message}");
+    Ok(())
+}
+
+async fn the_deadline_of_a_running_jobset_changes(plane: &Plane) -> Result<()> {
+    plane.create(&good("limited")).await?;
+    let jobsets = plane.jobsets();
+    for seconds in [json!(60), json!(3600), json!(1), Value::Null, json!(i64::MAX)] {
+        let spec = merge(&jobsets, "limited", &json!({ "activeDeadlineSeconds": seconds })).await?.spec;
+        assert_eq!(spec.active_deadline_seconds, seconds.as_i64());
+    }
+    let status = refusal(merge(&jobsets, "limited", &json!({ "activeDeadlineSeconds": 0 })).await);
+    assert!(status.message.contains("should be greater than or equal to 1"), "{}", status.message);
     Ok(())
 }
 

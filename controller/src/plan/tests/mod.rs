@@ -1,6 +1,8 @@
 //! Whole reconciliations: all rules together. `golden` compares plans with snapshots; the other modules use tables.
 
+mod attempts;
 mod budget;
+mod deadline;
 mod failure;
 mod finished;
 mod fixture;

@@ -4,8 +4,8 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, Backoff, Barrier, CountsOfJobs, EngineCounts, ExactBudget, Facts, FreeEpoch, NoHang, OneRestartPerIncident,
-    OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
+    self, Backoff, Barrier, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch,
+    NoHang, OneRestartPerIncident, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -30,6 +30,9 @@ const SEEDS: u64 = 1_000;
 #[case::controller_comes_to_rest(RuleMutation::NeverAtRest, &[Rest])]
 #[case::no_worker_runs_before_all_have_reported(RuleMutation::LiftedOneReportEarly, &[Barrier])]
 #[case::engine_counts_are_those_of_the_objects(RuleMutation::PodEndsNotObserved, &[EngineCounts])]
+#[case::failed_by_the_deadline_for_good(RuleMutation::CompletedAfterTheDeadline, &[Deadline])]
+#[case::deadline_not_observed(RuleMutation::DeadlineNotObserved, &[NoHang])]
+#[case::resume_not_numbered(RuleMutation::ResumeNotNumbered, &[ExecutionAttempts])]
 #[case::backoff_forgotten(RuleMutation::BackoffForgotten, &[Backoff])]
 #[case::entry_lost_after_a_panic(RuleMutation::EntryLostAfterAPanic, &[NoHang])]
 #[case::answers_read_before_the_hello(RuleMutation::AnswersReadBeforeTheHello, &[Barrier, NoHang, OneRestartPerIncident])]

@@ -56,12 +56,13 @@ impl SimulatedCluster {
     fn new(seed: u64, broken: Option<RuleMutation>, traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let scenario = Scenario::draw(&mut rng);
+        let controller = SimulatedController::new(broken, scenario.settings.clone());
         Self {
             api: ApiServer::new(scenario.jobset.clone()),
             scenario,
             rng,
             machines: BTreeMap::new(),
-            controller: SimulatedController::new(broken),
+            controller,
             late: None,
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
@@ -167,6 +168,7 @@ impl SimulatedCluster {
             match self.settled() {
                 Ok(()) => {
                     self.check_facts()?;
+                    self.check_nothing_runs()?;
                     return self.check_rest();
                 }
                 // Somebody waits for a time: the controller for a lonely agent, an agent to report again.

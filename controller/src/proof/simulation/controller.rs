@@ -16,7 +16,7 @@ use crate::engine::{
     Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
     View, WatchEvent, Work, dialect,
 };
-use crate::plan::{Action, Fact};
+use crate::plan::{Action, Fact, Settings};
 use crate::proof::mutation::{edit_event, edit_plan};
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
 use crate::stream::GroupSnapshot;
@@ -58,8 +58,8 @@ pub(super) struct WorkUnderWay {
 
 impl SimulatedController {
     /// A controller that has listed the kinds that nobody has here.
-    pub(super) fn new(broken: Option<RuleMutation>) -> Self {
-        let (mut engine, start) = (Engine::default(), Instant::now());
+    pub(super) fn new(broken: Option<RuleMutation>, settings: Settings) -> Self {
+        let (mut engine, start) = (Engine::new(settings), Instant::now());
         let panics = Rc::new(Cell::new(false));
         let next = Rc::clone(&panics);
         engine.hook(PlanHook(Box::new(move |observed, plan| {
@@ -215,6 +215,7 @@ impl SimulatedCluster {
         self.worked = true;
         if let Some(action) = work.actions.pop_front() {
             self.check_action(&action)?;
+            self.check_no_start(&action, &work.base)?;
             self.carry_out(action, &mut work);
             self.controller.work = Some(work);
             return Ok(());
@@ -281,7 +282,7 @@ impl SimulatedCluster {
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
         self.lose_desk();
-        self.controller = SimulatedController::new(self.broken);
+        self.controller = SimulatedController::new(self.broken, self.scenario.settings.clone());
         for kind in KINDS {
             self.api.list(kind);
         }

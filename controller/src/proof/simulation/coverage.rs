@@ -11,7 +11,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 31] = [
+const EVENTS: [&str; 32] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -26,6 +26,7 @@ const EVENTS: [&str; 31] = [
     "maximum number of restarts of replicatedJob",
     "jobset completed successfully",
     "all Jobs have finished",
+    "longer than the specified deadline",
     "is Failed DeadlineExceeded",
     "is Failed BackoffLimitExceeded",
     "is Failed PodFailurePolicy",

@@ -29,6 +29,7 @@
 //!   connections break, relays restart or lose the leader, nobody reaches them, and a leader that was stopped wakes and says what
 //!   it had to say ([`relays`], [`streams`]).
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
+//! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
 //! # What has to hold
 //!
@@ -54,6 +55,7 @@ mod broken;
 mod cluster;
 mod controller;
 mod coverage;
+mod executions;
 mod faults;
 mod jobs;
 mod kubelets;

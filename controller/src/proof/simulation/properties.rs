@@ -77,7 +77,9 @@ impl SimulatedCluster {
         })?;
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
+        self.check_deadline(before, after)?;
         self.check_end(before, after)?;
+        self.check_execution_attempts(before, after)?;
         self.check_backoff(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
@@ -221,6 +223,7 @@ impl SimulatedCluster {
             conditions::ALL_JOBS_COMPLETED => jobs.iter().all(|ended| *ended == Some(true)),
             conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
             conditions::FAILED_JOBS => failed_with(None),
+            conditions::DEADLINE_EXCEEDED => self.deadline_has_passed(after),
             conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
             conditions::WORKER_NOT_STARTED => self.truth.most_strikes() > max_restarts,
             _ => {

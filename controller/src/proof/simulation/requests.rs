@@ -45,7 +45,7 @@ impl SimulatedCluster {
             Action::EndJob { name, uid } => self.api.change_job(&name, &uid, |job| {
                 job.spec.get_or_insert_default().active_deadline_seconds = Some(ENDED_JOB_DEADLINE);
             }),
-            Action::ResumeJob { uid, desired } => {
+            Action::ResumeJob { uid, desired, .. } => {
                 let Some(version) = self.resume_job(&uid, &desired) else {
                     work.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
                     return;

@@ -37,6 +37,9 @@ impl SimulatedCluster {
             let runs = self.machines.values().find(|machine| machine.runs());
             return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));
         }
+        if self.deadline_has_passed(&status) {
+            return Err("its deadline has passed, and it goes on".to_owned());
+        }
         let can_run_without_newcomers =
             self.scenario.in_place() && status.synced_epoch > 0 && !self.recorded(&status).is_empty();
         if self.any_waits_for_node() && !can_run_without_newcomers {

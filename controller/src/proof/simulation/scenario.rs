@@ -4,10 +4,12 @@ use std::sync::LazyLock;
 
 use fastrand::Rng;
 use jobset_agent::decide::Mode;
+use jobset_api::gates::Gates;
 use jobset_api::{FailurePolicyAction, JobSet, RestartBudget, RestartStrategy, labels};
 use serde_json::{Value, json};
 
 use crate::engine::Key;
+use crate::plan::Settings;
 
 pub(super) const JOBSET: &str = "train";
 pub(super) const NAMESPACE: &str = "ml";
@@ -34,6 +36,8 @@ pub(super) struct Scenario {
     pub ends_well_when_asked: bool,
     /// Whether the agents are the parents of their workers.
     pub supervised: bool,
+    /// Settings of the controller.
+    pub settings: Settings,
 }
 
 static KEY: LazyLock<Key> = LazyLock::new(|| Key { namespace: NAMESPACE.to_owned(), name: JOBSET.to_owned() });
@@ -62,6 +66,7 @@ impl Scenario {
         if rng.u8(..8) == 0 {
             spec["suspend"] = json!(true);
         }
+        let settings = settings(rng, &mut spec);
         let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
         // Without admission, the controller has to annotate it.
         let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
@@ -70,7 +75,7 @@ impl Scenario {
         }
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let budget = annotated.unwrap_or(RestartBudget::Shared);
-        Self { jobset, budget, strategy, has_fatal_code, ends_well_when_asked, supervised }
+        Self { jobset, budget, strategy, has_fatal_code, ends_well_when_asked, supervised, settings }
     }
 
     /// How the agents work.
@@ -95,6 +100,22 @@ impl Scenario {
             policy.rules.iter().find(|rule| rule.targets(replicated_job) && reasons(&rule.on_job_failure_reasons));
         Some(rule.map_or(FailurePolicyAction::RestartJobSet, |rule| rule.action))
     }
+}
+
+/// Settings with the feature gates that are off by default on or off, and the deadline of the JobSet, if it has one. The draws
+/// are those of a copy, so that a seed says the same about everything else.
+fn settings(rng: &Rng, spec: &mut Value) -> Settings {
+    let mut rng = Rng::with_seed(rng.clone().u64(..));
+    let deadline = (rng.u8(..6) == 0).then(|| [5, 60, 300][rng.usize(..3)]);
+    if let Some(deadline) = deadline {
+        spec["activeDeadlineSeconds"] = json!(deadline);
+    }
+    let gates = Gates {
+        job_set_active_deadline_seconds: deadline.is_some() || rng.bool(),
+        execution_attempts_tracking: rng.u8(..3) == 0,
+        ..Gates::default()
+    };
+    Settings { gates, ..Settings::default() }
 }
 
 fn failure_policy(rng: &mut Rng, strategy: RestartStrategy) -> Value {

@@ -9,7 +9,7 @@ use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
 use crate::build::resume;
 use crate::engine::Kind;
-use crate::shell::error::ApplyError;
+use crate::shell::error::{ApplyError, code};
 
 impl Actor<'_> {
     fn jobs(&self) -> Objects<'_, Job> {
@@ -29,16 +29,19 @@ impl Actor<'_> {
         Ok(self.jobs().written(changed.as_ref()))
     }
 
-    /// Resumes a Job, and updates the mutable fields of its template.
+    /// Resumes a Job, and updates the mutable fields of its template, with or without requests and limits of containers.
     ///
     /// Kubernetes 1.36 lets labels, annotations, nodeSelector, tolerations, schedulingGates and resources of the template
     /// of a suspended Job change once none of its Pods is active, and its condition says that it is suspended or it has
-    /// never started; before 1.36, only if `status.startTime` is absent, which the Job controller leaves set.
-    pub(super) async fn resume_job(&self, uid: &str, desired: &Job) -> Result<Done, ApplyError> {
+    /// never started; before 1.36, only if `status.startTime` is absent, which the Job controller leaves set. Resources change
+    /// only with the feature gate MutablePodResourcesForSuspendedJobs of the API server, on by default since 1.36. A Job is not
+    /// resumed with other resources than the JobSet has: a queue may have given it quota for these alone.
+    pub(super) async fn resume_job(&self, uid: &str, desired: &Job, with_resources: bool) -> Result<Done, ApplyError> {
         let (jobs, name) = (self.jobs(), desired.name_any());
         let find = async || Ok(jobs.get(&name).await?.filter(|job| job.metadata.uid.as_deref() == Some(uid)));
         let Some(live) = find().await? else { return Ok(NOTHING) };
-        let patch = resume(&live, desired);
+        let patch = resume(&live, desired, with_resources);
+        let resizes = patch.iter().any(|operation| operation.path().as_str().ends_with("/resources"));
         if patch.iter().any(|operation| operation.path().as_str().starts_with("/spec/template")) {
             if !is_suspended(&live) {
                 return Err(ApplyError::NotYetSuspended(jobs.path(&name)));
@@ -55,7 +58,12 @@ impl Actor<'_> {
         if resumed.as_ref().is_err_and(|error| error.code() == Some(422)) && find().await?.is_none() {
             return Ok(NOTHING);
         }
-        Ok(jobs.written(resumed?.as_ref()))
+        match resumed {
+            Err(ApplyError::Api { object, source, .. }) if resizes && code(&source) == Some(422) => {
+                Err(ApplyError::ResourcesRefused { object, source })
+            }
+            resumed => Ok(jobs.written(resumed?.as_ref())),
+        }
     }
 }
 

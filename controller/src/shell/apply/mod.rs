@@ -188,7 +188,7 @@ impl Actor<'_> {
             Action::EndJob { name, uid } => {
                 self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": ENDED_JOB_DEADLINE})).await
             }
-            Action::ResumeJob { uid, desired } => self.resume_job(&uid, &desired).await,
+            Action::ResumeJob { uid, with_resources, desired } => self.resume_job(&uid, &desired, with_resources).await,
             Action::ResizeJob { name, uid, parallelism, completions } => {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
             }

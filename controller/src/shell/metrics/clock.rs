@@ -105,7 +105,9 @@ impl Clock {
                 self.running_since = Some(now);
                 self.created.take().map(|created| Measured::Startup(seconds(created, now))).into_iter().collect()
             }
-            Fact::RestartBegan { .. } | Fact::PolicyApplied { .. } | Fact::BackedOff => Vec::new(),
+            Fact::RestartBegan { .. } | Fact::PolicyApplied { .. } | Fact::BackedOff | Fact::DeadlineExceeded => {
+                Vec::new()
+            }
         }
     }
 

@@ -61,10 +61,12 @@ impl Ledger {
     /// The JobSet is gone.
     pub(in crate::shell) fn forget(&mut self, key: &Key) {
         self.clocks.remove(key);
-        // The JobSet has one of them at most. A write that was under way at its deletion may have created it again.
+        // The JobSet has few of them. A write that was under way at its deletion may have created one again.
         let series = [&key.name[..], &key.namespace[..]];
-        let _ = self.metrics.failed.remove_label_values(&series);
-        let _ = self.metrics.completed.remove_label_values(&series);
+        let Restarts { failed, completed, deadline_exceeded, .. } = &self.metrics;
+        for counter in [failed, completed, deadline_exceeded] {
+            let _ = counter.remove_label_values(&series);
+        }
     }
 
     /// The namespace is gone, and its series are removed. They outlive its last JobSet, so that the next scrape shows the end of
@@ -93,6 +95,7 @@ impl Restarts {
                 let rule = labels::rule_index(*rule);
                 self.policy_actions.with_label_values(&[labels::action(*action), &rule]).inc();
             }
+            Fact::DeadlineExceeded => self.deadline_exceeded.with_label_values(&[name, namespace]).inc(),
             Fact::Completed => {
                 self.completed.with_label_values(&[name, namespace]).inc();
                 self.finished.with_label_values(&[namespace, labels::COMPLETED]).inc();

@@ -1,4 +1,4 @@
-//! The metrics of JobSets. By default, only the two counters that the Go JobSet has as well carry the name of an object in a
+//! The metrics of JobSets. By default, only the three counters that the Go JobSet has as well carry the name of an object in a
 //! label. Their series begin when their JobSet finishes, and end with it. [`ObjectMetrics`] are optional.
 
 mod clock;

@@ -10,6 +10,7 @@ use super::registered;
 pub(super) struct Restarts {
     pub(super) failed: IntCounterVec,
     pub(super) completed: IntCounterVec,
+    pub(super) deadline_exceeded: IntCounterVec,
     pub(super) finished: IntCounterVec,
     pub(super) begun: IntCounterVec,
     pub(super) triggers: IntCounterVec,
@@ -45,6 +46,11 @@ impl Restarts {
             completed: counter(
                 "jobset_completed_total",
                 "1 once the JobSet has completed. The series begins then, and ends with the JobSet.",
+                &["jobset_name", "namespace"],
+            )?,
+            deadline_exceeded: counter(
+                "jobset_active_deadline_exceeded_total",
+                "1 once the JobSet has failed because it was active for longer than its activeDeadlineSeconds. The series begins then, and ends with the JobSet.",
                 &["jobset_name", "namespace"],
             )?,
             finished: counter(

@@ -200,6 +200,20 @@ fn series_of_a_jobset_begin_with_its_end_and_end_with_it() {
 }
 
 #[test]
+fn exceeded_deadline_is_counted_once_until_its_jobset_is_gone() {
+    let registry = Registry::new();
+    let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
+    let series = r#"jobset_active_deadline_exceeded_total{jobset_name="train",namespace="ml"}"#;
+    let is_shown = || scraped(&registry).contains(&format!("{series} 1"));
+    ledger.see(&key, &jobset());
+    assert!(!scraped(&registry).contains(series));
+    ledger.written(&key, &[Fact::DeadlineExceeded, FAILED], at(1));
+    assert!(is_shown(), "{}", scraped(&registry));
+    ledger.forget(&key);
+    assert!(!scraped(&registry).contains(series));
+}
+
+#[test]
 fn state_of_a_jobset_matches_snapshots() {
     let registry = Registry::new();
     let (objects, key) = (ObjectMetrics::register(&registry).unwrap(), train());

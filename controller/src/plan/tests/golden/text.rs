@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use jobset_api::{JobSetStatus, labels};
+use k8s_openapi::api::batch::v1::Job;
 use serde_json::Value;
 
 use crate::plan::{Action, Plan};
@@ -130,13 +131,19 @@ fn action(action: &Action) -> String {
                 |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("?", String::as_str);
             let (attempt, alone) = (label(labels::RESTART_ATTEMPT), label(labels::JOB_RESTART_ATTEMPT));
             let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
-            format!("create Job {name}, attempt {attempt}.{alone}{}", if suspended { ", suspended" } else { "" })
+            let execution = execution(job).map(|execution| format!(", execution {execution}")).unwrap_or_default();
+            format!(
+                "create Job {name}, attempt {attempt}.{alone}{execution}{}",
+                if suspended { ", suspended" } else { "" }
+            )
         }
         Action::DeleteJob { name, uid } => format!("delete Job {}", identity(name, uid)),
         Action::SuspendJob { name, uid } => format!("suspend Job {}", identity(name, uid)),
         Action::EndJob { name, uid } => format!("end Job {}", identity(name, uid)),
-        Action::ResumeJob { uid, desired } => {
-            format!("resume Job {}", identity(desired.metadata.name.as_deref().unwrap_or_default(), uid))
+        Action::ResumeJob { uid, with_resources, desired } => {
+            let name = identity(desired.metadata.name.as_deref().unwrap_or_default(), uid);
+            let execution = execution(desired).map(|execution| format!(", execution {execution}")).unwrap_or_default();
+            format!("resume Job {name}{execution}{}", if *with_resources { ", with resources" } else { "" })
         }
         Action::ResizeJob { name, uid, parallelism, completions } => {
             let completions = completions.map_or("as they are".to_owned(), |it| it.to_string());
@@ -163,6 +170,11 @@ fn action(action: &Action) -> String {
             format!("annotate the JobSet {}: {}", labels::RESTART_BUDGET, budget.word())
         }
     }
+}
+
+/// The execution attempt in the annotation of a Job.
+fn execution(job: &Job) -> Option<&str> {
+    Some(job.metadata.annotations.as_ref()?.get(labels::EXECUTION_ATTEMPT)?.as_str())
 }
 
 /// The name, and the UID if it is not the default one.
