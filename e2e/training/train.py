@@ -24,6 +24,10 @@ BATCH = 256
 RATE = 0.02
 MOMENTUM = 0.9
 
+# Seconds that a worker waits before it fails because another one is gone. Kubernetes has times in whole seconds: so the other one
+# is reported as the first that failed.
+DEFERENCE = 1
+
 FAILED = 1
 WRONG_SETTING = 2
 TERMINATED = 128 + signal.SIGTERM
@@ -164,6 +168,7 @@ def main():
         fail(str(wrong), WRONG_SETTING)
     except ring.RingBroken as broken:
         log.write(event="failed", message=str(broken))
+        time.sleep(DEFERENCE)
         fail(f"epoch {settings.epoch}: {broken}", FAILED)
 
 

@@ -61,8 +61,9 @@ pub fn image() -> Result<PathBuf> {
 pub fn modules() -> Result<Vec<(String, PathBuf)>> {
     let folder = sources();
     let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let files = entries.flatten().map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
-    let mut modules: Vec<_> = files.filter(|(name, _)| name.ends_with(".py")).collect();
+    let files = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|extension| extension == "py"));
+    let named = files.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    let mut modules: Vec<_> = named.collect();
     modules.sort();
     Ok(modules)
 }
