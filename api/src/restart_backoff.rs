@@ -31,7 +31,7 @@ pub struct RestartBackoff {
     pub factor: Option<i32>,
 
     /// maxSeconds is the longest wait, in seconds, and at least initialSeconds. Default 300. The flag
-    /// `--longest-restart-backoff` of the controller limits it, too; its default is 30 minutes.
+    /// `--longest-restart-backoff` of the controller limits it, too; its default is 25 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 300))]
     pub max_seconds: Option<i32>,

@@ -46,7 +46,7 @@ pub struct Args {
 
     /// Longest wait before a restart of a JobSet that keeps failing, whatever its restartBackoff says. Keep it below the
     /// recoveryTimeout of Kueue's waitForPodsReady, or Kueue evicts a JobSet that waits.
-    #[arg(long, value_parser = positive_duration, default_value = "30m", value_name = "DURATION")]
+    #[arg(long, value_parser = positive_duration, default_value = "25m", value_name = "DURATION")]
     pub longest_restart_backoff: Duration,
 
     /// ClusterRole of the agents that admission injects; their ServiceAccounts are bound to it.

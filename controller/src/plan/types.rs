@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 
-/// Default of [`Settings::longest_restart_backoff`]: 30 minutes.
-pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(30);
+/// Default of [`Settings::longest_restart_backoff`]: 25 minutes, below the 30 minutes that Kueue waits by default for Pods
+/// to be ready again.
+pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(25);
 
 /// Settings of the controller, the same for all JobSets.
 #[derive(Clone, Debug, PartialEq, Eq)]
