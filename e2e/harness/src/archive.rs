@@ -97,7 +97,8 @@ mod tests {
         let mut archive = Archive::new();
         archive.tree("root/", folder.path())?;
         let bytes = archive.finish()?;
-        let entries = tar::Archive::new(&bytes[..]).entries()?.map(|entry| {
+        let mut read = tar::Archive::new(&bytes[..]);
+        let entries = read.entries()?.map(|entry| {
             let entry = entry?;
             let target = entry.link_name()?.map(|target| target.display().to_string());
             Ok((entry.path()?.display().to_string(), entry.header().mode()?, target))
