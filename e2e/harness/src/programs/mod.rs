@@ -69,6 +69,9 @@ pub fn go(cgo: bool) -> Command {
     go
 }
 
+/// Ends the name of a folder while its content is made.
+const BUILDING: &str = ".building";
+
 /// The folder `<name>-<hash>` below `root`. If it is missing, `fill` makes its content, and the folders of other hashes are
 /// removed.
 pub fn filled(root: &Path, name: &str, hash: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
@@ -76,7 +79,7 @@ pub fn filled(root: &Path, name: &str, hash: &str, fill: impl FnOnce(&Path) -> R
     if folder.exists() {
         return Ok(folder);
     }
-    let building = root.join(format!("{name}.building"));
+    let building = root.join(format!("{name}{BUILDING}"));
     paths::remove(&building)?;
     fs::create_dir_all(&building).with_context(|| format!("cannot create {}", building.display()))?;
     fill(&building)?;
@@ -89,9 +92,11 @@ pub fn filled(root: &Path, name: &str, hash: &str, fill: impl FnOnce(&Path) -> R
     Ok(folder)
 }
 
-/// Whether a folder is called `<name>-<hash>`. A name may begin with another one, so the hash is what follows the last dash.
+/// Whether a folder is called `<name>-<hash>`. A name may begin with another one and a dash, so the hash is what follows the
+/// last dash. The folder that a longer name is being made in has no hash yet.
 fn has_name(folder: &str, name: &str) -> bool {
-    folder.rsplit_once('-').is_some_and(|(before, _)| before == name)
+    let parts = folder.rsplit_once('-');
+    parts.is_some_and(|(before, hash)| before == name && !hash.ends_with(BUILDING))
 }
 
 #[cfg(test)]
