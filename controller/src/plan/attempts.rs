@@ -21,7 +21,6 @@ pub(super) fn track(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> 
     let suspended = reconciliation.observed.jobset.spec.is_suspended();
     let status = &mut reconciliation.status;
     match (status.execution_attempts, suspended) {
-        (None, true) => ControlFlow::Continue(()),
         // The first execution; or the first that is numbered, of a JobSet that has run before the gate was on. If the write
         // fails, the next reconciliation finds the same number, so the Jobs need not wait for it.
         (None, false) => {
@@ -36,7 +35,7 @@ pub(super) fn track(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> 
             (status.execution_attempts, status.execution_ended) = (Some(attempts.saturating_add(1)), false);
             ControlFlow::Break(())
         }
-        (Some(_), _) => ControlFlow::Continue(()),
+        (None, true) | (Some(_), _) => ControlFlow::Continue(()),
     }
 }
 
