@@ -20,7 +20,9 @@ pub(super) fn files(layout: &Layout, node_programs: Option<(&Path, &Path)>) -> V
     let of_cluster = |name: &str, template: &str| (layout.dir.join(name), filled(template, layout, None));
     let mut files = vec![of_cluster("audit-policy.yaml", include_str!("../../configs/audit-policy.yaml"))];
     if let Some((runc, cni)) = node_programs {
-        files.push(of_cluster("kube-proxy.yaml", include_str!("../../configs/kube-proxy.yaml")));
+        // One serves all nodes, and speaks for the first.
+        let proxy = filled(include_str!("../../configs/kube-proxy.yaml"), layout, layout.nodes.first());
+        files.push((layout.dir.join("kube-proxy.yaml"), proxy));
         files.push(of_cluster("Corefile", include_str!("../../configs/Corefile")));
         files.push(of_cluster("resolv.conf", "nameserver {inside}\n"));
         for (path, value) in KUBELET_SYSCTLS {
