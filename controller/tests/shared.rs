@@ -92,23 +92,21 @@ async fn a_job_that_cannot_be_resumed_is_named_and_the_others_go_on() -> Result<
     })
     .await?;
 
-    let container = "/spec/replicatedJobs/0/template/spec/template/spec/containers/0";
-    jobset.pointer_mut(container).expect("a container")["resources"] =
-        json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
-    jobset.pointer_mut("/spec/replicatedJobs/1/template/spec/template/spec").expect("a Pod")["nodeSelector"] =
-        json!({"flavor": "b"});
+    let pod = |group: usize| format!("/spec/replicatedJobs/{group}/template/spec/template/spec");
+    jobset.pointer_mut(&pod(0)).expect("a Pod")["nodeSelector"] = json!({"flavor": "no value of a label"});
+    jobset.pointer_mut(&pod(1)).expect("a Pod")["nodeSelector"] = json!({"flavor": "b"});
     let edit = json!({"spec": {"suspend": false, "replicatedJobs": jobset["spec"]["replicatedJobs"]}});
     space.jobsets().patch("train", &PatchParams::default(), &Patch::Merge(edit)).await?;
     let note = space.note("Refused", "train-workers-0").await?;
     assert!(note.starts_with("cannot change Job not-resumed/train-workers-0: "), "{note}");
-    assert!(note.contains("must be less than or equal to cpu limit"), "{note}");
+    assert!(note.contains("a valid label must be"), "{note}");
     let resumed = space.pods("train", 1, "0").await?;
     let selector = resumed[0].spec.as_ref().and_then(|spec| spec.node_selector.clone()).unwrap_or_default();
     assert_eq!(selector.get("flavor").map(String::as_str), Some("b"));
     assert_eq!(resumed[0].labels()["jobset.sigs.k8s.io/replicatedjob-name"], "others");
 
     // The edit that mends it is tried at once.
-    jobset.pointer_mut(container).expect("a container")["resources"] = json!({"requests": {"cpu": "1"}});
+    jobset.pointer_mut(&pod(0)).expect("a Pod")["nodeSelector"] = json!({"flavor": "a"});
     let edit = json!({"spec": {"replicatedJobs": jobset["spec"]["replicatedJobs"]}});
     space.jobsets().patch("train", &PatchParams::default(), &Patch::Merge(edit)).await?;
     space.pods("train", 2, "0").await?;
