@@ -43,7 +43,7 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     let system = ["--namespace", SYSTEM, "--wait", "--timeout", "2m"];
     let take = ["install", RELEASE, &chart, "--take-ownership", "--force-conflicts"];
     let take = [&take[..], &system].concat();
-    let taken = certificates.asked_throughout(helm.run(&cluster, &take));
+    let taken = Box::pin(certificates.asked_throughout(helm.run(&cluster, &take)));
     story.during("takeover", taken).await?;
     certificates.are_as_stored().await?;
     let change = ["upgrade", RELEASE, &chart, "--set", "log.format=json", "--set", "log.filter=debug"];

@@ -215,7 +215,7 @@ impl SimulatedCluster {
         self.worked = true;
         if let Some(action) = work.actions.pop_front() {
             self.check_action(&action)?;
-            self.check_no_start(&action, &work.base)?;
+            Self::check_no_start(&action, &work.base)?;
             self.carry_out(action, &mut work);
             self.controller.work = Some(work);
             return Ok(());

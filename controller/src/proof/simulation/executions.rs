@@ -24,7 +24,7 @@ impl SimulatedCluster {
     }
 
     /// A controller that has observed that the deadline has passed starts no Job.
-    pub(super) fn check_no_start(&self, action: &Action, base: &JobSet) -> CheckResult {
+    pub(super) fn check_no_start(action: &Action, base: &JobSet) -> CheckResult {
         let starts = matches!(action, Action::CreateJob(_) | Action::ResumeJob { .. });
         let has_failed = base.status.as_ref().is_some_and(failed_by_deadline);
         ensure(!starts || !has_failed, Property::Deadline, || {

@@ -42,7 +42,7 @@ pub(super) enum Links {
     /// Watches and patches.
     Requests { connections: Connections, seats: Arc<Semaphore>, dialect: Dialect },
     /// The stream; the folder of each agent has its token.
-    Stream { connections: Connections, setup: StreamSetup, folders: Vec<PathBuf> },
+    Stream { connections: Connections, setup: Box<StreamSetup>, folders: Vec<PathBuf> },
 }
 
 impl Links {
