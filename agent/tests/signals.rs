@@ -12,8 +12,8 @@ use super::fake::{END, FakeApiServer, FakeResponse, STATE};
 async fn worker_blocks_and_ignores_the_signals_that_it_does_without_the_agent() -> Result<()> {
     let bypassed = STATE.replace("InPlaceRestart", "Recreate");
     let fake = FakeApiServer::start(move |_| FakeResponse::lines(&[&bypassed, END], true)).await?;
-    // A shell that started these tests in the background has both of these ignored. The agent handles them, so its worker has not.
-    let worker = ["env", "--default-signal=INT,QUIT", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"];
+    // A shell that started these tests in the background, or nohup, has these ignored. The agent handles them, so its worker has not.
+    let worker = ["env", "--default-signal=HUP,INT,QUIT", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"];
     let alone = Command::new(worker[0]).args(&worker[1..]).output().await?;
     let supervised = fake.command("{token: secret}", &worker)?.kill_on_drop(true).output().await?;
     let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
