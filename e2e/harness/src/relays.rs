@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -32,21 +32,23 @@ pub async fn pods(client: &Client) -> Result<Vec<Pod>> {
 /// # Errors
 /// If the relay does not answer, or has no such metric.
 pub async fn metric(relay: &Pod, name: &str) -> Result<u64> {
-    value(&order::get(relay, METRICS_PORT, "/metrics").await?, name).with_context(|| relay.name_any())
+    let exposition = order::get(relay, METRICS_PORT, "/metrics").await?;
+    let value = exposition.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.with_context(|| format!("{} has no metric {name}", relay.name_any()))?;
+    value.trim().parse().with_context(|| format!("{name} of {} is {value}", relay.name_any()))
 }
 
-/// The value of a metric of the relay that has this address for health and metrics.
+/// The sum of all series of a metric of the relay that has this address for health and metrics.
 ///
 /// # Errors
-/// As [`metric`].
-pub async fn metric_at(address: SocketAddr, name: &str) -> Result<u64> {
-    value(&http_client::get(address, "/metrics").await?, name).with_context(|| address.to_string())
-}
-
-fn value(exposition: &str, name: &str) -> Result<u64> {
-    let value = exposition.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let value = value.with_context(|| format!("there is no metric {name}"))?;
-    value.trim().parse().with_context(|| format!("{name} is {value}"))
+/// If the relay does not answer, or has no such series.
+pub async fn sum_of_series(address: SocketAddr, name: &str) -> Result<u64> {
+    let exposition = http_client::get(address, "/metrics").await?;
+    let series = exposition.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let values: Vec<u64> =
+        series.map(|it| it.rsplit(' ').next().unwrap_or_default().parse()).collect::<Result<_, _>>()?;
+    ensure!(!values.is_empty(), "{address} has no metric {name}");
+    Ok(values.iter().sum())
 }
 
 /// The sum of a metric over all relays that are ready.

@@ -163,7 +163,6 @@ pub struct Options {
     /// From the last failure on, over how many seconds the CPU is counted where the way is the stream: annotations follow.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub annotation_seconds: u64,
-
     /// Over the stream, lets no worker fail before all annotations of the restart before are written. Without it, the API server
     /// still writes them in the next restart, as where a group fails twice within a minute.
     #[arg(long)]

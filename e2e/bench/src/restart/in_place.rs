@@ -95,8 +95,8 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
         let restart = restart.await.with_context(|| format!("restart {number}"))?;
         progress(&format!("restart {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
-        carried = (traffic(bench).await? - before_all) / crate::report::number(number);
         if number == bench.restarts && stream.is_some() {
+            carried = traffic(bench).await? - before_all;
             progress("waiting for the annotations that follow");
             sleep_until((begun + Duration::from_secs(bench.options.annotation_seconds)).into()).await;
             minute = Some(bench.meter.read()?.since(&before));
@@ -114,7 +114,7 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
     ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
-            Some(agents.figures(bench, memory, processes.len(), carried, minute)?)
+            Some(agents.figures(bench, memory, processes.len(), carried / number(bench.restarts), minute)?)
         }
         _ => None,
     };

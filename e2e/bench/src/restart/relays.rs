@@ -121,10 +121,7 @@ impl StreamSetup {
     pub(super) async fn bytes(&self) -> Result<u64> {
         let mut sum = 0;
         for address in self.health {
-            for direction in ["from_agent", "to_agent", "from_controller", "to_controller"] {
-                let name = format!("jobset_relay_bytes_total{{direction=\"{direction}\"}}");
-                sum += relays::metric_at(address, &name).await?;
-            }
+            sum += relays::sum_of_series(address, "jobset_relay_bytes_total").await?;
         }
         Ok(sum)
     }
