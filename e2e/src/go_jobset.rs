@@ -9,8 +9,6 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::images::{self, ImageSpec};
 use jobset_harness::install::{self, LIMIT, NAMESPACE};
 use jobset_harness::programs::{GoJobSetPrograms, ensure_go_jobset, sources};
-use jobset_harness::progress::progress;
-use jobset_harness::wait;
 
 use crate::manifests;
 
@@ -50,9 +48,6 @@ featureGates:
   ElasticJobSet: true
 ";
 
-/// The user of the published images; the Deployment asks for one that is not root.
-const USER: &str = "65532:65532";
-
 /// Name of the ConfigMap with the manager's configuration, and the file in it.
 const CONFIG_MAP: &str = "jobset-manager-config";
 const CONFIG_FILE: &str = "controller_manager_config.yaml";
@@ -75,10 +70,9 @@ pub async fn load_images(cluster: &Cluster) -> Result<()> {
 }
 
 fn build_images(programs: &GoJobSetPrograms) -> Result<[PathBuf; 2]> {
-    let manager =
-        ImageSpec { user: USER, links: &[("manager", "/jobset")], ..ImageSpec::new(MANAGER_IMAGE, &programs.manager) };
-    let agent = ImageSpec { user: USER, ..ImageSpec::new(AGENT_IMAGE, &programs.agent) };
-    Ok([images::build(&manager)?, images::build(&agent)?])
+    let manager = manifests::manager_image(MANAGER_IMAGE, &programs.manager)?;
+    let agent = ImageSpec { user: manifests::USER, ..ImageSpec::new(AGENT_IMAGE, &programs.agent) };
+    Ok([manager, images::build(&agent)?])
 }
 
 /// What the module's `config/default` installs, its CustomResourceDefinition among it, with our image and this configuration.
@@ -110,16 +104,7 @@ pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
 /// Waits until the manager is available and its webhook answers.
 pub async fn serves(cluster: &Cluster) -> Result<()> {
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
-    let file = cluster.dir().join("go-jobset-probe.json");
-    std::fs::write(&file, probe().to_string())?;
-    let file = file.to_string_lossy();
-    // A ready Pod is not yet in the endpoints that every kube-proxy knows.
-    wait::until(LIMIT, "the Go JobSet's webhook to answer", || async {
-        install::kubectl(cluster, &["create", "--dry-run=server", "-f", &file]).await.map(Some)
-    })
-    .await?;
-    progress("the Go JobSet serves");
-    Ok(())
+    manifests::are_reviewed(cluster, "the Go JobSet", &probe(), LIMIT).await
 }
 
 /// A JobSet that is only validated.

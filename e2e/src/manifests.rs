@@ -1,12 +1,18 @@
-//! Manifests of other projects, as their Go modules have them.
+//! Manifests and managers of other projects, as their Go modules have them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use jobset_harness::cluster::Cluster;
-use jobset_harness::{admission, install};
+use jobset_harness::images::{self, ImageSpec};
+use jobset_harness::progress::progress;
+use jobset_harness::{admission, install, wait};
+
+/// User and group of the published images of managers; their Deployments ask for one that is not root.
+pub(crate) const USER: &str = "65532:65532";
 
 /// What `kubectl kustomize` makes of a folder.
 ///
@@ -37,6 +43,37 @@ pub fn set_image(manifests: &mut [Value], deployment: &str, image: &str) -> Resu
         deployment.pointer_mut("/spec/template/spec/containers/0").context("the Deployment has no container")?;
     container["image"] = json!(image);
     container["imagePullPolicy"] = json!("Never");
+    Ok(())
+}
+
+/// Builds the image of another project's manager, as the Deployments of these projects expect it: not run as root, and called
+/// `/manager`.
+///
+/// # Errors
+/// If the program cannot be read, or the archive not be written.
+pub fn manager_image(name: &str, program: &Path) -> Result<PathBuf> {
+    let file = program.file_name().context("the manager has no file name")?.to_string_lossy();
+    images::build(&ImageSpec {
+        user: USER,
+        links: &[("manager", &format!("/{file}"))],
+        ..ImageSpec::new(name, program)
+    })
+}
+
+/// Waits until a webhook answers, by an object that is only reviewed. A ready Pod is not yet in the endpoints that every
+/// kube-proxy knows.
+///
+/// # Errors
+/// If it does not answer within `limit`.
+pub async fn are_reviewed(cluster: &Cluster, whose: &str, object: &Value, limit: Duration) -> Result<()> {
+    let file = cluster.dir().join("probe.json");
+    std::fs::write(&file, object.to_string())?;
+    let file = file.to_string_lossy();
+    wait::until(limit, format!("{whose}'s webhook to answer"), || async {
+        install::kubectl(cluster, &["create", "--dry-run=server", "-f", &file]).await.map(Some)
+    })
+    .await?;
+    progress(&format!("{whose} serves"));
     Ok(())
 }
 

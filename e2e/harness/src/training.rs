@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
 
-use crate::programs::{filled, locked, run};
+use crate::programs::{filled, locked, run, short};
 use crate::progress::progress;
 use crate::{images, paths};
 
@@ -76,9 +76,8 @@ pub fn root() -> Result<PathBuf> {
     let requirements = sources().join("requirements.txt");
     let mut hash = Sha256::new_with_prefix(PACKAGES.join(" "));
     hash.update(fs::read(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?);
-    let hash: String = format!("{:x}", hash.finalize()).chars().take(12).collect();
     let (folder, _lock) = locked("training")?;
-    filled(&folder, "root", &hash, |root| {
+    filled(&folder, "root", &short(hash), |root| {
         progress("unpacking Debian's Python, and NumPy from PyPI");
         unpack(root)?;
         install(&requirements, &root.join(SITE))?;

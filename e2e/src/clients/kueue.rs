@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use jobset_harness::cluster::Cluster;
-use jobset_harness::images::{self, ImageSpec};
+use jobset_harness::images;
+use jobset_harness::install;
 use jobset_harness::programs::{ensure_kueue, sources};
 use jobset_harness::progress::progress;
-use jobset_harness::{install, wait};
 
 use crate::manifests;
 
@@ -26,8 +26,6 @@ pub const NAMESPACE: &str = "kueue-system";
 pub const DEPLOYMENT: &str = "kueue-controller-manager";
 
 const MANAGER: &str = "localhost/kueue:test";
-/// User and group of the published image; the Deployment asks for one that is not root.
-const USER: &str = "65532:65532";
 /// The ConfigMap with the manager's configuration, and the file in it.
 const CONFIGURATION: (&str, &str) = ("kueue-manager-config", "controller_manager_config.yaml");
 /// How long the manager may take: it writes its certificate first, and its caches read all that there is.
@@ -58,9 +56,9 @@ pub fn configuration(more: &str) -> Result<String> {
 /// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
     let programs = tokio::task::spawn_blocking(ensure_kueue).await??;
-    let manager =
-        ImageSpec { user: USER, links: &[("manager", "/kueue")], ..ImageSpec::new(MANAGER, &programs.manager) };
-    for image in [images::build(&manager)?, images::with_shell(AGNHOST, &programs.agnhost)?] {
+    for image in
+        [manifests::manager_image(MANAGER, &programs.manager)?, images::with_shell(AGNHOST, &programs.agnhost)?]
+    {
         cluster.load_image(&image).await?;
     }
     progress("installing Kueue");
@@ -78,15 +76,7 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 /// If they do not in time.
 pub async fn serves(cluster: &Cluster) -> Result<()> {
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
-    let file = cluster.dir().join("kueue-probe.json");
-    std::fs::write(&file, probe().to_string())?;
-    let file = file.to_string_lossy();
-    wait::until(LIMIT, "Kueue's webhook to answer", || async {
-        install::kubectl(cluster, &["create", "--dry-run=server", "-f", &file]).await.map(Some)
-    })
-    .await?;
-    progress("Kueue serves");
-    Ok(())
+    manifests::are_reviewed(cluster, "Kueue", &probe(), LIMIT).await
 }
 
 /// A ResourceFlavor that is only reviewed.

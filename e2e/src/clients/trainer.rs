@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use jobset_harness::cluster::Cluster;
-use jobset_harness::images::{self, ImageSpec};
 use jobset_harness::programs::{ensure_trainer, run, sources};
 use jobset_harness::progress::progress;
 use jobset_harness::{install, paths, wait};
@@ -24,8 +23,6 @@ pub const NAMESPACE: &str = "kubeflow-system";
 pub const DEPLOYMENT: &str = "kubeflow-trainer-controller-manager";
 
 const MANAGER: &str = "localhost/trainer:test";
-/// User and group of the published image; the Deployment asks for one that is not root.
-const USER: &str = "65532:65532";
 /// What its manifests install besides the manager: the Go JobSet, from its repository.
 const THIRD_PARTY: &str = "  - ../../third-party/jobset";
 /// How long the manager may take.
@@ -46,12 +43,7 @@ pub fn module() -> Result<PathBuf> {
 /// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster) -> Result<()> {
     let manager = tokio::task::spawn_blocking(ensure_trainer).await??;
-    let spec = ImageSpec {
-        user: USER,
-        links: &[("manager", "/trainer-controller-manager")],
-        ..ImageSpec::new(MANAGER, &manager)
-    };
-    cluster.load_image(&images::build(&spec)?).await?;
+    cluster.load_image(&manifests::manager_image(MANAGER, &manager)?).await?;
     progress("installing Trainer");
     let folder = copy(&cluster.dir().join("trainer"))?;
     let mut manager = manifests::rendered(cluster, &folder.join("overlays/manager")).await?;

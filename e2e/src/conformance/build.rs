@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::suite::{Project, Suite};
 use jobset_harness::paths;
-use jobset_harness::programs::{GO_BUILD_ARGS, filled, go, locked, run};
+use jobset_harness::programs::{GO_BUILD_ARGS, filled, go, locked, run, short};
 use jobset_harness::progress::progress;
 
 /// Where the suites lie, below the target folder.
@@ -137,5 +137,5 @@ fn hash(sources: &Path, project: Project) -> Result<String> {
         hash.update([0]);
         hash.update(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
     }
-    Ok(format!("{:x}", hash.finalize()).chars().take(12).collect())
+    Ok(short(hash))
 }

@@ -34,10 +34,7 @@ const KIND_NODES: [&str; 8] = [
 pub(super) async fn judge(subject: Subject, suite: Suite, focus: &[&str]) -> Result<Vec<Case>> {
     let suites = build::originals(suite.project()).await?;
     let cluster = start(suite).await?;
-    match subject {
-        Subject::Ours => install_chart(&cluster).await?,
-        Subject::Go => go_jobset::install(&cluster, go_jobset::DEFAULT_CONFIGURATION).await?,
-    }
+    install(subject, &cluster).await?;
     if suite != Suite::E2e {
         trainer::install(&cluster).await?;
         kueue::install(&cluster, &kueue::configuration("")?).await?;
@@ -47,6 +44,14 @@ pub(super) async fn judge(subject: Subject, suite: Suite, focus: &[&str]) -> Res
     volumes_are_gone(&cluster).await?;
     cluster.stop().await?;
     Ok(cases)
+}
+
+/// Installs whose behaviour is judged.
+pub(super) async fn install(subject: Subject, cluster: &Cluster) -> Result<()> {
+    match subject {
+        Subject::Ours => install_chart(cluster).await,
+        Subject::Go => go_jobset::install(cluster, go_jobset::DEFAULT_CONFIGURATION).await,
+    }
 }
 
 /// A cluster as the suite's authors use one.
@@ -95,7 +100,7 @@ async fn volumes_are_gone(cluster: &Cluster) -> Result<()> {
 }
 
 /// Installs the chart, with the name of the Deployment that the suite looks for.
-pub(super) async fn install_chart(cluster: &Cluster) -> Result<()> {
+async fn install_chart(cluster: &Cluster) -> Result<()> {
     install::load_images(cluster, &rust_binaries().await?).await?;
     let name = format!("controller.name={}", go_jobset::DEPLOYMENT);
     let (helm, chart) = (Chart::new(Helm::V4).await?, Chart::folder());

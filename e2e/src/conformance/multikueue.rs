@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::installed::install_chart;
+use super::installed::install;
 use super::report::Case;
 use super::{Project, Subject, Suite, build, run};
 use crate::clients::{kueue, trainer};
-use crate::go_jobset;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::kubectl;
 
@@ -27,10 +26,7 @@ pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>>
         clusters.push(Cluster::builder().server_name(host(name)).cluster(1).await?);
     }
     for cluster in &clusters {
-        match subject {
-            Subject::Ours => install_chart(cluster).await?,
-            Subject::Go => go_jobset::install(cluster, go_jobset::DEFAULT_CONFIGURATION).await?,
-        }
+        install(subject, cluster).await?;
         trainer::install(cluster).await?;
         kueue::install(cluster, &configuration()?).await?;
     }

@@ -4,11 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::go::{Module, ensure_module};
-use super::locked;
-
-/// Where the programs lie, below the target folder.
-const FOLDER: &str = "client-programs";
+use super::go::{Module, ensure_one};
 
 /// The manager of Kueue, and the image's program that its suites run in Pods.
 const KUEUE: Module = Module::new("kueue", &["sigs.k8s.io/kueue/cmd/kueue", "k8s.io/kubernetes/test/images/agnhost"]);
@@ -27,13 +23,11 @@ pub struct KueuePrograms {
 
 /// Builds Kueue if it is missing, as [`super::ensure`] does, and returns the paths of its programs.
 pub fn ensure_kueue() -> Result<KueuePrograms> {
-    let (root, _lock) = locked(FOLDER)?;
-    let dir = ensure_module(&root, &KUEUE)?;
+    let dir = ensure_one(&KUEUE)?;
     Ok(KueuePrograms { manager: dir.join("kueue"), agnhost: dir.join("agnhost") })
 }
 
 /// Builds Trainer if it is missing, as [`super::ensure`] does, and returns the path of its manager.
 pub fn ensure_trainer() -> Result<PathBuf> {
-    let (root, _lock) = locked(FOLDER)?;
-    Ok(ensure_module(&root, &TRAINER)?.join("trainer-controller-manager"))
+    Ok(ensure_one(&TRAINER)?.join("trainer-controller-manager"))
 }

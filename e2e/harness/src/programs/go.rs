@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use super::kubernetes::{Kubernetes, Versions};
-use super::{filled, go, locked};
+use super::{filled, go, locked, short};
 use crate::paths;
 use crate::progress::progress;
 
@@ -185,18 +185,16 @@ pub fn ensure_versions(set: Set, versions: Versions) -> Result<GoPrograms> {
 
 /// Builds Helm if it is missing, as [`ensure`] does, and returns the path of the program.
 pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
-    let (root, _lock) = locked(FOLDER)?;
     let module = match version {
         Helm::V3 => &HELM_3,
         Helm::V4 => &HELM_4,
     };
-    Ok(ensure_module(&root, module)?.join("helm"))
+    Ok(ensure_one(module)?.join("helm"))
 }
 
 /// Builds kube-state-metrics if it is missing, as [`ensure`] does, and returns the path of the program.
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
-    let (root, _lock) = locked(FOLDER)?;
-    Ok(ensure_module(&root, &KUBE_STATE_METRICS)?.join("kube-state-metrics"))
+    Ok(ensure_one(&KUBE_STATE_METRICS)?.join("kube-state-metrics"))
 }
 
 /// The programs of the Go JobSet.
@@ -210,12 +208,17 @@ pub struct GoJobSetPrograms {
 
 /// Builds the Go JobSet if it is missing, as [`ensure`] does, and returns the paths of its programs.
 pub fn ensure_go_jobset() -> Result<GoJobSetPrograms> {
-    let (root, _lock) = locked(FOLDER)?;
-    let dir = ensure_module(&root, &GO_JOBSET)?;
+    let dir = ensure_one(&GO_JOBSET)?;
     Ok(GoJobSetPrograms { manager: dir.join("jobset"), agent: dir.join("in-place-restart-agent") })
 }
 
-pub(super) fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
+/// Builds a module if it is missing, as [`ensure`] does, and returns the folder of its programs.
+pub(super) fn ensure_one(module: &Module) -> Result<PathBuf> {
+    let (root, _lock) = locked(FOLDER)?;
+    ensure_module(&root, module)
+}
+
+fn ensure_module(root: &Path, module: &Module) -> Result<PathBuf> {
     let modules = paths::workspace().join("e2e/cluster");
     let source = modules.join(module.name);
     let folders: Vec<PathBuf> =
@@ -312,7 +315,7 @@ fn source_hash(folders: &[PathBuf], module: &Module) -> Result<String> {
         hash.update([0]);
     }
     hash.update(module.links.join(" "));
-    Ok(format!("{:x}", hash.finalize()).chars().take(12).collect())
+    Ok(short(hash))
 }
 
 #[cfg(test)]

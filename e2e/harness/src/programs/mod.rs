@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
+use sha2::{Digest as _, Sha256};
 
 use crate::paths;
 use crate::progress::progress;
@@ -71,6 +72,11 @@ pub fn go(cgo: bool) -> Command {
 
 /// Ends the name of a folder while its content is made.
 const BUILDING: &str = ".building";
+
+/// A hash as [`filled`] takes it: short enough for the name of a folder.
+pub fn short(hash: Sha256) -> String {
+    format!("{:x}", hash.finalize()).chars().take(12).collect()
+}
 
 /// The folder `<name>-<hash>` below `root`. If it is missing, `fill` makes its content, and the folders of other hashes are
 /// removed.
