@@ -10,12 +10,12 @@ use jobset_harness::progress::progress;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::SUPERVISED;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::GroupVersionKind;
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::queue::{self, FLAVORS, INSTANCE_TYPE, PRIORITY, condition, evictions, is_evicted, set_active, workload};
+use super::queue::{self, FLAVORS, INSTANCE_TYPE, PRIORITY, evictions, set_active, workload};
+use super::{condition, is_suspended, untyped};
 use crate::kubelet::assert_in_place;
 
 /// Restarts in place under WaitForPodsReady, by the shape of the agent. A sidecar needs a kubelet's looks for each.
@@ -75,8 +75,7 @@ async fn loses_no_field(cluster: &Cluster) -> Result<()> {
 
 /// The JobSet as the API server has it: nothing is read by types.
 async fn stored(group: &Group) -> Result<DynamicObject> {
-    let kind = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("jobset.x-k8s.io", "v1alpha2", "JobSet"));
-    let api: Api<DynamicObject> = Api::namespaced_with(group.client.clone(), &group.namespace, &kind);
+    let api = untyped(group.client.clone(), &group.namespace, jobset_api::GROUP, jobset_api::VERSION, "JobSet");
     Ok(api.get(&group.name).await?)
 }
 
@@ -132,7 +131,7 @@ async fn preempted_in_the_middle_of_a_restart(cluster: &Cluster) -> Result<()> {
     })
     .await?;
     let high = queue::apply(cluster, "urgent", SUPERVISED, |it| it.labelled(PRIORITY, "high")).await?;
-    is_evicted(&low).await?;
+    is_suspended(&low).await?;
     for worker in high.runs_in_epoch(1).await?.values() {
         high.exit(worker, 0).await?;
     }
@@ -179,7 +178,7 @@ async fn admitted_again_with_another_flavor(cluster: &Cluster) -> Result<()> {
     assert_flavor(&group, FLAVORS[0]).await?;
     queue::set_quota(cluster, [0, 2]).await?;
     set_active(&group, false).await?;
-    is_evicted(&group).await?;
+    is_suspended(&group).await?;
     set_active(&group, true).await?;
     let before = runs_again(&group).await?;
     assert_flavor(&group, FLAVORS[1]).await?;

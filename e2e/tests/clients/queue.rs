@@ -4,15 +4,14 @@ use anyhow::{Context, Result};
 use jobset_e2e::clients::kueue;
 use jobset_e2e::manifests;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::{Group, LIMIT};
+use jobset_harness::group::Group;
 use jobset_harness::install::{self, kubectl};
-use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::Workload;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::untyped;
 use crate::kubelet::binaries;
 
 /// Names of the queue that a JobSet asks for, and of the one behind it.
@@ -99,8 +98,7 @@ pub(super) async fn apply(
 
 /// The Workloads of a namespace.
 pub(super) fn workloads(group: &Group) -> Api<DynamicObject> {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "Workload"));
-    Api::namespaced_with(group.client.clone(), &group.namespace, &kind)
+    untyped(group.client.clone(), &group.namespace, "kueue.x-k8s.io", "v1beta2", "Workload")
 }
 
 /// What Kueue knows of a JobSet that has its namespace for itself.
@@ -109,32 +107,10 @@ pub(super) async fn workload(group: &Group) -> Result<DynamicObject> {
     all.into_iter().next().with_context(|| format!("Kueue has no Workload in {}", group.namespace))
 }
 
-/// The status of a condition of what Kueue knows; empty if it was never set.
-pub(super) fn condition(workload: &DynamicObject, kind: &str) -> String {
-    let conditions = workload.data["status"]["conditions"].as_array();
-    let mut all = conditions.into_iter().flatten();
-    let found = all.find(|condition| condition["type"] == kind);
-    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default().to_owned()
-}
-
 /// How often Kueue has evicted the JobSet, for any reason.
 pub(super) fn evictions(workload: &DynamicObject) -> u64 {
     let all = workload.data["status"]["schedulingStats"]["evictions"].as_array();
     all.into_iter().flatten().filter_map(|eviction| eviction["count"].as_u64()).sum()
-}
-
-/// Waits until Kueue has suspended the JobSet, and its Pods are gone.
-pub(super) async fn is_evicted(group: &Group) -> Result<()> {
-    wait::until_met(LIMIT, format!("{} to be suspended without Pods", group.name), || async {
-        let suspended = group.jobsets.get(&group.name).await?.spec.suspend;
-        let pods = group.pods.list(&ListParams::default()).await?.items.len();
-        Ok(if suspended == Some(true) && pods == 0 {
-            Check::Met(())
-        } else {
-            Check::Unmet(format!("suspend {suspended:?}, {pods} Pods"))
-        })
-    })
-    .await
 }
 
 /// Has Kueue take the JobSet's admission back, or give it one again.

@@ -10,10 +10,10 @@ use jobset_harness::progress::progress;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{SUPERVISED, Workload};
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::{condition, is_suspended, untyped};
 use crate::kubelet::{assert_in_place, binaries};
 
 const RUNTIME: &str = "in-place";
@@ -45,17 +45,13 @@ async fn story(cluster: &Cluster, shape: &str) -> Result<()> {
     has_active_job(&jobs).await?;
 
     suspend(&jobs, true).await?;
-    wait::until_met(LIMIT, "the Pods of the suspended TrainJob to be gone", || async {
-        let pods = group.pods.list(&ListParams::default()).await?.items.len();
-        Ok(if pods == 0 { Check::Met(()) } else { Check::Unmet(format!("{pods} Pods")) })
-    })
-    .await?;
-    condition(&jobs, "Suspended").await?;
+    is_suspended(&group).await?;
+    is_true(&jobs, "Suspended").await?;
     suspend(&jobs, false).await?;
     for worker in group.runs_in_epoch(2).await?.values() {
         group.exit(worker, 0).await?;
     }
-    condition(&jobs, "Complete").await?;
+    is_true(&jobs, "Complete").await?;
     let status = group.status().await?;
     assert_eq!((status.restarts_count_towards_max, status.restarts), (1, 0));
     progress(&format!("{shape}: a TrainJob restarted in place, was suspended and resumed, and completed"));
@@ -67,7 +63,7 @@ async fn fails(cluster: &Cluster) -> Result<()> {
     let (group, jobs) = create(cluster, "trainer-fatal", "Supervisor").await?;
     let workers = group.runs_in_epoch(1).await?;
     group.exit(workers.values().next().context("no worker")?, 42).await?;
-    condition(&jobs, "Failed").await?;
+    is_true(&jobs, "Failed").await?;
     assert_eq!(group.status().await?.terminal_state, "Failed");
     progress("a TrainJob failed by the failure policy of its runtime");
     Ok(())
@@ -111,8 +107,7 @@ async fn create(cluster: &Cluster, namespace: &str, shape: &str) -> Result<(Grou
         manifests::apply(cluster, "trainjob.json", std::slice::from_ref(&job)).await.map(Some)
     })
     .await?;
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("trainer.kubeflow.org", "v1alpha1", "TrainJob"));
-    let jobs = Api::namespaced_with(cluster.client(), namespace, &kind);
+    let jobs = untyped(cluster.client(), namespace, "trainer.kubeflow.org", "v1alpha1", "TrainJob");
     Ok((Group::of(cluster, namespace, "train", NODES.try_into()?), jobs))
 }
 
@@ -122,15 +117,12 @@ async fn suspend(jobs: &Api<DynamicObject>, suspend: bool) -> Result<()> {
     Ok(())
 }
 
-async fn condition(jobs: &Api<DynamicObject>, kind: &str) -> Result<()> {
+/// Waits until the TrainJob has this condition.
+async fn is_true(jobs: &Api<DynamicObject>, kind: &str) -> Result<()> {
     wait::until_met(LIMIT, format!("the TrainJob's condition {kind}"), || async {
-        let conditions = jobs.get("train").await?.data["status"]["conditions"].clone();
-        let mut all = conditions.as_array().into_iter().flatten();
-        Ok(if all.any(|it| it["type"] == kind && it["status"] == "True") {
-            Check::Met(())
-        } else {
-            Check::Unmet(conditions.to_string())
-        })
+        let job = jobs.get("train").await?;
+        let is_met = condition(&job, kind) == "True";
+        Ok(if is_met { Check::Met(()) } else { Check::Unmet(job.data["status"]["conditions"].to_string()) })
     })
     .await
 }
