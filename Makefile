@@ -39,6 +39,8 @@ TESTS_ON_CONTROL_PLANES := 6
 DEMO_CLUSTER := target/demo/cluster
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := target/tools/bin/cargo-deny
+MDBOOK_VERSION := 0.5.4
+MDBOOK := target/tools/bin/mdbook
 
 .PHONY: help
 help: ## Lists the targets.
@@ -66,7 +68,7 @@ demo: build
 	  $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
 else
 demo: tools ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
-	@$(STOPWATCH) --start
+	@$(STOPWATCH) --start demo
 	@$(STOPWATCH) 'build of the Rust programs' $(MAKE) --no-print-directory build
 	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
 	@$(STOPWATCH) 'build of the Go programs' $(E2E) programs --set cluster
@@ -87,7 +89,7 @@ demo-down: build ## Removes what demo-keep left.
 
 .PHONY: test
 test: tools ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
-	@$(STOPWATCH) --start
+	@$(STOPWATCH) --start test
 	@$(STOPWATCH) 'lints' $(MAKE) --no-print-directory lint
 	@$(STOPWATCH) 'build of programs and tests' cargo build $(EVERYTHING) --bins --tests
 	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=$(DEBUG)/crdgen
@@ -208,6 +210,21 @@ chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, 
 .PHONY: picture
 picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.
 	@$(SHIPPED) $(DEBUG)/picture
+
+.PHONY: docs
+docs: build ## Checks the pages of the documentation against code and figures, and builds the site: target/docs/index.html.
+	@$(DEBUG)/docs check
+	@test -x $(MDBOOK) || cargo install --locked --root target/tools mdbook --version $(MDBOOK_VERSION)
+	@$(MDBOOK) build docs --dest-dir $(CURDIR)/target/docs
+	@echo 'written: target/docs/index.html'
+
+.PHONY: docs-write
+docs-write: build ## Writes the pages that the code gives: API, flags, metrics, events, labels; and the tables of the recorded figures.
+	@$(DEBUG)/docs write
+
+.PHONY: docs-record
+docs-record: build ## Takes the results of the last demo and benchmarks over into docs/figures, and writes their tables.
+	@$(DEBUG)/docs record
 
 .PHONY: bench-deps
 bench-deps: tools

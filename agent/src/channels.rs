@@ -18,6 +18,9 @@ use crate::decide::{Input, JobSetState};
 
 /// How long an agent waits for the stream before it relies on the API server.
 pub const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same while a connection is being made. When thousands of agents start at once, the look-up of the relay's name alone can
+/// take a second.
+pub const CONNECTING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

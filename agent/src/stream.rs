@@ -17,7 +17,7 @@ use jobset_stream::{AGENT_FRAME, SILENCE};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::args::Relay;
@@ -35,8 +35,10 @@ const RECONNECT_CAP: Duration = Duration::from_mins(1);
 /// How far the present connection has come, for as long as the leader has not answered on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// There is no connection.
+    /// A connection is being made.
     #[default]
+    Connecting,
+    /// The last connection has failed or ended.
     Unconnected,
     /// A relay is there. Thousands of agents that connect at once are served in turn.
     Connected,
@@ -102,6 +104,7 @@ pub async fn run(
 ) {
     let mut failures = 0;
     loop {
+        progress.send_replace(Progress::Connecting);
         let mut was_live = false;
         let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &mut was_live).await;
         progress.send_replace(Progress::Unconnected);
@@ -141,16 +144,16 @@ async fn converse(
     let token =
         std::fs::read_to_string(&token_path).map_err(|source| StreamError::Token { path: token_path, source })?;
     let authorities = Authorities::read(&relay.folder.join(RELAY_CA))?;
+    let until = Instant::now() + CONNECT_TIMEOUT;
+    let connect = timeout_at(until, TcpStream::connect(&relay.address));
+    let tcp = connect.await.map_err(|_| StreamError::Timeout)??;
+    progress.send_replace(Progress::Connected);
+    tcp.set_nodelay(true)?;
     let connector = TlsConnector::from(Arc::new(authorities.agent()?));
     let nonce = Nonce::random(provider().secure_random).map_err(|_| StreamError::Random)?;
-    let connect = async {
-        let tcp = TcpStream::connect(&relay.address).await?;
-        progress.send_replace(Progress::Connected);
-        tcp.set_nodelay(true)?;
-        connector.connect(relay.name.clone(), tcp).await
-    };
+    let handshake = timeout_at(until, connector.connect(relay.name.clone(), tcp));
     let mut liveness = Liveness::new(Instant::now(), SILENCE);
-    let connection = timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| StreamError::Timeout)??;
+    let connection = handshake.await.map_err(|_| StreamError::Timeout)??;
     let (source, sink) = tokio::io::split(connection);
     let (mut reader, mut writer) = (Reader::new(source, AGENT_FRAME), Writer::new(sink, AGENT_FRAME));
     let Present { report, fell_back } = present.borrow_and_update().clone();

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::Relay;
-use crate::channels::{ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
+use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
 use crate::decide::Input;
 use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
@@ -161,6 +161,7 @@ impl Transport {
     fn set_stream_deadline(&mut self) {
         let progress = *self.progress.borrow_and_update();
         self.stream_deadline = self.awaited_since.map(|since| match progress {
+            Progress::Connecting => since + CONNECTING_TIMEOUT,
             Progress::Unconnected => since + STREAM_TIMEOUT,
             Progress::Connected => since + SILENCE,
             Progress::Leaderless => Instant::now(),

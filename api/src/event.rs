@@ -1,10 +1,67 @@
-//! Event reasons of the Go JobSet. Other programs watch for them.
+//! Reasons of the controller's Events. An Event about a condition has the reason of the condition, see
+//! [`crate::conditions`].
 
-/// A Job could not be created: the API server refuses it, or another object has its name.
+// Reasons of the Go JobSet. Other programs watch for them.
+
+/// Warning. A Job could not be created: the API server refuses it, or another object has its name.
 pub const JOB_CREATION_FAILED: &str = "JobCreationFailed";
-/// The headless Service could not be created.
+/// Warning. The headless Service could not be created.
 pub const HEADLESS_SERVICE_CREATION_FAILED: &str = "HeadlessServiceCreationFailed";
-/// A PersistentVolumeClaim could not be created.
+/// Warning. A PersistentVolumeClaim could not be created.
 pub const PVC_CREATION_FAILED: &str = "PVCCreationFailed";
-/// The API server refuses to resume a Job with the resources that the JobSet's template has now (KEP-1150).
+/// Warning. The API server refuses to resume a Job with the resources that the JobSet's template has now (KEP-1150).
 pub const FAILED_RESOURCE_PROPAGATION: &str = "FailedResourcePropagation";
+/// Warning. The failure policy recreates all Jobs.
+pub const RESTART_JOB_SET: &str = "RestartJobSetFailurePolicyAction";
+/// Warning. The failure policy recreates all Jobs, and does not count it.
+pub const RESTART_JOB_SET_UNCOUNTED: &str = "RestartJobSetAndIgnoreMaxRestartsFailurePolicyAction";
+/// Warning. The failure policy recreates one Job.
+pub const RESTART_JOB: &str = "RestartJobFailurePolicyAction";
+/// Warning. The failure policy recreates one Job, and does not count it.
+pub const RESTART_JOB_UNCOUNTED: &str = "RestartJobAndIgnoreMaxRestartsFailurePolicyAction";
+/// Warning. The failure policy recreates the Jobs of one replicatedJob.
+pub const RESTART_REPLICATED_JOB: &str = "RestartReplicatedJobFailurePolicyAction";
+
+// Reasons of this project alone.
+/// Warning. The whole group begins to restart. The message has the manner, the epochs, the cause, and whether it counts.
+pub const RESTARTING: &str = "Restarting";
+/// Normal. The group restart is complete: all Jobs are ready again.
+pub const RESTARTED: &str = "Restarted";
+/// Normal. All Pods have reported the same epoch, and their workers start.
+pub const BARRIER_LIFTED: &str = "BarrierLifted";
+/// Warning. The group has waited at the barrier for long. The message names the Pods that it waits for.
+pub const BARRIER_WAITING: &str = "BarrierWaiting";
+/// Warning. A Pod keeps failing before its worker can start.
+pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
+/// Warning. The group keeps failing soon after it began to run, and waits before it restarts.
+pub const RESTART_BACKOFF: &str = "RestartBackoff";
+/// Normal. The number of Jobs or Pods follows a change of the specification (KEP-463).
+pub const RESIZED: &str = "Resized";
+/// Warning. The stored specification cannot be carried out. The controller does nothing for the JobSet.
+pub const INVALID_SPECIFICATION: &str = "InvalidSpecification";
+/// Warning. A message pattern of the failure policy can never match, and is ignored.
+pub const MESSAGE_PATTERN_INVALID: &str = "MessagePatternInvalid";
+/// Warning. The API server or a node cannot restart Pods in place.
+pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
+/// Warning. The JobSet is restarted by recreation, although it asks for restarts in place.
+pub const IN_PLACE_RESTART_DISABLED: &str = "InPlaceRestartDisabled";
+/// Warning. The status has lost its epochs. The controller waits for the reports of all Pods.
+pub const EPOCHS_LOST: &str = "EpochsLost";
+/// Warning. The status had lost its epochs. The controller has taken them from the reports of the Pods.
+pub const EPOCHS_RESTORED: &str = "EpochsRestored";
+/// Warning. A Pod reports an epoch that cannot be. A Pod that reports one above the next is deleted.
+pub const EPOCH_INVALID: &str = "EpochInvalid";
+/// Warning. A Pod is deleted, because its agent restarted and its worker did not.
+pub const AGENT_RESTARTED_ALONE: &str = "AgentRestartedAlone";
+/// Warning. A Pod is deleted by force, because its node is unreachable (`--force-delete-unreachable-after`).
+pub const FORCE_DELETED: &str = "ForceDeleted";
+/// Warning. A Job of the JobSet has wrong labels, and is left alone. Its user decides.
+pub const JOB_MISLABELLED: &str = "JobMislabelled";
+/// Warning. Jobs or Pods carry the label of the JobSet but do not belong to it. They are left alone.
+pub const NOT_CONTROLLED: &str = "NotControlled";
+/// Warning. A RoleBinding that the agents need exists and belongs to somebody else.
+pub const ROLE_BINDING_TAKEN: &str = "RoleBindingTaken";
+/// Warning. The admission policy that confines the agents is missing, so their Role is not bound.
+pub const AGENT_POLICY_MISSING: &str = "AgentPolicyMissing";
+/// Warning. The API server refuses another request of the controller for this JobSet.
+pub const REFUSED: &str = "Refused";

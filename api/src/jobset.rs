@@ -74,7 +74,8 @@ pub struct JobSetSpec {
 
     /// managedBy names the controller that is responsible for this JobSet. Default, and the same:
     /// `jobset.sigs.k8s.io/jobset-controller`. With any other name, such as `kueue.x-k8s.io/multikueue`, the JobSet
-    /// controller leaves the JobSet alone. A name is a domain, a slash and a path, at most 63 characters. Immutable.
+    /// controller leaves the JobSet alone; with this one, it derives status.jobsReady and status.groupRestarts from the
+    /// counts that Kueue copies. A name is a domain, a slash and a path, at most 63 characters. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
 

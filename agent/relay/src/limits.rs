@@ -10,7 +10,7 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 pub const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Connections of agents that have not said hello. More wait in the backlog of the port: an agent needs milliseconds, so those
 /// that come back at once are served in turn.
-pub const UNAUTHENTICATED: usize = 1024;
+pub const UNAUTHENTICATED: usize = 4096;
 /// Age at which a connection that has not said hello makes room for one that waits.
 pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(2);
 /// Connections of one Pod. One more takes the place of the oldest: an agent that has lost its connection opens another one.

@@ -85,8 +85,9 @@ pub const RELAY_AUDIENCE: &str = "jobset-relay";
 /// speak with relays.
 pub const RELAY_CONFIG_MAP: &str = "jobset-relay-ca";
 
-/// Shortest delay of an annotation behind the report over the stream: until then, the API server belongs to the restart.
-pub const LEAST_ANNOTATION_DELAY: Duration = Duration::from_secs(3);
+/// Shortest delay of an annotation behind the report over the stream. Most groups have restarted by then, so the writes do not
+/// compete with the restart.
+pub const LEAST_ANNOTATION_DELAY: Duration = Duration::from_secs(10);
 /// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
 const ANNOTATIONS_PER_SECOND: u32 = 150;
 /// Shortest time over which the agents of a group spread the writes of their annotations.

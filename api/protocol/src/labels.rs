@@ -87,6 +87,9 @@ pub const NO_SCHEDULE_TAINT: &str = "alpha.jobset.sigs.k8s.io/no-schedule";
 /// Value of `spec.managedBy` for which this controller is responsible. It is also responsible if the field is absent.
 pub const CONTROLLER_NAME: &str = "jobset.sigs.k8s.io/jobset-controller";
 
+/// `spec.managedBy` of a JobSet that Kueue's MultiKueue runs in another cluster.
+pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+
 /// Kubernetes' own annotation and label of a Pod of an Indexed Job: its completion index.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Kubernetes' own label of a Pod: the name of its Job.

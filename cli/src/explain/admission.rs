@@ -21,6 +21,6 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     };
     let what = format!("No admission webhook is configured for JobSets. {needs}");
-    let advice = "Install the admission webhook (README, \"Use it\"), then delete the JobSet and create it again.";
+    let advice = "Install the admission webhook (docs/src/install.md), then delete the JobSet and create it again.";
     vec![Finding::new("NoAdmission", what, advice)]
 }

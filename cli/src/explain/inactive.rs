@@ -1,5 +1,6 @@
 //! The JobSet is not to run.
 
+use jobset_api::labels;
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
@@ -31,7 +32,7 @@ pub(super) fn managed_elsewhere(facts: &Facts) -> Vec<Finding> {
     let manager = facts.jobset.spec.managed_by.as_deref().unwrap_or_default();
     let what = format!("Another controller reconciles the JobSet: spec.managedBy is {manager}.");
     let advice = match manager {
-        "kueue.x-k8s.io/multikueue" => {
+        labels::MULTIKUEUE => {
             let command = facts.kubectl("get workloads");
             format!("Kueue runs the JobSet in another cluster: see its Workload, `{command}`.")
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobset_api::{RecentRestart, RestartStrategy, conditions};
+use jobset_api::{RecentRestart, RestartStrategy, conditions, event};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -89,7 +89,7 @@ fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, strategy: Restar
     );
     reconciliation.set_condition(conditions::RESTART_BACKOFF, true, conditions::KEEPS_FAILING, &message);
     if is_announced(reconciliation) {
-        reconciliation.warn("RestartBackoff", message);
+        reconciliation.warn(event::RESTART_BACKOFF, message);
     }
     reconciliation.facts.push(Fact::BackedOff);
     reconciliation.requeue_at(until);

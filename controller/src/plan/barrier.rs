@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::conditions;
+use jobset_api::{conditions, event};
 
 use super::members::running_jobs;
 use super::reconciliation::Reconciliation;
@@ -41,7 +41,7 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
         return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
     if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
-        reconciliation.warn("BarrierBlocked", message);
+        reconciliation.warn(event::BARRIER_BLOCKED, message);
     }
     ControlFlow::Continue(())
 }

@@ -1,6 +1,6 @@
 //! Reports a group that waits at the barrier for long, with the Pods that it waits for.
 
-use jobset_api::{JobSetStatus, conditions};
+use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::backoff;
@@ -67,7 +67,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let message = format!("{begin}: {what}");
     reconciliation.set_condition(conditions::BARRIER_WAITING, true, reason, &message);
     if stored_reason.as_deref() != Some(reason) {
-        reconciliation.warn("BarrierWaiting", message);
+        reconciliation.warn(event::BARRIER_WAITING, message);
     }
 }
 

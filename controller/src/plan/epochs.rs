@@ -11,7 +11,7 @@ use super::reconciliation::Reconciliation;
 use super::restart;
 use super::{Action, Fact, PodDeletion, Trigger, backoff};
 use crate::engine::pods::PodView;
-use jobset_api::{JobSetStatus, conditions};
+use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::SignedDuration;
 
 /// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
@@ -148,7 +148,7 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
                 reconciliation.facts.push(Fact::BarrierLifted);
                 if backoff::is_announced(reconciliation) {
                     let message = format!("all Pods have reported epoch {}, and their workers run", epochs.synced);
-                    reconciliation.note("BarrierLifted", message);
+                    reconciliation.note(event::BARRIER_LIFTED, message);
                 }
             }
             reconciliation.status.synced_epoch = if lifts { epochs.synced } else { current.synced };
@@ -227,7 +227,7 @@ fn handle_invalid_reports(reconciliation: &mut Reconciliation<'_>, current: Epoc
         let above = is_above(&pod);
         let action = if above { ": it is deleted" } else { "" };
         reconciliation.warn(
-            "EpochInvalid",
+            event::EPOCH_INVALID,
             format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{action}", pod.name),
         );
         if above {
@@ -256,7 +256,7 @@ fn delete_agents_alone(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<(
             restart_uncounted(reconciliation)?;
         }
         reconciliation.warn(
-            "AgentRestartedAlone",
+            event::AGENT_RESTARTED_ALONE,
             format!(
                 "Pod {} is deleted: its agent restarted and its worker did not; check the agent's restartPolicyRules",
                 pod.name

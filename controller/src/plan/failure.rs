@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, Scope};
+use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, Scope, event};
 use jobset_api::{conditions, message_pattern};
 use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
@@ -63,11 +63,11 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
         Do::FailJobSet => reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
         Do::RestartJobSet => {
             let counting = if already_counted(reconciliation, job) { Counting::Already } else { Counting::Counted };
-            reconciliation.warn("RestartJobSetFailurePolicyAction", cause.message.clone());
+            reconciliation.warn(event::RESTART_JOB_SET, cause.message.clone());
             recreate(reconciliation, counting, &cause)
         }
         Do::RestartJobSetAndIgnoreMaxRestarts => {
-            reconciliation.warn("RestartJobSetAndIgnoreMaxRestartsFailurePolicyAction", cause.message.clone());
+            reconciliation.warn(event::RESTART_JOB_SET_UNCOUNTED, cause.message.clone());
             recreate(reconciliation, Counting::Ignored, &cause)
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
@@ -133,8 +133,7 @@ fn restart_job(
     let attempts = counter(&mut status.job_restarts, index, replicas);
     *attempts = attempts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(reconciliation, &cause);
-    let reason =
-        if counted { "RestartJobFailurePolicyAction" } else { "RestartJobAndIgnoreMaxRestartsFailurePolicyAction" };
+    let reason = if counted { event::RESTART_JOB } else { event::RESTART_JOB_UNCOUNTED };
     reconciliation.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
     let action =
         if counted { FailurePolicyAction::RestartJob } else { FailurePolicyAction::RestartJobAndIgnoreMaxRestarts };
@@ -156,7 +155,7 @@ fn restart_replicated_job(
     status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
     announce_partial_restart(reconciliation, cause);
     let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
-    reconciliation.warn("RestartReplicatedJobFailurePolicyAction", message);
+    reconciliation.warn(event::RESTART_REPLICATED_JOB, message);
     push_fact(reconciliation, FailurePolicyAction::RestartReplicatedJob, true, cause);
     ControlFlow::Continue(())
 }

@@ -4,7 +4,7 @@
 //! An annotation tells its agents to start their workers at once. Otherwise the workers would wait at the barrier forever
 //! (`protocol.md`, agent rule 0).
 
-use jobset_api::{RestartStrategy, conditions, labels};
+use jobset_api::{RestartStrategy, conditions, event, labels};
 
 use super::Action;
 use super::invalid::cut;
@@ -38,10 +38,10 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
             conditions::CANNOT_RESTART_IN_PLACE,
             &message,
         );
-        reconciliation.warn("InPlaceRestartDisabled", message);
+        reconciliation.warn(event::IN_PLACE_RESTART_DISABLED, message);
     } else {
         reconciliation.warn(
-            "InPlaceRestartDisabled",
+            event::IN_PLACE_RESTART_DISABLED,
             format!(
                 "the feature gate InPlaceRestart is off, so the JobSet is restarted by recreation; to restart in place, \
                  enable the gate and remove the annotation {annotation}"

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::conditions;
+use jobset_api::{conditions, event};
 
 use super::reconciliation::Reconciliation;
 use super::success;
@@ -19,7 +19,7 @@ pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> Contro
     };
     let message = format!("the JobSet is left alone, because its specification is invalid: {}", cut(what));
     reconciliation.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
-    reconciliation.warn("InvalidSpecification", message);
+    reconciliation.warn(event::INVALID_SPECIFICATION, message);
     // The JobSet may have run before, under another controller: its success is still recorded.
     success::complete_if_met(reconciliation)?;
     ControlFlow::Break(())
@@ -29,7 +29,7 @@ pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> Contro
 pub(super) fn warn_of_message_patterns(reconciliation: &mut Reconciliation<'_>) {
     if let Some(what) = reconciliation.observed.unmatchable() {
         let message = format!("the failure policy ignores message patterns that can never match: {}", cut(what));
-        reconciliation.warn("MessagePatternInvalid", message);
+        reconciliation.warn(event::MESSAGE_PATTERN_INVALID, message);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Warns of Jobs and Pods that carry the label of the JobSet but are not controlled by it. The rules neither change nor
 //! count them.
 
-use jobset_api::names;
+use jobset_api::{event, names};
 
 use super::reconciliation::{Reconciliation, first_few};
 use crate::engine::JobView;
@@ -26,7 +26,7 @@ pub(super) fn warn(reconciliation: &mut Reconciliation<'_>) {
     }
     let orphans = first_few(&orphans);
     reconciliation.warn(
-        "NotControlled",
+        event::NOT_CONTROLLED,
         format!("left alone, because they carry the label of this JobSet but are not its own: {orphans}"),
     );
 }

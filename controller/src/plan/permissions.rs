@@ -1,7 +1,7 @@
 //! Creates the RoleBinding by which injected agents watch their JobSet and report the epochs of their Pods.
 
-use jobset_api::injection::Shape;
 use jobset_api::{RestartStrategy, labels, names};
+use jobset_api::{event, injection::Shape};
 
 use super::Action;
 use super::reconciliation::Reconciliation;
@@ -27,7 +27,9 @@ pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
     let owner = found.controller.as_ref();
     if owner.map(|owner| &owner.uid) != uid && !found.deleting && !owner.is_some_and(|it| it.is_jobset(jobset_name)) {
         let owner = owner.map_or("nobody".to_owned(), |owner| format!("{} {}", owner.kind, owner.name));
-        reconciliation
-            .warn("RoleBindingTaken", format!("RoleBinding {name} exists and is controlled by {owner}: delete it"));
+        reconciliation.warn(
+            event::ROLE_BINDING_TAKEN,
+            format!("RoleBinding {name} exists and is controlled by {owner}: delete it"),
+        );
     }
 }

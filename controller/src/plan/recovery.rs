@@ -1,6 +1,6 @@
 //! Records when all Jobs are ready: a group restart, or the first start, is over.
 
-use jobset_api::{JobSetStatus, ReplicatedJob, Scope, conditions};
+use jobset_api::{JobSetStatus, ReplicatedJob, Scope, conditions, event};
 
 use super::reconciliation::Reconciliation;
 use super::{Fact, backoff, members};
@@ -25,7 +25,7 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
     if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, what) {
         backoff::complete(reconciliation);
         if backoff::is_announced(reconciliation) {
-            reconciliation.note("Restarted", restarted_message(reconciliation, what));
+            reconciliation.note(event::RESTARTED, restarted_message(reconciliation, what));
         }
         reconciliation.facts.push(Fact::Recovered);
     } else if reconciliation.status.group_restarts == 0 && !all_are_ready(&reconciliation.observed.status(), groups) {

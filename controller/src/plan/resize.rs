@@ -7,6 +7,8 @@
 
 use std::ops::ControlFlow;
 
+use jobset_api::event;
+
 use super::reconciliation::{Current, Reconciliation, first_few};
 use super::{Action, epochs, members};
 
@@ -42,8 +44,10 @@ pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         epochs::restart_uncounted(reconciliation)?;
         return ControlFlow::Break(());
     }
-    reconciliation
-        .note("Resized", format!("resizing {}", first_few(&misfits.iter().map(Misfit::describe).collect::<Vec<_>>())));
+    reconciliation.note(
+        event::RESIZED,
+        format!("resizing {}", first_few(&misfits.iter().map(Misfit::describe).collect::<Vec<_>>())),
+    );
     for Misfit { current, specified } in misfits {
         let (name, uid) = (current.name.to_owned(), current.job.uid.clone());
         reconciliation.actions.push(match specified {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, labels};
+use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, event, labels};
 
 use super::cause::{Cause, Counting};
 use super::reconciliation::Reconciliation;
@@ -34,7 +34,7 @@ pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) 
         } else {
             let label = labels::RESTART_ATTEMPT;
             reconciliation.warn(
-                "JobMislabelled",
+                event::JOB_MISLABELLED,
                 format!("Job {name} is left alone: its label {label} is not the number of an attempt; correct the label or delete the Job"),
             );
         }
@@ -86,7 +86,7 @@ pub(super) fn begin(
     };
     let Cause { trigger, failed_at, .. } = *cause;
     if backoff::is_announced(reconciliation) {
-        reconciliation.notes.push(Note { failed_at, ..Note::warning("Restarting", message.to_owned()) });
+        reconciliation.notes.push(Note { failed_at, ..Note::warning(event::RESTARTING, message.to_owned()) });
     }
     let counted = counting == Counting::Counted;
     reconciliation.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });

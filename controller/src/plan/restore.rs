@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use jobset_api::event;
+
 use super::members::{running_jobs, slots};
 use super::reconciliation::Reconciliation;
 
@@ -46,14 +48,14 @@ pub(super) fn epochs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         Memory::New => return ControlFlow::Continue(()),
         Memory::Partial => {
             let message = "the status has lost its epochs; waiting for the reports of all Pods";
-            reconciliation.warn("EpochsLost", message.to_owned());
+            reconciliation.warn(event::EPOCHS_LOST, message.to_owned());
         }
         Memory::Epoch(synced) => {
             reconciliation.status.synced_epoch = synced;
             reconciliation.status.deprecated_epoch = synced - 1;
             let message =
                 format!("the status had lost its epochs; epoch {synced} is restored from the reports of the Pods");
-            reconciliation.warn("EpochsRestored", message);
+            reconciliation.warn(event::EPOCHS_RESTORED, message);
         }
     }
     ControlFlow::Break(())

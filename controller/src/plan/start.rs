@@ -187,7 +187,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
             Some(job) if !job.deleting && reconciliation.is_current(job) && !is_labelled(job, group, job_index) => {
                 let (name_label, index_label) = (labels::REPLICATED_JOB_NAME, labels::JOB_INDEX);
                 reconciliation.warn(
-                    "JobMislabelled",
+                    event::JOB_MISLABELLED,
                     format!("Job {name} is left alone: its labels {name_label} and {index_label} do not match its name; delete the Job"),
                 );
             }

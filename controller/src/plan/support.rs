@@ -1,9 +1,9 @@
 //! Sets the condition InPlaceUnsupported if the cluster cannot restart Pods in place. Without the condition, Pods would
 //! silently wait, or restart one by one.
 
-use jobset_api::in_place::NEEDS;
 use jobset_api::restart_rules::is_agent_sidecar;
 use jobset_api::{ReplicatedJob, conditions};
+use jobset_api::{event, in_place::NEEDS};
 
 use super::reconciliation::Reconciliation;
 use crate::engine::JobView;
@@ -19,7 +19,7 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
     };
     let message = format!("{what}; {NEEDS}");
     if reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, true, "InPlaceUnsupported", &message) {
-        reconciliation.warn("InPlaceUnsupported", message);
+        reconciliation.warn(event::IN_PLACE_UNSUPPORTED, message);
     }
 }
 

@@ -3,6 +3,7 @@
 //! The controller cannot know whether an unreachable node is really down. The user who sets the flag takes this
 //! responsibility. The rule ignores a node that is only not ready.
 
+use jobset_api::event;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::reconciliation::Reconciliation;
@@ -18,8 +19,10 @@ pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
             continue;
         }
         let node = pod.node.as_deref().unwrap_or_default();
-        reconciliation
-            .warn("ForceDeleted", format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name));
+        reconciliation.warn(
+            event::FORCE_DELETED,
+            format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name),
+        );
         reconciliation.actions.push(Action::DeletePod {
             name: pod.name.clone(),
             uid: pod.uid.clone(),

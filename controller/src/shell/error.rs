@@ -104,16 +104,16 @@ impl ApplyError {
             return None;
         }
         let reason = match self {
-            Self::Taken { kind: Kind::RoleBinding, .. } => "RoleBindingTaken",
-            Self::AgentsUnconfined { .. } => "AgentPolicyMissing",
+            Self::Taken { kind: Kind::RoleBinding, .. } => event::ROLE_BINDING_TAKEN,
+            Self::AgentsUnconfined { .. } => event::AGENT_POLICY_MISSING,
             Self::ResourcesRefused { .. } => event::FAILED_RESOURCE_PROPAGATION,
             Self::Taken { kind, .. } | Self::Api { verb: CREATE, kind, .. } => match kind {
                 Kind::Job => event::JOB_CREATION_FAILED,
                 Kind::Service => event::HEADLESS_SERVICE_CREATION_FAILED,
                 Kind::Claim => event::PVC_CREATION_FAILED,
-                _ => "Refused",
+                _ => event::REFUSED,
             },
-            _ => "Refused",
+            _ => event::REFUSED,
         };
         let message = match self.cause() {
             // The API server shows the whole template before it says what is wrong.

@@ -6,5 +6,5 @@
 mod desk;
 mod snapshot;
 
-pub use desk::{Desk, DeskOutput, READ_PAUSE, READS, ReadOutcome, RelayId, RelayMessage};
+pub use desk::{Desk, DeskOutput, READ_PAUSE, ReadOutcome, RelayId, RelayMessage};
 pub use snapshot::{GroupSnapshot, uses_relay};

@@ -4,7 +4,6 @@ package framework
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	"github.com/onsi/ginkgo/v2"
@@ -48,8 +47,8 @@ func (f *Framework) Init() *rest.Config {
 	ginkgo.GinkgoHelper()
 	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
 	crds := program.CRDs()
-	crds.Paths = append(crds.Paths, manifests("base", "crds"), os.Getenv("CONFORMANCE_COSCHEDULING_CRD"),
-		os.Getenv("CONFORMANCE_VOLCANO_CRD"))
+	crds.Paths = append(crds.Paths, manifests("base", "crds"), manifests("external-crds", "scheduler-plugins"),
+		manifests("external-crds", "volcano"))
 	f.environment = &envtest.Environment{
 		CRDInstallOptions: crds,
 		WebhookInstallOptions: envtest.WebhookInstallOptions{

@@ -85,7 +85,7 @@ impl Context {
         let Some(controller) = deployments.list(&ours).await?.items.into_iter().next() else {
             bail!(
                 "the CustomResourceDefinition {CRD} is there, and no Deployment jobset-controller: another JobSet is installed; \
-                 controller/README.md says how to take over from it"
+                 docs/src/migration.md says how to take over from it"
             );
         };
         Ok(controller.namespace())
@@ -98,7 +98,7 @@ impl Context {
         let rendered = self.kubectl(&["kustomize", &kustomize.to_string_lossy()], "").await?;
         let manifests = self.images.in_place_of_local(&String::from_utf8_lossy(&rendered.stdout));
         self.kubectl(&["apply", "--server-side", "-f", "-"], &manifests).await?;
-        println!("the product stays installed; deploy/README.md says how to remove it");
+        println!("the product stays installed; docs/src/install.md says how to remove it");
         Ok(NAMESPACE.to_owned())
     }
 

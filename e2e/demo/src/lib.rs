@@ -4,6 +4,7 @@ mod context;
 mod fitness;
 mod logs;
 mod observer;
+mod picture;
 mod stage;
 mod summary;
 mod timeline;
@@ -41,7 +42,7 @@ pub struct Options {
     pub started: f64,
 }
 
-/// Installs the product into the cluster, runs both JobSets, lets workers fail, and writes `summary.json` into `results`.
+/// Installs the product into the cluster, runs both JobSets, lets workers fail, and writes `summary.json` and `restart.svg` into `results`.
 ///
 /// # Errors
 /// If something does not come up, or a group does not come back, in time.
@@ -62,20 +63,26 @@ pub async fn run_in(context: &Context, options: Options, results: &Path) -> Resu
 }
 
 async fn show(stage: &Stage, options: Options, results: &Path) -> Result<()> {
-    let summary = Summary {
-        in_place: series(stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?,
-        recreate: series(stage, workload::RECREATE, RestartStrategy::Recreate, options).await?,
-    };
+    let (in_place, picture) = series(stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?;
+    let (recreate, _) = series(stage, workload::RECREATE, RestartStrategy::Recreate, options).await?;
+    let summary = Summary { in_place, recreate };
     println!("\n{}", summary.table());
     std::fs::create_dir_all(results)?;
-    let path = results.join("summary.json");
-    std::fs::write(&path, summary.json()).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("written: {}", path.display());
+    for (name, text) in [("summary.json", summary.json()), ("restart.svg", picture)] {
+        let path = results.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("written: {}", path.display());
+    }
     Ok(())
 }
 
-/// Runs one JobSet and lets one of its workers fail, again and again.
-async fn series(stage: &Stage, manifest: &str, strategy: RestartStrategy, options: Options) -> Result<Series> {
+/// Runs one JobSet and lets one of its workers fail, again and again. Also draws the last restart.
+async fn series(
+    stage: &Stage,
+    manifest: &str,
+    strategy: RestartStrategy,
+    options: Options,
+) -> Result<(Series, String)> {
     let workload = stage.workload(manifest)?;
     println!("\n== {strategy:?}: JobSet {} of {} workers ==", workload.name(), workload.pods());
     let mut observer = Observer::start(stage, &workload).await?;
@@ -94,6 +101,7 @@ async fn series(stage: &Stage, manifest: &str, strategy: RestartStrategy, option
             tokio::time::sleep_until(failed + BETWEEN_FAILURES + Duration::from_secs_f64(fastrand::f64())).await;
         }
     }
+    let picture = observer.picture();
     observer.remove().await?;
-    Ok(series)
+    Ok((series, picture))
 }

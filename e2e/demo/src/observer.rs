@@ -13,6 +13,7 @@ use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
 use super::context::IMAGES;
+use super::picture;
 use super::stage::Stage;
 use super::summary::Recovery;
 use super::timeline::{HEADER, Line, Timeline, image_trouble};
@@ -41,6 +42,8 @@ pub(super) struct Observer<'a> {
     /// What the workers have written down, in the order in which it was read.
     entries: Vec<Entry>,
     entries_shown: usize,
+    /// What was printed of the last failure, with the seconds since.
+    lines: Vec<(f64, Line)>,
 }
 
 impl<'a> Observer<'a> {
@@ -69,6 +72,7 @@ impl<'a> Observer<'a> {
             pods,
             events: events.boxed(),
             timeline: Timeline::default(),
+            lines: Vec::new(),
         })
     }
 
@@ -89,6 +93,7 @@ impl<'a> Observer<'a> {
         println!("the worker process of {name} is killed\n{HEADER}");
         self.stage.kill(victim).await?;
         let (end, exited) = self.last_words(&name).await?;
+        self.lines.clear();
         let starts = self.watch_until(exited, end).await?;
         let last = starts.iter().map(|start| start.time).fold(exited, f64::max);
         let kept = starts.iter().filter(|start| self.timeline.is_kept(&start.uid)).count();
@@ -96,6 +101,11 @@ impl<'a> Observer<'a> {
         println!("all {} workers have started again {:.2} s after the exit", self.workers, recovery.seconds);
         self.settle().await?;
         Ok(recovery)
+    }
+
+    /// The last failure as a picture.
+    pub(super) fn picture(&self) -> String {
+        picture::svg(&self.lines)
     }
 
     /// Deletes the JobSet, and waits until its Pods are gone.
@@ -135,7 +145,9 @@ impl<'a> Observer<'a> {
             let unread = self.unread()?;
             self.entries.extend(unread);
             for entry in &self.entries[self.entries_shown..] {
-                println!("{:>7.2}  {}", entry.time - zero, self.timeline.journal(entry));
+                let line = self.timeline.journal(entry);
+                println!("{:>7.2}  {line}", entry.time - zero);
+                self.lines.push((entry.time - zero, line));
             }
             self.entries_shown = self.entries.len();
             let starts = self.entries[from..].iter().filter(|entry| entry.event == "start");
@@ -175,7 +187,9 @@ impl<'a> Observer<'a> {
 
     fn show(&mut self, seen: Change, zero: f64) -> Result<()> {
         if let Some(line) = self.note(seen)? {
-            println!("{:>7.2}  {line}", now() - zero);
+            let time = now() - zero;
+            println!("{time:>7.2}  {line}");
+            self.lines.push((time, line));
         }
         Ok(())
     }

@@ -18,13 +18,13 @@ const IMAGE_REASONS: [&str; 4] = ["ErrImagePull", "ImagePullBackOff", "ErrImageN
 /// One line: a change that a person can follow.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
-    pod: String,
-    node: String,
-    uid: &'static str,
-    epoch: String,
-    synced: i32,
-    deprecated: i32,
-    what: String,
+    pub(super) pod: String,
+    pub(super) node: String,
+    pub(super) uid: &'static str,
+    pub(super) epoch: String,
+    pub(super) synced: i32,
+    pub(super) deprecated: i32,
+    pub(super) what: String,
 }
 
 impl fmt::Display for Line {

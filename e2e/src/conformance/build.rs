@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::suite::{Project, Suite};
 use jobset_harness::paths;
-use jobset_harness::programs::{GO_BUILD_ARGS, filled, go, locked, run, short};
+use jobset_harness::programs::{self, GO_BUILD_ARGS, filled, go, locked, run, short};
 use jobset_harness::progress::progress;
 
 /// Where the suites lie, below the target folder.
@@ -54,6 +54,40 @@ fn ours(project: Project) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// A CustomResourceDefinition of a third project, which a suite's own build downloads.
+struct ForeignCrd {
+    module: &'static str,
+    version: &'static str,
+    /// Where it lies in its module.
+    path: &'static str,
+    /// Where the suite finds it, in the suite's module.
+    to: &'static str,
+}
+
+/// What Trainer's suites find below `manifests/external-crds`.
+const TRAINER_CRDS: [ForeignCrd; 2] = [
+    ForeignCrd {
+        module: "sigs.k8s.io/scheduler-plugins",
+        version: "v0.35.4-devel",
+        path: "manifests/coscheduling/crd.yaml",
+        to: "manifests/external-crds/scheduler-plugins/crd.yaml",
+    },
+    ForeignCrd {
+        module: "volcano.sh/volcano",
+        version: "v1.14.1",
+        path: "config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml",
+        to: "manifests/external-crds/volcano/podgroups.yaml",
+    },
+];
+
+/// The CustomResourceDefinitions that a project's module lacks.
+fn foreign_crds(project: Project) -> &'static [ForeignCrd] {
+    match project {
+        Project::Trainer => &TRAINER_CRDS,
+        Project::JobSet | Project::Kueue => &[],
+    }
+}
+
 /// The suites of a project that judge our programs on an API server of their own, built if they are missing: one to four
 /// minutes.
 ///
@@ -82,13 +116,21 @@ fn ensure_beside_ours(project: Project) -> Result<Binaries> {
         // The module cache keeps its files read-only.
         run(Command::new("cp").args(copy).arg(project.module()?).arg(&module))?;
         for (ours, path) in ours(project) {
-            let to = module.join(path);
-            fs::create_dir_all(to.parent().unwrap_or(&to))?;
-            fs::copy(sources.join(ours), &to).with_context(|| format!("cannot write {}", to.display()))?;
+            copy_file(&sources.join(ours), &module.join(path))?;
+        }
+        for crd in foreign_crds(project) {
+            copy_file(&programs::sources(crd.module, crd.version)?.join(crd.path), &module.join(crd.to))?;
         }
         compile(&module, building, suites)
     })?;
     Ok(Binaries { module: dir.join("module"), programs: dir })
+}
+
+/// Copies a file into a folder that may be missing. A file of the module cache is read-only, its copy is not.
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    fs::write(to, content).with_context(|| format!("cannot write {}", to.display()))
 }
 
 fn ensure_originals(project: Project) -> Result<Binaries> {
@@ -136,6 +178,9 @@ fn hash(sources: &Path, project: Project) -> Result<String> {
         let file = sources.join(ours);
         hash.update([0]);
         hash.update(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    for crd in foreign_crds(project) {
+        hash.update(crd.version);
     }
     Ok(short(hash))
 }

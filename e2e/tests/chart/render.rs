@@ -292,11 +292,11 @@ async fn registry_with_slash_and_label_null_are_rendered() -> Result<()> {
 
 /// `kubectl delete` by label, for `kubectl delete -k` would delete the CRD, and all JobSets with it.
 #[tokio::test]
-async fn commands_of_readme_remove_all_kinds_but_the_crd() -> Result<()> {
-    let readme = fs::read_to_string(paths::workspace().join("deploy/README.md")).await?;
-    let (_, remove) = readme.split_once("\n## Remove\n").context("no section Remove")?;
-    let remove = remove.split("\n## ").next().unwrap_or_default();
-    let commands: Vec<&str> = remove.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+async fn commands_of_the_docs_remove_all_kinds_but_the_crd() -> Result<()> {
+    let page = fs::read_to_string(paths::workspace().join("docs/src/install.md")).await?;
+    let (_, remove) = page.split_once("\n## Uninstall\n").context("no section Uninstall")?;
+    let blocks = remove.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
     let named: Vec<&str> = commands.iter().flat_map(|line| line.split([' ', ','])).collect();
     let objects = render(NAMESPACE, &[]).await?;
     for ((kind, ..), object) in &objects {

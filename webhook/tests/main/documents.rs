@@ -1,5 +1,5 @@
-//! The manifests of the documentation: every fenced block of YAML in a README.md of the workspace is a complete object,
-//! and is admitted as it stands there. What is none is written as text.
+//! The manifests of the documentation: every fenced block of YAML in a README.md of the workspace and in a page of the site is a
+//! complete object, and is admitted as it stands there. What is none is written as text.
 //!
 //! Manifests of supervised workers get the one warning that nobody can avoid: the worker shares the token of its agent.
 
@@ -65,7 +65,10 @@ fn blocks(document: &str) -> Result<Vec<Block>> {
     }
 }
 
-/// Every README.md below the folder.
+/// API groups of other projects, which this API server does not serve.
+const OTHERS: [&str; 2] = ["kueue.x-k8s.io/", "trainer.kubeflow.org/"];
+
+/// Every README.md below the folder, and every page of the site.
 fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -76,7 +79,7 @@ fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
             if FOREIGN.iter().all(|foreign| name != *foreign) {
                 found.extend(documents(&path)?);
             }
-        } else if name == "README.md" {
+        } else if name == "README.md" || folder.ends_with("docs/src") && path.extension().is_some_and(|it| it == "md") {
             found.push(path);
         }
     }
@@ -97,7 +100,10 @@ fn manifests(root: &Path) -> Result<Vec<Manifest>> {
                     .iter()
                     .all(|it| !it.is_null());
                 ensure!(is_object, "{place}: no complete object; mark it as text, not as yaml");
-                found.push(Manifest { place: place.clone(), object });
+                let version = object["apiVersion"].as_str().unwrap_or_default();
+                if !OTHERS.iter().any(|group| version.starts_with(group)) {
+                    found.push(Manifest { place: place.clone(), object });
+                }
             }
         }
     }

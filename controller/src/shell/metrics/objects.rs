@@ -115,9 +115,11 @@ fn families(jobsets: &HashMap<Key, ReconciledJobSet>) -> Vec<Family> {
         jobset("kube_jobset_restarts", "Restarts of the whole group, by recreation or in place.", |_, status| {
             Some(status.group_restarts.into())
         }),
-        jobset("jobset_max_restarts", "Restarts that the JobSet may have: maxRestarts.", |it, _| {
-            Some(it.jobset.spec.max_restarts().into())
-        }),
+        jobset(
+            "jobset_max_restarts",
+            "Restarts that the JobSet may have: maxRestarts and additional ones.",
+            |it, _| Some(it.jobset.allowed_restarts().into()),
+        ),
         jobset(
             "jobset_restarts_counted",
             "Restarts that count towards maxRestarts; of separate budgets, those of the one of which most is spent.",

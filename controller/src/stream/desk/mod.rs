@@ -6,10 +6,11 @@
 //! - The time of statements grows with each of them. The answers of one read to different agents have the same time.
 
 mod group;
+mod reads;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,9 +21,8 @@ use super::GroupSnapshot;
 use crate::engine::pods::StreamReport;
 use crate::engine::{Key, Now};
 use group::GroupDesk;
+use reads::Reads;
 
-/// Most JobSets that are read at once.
-pub const READS: usize = 16;
 /// Shortest time between the begins of two reads of one JobSet, so that thousands of hellos share them.
 pub const READ_PAUSE: Duration = Duration::from_millis(20);
 /// Longest name and UID in bytes that Kubernetes gives.
@@ -106,10 +106,7 @@ pub struct Desk {
     namespace: Option<String>,
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
     groups: HashMap<Arc<Key>, GroupDesk>,
-    /// The JobSets that hellos wait for and that are not being read, by the time of their next read.
-    due: BTreeSet<(Instant, Arc<Key>)>,
-    /// Number of reads under way.
-    reads: usize,
+    reads: Reads,
     /// Time of the last statement.
     time: i64,
     beat_due: Option<Instant>,
@@ -133,8 +130,7 @@ impl Desk {
 
     /// When [`Desk::next`] has something although nothing has happened.
     pub fn next_due(&self) -> Option<Instant> {
-        let read = self.due.first().map(|(due, _)| *due).filter(|_| self.reads < READS);
-        read.into_iter().chain(self.beat_due).min()
+        self.reads.next_due().into_iter().chain(self.beat_due).min()
     }
 
     /// Forgets all connections: this replica does not lead. The time goes on.
@@ -193,7 +189,7 @@ impl Desk {
 
     /// A read that was begun with [`DeskOutput::Read`] has ended.
     pub fn read(&mut self, key: &Key, outcome: ReadOutcome, now: Now) -> Vec<DeskOutput> {
-        self.reads = self.reads.saturating_sub(1);
+        self.reads.end(key);
         let Some((key, _)) = self.groups.get_key_value(key) else { return Vec::new() };
         let key = Arc::clone(key);
         let outputs = match outcome {
@@ -216,12 +212,13 @@ impl Desk {
     /// What is due.
     pub fn next(&mut self, now: Now) -> Vec<DeskOutput> {
         let mut outputs = Vec::new();
-        while self.reads < READS && self.due.first().is_some_and(|(due, _)| *due <= now.instant) {
-            let Some((_, key)) = self.due.pop_first() else { break };
-            if let Some(group) = self.groups.get_mut(&key) {
-                group.begin_read(now.instant);
-                self.reads += 1;
-                outputs.push(DeskOutput::Read(key));
+        while let Some(key) = self.reads.begin(now.instant) {
+            match self.groups.get_mut(&key) {
+                Some(group) => {
+                    group.begin_read(now.instant);
+                    outputs.push(DeskOutput::Read(key));
+                }
+                None => self.reads.end(&key),
             }
         }
         if self.beat_due.is_some_and(|due| due <= now.instant) {
@@ -319,13 +316,13 @@ impl Desk {
         if group.is_forgettable() {
             self.groups.remove(key);
         } else if let Some(due) = group.read_due() {
-            self.due.insert((due, Arc::clone(key)));
+            self.reads.plan(due, key);
         }
     }
 
     fn unschedule(&mut self, key: &Arc<Key>) {
         if let Some(due) = self.groups.get(key).and_then(GroupDesk::read_due) {
-            self.due.remove(&(due, Arc::clone(key)));
+            self.reads.cancel(due, key);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
 
+use super::reads::{NAMESPACE_READS, READS};
 use super::*;
 
 /// A desk and its clock.
@@ -177,20 +178,40 @@ fn hello_for_a_jobset_that_does_not_exist_is_not_answered() {
     assert_eq!(test.next(), []);
 }
 
-#[test]
-fn reads_of_many_jobsets_are_limited() {
-    let mut test = TestDesk::new();
-    let events = (0..=READS).map(|number| {
+/// Hellos for JobSets of different names in a namespace.
+fn hellos(namespace: &str, first: usize, count: usize) -> Vec<AgentEvent> {
+    let numbers = first..first + count;
+    let hello_to = |number: usize| {
         let mut event = hello(u64::try_from(number).unwrap());
-        if let AgentEventKind::Hello { jobset, .. } = &mut event.event {
+        if let AgentEventKind::Hello { pod, jobset, .. } = &mut event.event {
+            namespace.clone_into(&mut pod.namespace);
             *jobset = number.to_string();
         }
         event
-    });
-    test.hear(1, events.collect());
+    };
+    numbers.map(hello_to).collect()
+}
+
+#[test]
+fn reads_of_many_jobsets_are_limited() {
+    let mut test = TestDesk::new();
+    let namespaces = READS / NAMESPACE_READS + 1;
+    for number in 0..namespaces {
+        test.hear(1, hellos(&format!("n{number}"), number * NAMESPACE_READS, NAMESPACE_READS));
+    }
     assert_eq!(test.next().len(), READS);
-    let first = Key { name: "0".to_owned(), ..key() };
+    let first = Key { namespace: "n0".to_owned(), name: "0".to_owned() };
     said(test.desk.read(&first, ReadOutcome::NotFound, test.now()));
+    assert_eq!(test.next(), [Said::Read]);
+}
+
+#[test]
+fn reads_of_one_namespace_leave_room_for_others() {
+    let mut test = TestDesk::new();
+    test.hear(1, hellos("flood", 0, 1_000));
+    assert_eq!(test.next().len(), NAMESPACE_READS);
+    assert!(test.desk.next_due().is_none_or(|due| due > test.now().instant), "the desk would be asked without end");
+    test.hear(1, hellos("other", 1_000, 1));
     assert_eq!(test.next(), [Said::Read]);
 }
 
@@ -329,7 +350,7 @@ fn end_of_a_relay_is_that_of_its_agents() {
     assert_eq!(gone, [DeskOutput::AgentGone { key: Arc::new(key()), pod_uid: "uid-1".into() }]);
     assert_eq!((test.desk.relays(), test.desk.agents()), (1, 1));
     test.desk.relay_gone(2);
-    assert!(test.desk.groups.is_empty() && test.desk.due.is_empty(), "nothing is kept");
+    assert!(test.desk.groups.is_empty() && test.desk.reads.is_idle(), "nothing is kept");
 }
 
 #[rstest]

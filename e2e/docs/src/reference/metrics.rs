@@ -1,0 +1,131 @@
+//! The metrics of the programs, from where they are made in the code: a name, followed by its help.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::cell;
+
+/// The programs that serve metrics, and where each makes its own.
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("jobset-controller", &["controller/src", "api/metrics/src", "api/program/src"]),
+    ("jobset-webhook", &["webhook/src"]),
+    ("jobset-certs", &["certs/src"]),
+    ("jobset-relay", &["agent/relay/src"]),
+];
+
+/// What names of metrics begin with.
+const PREFIXES: [&str; 5] = ["jobset_", "kube_jobset_", "controller_runtime_", "workqueue_", "process_"];
+
+/// What the code says of a metric.
+struct Metric {
+    help: String,
+    labels: Vec<String>,
+}
+
+/// A table for each program.
+pub(super) fn page(workspace: &Path) -> Result<String> {
+    let mut page = "# Metrics\n\nEvery program serves `/metrics`; [Metrics and dashboard](../metrics.md) says how to scrape it. A name that \
+                    ends with `_total` is a counter. Metrics that begin with `kube_jobset_`, and those with `jobset_name` that are no \
+                    counters, are optional (`--object-metrics`).\n"
+        .to_owned();
+    for (program, folders) in PROGRAMS {
+        let mut metrics = BTreeMap::new();
+        for folder in folders {
+            for file in sources(&workspace.join(folder))? {
+                let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+                let Ok(tokens) = text.parse::<TokenStream>() else { bail!("{} is not Rust", file.display()) };
+                collect(tokens, &mut metrics);
+            }
+        }
+        let _ = writeln!(page, "\n## {program}\n\n| metric | labels | meaning |\n|---|---|---|");
+        for (name, Metric { help, labels }) in metrics {
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let _ = writeln!(page, "| `{name}` | {} | {} |", labels.join(", "), cell(&help));
+        }
+    }
+    Ok(page)
+}
+
+/// The files of a folder that are not tests.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !["tests", "proof"].contains(&name) {
+            files.extend(sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !name.ends_with("tests.rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Takes each name that is followed by a comma and a text. Modules of tests are left out.
+fn collect(tokens: TokenStream, metrics: &mut BTreeMap<String, Metric>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut help = None;
+    for (place, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => {
+                let is_tests = group.delimiter() == Delimiter::Brace
+                    && place > 0
+                    && tokens.get(place - 1).is_some_and(|before| before.to_string() == "tests");
+                if !is_tests {
+                    collect_group(group.stream(), help.as_deref(), metrics);
+                }
+            }
+            // `let help = "…";`
+            TokenTree::Ident(name) if name == "help" => help = tokens.get(place + 2).and_then(text).or(help),
+            _ => {}
+        }
+    }
+    pairs(&tokens, help.as_deref(), metrics);
+}
+
+fn collect_group(tokens: TokenStream, help: Option<&str>, metrics: &mut BTreeMap<String, Metric>) {
+    let inside: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    pairs(&inside, help, metrics);
+    collect(tokens, metrics);
+}
+
+/// `"name", "help"`, or `"name", help` with the help of a variable.
+fn pairs(tokens: &[TokenTree], variable: Option<&str>, metrics: &mut BTreeMap<String, Metric>) {
+    for (place, window) in tokens.windows(3).enumerate() {
+        let [name, comma, help] = window else { continue };
+        let Some(name) = text(name).filter(|name| is_metric(name)) else { continue };
+        if comma.to_string() != "," {
+            continue;
+        }
+        let help = text(help).or_else(|| (help.to_string() == "help").then(|| variable.map(str::to_owned)).flatten());
+        if let Some(help) = help.filter(|help| help.contains(' ')) {
+            let labels = labels(tokens.get(place + 4..).unwrap_or_default());
+            metrics.entry(name).or_insert(Metric { help, labels });
+        }
+    }
+}
+
+/// The texts of a list `&["one", "two"]` at the beginning.
+fn labels(tokens: &[TokenTree]) -> Vec<String> {
+    let [reference, TokenTree::Group(list), ..] = tokens else { return Vec::new() };
+    if reference.to_string() != "&" || list.delimiter() != Delimiter::Bracket {
+        return Vec::new();
+    }
+    list.stream().into_iter().filter_map(|token| text(&token)).collect()
+}
+
+fn is_metric(name: &str) -> bool {
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+/// The value of a string literal.
+fn text(token: &TokenTree) -> Option<String> {
+    let TokenTree::Literal(literal) = token else { return None };
+    syn::parse_str::<syn::LitStr>(&literal.to_string()).ok().map(|literal| literal.value())
+}
