@@ -251,9 +251,17 @@ model: tools ## Model-checks the protocol with larger bounds than make test: thr
 	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
-lint: tools ## Format and clippy, warnings denied.
+lint: tools version-check ## Format and clippy, warnings denied; one version everywhere.
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: version-check
+version-check: ## Checks that Cargo.toml, the chart, manifests, docs and CHANGELOG.md have one version.
+	@deploy/release/version check
+
+.PHONY: version-write
+version-write: ## Writes the version of Cargo.toml into the other files. VERSION=1.2.3 becomes the version first.
+	@deploy/release/version write $(VERSION)
 
 .PHONY: crd
 crd: tools ## Generates the CustomResourceDefinition.
