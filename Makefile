@@ -40,9 +40,11 @@ DEMO_CLUSTER := target/demo/cluster
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := target/tools/bin/cargo-deny
 
+include deploy/release/targets.mk
+
 .PHONY: help
 help: ## Lists the targets.
-	@grep -E '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 .PHONY: tools
 tools:
@@ -193,13 +195,8 @@ images: build ## Builds the images of controller, webhook, certs, relay and agen
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
 
 .PHONY: notices
-notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image has.
+notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the plugin have.
 	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
-
-.PHONY: plugin
-plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.
-	cargo build --locked --release -p jobset-cli --bin kubectl-jobset
-	install -m 755 $(RELEASE)/kubectl-jobset target/kubectl-jobset
 
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
@@ -251,17 +248,9 @@ model: tools ## Model-checks the protocol with larger bounds than make test: thr
 	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
-lint: tools version-check ## Format and clippy, warnings denied; one version everywhere.
+lint: tools version-check workflow-check ## Format and clippy, warnings denied; one version everywhere; the workflows.
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
-
-.PHONY: version-check
-version-check: ## Checks that Cargo.toml, the chart, manifests, docs and CHANGELOG.md have one version.
-	@deploy/release/version check
-
-.PHONY: version-write
-version-write: ## Writes the version of Cargo.toml into the other files. VERSION=1.2.3 becomes the version first.
-	@deploy/release/version write $(VERSION)
 
 .PHONY: crd
 crd: tools ## Generates the CustomResourceDefinition.
