@@ -125,7 +125,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, conformance, takeover, training, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, release-rehearsal, conformance, takeover, training, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
