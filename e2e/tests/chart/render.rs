@@ -50,7 +50,7 @@ pub(super) async fn render(namespace: &str, args: &[&str]) -> Result<Objects> {
 async fn helm_lint_finds_nothing(#[case] version: Helm) -> Result<()> {
     let chart = Chart::new(version).await?;
     let everything = [&MONITORING[..], &["--set", "stream.enabled=true,certificates.source=cert-manager"]].concat();
-    for args in [&[][..], &everything] {
+    for args in [&[][..], &everything[..]] {
         let found = chart.lint(args).await?;
         assert!(!found.contains("\n["), "{found}");
     }
