@@ -42,9 +42,11 @@ CARGO_DENY := target/tools/bin/cargo-deny
 MDBOOK_VERSION := 0.5.4
 MDBOOK := target/tools/bin/mdbook
 
+include deploy/release/targets.mk
+
 .PHONY: help
 help: ## Lists the targets.
-	@grep -E '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 .PHONY: tools
 tools:
@@ -125,7 +127,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, conformance, takeover, training, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, release-rehearsal, conformance, takeover, training, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -195,13 +197,8 @@ images: build ## Builds the images of controller, webhook, certs, relay and agen
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
 
 .PHONY: notices
-notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image has.
+notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the plugin have.
 	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
-
-.PHONY: plugin
-plugin: tools ## Builds kubectl-jobset, the plugin of kubectl, as a static program: target/kubectl-jobset.
-	cargo build --locked --release -p jobset-cli --bin kubectl-jobset
-	install -m 755 $(RELEASE)/kubectl-jobset target/kubectl-jobset
 
 .PHONY: chaos
 chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
@@ -268,7 +265,7 @@ model: tools ## Model-checks the protocol with larger bounds than make test: thr
 	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
-lint: tools ## Format and clippy, warnings denied.
+lint: tools version-check workflow-check ## Format and clippy, warnings denied; one version everywhere; the workflows.
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 

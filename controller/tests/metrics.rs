@@ -76,7 +76,7 @@ async fn a_restart_in_place_is_measured_and_a_deleted_jobset_leaves_no_series() 
     program.has_metric(restarts, Some(1.0)).await?;
     for (series, wanted) in [
         ("jobset_leader", 1.0),
-        (r#"jobset_build_info{version="0.1.0"}"#, 1.0),
+        (concat!("jobset_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
         ("jobset_workqueue_depth", 0.0),
         ("jobset_workqueue_oldest_urgent_seconds", 0.0),
         ("jobset_internal_errors_total", 0.0),

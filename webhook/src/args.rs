@@ -45,6 +45,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Instead of serving, check that admission works in a namespace, and exit: the API server must set defaults in a valid
+    /// JobSet and deny an invalid one. Both are dry runs, for which the program needs the permission to create JobSets there.
+    #[arg(long, value_name = "NAMESPACE", value_parser = NonEmptyStringValueParser::new())]
+    pub check_admission: Option<String>,
+
     /// Flags and fields of the Go JobSet's manager that were given and have no meaning here.
     #[arg(skip)]
     pub ignored: Vec<String>,

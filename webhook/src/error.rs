@@ -34,4 +34,22 @@ pub enum Error {
     /// The API server's client could not be made.
     #[error("cannot make a client of the API server")]
     Client(#[source] kube::Error),
+    /// The API server rejects the valid JobSet of --check-admission, or does not answer.
+    #[error("the API server does not admit a valid JobSet")]
+    ValidRejected(#[source] Box<kube::Error>),
+    /// The API server does not call the mutating webhook.
+    #[error("a JobSet gets no defaults: the API server calls no mutating webhook for the namespace {namespace}")]
+    NoDefaults {
+        /// Namespace of --check-admission.
+        namespace: String,
+    },
+    /// The API server does not call the validating webhook.
+    #[error("an invalid JobSet is admitted: the API server calls no validating webhook for the namespace {namespace}")]
+    InvalidAdmitted {
+        /// Namespace of --check-admission.
+        namespace: String,
+    },
+    /// The invalid JobSet of --check-admission is rejected for another reason.
+    #[error("no webhook denies an invalid JobSet; the API server rejects it for another reason")]
+    NotDenied(#[source] Box<kube::Error>),
 }

@@ -9,8 +9,11 @@
 //! to keep; [`pod`] places Pods that ask for exclusive placement; [`review`] speaks AdmissionReview, of which [`wire`] reads
 //! what is needed; [`serve`] has its paths; [`limits`] is what a client may ask for, and [`connections`] the TLS and HTTP
 //! below it, and [`metrics`] what is measured around them. The certificate comes from `jobset-certs`.
+//!
+//! [`check`] is a client: it asks an API server whether admission works.
 
 pub mod args;
+pub mod check;
 pub mod cluster;
 pub mod connections;
 mod error;

@@ -23,7 +23,7 @@ use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::pod::lookup::Lookup;
 use crate::tls::{self, MinVersion};
-use crate::{Error, connections, metrics, serve};
+use crate::{Error, check, connections, metrics, serve};
 
 /// How often the certificate is looked at by the wall clock.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -156,16 +156,23 @@ impl Service {
     }
 }
 
-/// Runs the service as the arguments say, until `stop`.
+/// Runs the service as the arguments say, until `stop`; or checks admission instead.
 ///
 /// # Errors
-/// When it cannot start.
+/// When the service cannot start, or admission does not work.
 pub async fn run(args: &Args, stop: CancellationToken) -> Result<(), Error> {
+    if let Some(namespace) = &args.check_admission {
+        return check::admission(client().await?, namespace).await;
+    }
     let service = Service::bind(args).await?;
-    let config = Config::infer().await.map_err(|source| Error::InferConfig(Box::new(source)))?;
-    let client = Client::try_from(config).map_err(Error::Client)?;
+    let client = client().await?;
     info!(listen = %args.serving.listen, health_listen = %args.serving.health_listen, metrics_listen = %args.serving.metrics_listen, "serving");
     service.run(client, stop).await
+}
+
+async fn client() -> Result<Client, Error> {
+    let config = Config::infer().await.map_err(|source| Error::InferConfig(Box::new(source)))?;
+    Client::try_from(config).map_err(Error::Client)
 }
 
 fn certificate(args: &CertificateArgs) -> Result<(Names, Source), Error> {

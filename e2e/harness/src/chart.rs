@@ -54,6 +54,18 @@ impl Chart {
         String::from_utf8(output.stdout).context("helm template writes UTF-8")
     }
 
+    /// What `helm lint --strict` says of the chart, with these arguments besides.
+    ///
+    /// # Errors
+    /// If there is a warning or an error; the text has it.
+    pub async fn lint(&self, args: &[&str]) -> Result<String> {
+        let mut command = self.command(&["lint", "--strict", "--kube-version", KUBERNETES]);
+        let output = command.arg(Self::folder()).args(args).output().await.context("cannot run helm")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        succeeded(format_args!("helm lint: {text}"), &output)?;
+        Ok(text)
+    }
+
     /// Runs Helm against a cluster.
     ///
     /// # Errors

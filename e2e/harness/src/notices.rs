@@ -1,4 +1,5 @@
-//! The notices of what is linked into the images: each crate with its licence, and the texts that those licences want to be passed on.
+//! The notices of what is linked into the programs of a release: each crate with its licence, and the texts that those licences
+//! want to be passed on.
 //!
 //! A crate that leaves the choice is taken under the Apache License 2.0, whose text is this project's own. Of the others all licence
 //! files are repeated, as they are in the crate.
@@ -14,10 +15,11 @@ use spdx::Expression;
 
 use crate::paths;
 
-/// The packages that images are made of.
-const IMAGES: [&str; 5] = ["jobset-agent", "jobset-certs", "jobset-controller", "jobset-relay", "jobset-webhook"];
-/// What they run on.
-const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+/// The packages of the programs: those of images, and the plugin of kubectl.
+const PROGRAMS: [&str; 6] =
+    ["jobset-agent", "jobset-certs", "jobset-cli", "jobset-controller", "jobset-relay", "jobset-webhook"];
+/// What they run on. The plugin runs on macOS, too.
+const TARGETS: [&str; 3] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin"];
 /// The licence of choice.
 const CHOSEN: &str = "Apache-2.0";
 /// How the names of files with licences begin.
@@ -72,12 +74,12 @@ fn options() -> Vec<String> {
     std::iter::once("--locked").chain(targets).map(str::to_owned).collect()
 }
 
-/// The crates of others that are linked into an image, by name and version. Macros are not: they run in the compiler.
+/// The crates of others that are linked into a program, by name and version. Macros are not: they run in the compiler.
 fn linked(metadata: &Metadata) -> Vec<&Package> {
     let packages: BTreeMap<&PackageId, &Package> = metadata.packages.iter().map(|it| (&it.id, it)).collect();
     let nodes = metadata.resolve.iter().flat_map(|it| &it.nodes);
     let nodes: BTreeMap<_, _> = nodes.map(|it| (&it.id, it)).collect();
-    let roots = metadata.packages.iter().filter(|it| IMAGES.contains(&it.name.as_str()));
+    let roots = metadata.packages.iter().filter(|it| PROGRAMS.contains(&it.name.as_str()));
     let mut found: BTreeSet<&PackageId> = roots.map(|it| &it.id).collect();
     let mut next: Vec<&PackageId> = found.iter().copied().collect();
     while let Some(id) = next.pop() {

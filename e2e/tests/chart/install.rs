@@ -24,6 +24,7 @@ use crate::kubelet::{assert_in_place, binaries, run_kubectl_jobset};
 
 const SYSTEM: &str = install::NAMESPACE;
 const CONTROLLER: &str = "deployment/jobset-controller";
+const WEBHOOK: &str = "deployment/jobset-webhook";
 const CUSTOM: &str = "batch-system";
 
 #[tokio::test]
@@ -54,6 +55,12 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     let args = deployment_args(&cluster, SYSTEM).await?;
     ensure!(args.contains("--log-format=text"), "{args}");
     story.without_controller(&cluster).await?;
+    scale(&cluster, WEBHOOK, 0).await?;
+    let test = ["test", RELEASE, "--namespace", SYSTEM, "--timeout", "2m", "--logs"];
+    ensure!(helm.run(&cluster, &test).await.is_err(), "no webhook runs");
+    scale(&cluster, WEBHOOK, 2).await?;
+    let log = helm.run(&cluster, &test).await?;
+    ensure!(log.contains("admission works"), "{log}");
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &system].concat()).await?;
     assert_eq!(leftovers(&cluster, SYSTEM).await?, Vec::<String>::new(), "nothing is left but the CRD");
     story.runs_on().await?;
@@ -68,6 +75,7 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     progress(&format!("from helm install to ready: {:.1} s", begun.elapsed().as_secs_f64()));
     let change = ["upgrade", RELEASE, &chart, "--set", "certificates.self.certLifetime=1h"];
     story.during("upgrade by Helm 3", helm.run(&cluster, &[&change[..], &custom].concat())).await?;
+    helm.run(&cluster, &["test", RELEASE, "--namespace", CUSTOM, "--timeout", "2m"]).await?;
     traffic::check_network_policies(&cluster, CUSTOM, &["jobset-controller", "jobset-webhook"]).await?;
     traffic::check_priority_levels(&cluster).await?;
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &custom].concat()).await?;
@@ -124,11 +132,7 @@ impl Story {
 
     /// While no controller runs, a worker of each group fails. `kubectl jobset` says that nobody leads, and what waits.
     async fn without_controller(&mut self, cluster: &Cluster) -> Result<()> {
-        let scale = async |replicas: &str| {
-            kubectl(cluster, &["scale", CONTROLLER, replicas, "-n", SYSTEM]).await?;
-            kubectl(cluster, &["rollout", "status", CONTROLLER, "-n", SYSTEM, "--timeout=120s"]).await
-        };
-        scale("--replicas=0").await?;
+        scale(cluster, CONTROLLER, 0).await?;
         let (group, _) = self.groups.first().context("no group")?;
         self.says(cluster, group, "explain", &["runs", "No controller has led for"], 0).await?;
         for (group, workers) in &self.groups {
@@ -140,7 +144,7 @@ impl Story {
             self.says(cluster, group, "status", &["NotReady", "no controller has led for", "1 of 2 do not run"], 0)
                 .await?;
         }
-        scale("--replicas=2").await?;
+        scale(cluster, CONTROLLER, 2).await?;
         self.have_restarted("return of the controller").await
     }
 
@@ -162,6 +166,13 @@ impl Story {
         }
         Ok(())
     }
+}
+
+/// Sets the replicas of a Deployment, and waits until it has them.
+async fn scale(cluster: &Cluster, deployment: &str, replicas: u32) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    kubectl(cluster, &["scale", deployment, &replicas, "-n", SYSTEM]).await?;
+    kubectl(cluster, &["rollout", "status", deployment, "-n", SYSTEM, "--timeout=120s"]).await.map(drop)
 }
 
 async fn deployment_args(cluster: &Cluster, namespace: &str) -> Result<String> {

@@ -9,6 +9,7 @@ mod api_server;
 mod bench;
 mod busy;
 mod certificates;
+mod check;
 mod client;
 mod cluster;
 mod deploy;

@@ -224,7 +224,8 @@ async fn a_scrape_shows_what_the_api_server_asked_and_how_the_certificate_is() -
     assert!(
         replica.metric(r#"jobset_webhook_request_duration_seconds_sum{webhook="vjobset.kb.io"}"#).await? > Some(0.0)
     );
-    assert_eq!(replica.metric(r#"jobset_build_info{version="0.1.0"}"#).await?, Some(1.0));
+    let build = concat!("jobset_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
+    assert_eq!(replica.metric(build).await?, Some(1.0));
     assert!(replica.metric("process_resident_memory_bytes").await? > Some(1e6));
 
     let expiry = "jobset_webhook_cert_expiry_timestamp_seconds";
