@@ -1,5 +1,6 @@
 //! Renders reports as text, JSON or YAML. Only [`screen`] does I/O.
 
+mod progress;
 mod screen;
 mod style;
 mod table;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use crate::args::OutputFormat;
 use crate::error::Error;
 
+pub use progress::ProgressLine;
 pub use screen::Screen;
 pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint, printable};
 pub use table::Table;
