@@ -65,7 +65,12 @@ impl Space {
 
     /// A command that runs the plugin in this namespace.
     pub(crate) fn plugin(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.plugin_of(PROGRAM, args)
+    }
+
+    /// The same with another build of the plugin.
+    pub(crate) fn plugin_of(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).arg("--namespace").arg(&self.namespace).arg("--kubeconfig").arg(&self.kubeconfig);
         command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
         command

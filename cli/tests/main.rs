@@ -10,3 +10,5 @@ mod fixture;
 mod live;
 mod pods;
 mod terminal;
+mod ui;
+mod wait;

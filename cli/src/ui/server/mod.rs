@@ -5,6 +5,8 @@
 mod headers;
 mod routes;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

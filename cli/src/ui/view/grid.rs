@@ -7,6 +7,9 @@ use super::Revision;
 use super::cell::{Cell, CellKind};
 use crate::status::{JobNode, JobSetTree, PodNode};
 
+/// The most cells of a Job without Pods in them. A manifest may ask for billions of Pods.
+const EXPECTED: usize = 100_000;
+
 /// The Pods of a replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupLayout {
@@ -107,11 +110,11 @@ impl Grid {
     }
 }
 
-/// Adds the cells of a Job, and returns their number: one for each Pod that should exist, and more if more Pods exist. A Pod with
-/// a completion index has the cell of this index; of Pods with the same index, the newest has it.
+/// Adds the cells of a Job, and returns their number: one for each Pod that should exist, and more if there are more Pods. A Pod
+/// with a completion index has the cell of this index; of Pods with the same index, the newest has it.
 fn place(job: &JobNode, cells: &mut Vec<Cell>) -> usize {
     let first = cells.len();
-    let wanted = usize::try_from(job.parallelism).unwrap_or(0).max(job.pods.len());
+    let wanted = usize::try_from(job.parallelism).unwrap_or(0).min(EXPECTED);
     cells.resize(first + wanted, Cell::default());
     let mut others: Vec<&PodNode> = Vec::new();
     // The Pods are in the order of their indexes, and those of one index from the oldest to the newest.
@@ -121,10 +124,9 @@ fn place(job: &JobNode, cells: &mut Vec<Cell>) -> usize {
             None => others.push(pod),
         }
     }
-    // As many cells as Pods are there, so each other Pod finds a free one.
+    let mut others = others.into_iter();
     let free = cells[first..].iter_mut().filter(|cell| cell.kind == CellKind::Missing);
-    for (cell, pod) in free.zip(others) {
-        *cell = Cell::of(pod);
-    }
-    wanted
+    free.zip(&mut others).for_each(|(cell, pod)| *cell = Cell::of(pod));
+    cells.extend(others.map(Cell::of));
+    cells.len() - first
 }
