@@ -2,9 +2,11 @@
 //! files.
 
 mod bench;
+mod browser;
 mod causes;
 mod completion;
 mod controller;
+mod events;
 mod files;
 mod fixture;
 mod live;
