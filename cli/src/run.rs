@@ -29,7 +29,7 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
-        Command::Ui(args) => wait_for(ui(&cli.global, args, screen)),
+        Command::Ui(args) => wait_for(ui(&cli.global, &args, screen)),
     }
 }
 
@@ -94,9 +94,9 @@ async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exi
     Ok(report.outcome.exit())
 }
 
-async fn ui(global: &GlobalArgs, args: UiArgs, screen: Screen) -> Result<Exit, Error> {
+async fn ui(global: &GlobalArgs, args: &UiArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
-    until_interrupt(ui::serve(&cluster, &args, screen)).await
+    until_interrupt(ui::serve(&cluster, args, screen)).await
 }
 
 /// The result of a command, or [`Error::Interrupted`] after Ctrl-C.

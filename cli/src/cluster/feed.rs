@@ -8,8 +8,8 @@ use jobset_api::{JobSet, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::NamespaceResourceScope;
 use kube::core::Status;
-use kube::runtime::watcher::{self, Config};
-use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::runtime::watcher::Config;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
@@ -97,7 +97,7 @@ fn observed<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Send + DeserializeOwned + 'static,
 {
-    let events = watch(api, config).default_backoff();
+    let events = watcher(api, config).default_backoff();
     events
         .map(move |event| match event {
             Ok(event) => wrap(event),

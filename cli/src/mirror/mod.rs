@@ -17,7 +17,6 @@ use k8s_openapi::api::events::v1::Event;
 use kube::runtime::watcher;
 
 pub use store::{Mirror, ObservedJobSet};
-pub use trim::{trimmed_jobset, trimmed_pod};
 
 use crate::error::Error;
 

@@ -6,7 +6,8 @@ use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{JobSetKey, Mirror, ObjectKind, WatchEvent, trimmed_pod};
+use super::trim::trimmed_pod;
+use super::{JobSetKey, Mirror, ObjectKind, WatchEvent};
 use crate::error::Error;
 
 fn read<K: DeserializeOwned>(object: Value) -> K {

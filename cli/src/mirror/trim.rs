@@ -23,7 +23,7 @@ const POD_CONDITIONS: [&str; 2] = ["Ready", "PodScheduled"];
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The Pod with the fields that reports read.
-pub fn trimmed_pod(mut pod: PartialPod) -> PartialPod {
+pub(super) fn trimmed_pod(mut pod: PartialPod) -> PartialPod {
     trim_metadata(&mut pod.metadata);
     keep(&mut pod.metadata.labels, &POD_LABELS);
     keep(&mut pod.metadata.annotations, &POD_ANNOTATIONS);
@@ -50,7 +50,7 @@ pub(super) fn trimmed_job(mut job: PartialJob) -> PartialJob {
 }
 
 /// The JobSet without what other programs keep in its metadata.
-pub fn trimmed_jobset(mut jobset: JobSet) -> JobSet {
+pub(super) fn trimmed_jobset(mut jobset: JobSet) -> JobSet {
     jobset.metadata.managed_fields = None;
     if let Some(annotations) = &mut jobset.metadata.annotations {
         annotations.remove(LAST_APPLIED);

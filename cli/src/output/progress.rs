@@ -6,6 +6,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthChar as _;
 
+use super::choice;
 use crate::args::ColorMode;
 
 /// Moves the cursor to the first column and clears the line.
@@ -24,12 +25,7 @@ pub struct ProgressLine {
 impl ProgressLine {
     /// Standard error with colours by the given mode.
     pub fn new(color: ColorMode) -> Self {
-        let color = match color {
-            ColorMode::Auto => AutoStream::choice(&io::stderr()),
-            ColorMode::Always => ColorChoice::AlwaysAnsi,
-            ColorMode::Never => ColorChoice::Never,
-        };
-        Self { color, is_terminal: io::stderr().is_terminal(), shown: String::new() }
+        Self { color: choice(color, &io::stderr()), is_terminal: io::stderr().is_terminal(), shown: String::new() }
     }
 
     /// Shows how far it is. The time alone is no change for a file or pipe.

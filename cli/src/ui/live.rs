@@ -71,18 +71,17 @@ impl Live {
     pub fn observe(&self, events: impl IntoIterator<Item = WatchEvent>) {
         let mut state = self.state();
         events.into_iter().for_each(|event| state.mirror.apply(event));
-        self.show(state);
+        self.show(&mut state);
     }
 
     /// Takes in whether a controller leads.
     pub fn set_absence(&self, absence: Option<String>) {
         let mut state = self.state();
         state.absence = absence;
-        self.show(state);
+        self.show(&mut state);
     }
 
-    fn show(&self, mut state: MutexGuard<'_, State>) {
-        let State { mirror, boards, absence, .. } = &mut *state;
+    fn show(&self, State { mirror, boards, absence, .. }: &mut State) {
         if boards.update(mirror, absence.as_deref()) {
             self.revision.send_replace(boards.revision());
         }

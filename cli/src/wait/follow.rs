@@ -114,7 +114,7 @@ impl Wait {
             }
             let text = tree.as_ref().map(progress).unwrap_or_default();
             let problems: Vec<&str> = self.mirror.problems().collect();
-            let text = [&[text.as_str()], &problems[..]].concat().join("; ");
+            let text = [&[text.as_str()][..], &problems[..]].concat().join("; ");
             // Without a change, the line still tells the time.
             loop {
                 tokio::select! {

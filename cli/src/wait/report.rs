@@ -96,3 +96,60 @@ pub fn progress(tree: &JobSetTree) -> String {
     let details = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     format!("{}/{} {:?}{details}", tree.namespace, tree.name, tree.state)
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::status::report;
+    use crate::tests::plain;
+
+    fn tree() -> JobSetTree {
+        let jobset = json!({"metadata": {"name": "train", "namespace": "ml"},
+                            "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}, "replicatedJobs": []}});
+        report(&serde_json::from_value(jobset).unwrap(), &[], &[], None)
+    }
+
+    #[test]
+    fn progress_of_restart_tells_workers_epoch_and_barrier() {
+        let mut tree = tree();
+        tree.state = JobSetState::Restarting;
+        tree.workers = Some(Workers { expected: 5000, waiting: 1880 });
+        tree.epochs = tree.epochs.map(|epochs| crate::status::Epochs { synced: 4, deprecated: 4, ..epochs });
+        tree.barrier = tree.epochs.map(|epochs| Barrier::of(epochs, 4100, 5000));
+        tree.restarts.total = 4;
+        let expected = "ml/train Restarting: 3120 of 5000 workers run, epoch 4, barrier closed (4100 of 5000 Pods have reported \
+                        epoch 5), 4 restarts";
+        assert_eq!(progress(&tree), expected);
+    }
+
+    #[test]
+    fn progress_without_workers_tells_state() {
+        let tree = JobSetTree { state: JobSetState::Suspended, workers: None, epochs: None, barrier: None, ..tree() };
+        assert_eq!(progress(&tree), "ml/train Suspended");
+    }
+
+    #[rstest]
+    #[case::reached(WaitOutcome::Reached, Exit::Ok)]
+    #[case::unreachable(WaitOutcome::Unreachable, Exit::No)]
+    #[case::timed_out(WaitOutcome::TimedOut, Exit::Timeout)]
+    fn outcome_sets_exit_code_and_is_told(#[case] outcome: WaitOutcome, #[case] exit: Exit) {
+        let report = WaitReport {
+            name: "train".to_owned(),
+            namespace: "ml".to_owned(),
+            goal: Goal::Running,
+            outcome,
+            message: "runs".to_owned(),
+            seconds: 7.25,
+            state: None,
+            workers: None,
+            barrier: None,
+            group_restarts: None,
+        };
+        assert_eq!((outcome.exit(), plain(&report)), (exit, "ml/train runs (7.2 s)\n".to_owned()));
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["for"], &json["seconds"]), (&json!("running"), &json!(7.25)));
+    }
+}

@@ -20,6 +20,7 @@ const picture = async (name) => {
 /** The one painting of all Pods that a change of the JobSet causes. */
 async function paintingOfAll(state) {
   await counted(page, state, String(pods));
+  await page.waitForFunction((pods) => window.paintings.some(({ changes }) => changes === pods), pods);
   const all = (await paintings(page)).filter(({ changes }) => changes === pods);
   if (all.length !== 1) throw new Error(`${all.length} paintings of all Pods`);
   return all[0];

@@ -11,6 +11,7 @@ export class Pods {
     this.groups = byId("groups");
     new ResizeObserver(([entry]) => this.#resize(entry.contentRect.width)).observe(this.groups);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolor());
+    byId("details-close").addEventListener("click", () => byId("details").close());
     byId("details").addEventListener("close", () => this.opener?.focus({ preventScroll: true }));
   }
 

@@ -128,7 +128,7 @@ async fn jobset_events(State(live): State<Arc<Live>>, Path((namespace, name)): P
 /// The updates of a page as events. The next update is made when the connection has taken the last one, so a slow browser gets
 /// fewer updates.
 fn events(page: OpenPage) -> Response {
-    let updates = stream::unfold(page, async |mut page| {
+    let updates = stream::unfold(page, |mut page| async move {
         let update = page.next().await;
         Some((Ok::<_, Infallible>(Event::default().retry(RETRY).data(update)), page))
     });

@@ -15,7 +15,7 @@ mod tests;
 pub use board::{Board, JobSetUpdate};
 pub use boards::Boards;
 pub use cell::{Cell, CellKind};
-pub use grid::{Grid, GridSnapshot, GroupLayout, JobLayout};
+pub use grid::{CellChange, Grid, GridSnapshot, GroupLayout, JobLayout};
 pub use list::{ListBoard, ListUpdate};
 
 /// Counts the changes of the boards. 0 is before the first one.
