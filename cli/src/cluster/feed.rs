@@ -101,9 +101,16 @@ where
     events
         .map(move |event| match event {
             Ok(event) => wrap(event),
-            Err(error) => WatchEvent::Failed(kind, Error::request(format!("watch {}", kind.plural()), source(error))),
+            Err(error) => WatchEvent::Failed(kind, failed(kind, source(error))),
         })
         .boxed()
+}
+
+fn failed(kind: ObjectKind, error: kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) if status.code == 404 && kind == ObjectKind::JobSet => Error::NoKind,
+        error => Error::request(format!("watch {}", kind.plural()), error),
+    }
 }
 
 /// The request's error that is the cause of a watch's error.

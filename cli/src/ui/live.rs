@@ -15,7 +15,7 @@ use crate::mirror::{JobSetKey, Mirror, ObjectKind, WatchEvent};
 use crate::status::{Epochs, PodNode};
 
 /// Watch events within this time are shown together.
-const TOGETHER: Duration = Duration::from_millis(30);
+const TOGETHER: Duration = Duration::from_millis(10);
 /// After an update of the boards, the next one waits for this many times as long as the update took.
 const SHARE: u32 = 4;
 

@@ -30,7 +30,7 @@ export class Grid {
     this.row = element("div", { role: "row", class: "unseen" });
     this.node = element("div", { role: "grid", tabindex: "0", class: "grid", "aria-readonly": "true" }, this.canvas, this.cursor, this.row);
     this.node.setAttribute("aria-label", `Pods of replicatedJob ${layout.name}`);
-    this.node.setAttribute("aria-describedby", "pointed");
+    this.node.setAttribute("aria-describedby", "grid-help");
     this.title = text("h3", layout.name);
     this.section = element("section", {}, this.title, this.node);
     this.#listen();
