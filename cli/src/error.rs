@@ -48,7 +48,9 @@ pub enum Error {
     #[error("{} contains no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
     /// The page's port cannot be used.
-    #[error("cannot listen on 127.0.0.1:{port}: {source}; choose another port with --port, or a free one with --port 0")]
+    #[error(
+        "cannot listen on 127.0.0.1:{port}: {source}; choose another port with --port, or a free one with --port 0"
+    )]
     Listen {
         /// The port.
         port: u16,

@@ -14,8 +14,8 @@ use jobset_harness::paths;
 use jobset_harness::programs::run;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 

@@ -103,7 +103,9 @@ async fn page_follows_pods_reports_and_explanation() -> Result<()> {
     block_in_place(|| {
         until(&mut page, "a grid of two Pods", |it| it["complete"] == true && it["head"]["barrier"]["reported"] == 0)?;
         until(&mut page, "an explanation", |it| {
-            it["explanation"]["findings"].as_array().is_some_and(|all| all.iter().any(|one| one["reason"] == "WaitingAtBarrier"))
+            it["explanation"]["findings"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|one| one["reason"] == "WaitingAtBarrier"))
         })?;
         until(&mut list, "the JobSet in the list", |it| it["jobsets"][0]["name"] == "train")
     })?;
@@ -113,7 +115,9 @@ async fn page_follows_pods_reports_and_explanation() -> Result<()> {
     let name = pods[0].metadata.name.clone().unwrap_or_default();
     block_in_place(|| {
         until(&mut page, "a Pod at the barrier", |it| {
-            it["cells"].as_array().is_some_and(|cells| cells.iter().any(|cell| cell[1] == "W" && cell[3] == name.as_str()))
+            it["cells"]
+                .as_array()
+                .is_some_and(|cells| cells.iter().any(|cell| cell[1] == "W" && cell[3] == name.as_str()))
         })?;
         let mut answer = String::new();
         let details = format!("/pod/ui/train/{name}");

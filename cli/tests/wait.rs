@@ -77,7 +77,10 @@ async fn wait_ends_when_workers_run_and_have_restarted() -> Result<()> {
     run(&space, &pods, 1).await?;
     let (out, errors) = waiting.ends(0).await?;
     let report: Value = serde_json::from_str(&out)?;
-    assert_eq!((&report["for"], &report["outcome"], &report["state"]), (&json!("running"), &json!("Reached"), &json!("Running")));
+    assert_eq!(
+        (&report["for"], &report["outcome"], &report["state"]),
+        (&json!("running"), &json!("Reached"), &json!("Running"))
+    );
     assert!(errors.contains("runs: all 2 workers run in epoch 1"), "{errors}");
     // It is so already.
     assert!(space.run(&["wait", "jobset/train", "--for=running"], 0).await?.contains("runs: all 2 workers"));

@@ -196,9 +196,7 @@ pub async fn feed(live: &Live, cluster: &Cluster, scope: &FeedScope) -> Error {
             events.push(event);
         }
         let is_complete = live.is_complete();
-        let fatal = |event: &WatchEvent| {
-            matches!(event, WatchEvent::Failed(kind, _) if *kind != ObjectKind::Event && !is_complete)
-        };
+        let fatal = |event: &WatchEvent| matches!(event, WatchEvent::Failed(kind, _) if *kind != ObjectKind::Event && !is_complete);
         if let Some(place) = events.iter().position(fatal)
             && let WatchEvent::Failed(_, error) = events.swap_remove(place)
         {

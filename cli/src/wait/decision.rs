@@ -68,10 +68,13 @@ impl WaitDecision {
 
 /// How the JobSet runs, such as `runs: all 2 workers run in epoch 3`.
 fn runs(tree: &JobSetTree, how: &str) -> String {
-    let workers = tree.workers.map_or_else(|| "its workers run".to_owned(), |workers| match workers.expected {
-        1 => "its worker runs".to_owned(),
-        expected => format!("all {expected} workers run"),
-    });
+    let workers = tree.workers.map_or_else(
+        || "its workers run".to_owned(),
+        |workers| match workers.expected {
+            1 => "its worker runs".to_owned(),
+            expected => format!("all {expected} workers run"),
+        },
+    );
     let epoch = tree.epochs.map(|epochs| format!(" in epoch {}", epochs.synced)).unwrap_or_default();
     format!("{how}: {workers}{epoch}")
 }

@@ -114,7 +114,10 @@ async fn page() -> Response {
 
 async fn asset(Path(name): Path<String>) -> Response {
     let found = ASSETS.iter().find(|(known, ..)| *known == name);
-    found.map_or_else(|| StatusCode::NOT_FOUND.into_response(), |(_, content_type, content)| file((content_type, content)))
+    found.map_or_else(
+        || StatusCode::NOT_FOUND.into_response(),
+        |(_, content_type, content)| file((content_type, content)),
+    )
 }
 
 async fn list_events(State(live): State<Arc<Live>>) -> Response {

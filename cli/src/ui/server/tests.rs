@@ -115,7 +115,8 @@ async fn token_is_exchanged_once_for_a_cookie() {
 async fn answer_has_headers_that_keep_the_page_to_itself() {
     let running = Running::start().await;
     let browser = running.enter().await;
-    for (lines, path) in [(&browser, "/"), (&browser, "/pod/ml/train/train-workers-0-0"), (&vec![running.host()], "/")] {
+    for (lines, path) in [(&browser, "/"), (&browser, "/pod/ml/train/train-workers-0-0"), (&vec![running.host()], "/")]
+    {
         let (head, _) = running.ask("GET", path, lines).await;
         for line in [
             "cache-control: no-store",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Revision;
 use super::board::{Board, JobSetUpdate};
 use super::list::{ListBoard, ListUpdate};
-use super::Revision;
 use crate::explain::Explanation;
 use crate::mirror::{JobSetKey, Mirror};
 use crate::status::JobSetSummary;
@@ -125,8 +125,7 @@ impl Boards {
             removed: Vec::new(),
         };
         self.list.add_to(&mut update, since);
-        let is_other =
-            update.whole || self.told > since || !update.jobsets.is_empty() || !update.removed.is_empty();
+        let is_other = update.whole || self.told > since || !update.jobsets.is_empty() || !update.removed.is_empty();
         is_other.then_some(update)
     }
 }

@@ -106,7 +106,10 @@ impl Grid {
             return Vec::new();
         }
         let cells = self.cells.iter().zip(&self.changed).enumerate();
-        cells.filter(|(_, (_, changed))| **changed > since).map(|(place, (cell, _))| CellChange { place, cell }).collect()
+        cells
+            .filter(|(_, (_, changed))| **changed > since)
+            .map(|(place, (cell, _))| CellChange { place, cell })
+            .collect()
     }
 }
 

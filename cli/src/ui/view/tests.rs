@@ -106,7 +106,10 @@ fn first_update_has_all_pods_in_order() {
         })
     );
     let head = &page["head"];
-    assert_eq!((&head["state"], &head["jobs"], &head["workers"]["expected"]), (&json!("Starting"), &json!(3), &json!(5)));
+    assert_eq!(
+        (&head["state"], &head["jobs"], &head["workers"]["expected"]),
+        (&json!("Starting"), &json!(3), &json!(5))
+    );
     assert_eq!(head["replicatedJobs"][0]["jobs"], json!([]), "the Pods are in the grid alone");
     assert_eq!((&page["exists"], page.get("cells"), &page["problems"]), (&json!(true), None, &json!([])));
     assert_eq!(page["restarts"]["groupRestarts"], 0);
@@ -231,9 +234,13 @@ fn list_has_changed_jobsets_alone() {
     let mut cluster = Cluster::running();
     cluster.jobset("other", json!({}));
     cluster.update();
-    let names = |list: &Value| list["jobsets"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect::<Vec<_>>();
+    let names =
+        |list: &Value| list["jobsets"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect::<Vec<_>>();
     let whole = cluster.list(0).unwrap();
-    assert_eq!((names(&whole), &whole["whole"], &whole["namespace"]), (vec![json!("other"), json!("train")], &json!(true), &json!("ml")));
+    assert_eq!(
+        (names(&whole), &whole["whole"], &whole["namespace"]),
+        (vec![json!("other"), json!("train")], &json!(true), &json!("ml"))
+    );
     let shown = cluster.boards.revision();
     cluster.jobset("other", json!({"groupRestarts": 1}));
     cluster.update();
@@ -255,7 +262,10 @@ fn list_page_older_than_what_is_remembered_gets_whole_list() {
         cluster.update();
     }
     let list = cluster.list(shown).unwrap();
-    assert_eq!((&list["whole"], list["jobsets"].as_array().unwrap().len(), &list["removed"]), (&json!(true), 1, &json!([])));
+    assert_eq!(
+        (&list["whole"], list["jobsets"].as_array().unwrap().len(), &list["removed"]),
+        (&json!(true), 1, &json!([]))
+    );
     assert_eq!(cluster.list(cluster.boards.revision()), None);
 }
 
