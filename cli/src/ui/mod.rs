@@ -38,7 +38,8 @@ pub async fn serve(cluster: &Cluster, args: &UiArgs, screen: Screen) -> Result<E
     };
     let listening = Listening::on(args.port).await?;
     let session = Session::new(listening.port)?;
-    let path = args.name.as_ref().map_or_else(|| "/".to_owned(), |name| page(&JobSetKey::new(&cluster.namespace, name)));
+    let path =
+        args.name.as_ref().map_or_else(|| "/".to_owned(), |name| page(&JobSetKey::new(&cluster.namespace, name)));
     let address = session.address(&path);
     screen.print(&format!("{address}\n"))?;
     let namespace = (scope != FeedScope::AllNamespaces).then(|| cluster.namespace.clone());
