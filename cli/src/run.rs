@@ -96,7 +96,7 @@ async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exi
 
 async fn ui(global: &GlobalArgs, args: &UiArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
-    until_interrupt(ui::serve(&cluster, args, screen)).await
+    until_interrupt(Box::pin(ui::serve(&cluster, args, screen))).await
 }
 
 /// The result of a command, or [`Error::Interrupted`] after Ctrl-C.
@@ -150,7 +150,7 @@ impl Presenter {
             self.screen.print(&self.text(&report)?)?;
             return Ok(report);
         }
-        until_interrupt(self.follow(cluster, scope, fetch)).await
+        until_interrupt(Box::pin(self.follow(cluster, scope, fetch))).await
     }
 
     async fn follow<R, F>(&self, cluster: &Cluster, scope: &WatchScope, fetch: impl Fn() -> F) -> Result<R, Error>

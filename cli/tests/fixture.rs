@@ -37,7 +37,7 @@ pub(crate) struct Space {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) kubectl: PathBuf,
     /// A control plane of its own, which ends with this value.
-    plane: Option<ControlPlane>,
+    _plane: Option<ControlPlane>,
 }
 
 impl Space {
@@ -53,7 +53,7 @@ impl Space {
         let plane = ControlPlane::builder().controller_manager_arg("--controllers=*,-podgc").control_plane().await?;
         install::crd(&plane).await?;
         let space = Self::on(&plane, namespace).await?;
-        Ok(Self { plane: Some(plane), ..space })
+        Ok(Self { _plane: Some(plane), ..space })
     }
 
     async fn on(plane: &ControlPlane, namespace: &str) -> Result<Self> {
@@ -66,7 +66,7 @@ impl Space {
         let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
         wait::until(LIMIT, "the ServiceAccount default", || async { Ok(accounts.get_opt("default").await?) }).await?;
         let (kubeconfig, kubectl) = (plane.kubeconfig().to_owned(), plane.kubectl_path());
-        Ok(Self { client, namespace: namespace.to_owned(), kubeconfig, kubectl, plane: None })
+        Ok(Self { client, namespace: namespace.to_owned(), kubeconfig, kubectl, _plane: None })
     }
 
     pub(crate) fn jobsets(&self) -> Api<JobSet> {

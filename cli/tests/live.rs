@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use jobset_api::conditions;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::events::RESTART;

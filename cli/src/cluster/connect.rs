@@ -58,6 +58,7 @@ async fn config(global: &GlobalArgs) -> Result<Config, Error> {
 
 impl Cluster {
     /// The same cluster, with another namespace selected.
+    #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self { client: self.client.clone(), namespace: namespace.to_owned() }
     }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll, select_all};
-use jobset_api::{JobSet, labels};
+use jobset_api::labels;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::Event;
 use kube::core::Status;
@@ -47,6 +47,7 @@ impl Feed {
     }
 
     /// Starts to watch the Events about these JobSets, too.
+    #[must_use]
     pub fn and_events(mut self, cluster: &Cluster, scope: &FeedScope) -> Self {
         let about = match scope {
             FeedScope::Named(name) => format!("regarding.kind={KIND},regarding.name={name}"),

@@ -31,12 +31,12 @@ impl<K: ResourceExt> Shelf<K> {
     /// Adds an object, or replaces the one of its name.
     pub(super) fn put(&mut self, object: K) {
         let name = object.name_any();
-        match self.places.get(&name).and_then(|place| self.objects.get_mut(*place)) {
-            Some(known) => *known = object,
-            None => {
-                self.places.insert(name, self.objects.len());
-                self.objects.push(object);
-            }
+        let known = self.places.get(&name).and_then(|place| self.objects.get_mut(*place));
+        if let Some(known) = known {
+            *known = object;
+        } else {
+            self.places.insert(name, self.objects.len());
+            self.objects.push(object);
         }
     }
 

@@ -137,7 +137,9 @@ impl Mirror {
                         changed.push(key.clone());
                     }
                 }
-                changed.into_iter().for_each(|key| self.touch(key));
+                for key in changed {
+                    self.touch(key);
+                }
             }
         }
     }

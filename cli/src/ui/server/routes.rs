@@ -63,20 +63,25 @@ pub(super) fn router(session: Session, live: Arc<Live>) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(session), guard))
 }
 
-/// Lets in what may come in.
-async fn guard(State(session): State<Arc<Session>>, request: Request, next: Next) -> Response {
+/// Whether the session lets a request in.
+fn access(session: &Session, request: &Request) -> Access {
     let path = request.uri().path();
     let text = |name| text_of(request.headers(), name);
-    let asking = Asking {
+    session.access(&Asking {
         method: request.method(),
         is_page: path == "/" || path.starts_with("/jobset/"),
         query: request.uri().query(),
         host: text("host"),
         cookie: text("cookie"),
         site: text("sec-fetch-site"),
-    };
+    })
+}
+
+/// Lets in what may come in.
+async fn guard(State(session): State<Arc<Session>>, request: Request, next: Next) -> Response {
+    let access = access(&session, &request);
     let denied = |status: StatusCode, text: &'static str| (status, text).into_response();
-    let answer = match session.access(&asking) {
+    let answer = match access {
         Access::Granted => next.run(request).await,
         Access::Exchanged(cookie) => {
             let mut answer = next.run(request).await;

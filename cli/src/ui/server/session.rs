@@ -22,7 +22,8 @@ impl Secret {
     fn random() -> Result<Self, Error> {
         let mut bytes = [0; SECRET];
         getrandom::fill(&mut bytes).map_err(Error::Random)?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        Ok(Self(digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()))
     }
 
     /// Whether a text is the secret. The time does not depend on the digits that match.

@@ -7,7 +7,7 @@ use jobset_objects::PartialPod;
 use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -52,8 +52,7 @@ impl Running {
     /// Sends a request with these lines after the first one, and returns the answer: its head and its body.
     async fn ask(&self, method: &str, path: &str, lines: &[String]) -> (String, String) {
         let mut stream = self.connect().await;
-        let lines = lines.iter().map(|line| format!("{line}\r\n")).collect::<String>();
-        let request = format!("{method} {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\n{}\r\nConnection: close\r\n\r\n", lines.join("\r\n"));
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();

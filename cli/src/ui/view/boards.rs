@@ -18,7 +18,7 @@ pub struct Boards {
     /// The revision in which the problems or the completeness changed last.
     told: Revision,
     list: ListBoard,
-    boards: BTreeMap<JobSetKey, Board>,
+    pages: BTreeMap<JobSetKey, Board>,
 }
 
 impl Default for Boards {
@@ -30,7 +30,7 @@ impl Default for Boards {
             problems: Vec::new(),
             told: 0,
             list: ListBoard::default(),
-            boards: BTreeMap::new(),
+            pages: BTreeMap::new(),
         }
     }
 }
@@ -47,17 +47,14 @@ impl Boards {
         let mut any = false;
         for key in mirror.take_changed() {
             let reports = mirror.jobset(&key).and_then(|it| Some((it.jobset()?, it.tree(None)?, it.restarts()?)));
-            any |= match reports {
-                Some((jobset, tree, restarts)) => {
-                    // The workers tell more than the status.
-                    let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(jobset) };
-                    let listed = self.list.set(&key, row, revision);
-                    self.boards.entry(key).or_default().update(tree, restarts, revision) || listed
-                }
-                None => {
-                    self.boards.remove(&key);
-                    self.list.remove(&key, revision)
-                }
+            any |= if let Some((jobset, tree, restarts)) = reports {
+                // The workers tell more than the status.
+                let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(jobset) };
+                let listed = self.list.set(&key, row, revision);
+                self.pages.entry(key).or_default().update(tree, restarts, revision) || listed
+            } else {
+                self.pages.remove(&key);
+                self.list.remove(&key, revision)
             };
         }
         let problems: Vec<String> = mirror.problems().chain(absence).map(str::to_owned).collect();
@@ -72,7 +69,7 @@ impl Boards {
 
     /// Takes in an explanation of a JobSet. Says whether it is another one.
     pub fn explain(&mut self, key: &JobSetKey, explanation: Explanation) -> bool {
-        let Some(board) = self.boards.get_mut(key) else { return false };
+        let Some(board) = self.pages.get_mut(key) else { return false };
         let is_other = board.explain(explanation, self.revision + 1);
         if is_other {
             self.revision += 1;
@@ -82,12 +79,12 @@ impl Boards {
 
     /// The board of a JobSet that exists.
     pub fn board(&self, key: &JobSetKey) -> Option<&Board> {
-        self.boards.get(key)
+        self.pages.get(key)
     }
 
     /// What has changed on the page of a JobSet since a revision; none if nothing has. 0 is a page that shows nothing.
     pub fn jobset_since(&self, key: &JobSetKey, since: Revision) -> Option<JobSetUpdate<'_>> {
-        let board = self.boards.get(key);
+        let board = self.pages.get(key);
         let mut update = JobSetUpdate {
             revision: self.revision,
             complete: self.complete,

@@ -26,7 +26,7 @@ impl Cluster {
     /// A JobSet with a driver and four workers in two Jobs, in epoch 1.
     fn running() -> Self {
         let mut cluster = Self::default();
-        cluster.jobset("train", json!({"syncedEpoch": 1}));
+        cluster.jobset("train", &json!({"syncedEpoch": 1}));
         for (job, pods) in [("driver-0", 1), ("workers-0", 2), ("workers-1", 2)] {
             cluster.job(job, pods);
             (0..pods).for_each(|index| cluster.pod(job, index, 1));
@@ -35,7 +35,7 @@ impl Cluster {
         cluster
     }
 
-    fn jobset(&mut self, name: &str, status: Value) {
+    fn jobset(&mut self, name: &str, status: &Value) {
         let jobset = json!({
             "metadata": {"name": name, "namespace": "ml", "uid": "u1"},
             "spec": {"failurePolicy": {"maxRestarts": 5, "restartStrategy": "InPlaceRestart"}, "replicatedJobs": [
@@ -150,7 +150,7 @@ fn slow_page_gets_changes_of_several_revisions_at_once() {
 fn unchanged_objects_are_no_update() {
     let mut cluster = Cluster::running();
     let shown = cluster.boards.revision();
-    cluster.jobset("train", json!({"syncedEpoch": 1}));
+    cluster.jobset("train", &json!({"syncedEpoch": 1}));
     cluster.pod("workers-0", 1, 1);
     assert!(!cluster.update());
     assert_eq!((cluster.boards.revision(), cluster.page(shown), cluster.list(shown)), (shown, None, None));
@@ -160,7 +160,7 @@ fn unchanged_objects_are_no_update() {
 fn new_epochs_of_the_jobset_change_all_cells() {
     let mut cluster = Cluster::running();
     let shown = cluster.boards.revision();
-    cluster.jobset("train", json!({"syncedEpoch": 1, "deprecatedEpoch": 1, "groupRestarts": 1}));
+    cluster.jobset("train", &json!({"syncedEpoch": 1, "deprecatedEpoch": 1, "groupRestarts": 1}));
     cluster.update();
     let page = cluster.page(shown).unwrap();
     let kinds: Vec<_> = page["cells"].as_array().unwrap().iter().map(|cell| &cell[1]).collect();
@@ -224,7 +224,7 @@ fn jobset_deleted_is_told_to_its_page_and_removed_from_list() {
     let list = cluster.list(shown).unwrap();
     assert_eq!((&list["removed"], &list["whole"]), (&json!([["ml", "train"]]), &json!(false)));
     let shown = cluster.boards.revision();
-    cluster.jobset("train", json!({}));
+    cluster.jobset("train", &json!({}));
     cluster.update();
     assert_eq!(cluster.page(shown).unwrap()["exists"], true);
 }
@@ -232,7 +232,7 @@ fn jobset_deleted_is_told_to_its_page_and_removed_from_list() {
 #[test]
 fn list_has_changed_jobsets_alone() {
     let mut cluster = Cluster::running();
-    cluster.jobset("other", json!({}));
+    cluster.jobset("other", &json!({}));
     cluster.update();
     let names =
         |list: &Value| list["jobsets"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect::<Vec<_>>();
@@ -242,7 +242,7 @@ fn list_has_changed_jobsets_alone() {
         (vec![json!("other"), json!("train")], &json!(true), &json!("ml"))
     );
     let shown = cluster.boards.revision();
-    cluster.jobset("other", json!({"groupRestarts": 1}));
+    cluster.jobset("other", &json!({"groupRestarts": 1}));
     cluster.update();
     let changed = cluster.list(shown).unwrap();
     assert_eq!((names(&changed), &changed["whole"]), (vec![json!("other")], &json!(false)));
@@ -254,7 +254,7 @@ fn list_page_older_than_what_is_remembered_gets_whole_list() {
     let shown = cluster.boards.revision();
     for number in 0..=1000 {
         let name = format!("short-{number}");
-        cluster.jobset(&name, json!({}));
+        cluster.jobset(&name, &json!({}));
         cluster.update();
         let metadata = json!({"name": name, "namespace": "ml"});
         let deleted = json!({"metadata": metadata, "spec": {"replicatedJobs": []}});
