@@ -127,7 +127,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice release-rehearsal conformance takeover training clients test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, release-rehearsal, conformance, takeover, training, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal docs conformance takeover training clients test-ui test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, release-rehearsal, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -182,6 +182,30 @@ takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes
 training: tools deps ## Trains on real kubelets while workers are killed at random, in place, and compares the loss curve: five minutes. SEED=1.
 	@$(E2E) programs --set cluster
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --include-ignored --nocapture --test-threads 1 training::
+
+# The browser is large, so that nobody else needs it. Without a font it has no letters.
+.PHONY: chromium
+chromium:
+	@command -v npm >/dev/null || { echo 'make: npm is missing: install Node.js with npm' >&2; exit 1; }
+	@[ -x "$${CHROMIUM:-/usr/bin/chromium}" ] || { apt-get update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core; }
+
+PAGE_IN_CHROMIUM := cargo test $(EVERYTHING) --test cli -- --ignored --exact --nocapture browser::page_of_5000_pods_in_chromium
+
+.PHONY: test-ui
+test-ui: tools deps chromium ## Looks at the page of kubectl jobset ui in Debian's Chromium, with 5,000 Pods: two minutes.
+	@$(E2E) programs --set cluster
+	$(PAGE_IN_CHROMIUM)
+
+.PHONY: bench-ui
+bench-ui: tools deps chromium plugin ## Measures that page: first paint, a change of 5,000 Pods, memory of the server: target/bench/ui.json.
+	@$(E2E) programs --set cluster
+	BENCH=1 KUBECTL_JOBSET=$(CURDIR)/target/kubectl-jobset $(PAGE_IN_CHROMIUM)
+
+.PHONY: screenshots
+screenshots: tools deps chromium ## Takes the docs' pictures of that page: docs/src/images/.
+	@$(E2E) programs --set cluster
+	SCREENSHOTS=1 $(PAGE_IN_CHROMIUM)
 
 .PHONY: test-certificates
 test-certificates: tools deps ## Three replicas get their first certificates, a hundred times, and a hundred rotations under load: some minutes.

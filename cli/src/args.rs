@@ -1,12 +1,16 @@
 //! Command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
+use k8s_openapi::jiff::SignedDuration;
 
 use crate::names;
+use crate::wait::Goal;
 
-/// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission.
+/// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,
+/// or show them as a page in a browser.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-jobset",
@@ -26,10 +30,11 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success: the JobSet runs or has completed (explain), every JobSet passes admission (validate)
-  1    the JobSet does not run (explain), or a JobSet does not pass admission (validate)
+  0    success: the JobSet runs or has completed (explain), is what you wait for (wait), every JobSet passes admission (validate)
+  1    the JobSet does not run (explain), cannot become what you wait for (wait), or does not pass admission (validate)
   2    the command line, the kubeconfig or a file is not valid
   3    the cluster is not reachable, denies the request, or has no such JobSet
+  4    the time limit has passed (wait)
   130  Ctrl-C
 
 Only terminals get colours. The flag --color and the variable NO_COLOR change this.";
@@ -124,6 +129,43 @@ Examples:
   until kubectl jobset explain train >/dev/null; do sleep 5; done")]
     Explain(NamedArgs),
 
+    /// Wait until a JobSet runs, has restarted, or has finished.
+    #[command(after_help = "\
+The command waits for one of:
+  running    all workers run, in one epoch
+  restarted  one more group restart has ended: all workers run again. A restart that is under way counts
+  finished   the JobSet has completed or failed
+
+It shows on standard error how far the JobSet is. Only -o json and -o yaml write to standard output, at the end.
+
+Exit codes:
+  0  it is so; with --for finished, the JobSet has completed
+  1  it cannot be so any more: the JobSet has failed, has completed before, or was deleted
+  4  --timeout has passed
+
+Examples:
+  kubectl jobset wait train --for running --timeout 10m
+  kubectl jobset wait train --for restarted && echo 'the group is back'
+  kubectl jobset wait train --for finished -o json | jq -r .message")]
+    Wait(WaitArgs),
+
+    /// Show JobSets live on a page in your browser, from this machine alone.
+    #[command(after_help = "\
+The command serves a page on 127.0.0.1, prints its address and opens it in your browser. The page shows a grid of Pods by state
+and epoch, the barrier, the last restarts, and why a JobSet does not run. It only reads, and loads nothing from other hosts.
+
+The address has a token that works once: the browser gets a cookie for it. To open the page in another browser, run the
+command again. Ctrl-C ends it (exit code 130).
+
+From another machine, forward the port: `ssh -L 8080:127.0.0.1:8080 HOST kubectl jobset ui --port 8080 --no-browser`.
+
+Examples:
+  kubectl jobset ui                 # shows the JobSets of the namespace
+  kubectl jobset ui -A              # shows the JobSets of all namespaces
+  kubectl jobset ui train           # shows one JobSet
+  kubectl jobset ui --no-browser    # only prints the address")]
+    Ui(UiArgs),
+
     /// Check manifests of JobSets by the rules of admission, without a cluster.
     #[command(after_help = "\
 The command sets defaults and injects the agent as the admission webhook does, then applies the webhook's rules. It
@@ -199,6 +241,49 @@ pub struct NamedArgs {
     pub watch: bool,
 }
 
+/// `wait`.
+#[derive(Clone, Debug, Arguments)]
+pub struct WaitArgs {
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
+    pub name: String,
+
+    /// What to wait for.
+    #[arg(long = "for", value_enum, value_name = "GOAL")]
+    pub goal: Goal,
+
+    /// How long to wait, such as 30s, 10m or 1h30m. Without it, the command waits without limit.
+    #[arg(long, value_name = "TIME", value_parser = limit, value_hint = ValueHint::Other)]
+    pub timeout: Option<Duration>,
+}
+
+/// `ui`.
+#[derive(Clone, Debug, Arguments)]
+pub struct UiArgs {
+    /// Name of the JobSet, or jobset/NAME. Without a name, the page lists all JobSets.
+    #[arg(value_parser = names::jobset)]
+    pub name: Option<String>,
+
+    /// Show the JobSets of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    pub all_namespaces: bool,
+
+    /// Port on 127.0.0.1. With 0, the system chooses a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 0, value_hint = ValueHint::Other)]
+    pub port: u16,
+
+    /// Do not open the page in a browser.
+    #[arg(long)]
+    pub no_browser: bool,
+}
+
+/// A time limit as Go writes durations, such as `1m30s`.
+fn limit(text: &str) -> Result<Duration, String> {
+    let signed: SignedDuration = text.parse().map_err(|_| "must be a duration such as 30s, 10m or 1h30m".to_owned())?;
+    let limit = Duration::try_from(signed).map_err(|_| "must not be negative".to_owned())?;
+    if limit.is_zero() { Err("must not be zero".to_owned()) } else { Ok(limit) }
+}
+
 /// `validate`.
 #[derive(Clone, Debug, Arguments)]
 pub struct ValidateArgs {
@@ -254,6 +339,27 @@ mod tests {
     fn name_with_kind_is_accepted(#[case] word: &str, #[case] name: &str) {
         let Command::Explain(explain) = parsed(&["explain", word]).unwrap().command else { panic!("another command") };
         assert_eq!(explain.name, name);
+    }
+
+    #[rstest]
+    #[case::seconds("30s", 30)]
+    #[case::minutes("10m", 600)]
+    #[case::hours_and_minutes("1h30m", 5400)]
+    fn timeout_is_a_duration_of_go(#[case] text: &str, #[case] seconds: u64) {
+        let line = ["wait", "train", "--for", "running", "--timeout", text];
+        let Command::Wait(wait) = parsed(&line).unwrap().command else { panic!("another command") };
+        assert_eq!((wait.goal, wait.timeout), (Goal::Running, Some(Duration::from_secs(seconds))));
+    }
+
+    #[rstest]
+    #[case::no_unit("30", "such as 30s")]
+    #[case::negative("-1s", "negative")]
+    #[case::zero("0s", "zero")]
+    fn timeout_invalid_is_usage_error(#[case] text: &str, #[case] words: &str) {
+        let timeout = format!("--timeout={text}");
+        let error = parsed(&["wait", "train", "--for=finished", &timeout]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(words), "{error}");
     }
 
     #[rstest]

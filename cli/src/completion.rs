@@ -102,7 +102,7 @@ fn command(words: &[OsString], look_up: LookUp) -> Command {
         })
     };
     let command = Cli::command().mut_arg("namespace", |argument| argument.add(names(NameOf::Namespace)));
-    ["status", "restarts", "explain"].into_iter().fold(command, |command, subcommand| {
+    ["status", "restarts", "explain", "wait", "ui"].into_iter().fold(command, |command, subcommand| {
         command.mut_subcommand(subcommand, |command| {
             command.mut_arg("name", |argument| argument.add(names(NameOf::JobSet)))
         })
@@ -148,11 +148,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::commands(&[""], "status restarts explain validate completion help :4")]
+    #[case::commands(&[""], "status restarts explain wait ui validate completion help :4")]
     #[case::begun_command(&["st"], "status :4")]
     #[case::jobset(&["status", ""], "train-JobSet--/- other :4")]
     #[case::begun_jobset(&["explain", "--watch", "t"], "train-JobSet--/- :4")]
     #[case::jobset_of_another_place(&["status", "-n", "ml", "--context=lab", "t"], "train-JobSet-ml/lab :4")]
+    #[case::goal(&["wait", "train", "--for", ""], "running restarted finished :4")]
+    #[case::jobset_to_wait_for(&["wait", "--for", "running", "t"], "train-JobSet--/- :4")]
+    #[case::jobset_of_page(&["ui", "o"], "other :4")]
     #[case::second_name(&["explain", "train", ""], ":4")]
     #[case::output(&["status", "-o", ""], "table wide json yaml :4")]
     #[case::namespace(&["status", "--namespace", ""], "train-Namespace--/- other :4")]

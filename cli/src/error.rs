@@ -47,6 +47,20 @@ pub enum Error {
     /// A folder contains no manifest.
     #[error("{} contains no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
+    /// The page's port cannot be used.
+    #[error(
+        "cannot listen on 127.0.0.1:{port}: {source}; choose another port with --port, or a free one with --port 0"
+    )]
+    Listen {
+        /// The port.
+        port: u16,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The system has no random numbers for the page's token.
+    #[error("cannot make a token: {0}")]
+    Random(getrandom::Error),
     /// Standard output cannot be written, or the process cannot be set up.
     #[error("cannot write the output: {0}")]
     Write(#[source] std::io::Error),
@@ -74,6 +88,8 @@ impl Error {
             | Self::Read { .. }
             | Self::Url(_)
             | Self::EmptyFolder(_)
+            | Self::Listen { .. }
+            | Self::Random(_)
             | Self::Write(_)
             | Self::Serialize { .. } => Exit::Usage,
             _ => Exit::Cluster,

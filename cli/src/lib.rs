@@ -1,8 +1,11 @@
-//! `kubectl jobset`: the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission.
+//! `kubectl jobset`: the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission; a
+//! wait for them, and a page that shows them live.
 //!
 //! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
 //! - [`cluster`] sends all requests, and reads partial objects (`jobset_objects`),
 //! - [`status`], [`restarts`], [`explain`] and [`validate`] are pure functions from objects to a report,
+//! - [`mirror`] keeps what watches observe: for [`wait`], which decides whether a JobSet is what the user waits for, and for
+//!   [`ui`], the local page,
 //! - [`leader`] says which controller leads,
 //! - [`output`] renders a report,
 //! - [`completion`] completes command lines in shells.
@@ -16,6 +19,7 @@ pub mod error;
 pub mod exit;
 pub mod explain;
 pub mod leader;
+pub mod mirror;
 pub mod names;
 pub mod output;
 pub mod restarts;
@@ -23,4 +27,6 @@ pub mod run;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod ui;
 pub mod validate;
+pub mod wait;

@@ -7,13 +7,13 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Cli, Command, GlobalArgs, NamedArgs, OutputFormat, StatusArgs, ValidateArgs};
+use crate::args::{Cli, Command, GlobalArgs, NamedArgs, OutputFormat, StatusArgs, UiArgs, ValidateArgs, WaitArgs};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::output::{Report, Screen, View, rendered};
+use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
-use crate::{completion, explain, restarts, status, validate};
+use crate::{completion, explain, restarts, status, ui, validate, wait};
 
 /// Runs a command.
 ///
@@ -28,6 +28,8 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Status(args) => wait_for(status(&cli.global, args, screen)),
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
+        Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
+        Command::Ui(args) => wait_for(ui(&cli.global, &args, screen)),
     }
 }
 
@@ -78,6 +80,35 @@ async fn explain(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result
     Ok(if last.runs { Exit::Ok } else { Exit::No })
 }
 
+async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    let WaitArgs { name, goal, timeout } = args;
+    let ended = until_interrupt(wait::follow(&cluster, &name, goal, timeout, &mut line)).await;
+    let view = View { now: Timestamp::now(), wide: false, pods: false };
+    line.end(&ended.as_ref().map(|report| report.text(&view)).unwrap_or_default());
+    let report = ended?;
+    if matches!(global.output, OutputFormat::Json | OutputFormat::Yaml) {
+        screen.print(&rendered(&report, global.output, &view)?)?;
+    }
+    Ok(report.outcome.exit())
+}
+
+async fn ui(global: &GlobalArgs, args: &UiArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    until_interrupt(Box::pin(ui::serve(&cluster, args, screen))).await
+}
+
+/// The result of a command, or [`Error::Interrupted`] after Ctrl-C.
+async fn until_interrupt<R>(command: impl Future<Output = Result<R, Error>>) -> Result<R, Error> {
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Write)?;
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => Err(Error::Interrupted),
+        result = command => result,
+    }
+}
+
 fn validate(global: &GlobalArgs, args: &ValidateArgs, screen: Screen) -> Result<Exit, Error> {
     let sources = validate::sources(&args.filenames)?;
     let injection = jobset_api::injection::Settings {
@@ -119,12 +150,7 @@ impl Presenter {
             self.screen.print(&self.text(&report)?)?;
             return Ok(report);
         }
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Write)?;
-        tokio::select! {
-            biased;
-            _ = interrupt.recv() => Err(Error::Interrupted),
-            never = self.follow(cluster, scope, fetch) => never,
-        }
+        until_interrupt(Box::pin(self.follow(cluster, scope, fetch))).await
     }
 
     async fn follow<R, F>(&self, cluster: &Cluster, scope: &WatchScope, fetch: impl Fn() -> F) -> Result<R, Error>

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::Parser as _;
-use jobset_api::JobSet;
+use jobset_api::{JobSet, labels};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::events::v1;
 use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher::Event;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::args::{Cli, ColorMode, Command};
 use crate::explain::{Facts, explain};
 use crate::leader::Leader;
+use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::output::{View, rendered};
 use crate::restarts::RestartEvent;
 use crate::validate::{AdmissionSettings, check, sources};
@@ -151,7 +153,7 @@ impl Case {
                 rendered(&status::report(&facts.jobset, &facts.jobs, &facts.pods, facts.leader), format, &view)
             }
             Command::Restarts(_) => {
-                let events: Vec<Event> = templates.all("event", &self.events);
+                let events: Vec<v1::Event> = templates.all("event", &self.events);
                 let events = events.iter().filter_map(RestartEvent::of).collect();
                 rendered(&restarts::report(&facts.jobset, events), format, &view)
             }
@@ -223,6 +225,41 @@ fn commands_each_case_prints_report() {
         }
         insta::assert_snapshot!(transcript.concat().replace('\u{1b}', "<ESC>"));
     });
+}
+
+/// `wait` and `ui` keep only the fields of objects that reports read.
+#[test]
+fn reports_of_mirrored_objects_equal_those_of_whole_ones() {
+    let templates = Templates(serde_yaml_ng::from_str(include_str!("../cases/objects.yaml")).unwrap());
+    insta::glob!("../cases", "{status,explain}/*.yaml", |path| {
+        for document in serde_yaml_ng::Deserializer::from_str(&std::fs::read_to_string(path).unwrap()) {
+            let case = Case::deserialize(document).unwrap();
+            let facts = case.facts(&templates, "2026-11-22T10:00:00Z".parse().unwrap());
+            let (mut mirror, key) = mirrored(&facts);
+            let tree = mirror.jobset(&key).unwrap().tree(None);
+            assert_eq!(tree, Some(status::report(&facts.jobset, &facts.jobs, &facts.pods, None)), "{}", case.title);
+            let around = Facts { jobset: JobSet::default(), jobs: Vec::new(), pods: Vec::new(), ..facts.clone() };
+            let explanation = mirror.with_facts(&key, around, explain);
+            assert_eq!(explanation, Some(explain(&facts)), "{}", case.title);
+        }
+    });
+}
+
+/// A mirror of the JobSet of these facts, with its Jobs and Pods.
+fn mirrored(facts: &Facts) -> (Mirror, JobSetKey) {
+    let key = JobSetKey::new("ml", facts.jobset.metadata.name.clone().unwrap());
+    let label = || (labels::JOBSET_NAME.to_owned(), key.name.clone());
+    let mut mirror = Mirror::default();
+    mirror.apply(WatchEvent::JobSet(Event::Apply(facts.jobset.clone())));
+    for mut job in facts.jobs.clone() {
+        job.metadata.labels.get_or_insert_default().extend([label()]);
+        mirror.apply(WatchEvent::Job(Event::Apply(job)));
+    }
+    for mut pod in facts.pods.clone() {
+        pod.metadata.labels.get_or_insert_default().extend([label()]);
+        mirror.apply(WatchEvent::Pod(Event::Apply(pod)));
+    }
+    (mirror, key)
 }
 
 #[test]

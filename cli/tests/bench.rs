@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Space, in_place};
 
-const JOBS: usize = 10;
-const PODS: usize = 5000;
+pub(crate) const JOBS: usize = 10;
+pub(crate) const PODS: usize = 5000;
 const LIMIT: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 /// Concurrent requests.
-const CONCURRENCY: usize = 32;
+pub(crate) const CONCURRENCY: usize = 32;
 
 #[tokio::test]
 #[ignore = "creates 5,000 Pods, which takes a minute"]
 async fn status_of_5000_pods_takes_at_most_2_seconds() -> Result<()> {
     let space = Space::new("bench").await?;
-    let uid = fill(&space).await?;
+    let uid = fill(&space, Some("example.com/nobody")).await?;
     let size = serde_json::to_vec(&space.pods().get("bench-workers-0-0").await?)?.len();
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
@@ -41,13 +41,18 @@ async fn status_of_5000_pods_takes_at_most_2_seconds() -> Result<()> {
     Ok(())
 }
 
-/// Creates a JobSet that no controller reconciles, with suspended Jobs and their Pods. Returns the UID of the JobSet.
-async fn fill(space: &Space) -> Result<String> {
+/// Creates a JobSet that is managed by nobody or by a controller that does not run, with its Jobs and Pods. All workers run in epoch
+/// 3. Returns the UID of the JobSet.
+pub(crate) async fn fill(space: &Space, managed_by: Option<&str>) -> Result<String> {
     let mut object = in_place("bench", PODS / JOBS);
-    object["spec"]["managedBy"] = json!("example.com/nobody");
+    if let Some(manager) = managed_by {
+        object["spec"]["managedBy"] = json!(manager);
+    }
     object["spec"]["replicatedJobs"][0]["replicas"] = json!(JOBS);
     let uid = space.create(object).await?.uid().context("no UID")?;
-    let status = json!({"status": {"syncedEpoch": 3, "deprecatedEpoch": 2, "groupRestarts": 2, "restarts": 0}});
+    let status = json!({"status": {
+        "syncedEpoch": 3, "deprecatedEpoch": 2, "groupRestarts": 2, "restartsCountTowardsMax": 1, "restarts": 0,
+        "replicatedJobsStatus": [{"name": "workers", "ready": JOBS}]}});
     space.jobsets().patch_status("bench", &PatchParams::default(), &Patch::Merge(status)).await?;
     let jobs: Api<Job> = Api::default_namespaced(space.client.clone());
     for index in 0..JOBS {
@@ -73,7 +78,7 @@ fn labels(uid: &str, job: usize) -> Value {
 fn job(uid: &str, index: usize) -> Value {
     let worker = json!({"restartPolicy": "Never", "containers": [{"name": "worker", "image": "none"}]});
     json!({"metadata": {"name": format!("bench-workers-{index}"), "labels": labels(uid, index)},
-           "spec": {"suspend": true, "parallelism": PODS / JOBS, "completions": PODS / JOBS, "completionMode": "Indexed",
+           "spec": {"managedBy": "example.com/nobody", "parallelism": PODS / JOBS, "completions": PODS / JOBS, "completionMode": "Indexed",
                     "template": {"spec": worker}}})
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Space {
     pub(crate) namespace: String,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) kubectl: PathBuf,
+    /// A control plane of its own, which ends with this value.
+    _plane: Option<ControlPlane>,
 }
 
 impl Space {
@@ -43,6 +45,18 @@ impl Space {
         let start = || async { start().await.map_err(|error| format!("{error:#}")) };
         let plane = SHARED.get_or_init(start).await.as_ref();
         let plane = plane.map_err(|error| anyhow!("the shared control plane did not start: {error}"))?;
+        Self::on(plane, namespace).await
+    }
+
+    /// A namespace of a control plane of its own, on which nobody reconciles JobSets, and Pods stay on nodes that do not exist.
+    pub(crate) async fn without_controllers(namespace: &str) -> Result<Self> {
+        let plane = ControlPlane::builder().controller_manager_arg("--controllers=*,-podgc").control_plane().await?;
+        install::crd(&plane).await?;
+        let space = Self::on(&plane, namespace).await?;
+        Ok(Self { _plane: Some(plane), ..space })
+    }
+
+    async fn on(plane: &ControlPlane, namespace: &str) -> Result<Self> {
         let mut config = plane.client_config();
         namespace.clone_into(&mut config.default_namespace);
         let client = Client::try_from(config)?;
@@ -52,7 +66,7 @@ impl Space {
         let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
         wait::until(LIMIT, "the ServiceAccount default", || async { Ok(accounts.get_opt("default").await?) }).await?;
         let (kubeconfig, kubectl) = (plane.kubeconfig().to_owned(), plane.kubectl_path());
-        Ok(Self { client, namespace: namespace.to_owned(), kubeconfig, kubectl })
+        Ok(Self { client, namespace: namespace.to_owned(), kubeconfig, kubectl, _plane: None })
     }
 
     pub(crate) fn jobsets(&self) -> Api<JobSet> {
@@ -65,7 +79,12 @@ impl Space {
 
     /// A command that runs the plugin in this namespace.
     pub(crate) fn plugin(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.plugin_of(PROGRAM, args)
+    }
+
+    /// The same with another build of the plugin.
+    pub(crate) fn plugin_of(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).arg("--namespace").arg(&self.namespace).arg("--kubeconfig").arg(&self.kubeconfig);
         command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
         command

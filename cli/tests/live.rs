@@ -2,12 +2,11 @@
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
-use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use crate::events::RESTART;
 use crate::fixture::{Space, expect, folder, in_place};
 
 #[tokio::test]
@@ -126,26 +125,12 @@ async fn events_of_jobset_are_read_with_numbers() -> Result<()> {
     let status = json!({"status": {"groupRestarts": 2, "restartsCountTowardsMax": 1, "restarts": 0}});
     let patch = kube::api::Patch::Merge(status);
     space.jobsets().patch_status("train", &kube::api::PatchParams::default(), &patch).await?;
-    // Events have microseconds.
     let start = Timestamp::from_microsecond(Timestamp::now().as_microsecond())?;
-    let events: Api<Event> = Api::default_namespaced(space.client.clone());
-    let mut created = Vec::new();
-    for (uid, reason, millis) in
-        [("", "Restarting", 500), ("", "BarrierLifted", 2000), ("", "Restarted", 3500), ("other", "Restarting", 0)]
-    {
-        let at = Timestamp::from_microsecond(start.as_microsecond() + millis * 1000)?;
-        let uid = if uid.is_empty() { jobset.uid().context("no UID")? } else { uid.to_owned() };
-        let event = json!({
-            "metadata": {"generateName": "train-", "annotations": {
-                "jobset.sigs.k8s.io/group-restarts": "2", "jobset.sigs.k8s.io/restarts-count-towards-max": "1",
-                "jobset.sigs.k8s.io/synced-epoch": if reason == "Restarting" { "2" } else { "3" }, "jobset.sigs.k8s.io/failed-at": start.to_string()}},
-            "eventTime": format!("{at:.6}"), "reason": reason, "note": "in place, from epoch 2 to 3: Pod train-workers-0-0-4z7hv on node node-1 failed in epoch 2, disrupted (EvictionByEvictionAPI: drained); not counted by rule maintenance",
-            "type": "Normal", "action": "Reconcile", "reportingController": "jobset-controller", "reportingInstance": "a",
-            "regarding": {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "namespace": "events", "uid": uid},
-        });
-        created.push(events.create(&PostParams::default(), &serde_json::from_value(event)?).await?);
+    let uid = jobset.uid().context("no UID")?;
+    for step in RESTART {
+        space.event(("train", &uid), start, step).await?;
     }
-    assert_eq!(created.len(), 4);
+    space.event(("train", "other"), start, ("Restarting", 0)).await?;
     let report: Value = serde_json::from_str(&space.run(&["restarts", "train", "-o", "json"], 0).await?)?;
     assert_eq!((&report["expired"], report["restarts"].as_array().map(Vec::len)), (&json!(1), Some(1)), "{report}");
     let restart = &report["restarts"][0];

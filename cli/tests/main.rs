@@ -2,11 +2,15 @@
 //! files.
 
 mod bench;
+mod browser;
 mod causes;
 mod completion;
 mod controller;
+mod events;
 mod files;
 mod fixture;
 mod live;
 mod pods;
 mod terminal;
+mod ui;
+mod wait;

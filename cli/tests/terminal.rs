@@ -10,6 +10,8 @@ use rexpect::session::{PtySession, spawn_command};
 use crate::fixture::{LIMIT, Space, in_place};
 
 const GREEN: &str = "\u{1b}[32m";
+/// Clears the line of progress.
+const LINE: &str = "\r\u{1b}[K";
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Runs the plugin on a terminal.
@@ -41,6 +43,28 @@ async fn watch_on_terminal_redraws_until_ctrl_c() -> Result<()> {
     session.exp_string(&format!("{GREEN}Running"))?;
     session.send_control('c')?;
     assert_eq!(ended(&session)?, 130);
+    Ok(())
+}
+
+#[tokio::test]
+async fn wait_on_terminal_rewrites_its_line_until_ctrl_c() -> Result<()> {
+    let space = Space::new("terminal-wait").await?;
+    space.create(in_place("train", 1)).await?;
+    let pods = space.pods_of("train", 1).await?;
+    let mut session = spawn(&space, &["wait", "train", "--for", "running"])?;
+    session.exp_string(&format!("{LINE}0s  terminal-wait/train Starting: 0 of 1 workers run"))?;
+    // Without a change, the line still tells the time.
+    session.exp_string(&format!("{LINE}1s  "))?;
+    session.send_control('c')?;
+    session.exp_string(LINE)?;
+    assert_eq!(ended(&session)?, 130);
+
+    let mut session = spawn(&space, &["wait", "train", "--for", "running"])?;
+    session.exp_string("0 of 1 workers run")?;
+    space.report(&pods[0], 1).await?;
+    space.runs(&pods[0], 0).await?;
+    session.exp_string(&format!("{GREEN}runs: its worker runs in epoch 1"))?;
+    assert_eq!(ended(&session)?, 0);
     Ok(())
 }
 

@@ -57,6 +57,12 @@ async fn config(global: &GlobalArgs) -> Result<Config, Error> {
 }
 
 impl Cluster {
+    /// The same cluster, with another namespace selected.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { client: self.client.clone(), namespace: namespace.to_owned() }
+    }
+
     /// The API for a kind in the namespace.
     pub(super) fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)

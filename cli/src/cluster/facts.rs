@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt as _};
 use super::connect::Cluster;
 use super::fetch::all;
 use crate::error::Error;
-use crate::explain::Facts;
+use crate::explain::{FactNeeds, Facts};
 use crate::leader::Leader;
 
 /// The default namespace of the controller.
@@ -28,35 +28,34 @@ impl Cluster {
     /// If the JobSet, its Jobs or its Pods cannot be read.
     pub async fn facts(&self, name: &str) -> Result<Facts, Error> {
         let jobset = self.jobset(name).await?;
-        let (jobs, pods, refusals, leader, admission) =
-            tokio::join!(self.jobs(name), self.pods(name), self.refusals(), self.leader(), self.admission());
-        let mut facts = Facts {
-            jobset,
-            jobs: jobs?,
-            pods: pods?,
-            refusals: refusals.unwrap_or_default(),
-            leader,
-            admission,
-            now: Timestamp::now(),
-            ..Facts::default()
-        };
-        if facts.needs_nodes() {
+        let (jobs, pods) = tokio::join!(self.jobs(name), self.pods(name));
+        let own = Facts { jobset, jobs: jobs?, pods: pods?, ..Facts::default() };
+        let around = self.surroundings(name, &own.needs()).await;
+        Ok(Facts { jobset: own.jobset, jobs: own.jobs, pods: own.pods, ..around })
+    }
+
+    /// The facts about this JobSet without its own objects.
+    pub async fn surroundings(&self, name: &str, needs: &FactNeeds) -> Facts {
+        let (refusals, leader, admission) = tokio::join!(self.refusals(), self.leader(), self.admission());
+        let refusals = refusals.unwrap_or_default();
+        let mut facts = Facts { refusals, leader, admission, now: Timestamp::now(), ..Facts::default() };
+        if needs.nodes {
             let api: Api<PartialNode> = Api::all(self.client.clone());
             facts.nodes = all(&api, &ListParams::default(), "list nodes").await.ok();
         }
-        if facts.needs_occupants() {
+        if needs.occupants {
             facts.occupants = self.occupants(name).await;
         }
-        if facts.uses_stream() {
+        if needs.relay_ca {
             let api: Api<ConfigMap> = self.api();
             facts.relay_ca = api.get_metadata_opt(RELAY_CONFIG_MAP).await.ok().map(|found| found.is_some());
         }
-        for account in facts.silent_accounts() {
-            if let Some(denied) = self.denied(&account).await {
-                facts.denied.insert(account, denied);
+        for account in &needs.accounts {
+            if let Some(denied) = self.denied(account).await {
+                facts.denied.insert(account.clone(), denied);
             }
         }
-        Ok(facts)
+        facts
     }
 
     /// The Pods of all other JobSets with exclusive placement.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::restarts::RestartEvent;
 
 /// Kind of a JobSet in an Event's reference.
-const KIND: &str = "JobSet";
+pub(super) const KIND: &str = "JobSet";
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 /// Time limit for a completion, for which a user waits at the keyboard.

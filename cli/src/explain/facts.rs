@@ -43,29 +43,38 @@ pub struct Facts {
     pub now: Timestamp,
 }
 
+/// What an explanation has to know beside the JobSet's own objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FactNeeds {
+    /// The nodes: a Pod cannot be scheduled.
+    pub nodes: bool,
+    /// The Pods of other Jobs: a leader of exclusive placement cannot be scheduled.
+    pub occupants: bool,
+    /// Whether the namespace knows the relays of the stream, over which the agents report.
+    pub relay_ca: bool,
+    /// What the ServiceAccounts of these names may do: their agents have not reported.
+    pub accounts: BTreeSet<String>,
+}
+
 impl Facts {
     /// A `kubectl` command with the namespace of the JobSet.
     pub(super) fn kubectl(&self, command: &str) -> String {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
     }
 
-    /// Whether the facts of nodes are needed: a Pod cannot be scheduled.
-    pub fn needs_nodes(&self) -> bool {
-        self.pods.iter().any(problem::is_unschedulable)
-    }
-
-    /// Whether the Pods of other Jobs are needed: a leader of exclusive placement cannot be scheduled.
-    pub fn needs_occupants(&self) -> bool {
-        self.pods.iter().any(|pod| problem::is_unschedulable(pod) && problem::leads(pod))
-    }
-
-    /// Whether the agents report over the stream.
-    pub fn uses_stream(&self) -> bool {
-        Epochs::of(&self.jobset).is_some_and(|epochs| epochs.by_stream)
+    /// What the explanation has to know beside the JobSet's own objects.
+    pub fn needs(&self) -> FactNeeds {
+        let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));
+        FactNeeds {
+            nodes: cannot_be_scheduled().next().is_some(),
+            occupants: cannot_be_scheduled().any(problem::leads),
+            relay_ca: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.by_stream),
+            accounts: self.silent_accounts(),
+        }
     }
 
     /// The ServiceAccounts of agents that have not reported.
-    pub fn silent_accounts(&self) -> BTreeSet<String> {
+    fn silent_accounts(&self) -> BTreeSet<String> {
         let epochs = Epochs::of(&self.jobset);
         let problems = self.pods.iter().filter_map(|pod| problem::of(pod, epochs));
         problems.filter(|it| it.kind == ProblemKind::AgentSilent).map(|it| it.subject).collect()

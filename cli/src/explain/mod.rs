@@ -22,7 +22,7 @@ mod topology;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-pub use facts::Facts;
+pub use facts::{FactNeeds, Facts};
 
 use crate::status::{self, JobSetState, Workers};
 

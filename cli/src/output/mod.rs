@@ -1,20 +1,33 @@
 //! Renders reports as text, JSON or YAML. Only [`screen`] does I/O.
 
+mod progress;
 mod screen;
 mod style;
 mod table;
 mod time;
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::OutputFormat;
+use crate::args::{ColorMode, OutputFormat};
 use crate::error::Error;
 
+pub use progress::ProgressLine;
 pub use screen::Screen;
 pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint, printable};
 pub use table::Table;
 pub use time::{age, clock, seconds, until};
+
+/// The colours of a stream by the given mode.
+fn choice(color: ColorMode, stream: &impl RawStream) -> ColorChoice {
+    match color {
+        ColorMode::Auto => AutoStream::choice(stream),
+        ColorMode::Always => ColorChoice::AlwaysAnsi,
+        ColorMode::Never => ColorChoice::Never,
+    }
+}
 
 /// Options of a report's text.
 #[derive(Clone, Copy, Debug)]

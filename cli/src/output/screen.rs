@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::choice;
 use crate::args::ColorMode;
 use crate::error::Error;
 
@@ -21,12 +22,7 @@ pub struct Screen {
 impl Screen {
     /// Standard output with colours by the given mode.
     pub fn new(color: ColorMode) -> Self {
-        let color = match color {
-            ColorMode::Auto => AutoStream::choice(&io::stdout()),
-            ColorMode::Always => ColorChoice::AlwaysAnsi,
-            ColorMode::Never => ColorChoice::Never,
-        };
-        Self { color, is_terminal: io::stdout().is_terminal() }
+        Self { color: choice(color, &io::stdout()), is_terminal: io::stdout().is_terminal() }
     }
 
     /// Prints a text once.

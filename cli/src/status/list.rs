@@ -51,24 +51,27 @@ pub struct JobSetSummary {
 
 /// The list of these JobSets.
 pub fn list(jobsets: &[JobSet], namespace: Option<&str>, leader: Option<Leader>) -> JobSetList {
-    let mut items: Vec<JobSetSummary> = jobsets.iter().map(item).collect();
+    let mut items: Vec<JobSetSummary> = jobsets.iter().map(JobSetSummary::of).collect();
     items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     JobSetList { namespace: namespace.map(str::to_owned), leader, jobsets: items }
 }
 
-fn item(jobset: &JobSet) -> JobSetSummary {
-    let (jobs_ready, jobs) = state::jobs(jobset);
-    JobSetSummary {
-        namespace: jobset.namespace().unwrap_or_default(),
-        name: jobset.name_any(),
-        state: state::state(jobset),
-        jobs_ready,
-        jobs,
-        restarts: RestartCount::of(jobset),
-        strategy: jobset.spec.restart_strategy(),
-        synced_epoch: jobset.status.as_ref().map_or(0, |status| status.synced_epoch),
-        pods: jobset.spec.expected_pods(),
-        created: jobset.metadata.creation_timestamp.clone(),
+impl JobSetSummary {
+    /// The summary of a JobSet, by its specification and status.
+    pub fn of(jobset: &JobSet) -> Self {
+        let (jobs_ready, jobs) = state::jobs(jobset);
+        Self {
+            namespace: jobset.namespace().unwrap_or_default(),
+            name: jobset.name_any(),
+            state: state::state(jobset),
+            jobs_ready,
+            jobs,
+            restarts: RestartCount::of(jobset),
+            strategy: jobset.spec.restart_strategy(),
+            synced_epoch: jobset.status.as_ref().map_or(0, |status| status.synced_epoch),
+            pods: jobset.spec.expected_pods(),
+            created: jobset.metadata.creation_timestamp.clone(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod state;
 mod workers;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
-pub use list::{JobSetList, list};
+pub use list::{JobSetList, JobSetSummary, list};
 pub(crate) use pod::ended;
 pub use pod::{PodNode, epoch};
 pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, report};

@@ -93,6 +93,11 @@ impl PodNode {
         self.ready && !self.ended && self.barrier.is_none_or(|barrier| barrier == PodBarrier::Lifted)
     }
 
+    /// Whether a container fails, or its image cannot be pulled, by the state.
+    pub fn has_error(&self) -> bool {
+        ["Error", "BackOff", "ErrImagePull", "OOMKilled"].iter().any(|bad| self.state.contains(bad))
+    }
+
     /// Whether it has failed.
     pub fn failed(&self) -> bool {
         self.ended && !matches!(self.state.as_str(), "Succeeded" | "Completed")

@@ -289,7 +289,7 @@ fn pod_style(pod: &PodNode) -> Style {
         "Succeeded" | "Completed" => DIM,
         _ if pod.ready => GOOD,
         _ if pod.ended => BAD,
-        state if ["Error", "BackOff", "ErrImagePull", "OOMKilled"].iter().any(|bad| state.contains(bad)) => BAD,
+        _ if pod.has_error() => BAD,
         _ => WAIT,
     }
 }

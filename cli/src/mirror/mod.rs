@@ -1,0 +1,83 @@
+//! What the watches have observed: JobSets with their Jobs, Pods and restarts.
+//!
+//! [`Mirror`] is told each [`WatchEvent`] and has the current objects of each JobSet. It keeps the fields that reports read
+//! ([`trim`]), so that thousands of Pods take some megabytes.
+
+mod shelf;
+mod store;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+use std::fmt;
+
+use jobset_api::JobSet;
+use jobset_objects::{PartialJob, PartialPod};
+use k8s_openapi::api::events::v1::Event;
+use kube::runtime::watcher;
+
+pub use store::{Mirror, ObservedJobSet};
+
+use crate::error::Error;
+
+/// Kinds of objects that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// JobSets.
+    JobSet,
+    /// Jobs of JobSets.
+    Job,
+    /// Pods of JobSets.
+    Pod,
+    /// Events about JobSets.
+    Event,
+}
+
+impl ObjectKind {
+    /// The kind in a sentence.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::JobSet => "JobSets",
+            Self::Job => "Jobs",
+            Self::Pod => "Pods",
+            Self::Event => "Events",
+        }
+    }
+}
+
+/// What a watch observes.
+#[derive(Debug)]
+pub enum WatchEvent {
+    /// A JobSet.
+    JobSet(watcher::Event<JobSet>),
+    /// A Job of a JobSet.
+    Job(watcher::Event<PartialJob>),
+    /// A Pod of a JobSet.
+    Pod(watcher::Event<PartialPod>),
+    /// An Event about a JobSet.
+    Event(watcher::Event<Event>),
+    /// A watch has failed. It is retried.
+    Failed(ObjectKind, Error),
+}
+
+/// Namespace and name of a JobSet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobSetKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl JobSetKey {
+    /// The key of the JobSet of this name.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for JobSetKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}

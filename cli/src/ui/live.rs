@@ -1,0 +1,209 @@
+//! The boards that all pages share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+use super::view::{Boards, Revision};
+use crate::cluster::{Cluster, Feed, FeedScope};
+use crate::error::Error;
+use crate::explain::{Explanation, FactNeeds, Facts, explain};
+use crate::mirror::{JobSetKey, Mirror, ObjectKind, WatchEvent};
+use crate::status::{Epochs, PodNode};
+
+/// Watch events within this time are shown together.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// After an update of the boards, the next one waits for this many times as long as the update took.
+const SHARE: u32 = 4;
+
+/// What all pages show, and who looks at which page.
+#[derive(Debug)]
+pub struct Live {
+    /// The namespace of all JobSets; none if they are of all namespaces.
+    pub namespace: Option<String>,
+    state: Mutex<State>,
+    revision: watch::Sender<Revision>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    mirror: Mirror,
+    boards: Boards,
+    /// That no controller leads, in a sentence.
+    absence: Option<String>,
+    /// The open pages of each JobSet, and of the list.
+    pages: BTreeMap<Page, usize>,
+}
+
+/// A page that a browser shows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Page {
+    /// The list of JobSets.
+    List,
+    /// A JobSet.
+    JobSet(JobSetKey),
+}
+
+/// An open page. It is closed when it is dropped.
+#[derive(Debug)]
+pub struct OpenPage {
+    live: Arc<Live>,
+    page: Page,
+    revisions: watch::Receiver<Revision>,
+    shown: Revision,
+}
+
+impl Live {
+    /// Empty boards.
+    pub fn new(namespace: Option<String>) -> Self {
+        Self { namespace, state: Mutex::default(), revision: watch::Sender::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of one page leaves values that are still true.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in watch events and brings the boards up to date.
+    pub fn observe(&self, events: impl IntoIterator<Item = WatchEvent>) {
+        let mut state = self.state();
+        events.into_iter().for_each(|event| state.mirror.apply(event));
+        self.show(&mut state);
+    }
+
+    /// Takes in whether a controller leads.
+    pub fn set_absence(&self, absence: Option<String>) {
+        let mut state = self.state();
+        state.absence = absence;
+        self.show(&mut state);
+    }
+
+    fn show(&self, State { mirror, boards, absence, .. }: &mut State) {
+        if boards.update(mirror, absence.as_deref()) {
+            self.revision.send_replace(boards.revision());
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.state().mirror.is_complete()
+    }
+
+    /// Opens a page.
+    pub fn open(self: &Arc<Self>, page: Page) -> OpenPage {
+        *self.state().pages.entry(page.clone()).or_default() += 1;
+        OpenPage { live: Arc::clone(self), page, revisions: self.revision.subscribe(), shown: 0 }
+    }
+
+    /// Whether any page is open.
+    pub fn is_watched(&self) -> bool {
+        !self.state().pages.is_empty()
+    }
+
+    /// The JobSets of open pages.
+    pub fn watched(&self) -> Vec<JobSetKey> {
+        let jobset = |page: &Page| match page {
+            Page::JobSet(key) => Some(key.clone()),
+            Page::List => None,
+        };
+        self.state().pages.keys().filter_map(jobset).collect()
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> Revision {
+        *self.revision.borrow()
+    }
+
+    /// What an explanation of a JobSet has to know beside its objects; none if it does not exist.
+    pub fn needs(&self, key: &JobSetKey) -> Option<FactNeeds> {
+        self.state().mirror.with_facts(key, Facts::default(), Facts::needs)
+    }
+
+    /// Explains a JobSet, with the facts around it.
+    pub fn explain(&self, key: &JobSetKey, around: Facts) {
+        let mut state = self.state();
+        let State { mirror, boards, .. } = &mut *state;
+        let explanation: Option<Explanation> = mirror.with_facts(key, around, explain);
+        if explanation.is_some_and(|explanation| boards.explain(key, explanation)) {
+            self.revision.send_replace(boards.revision());
+        }
+    }
+
+    /// The report of `status` on one Pod, as JSON; none if it does not exist.
+    pub fn pod(&self, key: &JobSetKey, name: &str) -> Option<String> {
+        let state = self.state();
+        let observed = state.mirror.jobset(key)?;
+        let epochs = observed.jobset().and_then(Epochs::of);
+        serde_json::to_string(&PodNode::of(observed.pod(name)?, epochs)).ok()
+    }
+}
+
+impl OpenPage {
+    /// Waits until the page has something to show, and returns it as JSON. All changes since the last call are one update.
+    pub async fn next(&mut self) -> String {
+        loop {
+            self.revisions.mark_unchanged();
+            if let Some(text) = self.update() {
+                return text;
+            }
+            if self.revisions.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn update(&mut self) -> Option<String> {
+        let state = self.live.state();
+        let since = self.shown;
+        let (revision, text) = match &self.page {
+            Page::List => {
+                let update = state.boards.list_since(self.live.namespace.as_deref(), since)?;
+                (update.revision, serde_json::to_string(&update))
+            }
+            Page::JobSet(key) => {
+                let update = state.boards.jobset_since(key, since)?;
+                (update.revision, serde_json::to_string(&update))
+            }
+        };
+        drop(state);
+        self.shown = revision;
+        text.ok()
+    }
+}
+
+impl Drop for OpenPage {
+    fn drop(&mut self) {
+        let mut state = self.live.state();
+        if let Some(count) = state.pages.get_mut(&self.page) {
+            *count -= 1;
+            if *count == 0 {
+                state.pages.remove(&self.page);
+            }
+        }
+    }
+}
+
+/// Keeps the boards up to date. Returns an error if a watch fails before all objects have been listed once. Pages say later
+/// failures, and the watches are retried. The Events are no condition: not every user may read them.
+pub async fn feed(live: &Live, cluster: &Cluster, scope: &FeedScope) -> Error {
+    let mut feed = Feed::begin(cluster, scope).and_events(cluster, scope);
+    loop {
+        let mut events = vec![feed.next().await];
+        let until = tokio::time::Instant::now() + TOGETHER;
+        while let Ok(event) = timeout_at(until, feed.next()).await {
+            events.push(event);
+        }
+        let is_complete = live.is_complete();
+        let fatal = |event: &WatchEvent| matches!(event, WatchEvent::Failed(kind, _) if *kind != ObjectKind::Event && !is_complete);
+        if let Some(place) = events.iter().position(fatal)
+            && let WatchEvent::Failed(_, error) = events.swap_remove(place)
+        {
+            return error;
+        }
+        let start = Instant::now();
+        live.observe(events);
+        tokio::time::sleep(start.elapsed() * SHARE).await;
+    }
+}
