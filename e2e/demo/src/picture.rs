@@ -89,7 +89,7 @@ pub(super) fn svg(lines: &[(f64, Line)]) -> String {
     let failed = std::iter::once((0.0, "a worker fails"));
     for (number, (time, what)) in failed.chain(marks).enumerate() {
         let (x, y) = (x(time), 18.0 + 18.0 * f64::from(u32::try_from(number % 2).unwrap_or_default()));
-        let anchor = if x > RIGHT - 160.0 { "end" } else { "start" };
+        let anchor = if x > RIGHT - 240.0 { "end" } else { "start" };
         let _ = write!(
             svg,
             "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\"/>\
