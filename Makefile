@@ -194,17 +194,17 @@ PAGE_IN_CHROMIUM := cargo test $(EVERYTHING) --test cli -- --ignored --exact --n
 
 .PHONY: test-ui
 test-ui: tools deps chromium ## Looks at the page of kubectl jobset ui in Debian's Chromium, with 5,000 Pods: two minutes.
-	@$(E2E) programs --set cluster
+	@$(E2E) programs --set control-plane
 	$(PAGE_IN_CHROMIUM)
 
 .PHONY: bench-ui
 bench-ui: tools deps chromium plugin ## Measures that page: first paint, a change of 5,000 Pods, memory of the server: target/bench/ui.json.
-	@$(E2E) programs --set cluster
+	@$(E2E) programs --set control-plane
 	BENCH=1 KUBECTL_JOBSET=$(CURDIR)/target/kubectl-jobset $(PAGE_IN_CHROMIUM)
 
 .PHONY: screenshots
 screenshots: tools deps chromium ## Takes the docs' pictures of that page: docs/src/images/.
-	@$(E2E) programs --set cluster
+	@$(E2E) programs --set control-plane
 	SCREENSHOTS=1 $(PAGE_IN_CHROMIUM)
 
 .PHONY: test-certificates

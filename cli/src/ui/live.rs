@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::view::{Boards, Revision};
 use crate::cluster::{Cluster, Feed, FeedScope};
@@ -67,21 +67,24 @@ impl Live {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in watch events and brings the boards up to date.
-    pub fn observe(&self, events: impl IntoIterator<Item = WatchEvent>) {
-        let mut state = self.state();
-        events.into_iter().for_each(|event| state.mirror.apply(event));
-        self.show(&mut state);
+    /// Takes in a watch event. The pages show it after [`Self::show`].
+    pub fn take(&self, event: WatchEvent) {
+        self.state().mirror.apply(event);
+    }
+
+    /// Brings the boards up to date.
+    pub fn show(&self) {
+        self.bring_up_to_date(&mut self.state());
     }
 
     /// Takes in whether a controller leads.
     pub fn set_absence(&self, absence: Option<String>) {
         let mut state = self.state();
         state.absence = absence;
-        self.show(&mut state);
+        self.bring_up_to_date(&mut state);
     }
 
-    fn show(&self, State { mirror, boards, absence, .. }: &mut State) {
+    fn bring_up_to_date(&self, State { mirror, boards, absence, .. }: &mut State) {
         if boards.update(mirror, absence.as_deref()) {
             self.revision.send_replace(boards.revision());
         }
@@ -189,21 +192,23 @@ impl Drop for OpenPage {
 /// failures, and the watches are retried. The Events are no condition: not every user may read them.
 pub async fn feed(live: &Live, cluster: &Cluster, scope: &FeedScope) -> Error {
     let mut feed = Feed::begin(cluster, scope).and_events(cluster, scope);
+    let mut due = Instant::now();
     loop {
-        let mut events = vec![feed.next().await];
-        let until = tokio::time::Instant::now() + TOGETHER;
-        while let Ok(event) = timeout_at(until, feed.next()).await {
-            events.push(event);
-        }
-        let is_complete = live.is_complete();
-        let fatal = |event: &WatchEvent| matches!(event, WatchEvent::Failed(kind, _) if *kind != ObjectKind::Event && !is_complete);
-        if let Some(place) = events.iter().position(fatal)
-            && let WatchEvent::Failed(_, error) = events.swap_remove(place)
-        {
-            return error;
+        let mut event = feed.next().await;
+        let until = due.max(Instant::now() + TOGETHER);
+        // Events are taken in while the boards wait, so a burst of them is never queued.
+        loop {
+            match event {
+                WatchEvent::Failed(kind, error) if kind != ObjectKind::Event && !live.is_complete() => return error,
+                event => live.take(event),
+            }
+            match timeout_at(until, feed.next()).await {
+                Ok(next) => event = next,
+                Err(_) => break,
+            }
         }
         let start = Instant::now();
-        live.observe(events);
-        tokio::time::sleep(start.elapsed() * SHARE).await;
+        live.show();
+        due = Instant::now() + start.elapsed() * SHARE;
     }
 }

@@ -11,10 +11,11 @@ const { origin } = new URL(address);
 const browser = await launch();
 const { page, seen } = await open(browser, address);
 const grid = page.getByRole("grid", { name: "Pods of replicatedJob workers" });
-const picture = async (name) => {
+const picture = async (name, options = { fullPage: true }) => {
   if (!folder) return;
   mkdirSync(folder, { recursive: true });
-  await page.screenshot({ path: join(folder, `${name}.png`) });
+  await page.evaluate(() => document.activeElement.blur());
+  await page.screenshot({ path: join(folder, `${name}.png`), ...options });
 };
 
 /** The one painting of all Pods that a change of the JobSet causes. */
@@ -69,7 +70,7 @@ async function keyboard() {
 async function names() {
   const tree = await page.locator("body").ariaSnapshot();
   for (const part of [
-    "- navigation \"Pages\"", "- link \"JobSets\"", "- main", "heading \"browser/bench", "- progressbar \"Barrier",
+    "- navigation \"Pages\"", "- link \"JobSets\"", "- main", "heading \"browser/bench", "progressbar \"Barrier closed: ",
     "heading \"Pods\"", "- grid \"Pods of replicatedJob workers\"", "- table \"Pods by replicatedJob and state\"",
     "heading \"Recent restarts\"", "- img \"detect 0.50 s, register 1.50 s, lift 1.50 s\"", "list \"Legend\"", "- status",
   ]) contains(tree, part, "accessible names");
@@ -102,7 +103,7 @@ async function list() {
   const row = page.getByRole("row", { name: /bench/ });
   await row.waitFor();
   contains(await row.textContent(), String(pods), "the row of the JobSet");
-  await picture("ui-list");
+  await picture("ui-list", { clip: { x: 0, y: 0, width: 1280, height: 240 } });
   await page.getByRole("link", { name: "bench" }).click();
   await counted(page, "Pods", String(pods));
 }

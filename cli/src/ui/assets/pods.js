@@ -6,7 +6,7 @@ import { STATES, Tiles } from "./tiles.js";
 
 export class Pods {
   constructor(namespace, jobset) {
-    Object.assign(this, { namespace, jobset, names: [], kinds: [], epochs: [], grids: [], frame: 0, arrived: 0, changes: 0 });
+    Object.assign(this, { namespace, jobset, names: [], kinds: [], epochs: [], grids: [], pointed: Infinity, frame: 0, arrived: 0, changes: 0 });
     this.tiles = new Tiles();
     this.groups = byId("groups");
     new ResizeObserver(([entry]) => this.#resize(entry.contentRect.width)).observe(this.groups);
@@ -26,7 +26,7 @@ export class Pods {
       const made = new Grid(this, layout, first, this.tiles, {
         describe: (place) => this.describe(place),
         open: (place, opener) => this.open(place, opener),
-        point: (place) => setText(byId("pointed"), this.describe(place)),
+        point: (place) => this.#point(place),
       });
       first += made.count;
       return made;
@@ -61,6 +61,7 @@ export class Pods {
       const start = this.arrived;
       (this.frame = 0), (this.arrived = 0), (this.changes = 0);
       for (const grid of this.grids) grid.draw();
+      this.#point(this.pointed);
       this.#count();
       // A task that is posted in a frame runs after the frame has been painted.
       const { port1, port2 } = new MessageChannel();
@@ -88,6 +89,12 @@ export class Pods {
     const [name, kind, epoch] = [this.names[place], this.kinds[place], this.epochs[place]];
     if (!name) return `${this.#job(place)}: a Pod that does not exist`;
     return `${name} ${STATES[kind].words}${epoch >= 0 ? `, epoch ${epoch}` : ""}`;
+  }
+
+  /** Says in words which Pod is at the cursor or below the pointer. */
+  #point(place) {
+    this.pointed = place;
+    setText(byId("pointed"), place < this.names.length ? this.describe(place) : "");
   }
 
   #job(place) {

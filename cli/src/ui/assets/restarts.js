@@ -52,7 +52,7 @@ function steps(restart) {
   const start = known.length ? Date.parse(known[0][0]) : 0;
   const list = known.map(([at, words]) => {
     const offset = `+${seconds((Date.parse(at) - start) / 1000)}`;
-    return element("li", {}, text("time", clock(at), { datetime: at }), text("span", offset, { class: "offset" }), text("span", words));
+    return element("li", {}, text("time", clock(at), { datetime: at }), " ", text("span", offset, { class: "offset" }), ` ${words}`);
   });
   return element("ul", { class: "steps" }, ...list);
 }

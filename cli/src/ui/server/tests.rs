@@ -35,14 +35,15 @@ impl Running {
         let live = Arc::new(Live::new(Some("ml".to_owned())));
         tokio::spawn(serve(listening, session, Arc::clone(&live)));
         let running = Self { port, token, live };
-        running.live.observe([WatchEvent::JobSet(Event::Apply(serde_json::from_value(jobset()).unwrap()))]);
+        running.live.take(WatchEvent::JobSet(Event::Apply(serde_json::from_value(jobset()).unwrap())));
         running.pod(1);
         running
     }
 
     /// The Pod has reported this epoch.
     fn pod(&self, epoch: i32) {
-        self.live.observe([WatchEvent::Pod(Event::Apply(pod(epoch)))]);
+        self.live.take(WatchEvent::Pod(Event::Apply(pod(epoch))));
+        self.live.show();
     }
 
     async fn connect(&self) -> TcpStream {
