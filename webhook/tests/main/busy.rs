@@ -15,7 +15,7 @@ use crate::api_server::{good, refusal};
 use crate::cluster::{LIMIT, Plane};
 use crate::overload::unreadable;
 
-const FLOOD: usize = 4;
+const FLOOD: usize = 20;
 
 /// The schema refuses them, after the webhook has let them through. Meanwhile it answers everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
