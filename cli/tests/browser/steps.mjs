@@ -2,7 +2,11 @@
 
 import { createInterface } from "node:readline";
 
-const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const input = createInterface({ input: process.stdin });
+const lines = input[Symbol.asyncIterator]();
+
+/** Ends the talk: an open input would keep the script alive. */
+export const end = () => input.close();
 
 /** Tells the test what is seen, and waits until it has changed the cluster. */
 export async function step(name, facts = {}) {

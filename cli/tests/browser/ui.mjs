@@ -3,7 +3,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { counted, firstPaint, launch, open, paintings } from "./page.mjs";
-import { contains, equal, step } from "./steps.mjs";
+import { contains, end, equal, step } from "./steps.mjs";
 
 const [address, count, folder] = process.argv.slice(2);
 const pods = Number(count);
@@ -141,5 +141,6 @@ try {
   await step("last", { requests: seen.requests.length });
   await page.getByText("Connection lost").waitFor();
 } finally {
+  end();
   await browser.close();
 }
