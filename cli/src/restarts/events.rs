@@ -1,6 +1,6 @@
 //! Reads the controller's Events about restarts.
 
-use jobset_api::labels;
+use jobset_api::{event, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
@@ -41,9 +41,9 @@ impl RestartEvent {
             return None;
         }
         let step = match event.reason.as_deref()? {
-            "Restarting" => RestartStep::Began,
-            "BarrierLifted" => RestartStep::Lifted,
-            "Restarted" => RestartStep::Done,
+            event::RESTARTING => RestartStep::Began,
+            event::BARRIER_LIFTED => RestartStep::Lifted,
+            event::RESTARTED => RestartStep::Done,
             _ => return None,
         };
         let annotation = |key: &str| event.metadata.annotations.as_ref()?.get(key);

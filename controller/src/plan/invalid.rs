@@ -18,7 +18,7 @@ pub(super) fn skip_if_invalid(reconciliation: &mut Reconciliation<'_>) -> Contro
         return ControlFlow::Continue(());
     };
     let message = format!("the JobSet is left alone, because its specification is invalid: {}", cut(what));
-    reconciliation.set_condition(conditions::INVALID, true, "InvalidSpecification", &message);
+    reconciliation.set_condition(conditions::INVALID, true, event::INVALID_SPECIFICATION, &message);
     reconciliation.warn(event::INVALID_SPECIFICATION, message);
     // The JobSet may have run before, under another controller: its success is still recorded.
     success::complete_if_met(reconciliation)?;

@@ -4,7 +4,7 @@
 //! The rule comes before the rules that break, so that the condition is also correct for JobSets that end or are skipped.
 //! It adds no Event, because the shell creates one for each refused request.
 
-use jobset_api::conditions;
+use jobset_api::{conditions, event};
 
 use super::reconciliation::Reconciliation;
 
@@ -23,7 +23,12 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
             );
         }
         Some([first, others @ ..]) => {
-            reconciliation.set_condition(conditions::CHILD_REFUSED, true, "Refused", &message(first, others.len()));
+            reconciliation.set_condition(
+                conditions::CHILD_REFUSED,
+                true,
+                event::REFUSED,
+                &message(first, others.len()),
+            );
         }
     }
 }

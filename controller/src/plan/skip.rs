@@ -32,7 +32,7 @@ pub(super) fn if_managed_by_another(reconciliation: &mut Reconciliation<'_>) -> 
 /// neither copies nor removes the other fields. Restarts in place that do not count towards maxRestarts are in none of the
 /// copied fields.
 fn complete_copied_status(reconciliation: &mut Reconciliation<'_>) {
-    let all: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    let all = reconciliation.observed.jobset.spec.global_replicas();
     let status = &mut reconciliation.status;
     if status.replicated_jobs_status.is_empty() {
         return;

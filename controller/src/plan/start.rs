@@ -77,7 +77,7 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
         return false;
     }
     // A JobSet that has all its Jobs creates none.
-    let specified: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    let specified = observed.jobset.spec.global_replicas();
     if i64::try_from(reconciliation.current.len()).is_ok_and(|current| current >= specified) {
         return false;
     }

@@ -18,7 +18,7 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
         return;
     };
     let message = format!("{what}; {NEEDS}");
-    if reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, true, "InPlaceUnsupported", &message) {
+    if reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, true, event::IN_PLACE_UNSUPPORTED, &message) {
         reconciliation.warn(event::IN_PLACE_UNSUPPORTED, message);
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn count_jobs(reconciliation: &mut Reconciliation<'_>) {
     }
     let ready =
         reconciliation.current.iter().filter(|current| current.job.is_ready() || has_completed(current.job)).count();
-    let all: i64 = reconciliation.groups().iter().map(|group| i64::from(group.replicas())).sum();
+    let all = reconciliation.observed.jobset.spec.global_replicas();
     reconciliation.status.jobs_ready = format!("{ready}/{all}");
     reconciliation.status.replicated_jobs_status = counted;
 }
