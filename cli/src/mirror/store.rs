@@ -47,30 +47,21 @@ struct ObservedEvent {
 struct Listing {
     /// Whether a whole list has been observed.
     complete: bool,
-    /// The objects of the list that is being observed.
-    listed: HashSet<(JobSetKey, String)>,
+    /// The names of the objects of the list that is being observed.
+    listed: BTreeMap<JobSetKey, HashSet<String>>,
 }
 
 impl Mirror {
     /// Takes in what a watch has observed.
     pub fn apply(&mut self, event: WatchEvent) {
-        let kind = match &event {
-            WatchEvent::JobSet(_) => ObjectKind::JobSet,
-            WatchEvent::Job(_) => ObjectKind::Job,
-            WatchEvent::Pod(_) => ObjectKind::Pod,
-            WatchEvent::Event(_) => ObjectKind::Event,
-            WatchEvent::Failed(kind, error) => {
-                self.problems.insert(*kind, error.to_string());
-                return;
-            }
-        };
-        self.problems.remove(&kind);
         match event {
-            WatchEvent::JobSet(event) => self.take(kind, event),
-            WatchEvent::Job(event) => self.take(kind, event),
-            WatchEvent::Pod(event) => self.take(kind, event),
-            WatchEvent::Event(event) => self.take(kind, event),
-            WatchEvent::Failed(..) => {}
+            WatchEvent::JobSet(event) => self.take(ObjectKind::JobSet, event),
+            WatchEvent::Job(event) => self.take(ObjectKind::Job, event),
+            WatchEvent::Pod(event) => self.take(ObjectKind::Pod, event),
+            WatchEvent::Event(event) => self.take(ObjectKind::Event, event),
+            WatchEvent::Failed(kind, error) => {
+                self.problems.insert(kind, error.to_string());
+            }
         }
     }
 
@@ -111,11 +102,12 @@ impl Mirror {
     }
 
     fn take<K: Mirrored>(&mut self, kind: ObjectKind, event: watcher::Event<K>) {
+        self.problems.remove(&kind);
         match event {
             watcher::Event::Init => self.listings.entry(kind).or_default().listed.clear(),
             watcher::Event::InitApply(object) => {
                 if let Some(key) = object.jobset_key() {
-                    self.listings.entry(kind).or_default().listed.insert((key, object.name_any()));
+                    self.listings.entry(kind).or_default().listed.entry(key).or_default().insert(object.name_any());
                 }
                 self.put(object);
             }
@@ -132,7 +124,8 @@ impl Mirror {
                 let listed = std::mem::take(&mut listing.listed);
                 let mut changed = Vec::new();
                 for (key, observed) in &mut self.jobsets {
-                    let is_listed = |name: &str| listed.contains(&(key.clone(), name.to_owned()));
+                    let names = listed.get(key);
+                    let is_listed = |name: &str| names.is_some_and(|names| names.contains(name));
                     if K::retain(observed, &is_listed) {
                         changed.push(key.clone());
                     }
