@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::CommandFactory as _;
 use jobset_cli::validate::{self, AdmissionSettings, Outcome, Source};
+use jobset_harness::markdown::{Block, blocks};
 
 /// Most lines of a page that is written by hand.
 const LONGEST: usize = 300;
@@ -32,8 +33,9 @@ pub fn problems(folder: &Path) -> Result<Vec<String>> {
             problems.push(format!("{}: {lines} lines, more than {LONGEST}", page.path.display()));
         }
         problems.extend(broken_links(folder, page));
-        for block in blocks(&page.text) {
-            problems.extend(block_problems(page, &block));
+        match blocks(&page.text) {
+            Ok(blocks) => problems.extend(blocks.iter().flat_map(|block| block_problems(page, block))),
+            Err(error) => problems.push(format!("{}: {error}", page.path.display())),
         }
     }
     Ok(problems)
@@ -105,32 +107,6 @@ fn headings(text: &str) -> BTreeSet<String> {
         kept.replace(' ', "-")
     };
     text.lines().filter_map(title).map(anchor).collect()
-}
-
-/// A fenced block of code.
-struct Block {
-    line: usize,
-    language: String,
-    text: String,
-}
-
-fn blocks(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
-    for (index, line) in text.lines().enumerate() {
-        let Some(rest) = line.trim_start().strip_prefix("```") else {
-            if let Some(block) = &mut open {
-                block.text.push_str(line);
-                block.text.push('\n');
-            }
-            continue;
-        };
-        match open.take() {
-            Some(block) => blocks.push(block),
-            None => open = Some(Block { line: index + 1, language: rest.trim().to_owned(), text: String::new() }),
-        }
-    }
-    blocks
 }
 
 fn block_problems(page: &PageText, block: &Block) -> Vec<String> {

@@ -41,6 +41,7 @@ pub mod images;
 pub mod install;
 pub mod interrupt;
 pub mod journal;
+pub mod markdown;
 pub mod median;
 pub mod notices;
 pub mod order;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
+use jobset_harness::markdown::{Block, blocks};
 use jobset_harness::paths;
 use kube::client::Body;
 use serde::Deserialize as _;
@@ -21,48 +22,10 @@ const FOREIGN: [&str; 3] = ["target", ".git", "node_modules"];
 /// The warning that every JobSet with a supervised worker gets.
 const SHARED_TOKEN: &str = "the worker can use its agent's token";
 
-/// A block of a document that begins in this line.
-#[derive(Debug, PartialEq)]
-struct Block {
-    line: usize,
-    text: String,
-}
-
 /// An object, and where it stands.
 struct Manifest {
     place: String,
     object: Value,
-}
-
-/// The fenced blocks of YAML, without the indentation of their fence.
-fn blocks(document: &str) -> Result<Vec<Block>> {
-    let mut found = Vec::new();
-    // The fence that ends the block, and the block if it is one of YAML.
-    let mut open: Option<(String, usize, Option<Block>)> = None;
-    for (number, line) in (1..).zip(document.lines()) {
-        let text = line.trim_start();
-        let indent = line.len() - text.len();
-        let Some((fence, outer, block)) = &mut open else {
-            let ticks = text.len() - text.trim_start_matches('`').len();
-            if ticks >= 3 && !text[ticks..].contains('`') {
-                let word = text[ticks..].split_whitespace().next().unwrap_or_default();
-                let yaml = ["yaml", "yml"].iter().any(|it| word.eq_ignore_ascii_case(it));
-                let block = yaml.then(|| Block { line: number, text: String::new() });
-                open = Some((text[..ticks].to_owned(), indent, block));
-            }
-            continue;
-        };
-        if text.trim_end() == fence {
-            found.extend(open.take().and_then(|(.., block)| block));
-        } else if let Some(block) = block {
-            block.text.push_str(&line[indent.min(*outer)..]);
-            block.text.push('\n');
-        }
-    }
-    match open {
-        Some((.., Some(block))) => bail!("the block that begins in line {} does not end", block.line),
-        _ => Ok(found),
-    }
 }
 
 /// API groups of other projects, which this API server does not serve.
@@ -92,7 +55,8 @@ fn manifests(root: &Path) -> Result<Vec<Manifest>> {
     let mut found = Vec::new();
     for path in documents(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        for Block { line, text } in blocks(&std::fs::read_to_string(&path)?).context(name.clone())? {
+        let blocks = blocks(&std::fs::read_to_string(&path)?).context(name.clone())?;
+        for Block { line, text, .. } in blocks.into_iter().filter(Block::is_yaml) {
             let place = format!("{name}:{line}");
             for document in serde_yaml_ng::Deserializer::from_str(&text) {
                 let object = Value::deserialize(document).with_context(|| place.clone())?;
@@ -159,17 +123,6 @@ async fn manifests_of_documentation_are_admitted_without_avoidable_warnings() ->
     replica.stop().await?;
     plane.plane.stop().await?;
     ensure!(wrong.is_empty(), "{} of {} manifests:\n{}", wrong.len(), manifests.len(), wrong.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn blocks_are_known_by_their_fence() -> Result<()> {
-    let document = "a\n```yaml\nb: 1\n  c: 2\n```\n```text\nd: 3\n```\n1. x\n   ```yaml title\n   e:\n     f: 4\n   ```\n    ````\n";
-    let block = |line, text: &str| Block { line, text: text.to_owned() };
-    assert_eq!(blocks(document)?, [block(2, "b: 1\n  c: 2\n"), block(10, "e:\n  f: 4\n")]);
-    assert_eq!(blocks("````text\n```yaml\n````\n")?, []);
-    let open = blocks("a\n```yaml\nb: 1\n").unwrap_err().to_string();
-    assert_eq!(open, "the block that begins in line 2 does not end");
     Ok(())
 }
 

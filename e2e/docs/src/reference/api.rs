@@ -113,23 +113,21 @@ fn plain(value: &Value) -> String {
 
 /// A description on one line for each paragraph and each item of a list, indented below its field.
 fn description(text: &str, indent: &str) -> String {
-    let mut lines = vec![String::new()];
+    let mut shown = String::new();
+    let mut begins_paragraph = false;
     for line in text.lines().map(str::trim) {
-        let is_item = line.starts_with("- ");
-        let continues = |last: &String| !last.is_empty();
-        match lines.last_mut().filter(|last| !is_item && !line.is_empty() && continues(last)) {
-            Some(last) => {
-                last.push(' ');
-                last.push_str(line);
-            }
-            None if line.is_empty() => lines.extend([String::new(), String::new()]),
-            None if is_item => lines.push(format!("{indent}{line}")),
-            None => {
-                lines.pop();
-                lines.push(if lines.is_empty() { line.to_owned() } else { format!("{indent}{line}") });
-            }
+        if line.is_empty() {
+            begins_paragraph = true;
+            continue;
         }
+        let _ = match (shown.is_empty(), begins_paragraph, line.starts_with("- ")) {
+            (true, ..) => Ok(()),
+            (false, true, _) => write!(shown, "\n\n{indent}"),
+            (false, false, true) => write!(shown, "\n{indent}"),
+            (false, false, false) => write!(shown, " "),
+        };
+        shown.push_str(line);
+        begins_paragraph = false;
     }
-    lines.dedup_by(|one, other| one.is_empty() && other.is_empty());
-    lines.join("\n").trim().replace('<', "&lt;")
+    shown.replace('<', "&lt;")
 }

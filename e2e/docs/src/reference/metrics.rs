@@ -39,7 +39,7 @@ pub(super) fn page(workspace: &Path) -> Result<String> {
             for file in sources(&workspace.join(folder))? {
                 let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 let Ok(tokens) = text.parse::<TokenStream>() else { bail!("{} is not Rust", file.display()) };
-                collect(tokens, &mut metrics);
+                collect(tokens, None, &mut metrics);
             }
         }
         let _ = writeln!(page, "\n## {program}\n\n| metric | labels | meaning |\n|---|---|---|");
@@ -67,10 +67,10 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Takes each name that is followed by a comma and a text. Modules of tests are left out.
-fn collect(tokens: TokenStream, metrics: &mut BTreeMap<String, Metric>) {
+/// Takes each name that is followed by a comma and a text, or by the variable `help`. Modules of tests are left out.
+fn collect(tokens: TokenStream, mut help: Option<String>, metrics: &mut BTreeMap<String, Metric>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let mut help = None;
+    pairs(&tokens, help.as_deref(), metrics);
     for (place, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => {
@@ -78,7 +78,7 @@ fn collect(tokens: TokenStream, metrics: &mut BTreeMap<String, Metric>) {
                     && place > 0
                     && tokens.get(place - 1).is_some_and(|before| before.to_string() == "tests");
                 if !is_tests {
-                    collect_group(group.stream(), help.as_deref(), metrics);
+                    collect(group.stream(), help.clone(), metrics);
                 }
             }
             // `let help = "…";`
@@ -86,13 +86,6 @@ fn collect(tokens: TokenStream, metrics: &mut BTreeMap<String, Metric>) {
             _ => {}
         }
     }
-    pairs(&tokens, help.as_deref(), metrics);
-}
-
-fn collect_group(tokens: TokenStream, help: Option<&str>, metrics: &mut BTreeMap<String, Metric>) {
-    let inside: Vec<TokenTree> = tokens.clone().into_iter().collect();
-    pairs(&inside, help, metrics);
-    collect(tokens, metrics);
 }
 
 /// `"name", "help"`, or `"name", help` with the help of a variable.
