@@ -2,6 +2,7 @@
 
 mod alerts;
 mod certificates;
+mod helm;
 mod install;
 mod leftovers;
 mod render;
