@@ -295,7 +295,7 @@ lint: tools version-check workflow-check ## Format and clippy, warnings denied; 
 
 .PHONY: crd
 crd: tools ## Generates the CustomResourceDefinition.
-	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
+	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD) && cp $(CRD) deploy/chart/files/
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.
