@@ -5,6 +5,7 @@ use jobset_api::{conditions, labels};
 use jobset_harness::wait;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -37,6 +38,9 @@ async fn executed(space: &Space, name: &str, count: usize, wanted: &str) -> Resu
 }
 
 async fn suspend_and_resume(space: &Space, name: &str) -> Result<()> {
+    // The condition outlives the Pods of the last resumption for a moment. It would be taken for that of this suspension.
+    let is_suspended = |it: &Condition| it.type_ == conditions::SUSPENDED && it.status == "True";
+    space.status_once(name, "resumed", |status| !status.conditions.iter().any(is_suspended)).await?;
     space.suspend(name, true).await?;
     space.condition(name, conditions::SUSPENDED, "True").await?;
     space.suspend(name, false).await

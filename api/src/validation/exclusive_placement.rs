@@ -7,6 +7,8 @@ use crate::field::{Errors, Path};
 use crate::syntax;
 use crate::{JobSet, ReplicatedJob, labels};
 
+type Annotations = BTreeMap<String, String>;
+
 const INDEXED: &str = "must be \"Indexed\" with the annotation alpha.jobset.sigs.k8s.io/exclusive-topology: the Pod of \
                        index 0 leads the others to its domain. Set it, or let Pods find their nodes by label, with the \
                        annotation alpha.jobset.sigs.k8s.io/node-selector";
@@ -15,13 +17,22 @@ const LABEL: &str = "must be the key of a label of the nodes, such as example.co
 
 /// Labels that all nodes have with the same value, or all nodes of a kind. A Job that had such a domain alone would keep the
 /// Jobs of all other namespaces away from it.
-const SHARED: [&str; 4] =
-    ["kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"];
+const SHARED: [&str; 9] = [
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+    "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "failure-domain.beta.kubernetes.io/region",
+];
 
 const DIVIDES: &str = "must be the key of a label that divides the nodes into many domains, such as example.com/rack: all nodes \
                        of a kind have this label with one value, and one Job would keep all others away from them";
 
-/// Rejects annotations, of the JobSet or of a Job template, that are not the key of a label, or of one that all nodes share.
+/// Rejects annotations that are not the key of a label, or that are the key of a label that all nodes share.
 pub(super) fn check_label(subject: &Subject<'_>, _: &Path<'_>, errors: &mut Errors) {
     for_each_key(subject.jobset, &mut |path, key| {
         if !syntax::is_label_key(key) {
@@ -51,20 +62,31 @@ pub fn check_allowed_topology_keys(old: Option<&JobSet>, new: &JobSet, allowed: 
     });
 }
 
-/// The keys of topology domains, of the JobSet and of its Job templates, with their places.
+/// The keys of topology domains, with their places.
 fn for_each_key(jobset: &JobSet, visit: &mut dyn FnMut(&Path<'_>, &str)) {
-    let mut visit_annotation = |annotations: Option<&BTreeMap<String, String>>, path: &Path<'_>| {
+    let mut visit_annotation = |annotations: Option<&Annotations>, path: &Path<'_>| {
         if let Some(key) = annotations.and_then(|annotations| annotations.get(labels::EXCLUSIVE_TOPOLOGY)) {
             visit(&path.key(labels::EXCLUSIVE_TOPOLOGY), key);
         }
     };
     visit_annotation(jobset.metadata.annotations.as_ref(), &Path::root("metadata.annotations"));
-    let (spec, name) = (Path::root("spec"), "template.metadata.annotations");
+    let spec = Path::root("spec");
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in jobset.spec.replicated_jobs.iter().enumerate() {
-        let annotations = replicated_job.template.metadata.as_ref().and_then(|it| it.annotations.as_ref());
-        visit_annotation(annotations, &path.index(index).child(name));
+        let path = path.index(index);
+        visit_annotation(of_job_template(replicated_job), &path.child("template.metadata.annotations"));
+        let of_pods = path.child("template.spec.template.metadata.annotations");
+        visit_annotation(of_pod_template(replicated_job), &of_pods);
     }
+}
+
+fn of_job_template(replicated_job: &ReplicatedJob) -> Option<&Annotations> {
+    replicated_job.template.metadata.as_ref()?.annotations.as_ref()
+}
+
+/// The Go JobSet reads the annotation of a Pod, so the one of a Pod template places its Pods, too.
+fn of_pod_template(replicated_job: &ReplicatedJob) -> Option<&Annotations> {
+    replicated_job.template.spec.template.metadata.as_ref()?.annotations.as_ref()
 }
 
 /// Rejects Jobs without a leader if their Pods follow a leader: no such Pod can be created. Pods that find their nodes
@@ -86,10 +108,10 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Whether the Jobs get the annotation from the JobSet or from their template.
+/// Whether the Pods get the annotation: from the JobSet, from the template of their Job, or from their own.
 fn is_annotated(subject: &Subject<'_>, replicated_job: &ReplicatedJob, key: &str) -> bool {
-    let template = replicated_job.template.metadata.as_ref();
-    let sources = [subject.jobset.metadata.annotations.as_ref(), template.and_then(|it| it.annotations.as_ref())];
+    let of_jobset = subject.jobset.metadata.annotations.as_ref();
+    let sources = [of_jobset, of_job_template(replicated_job), of_pod_template(replicated_job)];
     sources.into_iter().flatten().any(|annotations| annotations.contains_key(key))
 }
 
@@ -104,6 +126,7 @@ mod tests {
 
     const JOBSET: &str = "/metadata/annotations";
     const TEMPLATE: &str = "/spec/replicatedJobs/1/template/metadata";
+    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/metadata";
     const MODE: &str = "/spec/replicatedJobs/1/template/spec/completionMode";
 
     fn exclusive() -> Value {
@@ -127,6 +150,7 @@ mod tests {
     #[rstest]
     #[case::all(&[(JOBSET, exclusive()), (MODE, json!("NonIndexed"))], r#"completionMode: Invalid value: "NonIndexed": must be "Indexed""#)]
     #[case::template(&[(TEMPLATE, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
+    #[case::pod_template(&[(POD, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
     #[case::by_default(&[(JOBSET, exclusive()), (MODE, Value::Null)], r#"spec.replicatedJobs[1].template.spec.completionMode: Required value: must be "Indexed""#)]
     fn exclusive_jobs_without_indexes_are_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
         rejects(changes, expected);
@@ -134,7 +158,8 @@ mod tests {
 
     #[rstest]
     #[case::of_the_jobset(JOBSET, "metadata.annotations")]
-    #[case::of_a_template(TEMPLATE, "spec.replicatedJobs[1].template.metadata.annotations")]
+    #[case::of_a_job_template(TEMPLATE, "spec.replicatedJobs[1].template.metadata.annotations")]
+    #[case::of_a_pod_template(POD, "spec.replicatedJobs[1].template.spec.template.metadata.annotations")]
     fn exclusive_topology_without_label_key_is_rejected_at_creation_only(#[case] place: &str, #[case] path: &str) {
         for value in ["", "bad key!", "a/b/c"] {
             let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): value });
@@ -150,11 +175,14 @@ mod tests {
     #[rstest]
     #[case::os("kubernetes.io/os")]
     #[case::architecture("kubernetes.io/arch")]
+    #[case::region("topology.kubernetes.io/region")]
     fn topology_key_of_all_nodes_is_rejected(#[case] key: &str) {
         let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): key });
         let expected = format!("Invalid value: \"{key}\": must be the key of a label that divides the nodes");
         rejects(&[(JOBSET, annotations.clone())], &expected);
-        rejects(&[(TEMPLATE, json!({ "annotations": annotations }))], &expected);
+        for template in [TEMPLATE, POD] {
+            rejects(&[(template, json!({ "annotations": annotations }))], &expected);
+        }
     }
 
     #[rstest]
@@ -169,13 +197,17 @@ mod tests {
         #[case] old: Option<&str>,
         #[case] expected: &str,
     ) {
-        let of = |key: &str| match key {
-            "" => read(&jobset(&[])),
-            key => read(&jobset(&[(JOBSET, json!({ (labels::EXCLUSIVE_TOPOLOGY): key }))])),
-        };
         let allowed: Vec<String> = allowed.iter().map(|&key| key.to_owned()).collect();
-        let mut errors = Errors::default();
-        check_allowed_topology_keys(old.map(of).as_ref(), &of("rack"), &allowed, &mut errors);
-        assert!(errors.to_string().contains(expected) && errors.is_empty() == expected.is_empty(), "{errors}");
+        for place in [JOBSET, TEMPLATE, POD] {
+            let of = |key: &str| {
+                let annotations = json!({ (labels::EXCLUSIVE_TOPOLOGY): key });
+                let metadata = if place == JOBSET { annotations } else { json!({ "annotations": annotations }) };
+                if key.is_empty() { read(&jobset(&[])) } else { read(&jobset(&[(place, metadata)])) }
+            };
+            let mut errors = Errors::default();
+            check_allowed_topology_keys(old.map(of).as_ref(), &of("rack"), &allowed, &mut errors);
+            let is_expected = errors.to_string().contains(expected) && errors.is_empty() == expected.is_empty();
+            assert!(is_expected, "{place}: {errors}");
+        }
     }
 }
