@@ -8,7 +8,7 @@ use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::bundle::{self, Configuration, Found};
+use crate::bundle::{self, Configuration, Found, LiveBundle};
 use crate::gate::Live;
 use crate::{Error, x509};
 
@@ -106,6 +106,12 @@ impl Publisher {
 }
 
 impl Target {
+    /// Whether somebody else has changed a bundle since it was written here.
+    fn is_undone(&self, found: &LiveBundle) -> bool {
+        let written = self.written.iter().find(|(webhook, _)| *webhook == found.webhook);
+        written.is_some_and(|(_, pem)| x509::certificates(pem) != x509::certificates(&found.pem))
+    }
+
     /// The configuration as it is afterwards, how long a write is put off, and why one failed.
     async fn bring(
         &mut self,
@@ -127,8 +133,7 @@ impl Target {
             if changes.is_empty() {
                 return (found, Duration::MAX, None);
             }
-            // What was written before, and is not there any more, somebody else has changed.
-            let undone = changes.iter().any(|it| self.written.contains(it));
+            let undone = found.bundles.iter().any(|it| self.is_undone(it));
             let (now, configuration) = (Instant::now(), &self.configuration);
             let wait = self.backoff.wait(now);
             if undone && !wait.is_zero() {

@@ -101,18 +101,47 @@ async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() 
     let policy_bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
     let nobody = json!([{"name": "agent", "expression": "false"}]);
     let audit = json!([{"key": "who", "valueExpression": "request.userInfo.username"}]);
+    let labels = json!({"a": "b"});
+    let rule = |operation, resource| json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]});
     let changes = [
         ("ignored", json!({"failurePolicy": "Ignore"}), "does not fail closed"),
         ("elsewhere", json!({"matchConditions": nobody}), "does not match all agents"),
         ("harmless", json!({"validations": [], "auditAnnotations": audit}), "has no validations"),
+        (
+            "labelled",
+            json!({"matchConstraints": {"objectSelector": {"matchLabels": labels}}}),
+            "does not match all agents",
+        ),
+        (
+            "spaced",
+            json!({"matchConstraints": {"namespaceSelector": {"matchLabels": labels}}}),
+            "does not match all agents",
+        ),
+        (
+            "created",
+            json!({"matchConstraints": {"resourceRules": [rule("CREATE", "pods")]}}),
+            "does not match all agents",
+        ),
+        (
+            "services",
+            json!({"matchConstraints": {"resourceRules": [rule("UPDATE", "services")]}}),
+            "does not match all agents",
+        ),
+        (
+            "excluded",
+            json!({"matchConstraints": {"excludeResourceRules": [rule("UPDATE", "pods")]}}),
+            "does not match all agents",
+        ),
     ];
     for (name, change, told) in changes {
-        let shipped = policies.get("jobset-agent").await?;
+        let mut shipped = policies.get("jobset-agent").await?;
+        (shipped.metadata.resource_version, shipped.metadata.uid) = (None, None);
         let patch = Patch::Merge(json!({"spec": change}));
         policies.patch("jobset-agent", &PatchParams::default(), &patch).await?;
         refused_because(&fixture, name, &format!("the ValidatingAdmissionPolicy {told}")).await?;
-        let restored = Patch::Merge(json!({"spec": shipped.spec}));
-        policies.patch("jobset-agent", &PatchParams::default(), &restored).await?;
+        // A merge would leave what was added.
+        policies.delete("jobset-agent", &DeleteParams::default()).await?;
+        policies.create(&PostParams::default(), &ValidatingAdmissionPolicy { status: None, ..shipped }).await?;
     }
     fixture.create(injected("again", "default")).await?;
     wait::until(LIMIT, "the RoleBinding", || async { Ok(bindings(&fixture).get_opt("again-jobset-agent").await?) })

@@ -118,7 +118,10 @@ pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
         (_, Ok(_)) => Ok(Review::allow(asked)),
         (_, Err(refusal)) => {
             if let Some(suppressed) = log_limit::permit(namespace.unwrap_or_default()) {
-                info!(pod, namespace, %refusal, suppressed, "refused");
+                let refusal = refusal.to_string();
+                let [pod, namespace, refusal] =
+                    [pod, namespace.unwrap_or_default(), &refusal].map(log_limit::beginning);
+                info!(pod, namespace, refusal, suppressed, "refused");
             }
             Ok(Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) })
         }
@@ -141,8 +144,11 @@ pub async fn validate(body: Bytes, terms: &Terms) -> Result<Review, Malformed> {
         Decoded::Unreadable { asked, errors, .. } if errors.is_empty() => return Ok(Review::allow(asked)),
         Decoded::Unreadable { asked, name, namespace, errors } => (asked, name, namespace, errors),
     };
-    if let Some(suppressed) = log_limit::permit(namespace.as_deref().unwrap_or_default()) {
-        info!(jobset = name, namespace, %errors, suppressed, "refused");
+    let namespace = namespace.unwrap_or_default();
+    if let Some(suppressed) = log_limit::permit(&namespace) {
+        let errors = errors.to_string();
+        let [jobset, namespace, errors] = [&*name, &*namespace, &*errors].map(log_limit::beginning);
+        info!(jobset, namespace, errors, suppressed, "refused");
     }
     Ok(Review::deny(asked, invalid(&name, &errors)))
 }

@@ -55,6 +55,8 @@ async fn not_allowed(method: Method) -> Response {
 }
 
 fn refuse(status: StatusCode, text: &str) -> Response {
+    // It may repeat what was sent, at any length.
+    let text = log_limit::beginning(text);
     if let Some(suppressed) = log_limit::permit(status.as_str()) {
         warn!(status = status.as_u16(), reason = text, suppressed, "cannot answer a request");
     }

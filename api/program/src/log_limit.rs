@@ -14,6 +14,10 @@ const SPAN: Duration = Duration::from_secs(10);
 const SOURCES: usize = 256;
 /// The source that they share.
 const OTHERS: &str = "others";
+/// Longest name of a source with a limit of its own, in bytes: that of a namespace (RFC 1123). A name may come from a request.
+const SOURCE_LENGTH: usize = 63;
+/// Longest text of a request in a message, in bytes: as in an Event.
+const TEXT_LENGTH: usize = 1024;
 
 /// Messages by the source that caused them.
 #[derive(Debug, Default)]
@@ -34,13 +38,19 @@ pub fn permit(source: &str) -> Option<u64> {
     LOG.permit(source, Instant::now())
 }
 
+/// As much of a text that comes from a request as is logged.
+pub fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_LENGTH)]
+}
+
 impl LogLimit {
     fn permit(&self, source: &str, now: Instant) -> Option<u64> {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= SOURCES && !sources.contains_key(source) {
             sources.retain(|_, it| now < it.since + SPAN);
         }
-        let source = if sources.len() >= SOURCES && !sources.contains_key(source) { OTHERS } else { source };
+        let is_one_of_many = sources.len() >= SOURCES && !sources.contains_key(source);
+        let source = if source.len() > SOURCE_LENGTH || is_one_of_many { OTHERS } else { source };
         let it = sources.entry(source.to_owned()).or_insert(Messages { since: now, logged: 0, suppressed: 0 });
         if now >= it.since + SPAN {
             (it.since, it.logged) = (now, 0);
@@ -75,5 +85,18 @@ mod tests {
         assert_eq!(permitted, SOURCES + BURST as usize);
         assert!(log.0.lock().unwrap().len() <= SOURCES + 1);
         assert_eq!(log.permit("new", now + SPAN), Some(0), "silent sources are forgotten");
+    }
+    #[test]
+    fn sources_that_no_namespace_could_have_share_one_limit_and_are_not_kept() {
+        let (log, now) = (LogLimit::default(), Instant::now());
+        let permitted = (0..100).filter(|number| log.permit(&format!("{number:64}"), now).is_some()).count();
+        assert_eq!(permitted, BURST as usize);
+        assert_eq!(log.0.lock().unwrap().keys().collect::<Vec<_>>(), [OTHERS]);
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(beginning("train"), "train");
+        assert_eq!(beginning(&format!("a{}", "é".repeat(1000))), format!("a{}", "é".repeat(511)));
     }
 }

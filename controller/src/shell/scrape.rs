@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use jobset_certs::material::{Material, with_new_serving};
 use jobset_certs::{Lifetimes, Names, Resolver, issue};
+use jobset_program::log_limit;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
@@ -32,7 +33,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(5);
 /// Answers that are remembered. Of strangers', those that are oldest are forgotten first.
 const REMEMBERED: usize = 64;
-/// How many strangers' tokens the API server is asked about at once: a flood of them must not reach it.
+/// How many strangers' tokens the API server is asked about at once: a flood of them must not reach it. No more of them wait
+/// than the port has connections, so that a scraper that is new here also gets its turn, within [`LIMIT`] at 10 ms for each.
 const STRANGERS: usize = 2;
 /// Lifetime of the certificate: longer than that of any process.
 const LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
@@ -109,7 +111,9 @@ async fn guard(State(scrapers): State<Scrapers>, request: Request, next: Next) -
             (StatusCode::FORBIDDEN, text).into_response()
         }
         Err(error) => {
-            warn!(error = format!("{error:#}"), "cannot ask the API server who reads /metrics");
+            if let Some(suppressed) = log_limit::permit("scrapers") {
+                warn!(error = format!("{error:#}"), suppressed, "cannot ask the API server who reads /metrics");
+            }
             (StatusCode::SERVICE_UNAVAILABLE, "the API server cannot be asked about this token\n").into_response()
         }
     }

@@ -21,7 +21,7 @@ use jobset_api::labels;
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use kube::{Api, Client};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
@@ -29,6 +29,7 @@ use super::domains::Domains;
 use super::leaders::{Leaders, NotPlaced, Placed};
 use super::placement::Follower;
 use super::refusal::{Obstacle, ReadError, Refusal, Unread};
+use super::seats::Seats;
 
 /// Longest wait for a leader to be placed. With a read of the leader's node it stays below 5 s.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
@@ -38,7 +39,7 @@ const READ_LIMIT: Duration = Duration::from_secs(1);
 const WATCH_LIMIT: u32 = 10;
 /// Longest pause before leaders are listed again, after a watch has failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Number of followers that wait at the same time. One more is refused without a wait.
+/// Number of followers that wait at the same time. One that gets no seat is refused without a wait.
 const SEATS: usize = 256;
 
 /// What is known of leaders and of the nodes that they are on.
@@ -48,7 +49,7 @@ pub struct Lookup(Arc<Inner>);
 struct Inner {
     client: Client,
     wait: Duration,
-    seats: Semaphore,
+    seats: Seats,
     leaders: watch::Sender<Leaders>,
     domains: Mutex<Domains>,
 }
@@ -59,7 +60,7 @@ impl Lookup {
         Self(Arc::new(Inner {
             client,
             wait: wait.min(LONGEST_WAIT),
-            seats: Semaphore::new(SEATS),
+            seats: Seats::new(SEATS),
             leaders: watch::Sender::new(Leaders::default()),
             domains: Mutex::default(),
         }))
@@ -138,7 +139,7 @@ impl Lookup {
         if let Some(Ok(leader)) = known(&leaders.borrow()) {
             return Ok(leader);
         }
-        if let Ok(_seat) = self.0.seats.try_acquire() {
+        if let Some(_seat) = self.0.seats.take(follower.job.namespace()) {
             let waits = |leader: Result<Placed, NotPlaced>| leader.is_err_and(|why| why.may_pass_soon());
             let settled = leaders.wait_for(|leaders| known(leaders).is_some_and(|leader| !waits(leader)));
             // What it has come to shows below.

@@ -18,6 +18,7 @@ pub mod leaders;
 pub mod lookup;
 pub mod placement;
 pub mod refusal;
+mod seats;
 
 use lookup::Lookup;
 use placement::Role;

@@ -1,7 +1,10 @@
 //! Whether the ValidatingAdmissionPolicy that confines agents is in force. Without it, the role of the agents lets each of them
 //! change every Pod of its namespace.
 
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 
 use super::Actor;
@@ -57,13 +60,31 @@ fn missing(
         Some("the ValidatingAdmissionPolicy does not fail closed")
     } else if policy.validations.iter().flatten().next().is_none() {
         Some("the ValidatingAdmissionPolicy has no validations")
-    } else if !matches_agents {
+    } else if !matches_agents || !policy.match_constraints.as_ref().is_some_and(constrains_all_pods) {
         Some("the ValidatingAdmissionPolicy does not match all agents")
     } else if binding.policy_name != NAME || !denies || !everywhere {
         Some("its ValidatingAdmissionPolicyBinding does not deny")
     } else {
         None
     }
+}
+
+/// Whether each update of a Pod is looked at, in all namespaces.
+fn constrains_all_pods(constraints: &MatchResources) -> bool {
+    let all = |selector: &Option<LabelSelector>| selector.as_ref().is_none_or(|it| *it == LabelSelector::default());
+    let has = |list: &Option<Vec<String>>, wanted: &str| list.iter().flatten().any(|it| it == wanted || it == "*");
+    let is_for_pods = |rule: &NamedRuleWithOperations| {
+        has(&rule.api_groups, "")
+            && has(&rule.api_versions, "v1")
+            && has(&rule.operations, "UPDATE")
+            && has(&rule.resources, "pods")
+            && rule.resource_names.as_ref().is_none_or(Vec::is_empty)
+            && rule.scope.as_deref() != Some("Cluster")
+    };
+    all(&constraints.namespace_selector)
+        && all(&constraints.object_selector)
+        && constraints.exclude_resource_rules.as_ref().is_none_or(Vec::is_empty)
+        && constraints.resource_rules.iter().flatten().any(is_for_pods)
 }
 
 /// Whether two expressions differ by spaces and line breaks alone, outside of strings: none of these has any.
