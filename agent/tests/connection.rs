@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jobset_harness::wait::{self, Check};
+use jobset_stream::tls::Identity;
+use jobset_stream::tls::testing::{ExtendedKeyUsagePurpose, Pki};
 use rstest::rstest;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -16,17 +18,23 @@ use super::fake::{END, FakeApiServer, FakeResponse, LIMIT, STATE};
 /// The folder of a Pod's ServiceAccount.
 const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 
-/// A certificate that no server uses.
-const CA: &str = "-----BEGIN CERTIFICATE-----
-MIIBcTCCARegAwIBAgIUWI72tccSSmlnkOPwX3Nt4JVKJpowCgYIKoZIzj0EAwIw
-DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIyMTAyNjE4WhgPMjEyNjEwMjkxMDI2MTha
-MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEdLbvFHch
-1JlpEE3yXd28g2Jz48Z7eSAzOUr8ig55GSXfOtYA0PcXt0H02YtayYW2brjGkFrM
-FY2+JwQ8p59JVaNTMFEwHQYDVR0OBBYEFH8S0ptmnhrT7wpTYfD0qnvsYW+3MB8G
-A1UdIwQYMBaAFH8S0ptmnhrT7wpTYfD0qnvsYW+3MA8GA1UdEwEB/wQFMAMBAf8w
-CgYIKoZIzj0EAwIDSAAwRQIgLdUTyA9RG2fDTBTTcAFt/LLldDTqw2Lziyr/KqWL
-kbACIQCqfcBaAgzQQBIoRwiKe1DyE+I1LTbPT0tZrRXYYb1vrA==
------END CERTIFICATE-----";
+/// The agent with the ServiceAccount of a Pod, which trusts this CA, and this port for its API server.
+fn agent_in_a_pod(ca: &Pki, port: u16) -> Command {
+    let script = format!(
+        "mount -t tmpfs none /run; mkdir -p {ACCOUNT}; cd {ACCOUNT}; echo token >token; echo default >namespace; \
+         echo \"$CA\" >ca.crt; exec \"$0\" supervise -- true"
+    );
+    let mut agent = Command::new("unshare");
+    agent
+        .args(["--mount", "--", "sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
+        .env_clear()
+        .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
+        .envs([("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", &port.to_string())])
+        .env("CA", ca.pem())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    agent
+}
 
 /// The image of a worker may set KUBECONFIG for another cluster.
 #[tokio::test]
@@ -36,22 +44,8 @@ async fn agent_in_a_pod_ignores_kubeconfig() -> Result<()> {
     drop(other.agent("{token: secret}")?);
     let before = other.requests().len();
     let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let script = format!(
-        "mount -t tmpfs none /run; mkdir -p {ACCOUNT}; cd {ACCOUNT}; echo token >token; echo default >namespace; \
-         echo \"$CA\" >ca.crt; exec \"$0\" supervise -- true"
-    );
-    let mut agent = Command::new("unshare")
-        .args(["--mount", "--", "sh", "-ec", &script, env!("CARGO_BIN_EXE_jobset-agent")])
-        .env_clear()
-        .envs([("POD_NAME", "a-0"), ("JOBSET_NAME", "a"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")])
-        .envs([
-            ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
-            ("KUBERNETES_SERVICE_PORT", &own.local_addr()?.port().to_string()),
-        ])
-        .env("CA", CA)
+    let mut agent = agent_in_a_pod(&Pki::new(), own.local_addr()?.port())
         .env("KUBECONFIG", other.folder.path().join("kubeconfig"))
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
         .spawn()
         .context("cannot run unshare (Debian: util-linux), as root")?;
     tokio::select! {
@@ -60,6 +54,34 @@ async fn agent_in_a_pod_ignores_kubeconfig() -> Result<()> {
     }
     assert_eq!(other.requests().len(), before, "the agent uses the other cluster");
     Ok(())
+}
+
+/// The API server has a certificate of a new CA, and the kubelet updates the file of the Pod later. The client reads it once a
+/// minute.
+#[tokio::test]
+async fn agent_trusts_a_new_ca_of_the_cluster_once_its_file_has_it() -> Result<()> {
+    let (old, new) = (Pki::new(), Pki::new());
+    let issued = new.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+    let tls = Identity::read(issued.folder.path())?.server()?;
+    let fake = FakeApiServer::start_with(Some(tls), |head| {
+        let is_report = head.starts_with("PATCH");
+        if is_report { FakeResponse::lines(&["{}"], false) } else { FakeResponse::lines(&[STATE, END], true) }
+    })
+    .await?;
+    let stderr = std::fs::File::create(fake.folder.path().join("stderr"))?;
+    let agent = agent_in_a_pod(&old, fake.address.port()).stderr(stderr).spawn()?;
+    fake.wait_for_log("invalid peer certificate").await?;
+    assert_eq!(fake.requests().len(), 0, "no request reaches an API server that the agent does not trust");
+    let process = agent.id().context("the agent has ended")?;
+    // Replaces the file atomically, as a kubelet does.
+    let account = std::path::PathBuf::from(format!("/proc/{process}/root{ACCOUNT}"));
+    std::fs::write(account.join("ca.crt.new"), old.pem() + &new.pem())?;
+    std::fs::rename(account.join("ca.crt.new"), account.join("ca.crt"))?;
+    wait::until_met(3 * LIMIT, "a report to the API server of the new CA", || async {
+        let reported = fake.requests().iter().any(|(head, _)| head.starts_with("PATCH"));
+        Ok(if reported { Check::Met(()) } else { Check::Unmet(fake.log()) })
+    })
+    .await
 }
 
 /// A token is replaced in its file while the agent runs, and may end in a newline.

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use jobset_harness::wait::{self, Check};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 /// Time limit of a test for one wait, on a machine that runs all tests at once.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
@@ -60,13 +62,32 @@ pub(crate) struct FakeApiServer {
 impl FakeApiServer {
     /// Starts a server with these responses. `respond` gets the head of the request.
     pub(crate) async fn start(respond: impl Fn(&str) -> FakeResponse + Send + Sync + 'static) -> Result<Self> {
+        Self::start_with(None, respond).await
+    }
+
+    /// The same, over TLS if there is a configuration for it.
+    pub(crate) async fn start_with(
+        tls: Option<ServerConfig>,
+        respond: impl Fn(&str) -> FakeResponse + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let tls = tls.map(|it| TlsAcceptor::from(Arc::new(it)));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let fake = Self { address: listener.local_addr()?, requests: Arc::default(), folder: tempfile::tempdir()? };
         let (requests, respond) = (Arc::clone(&fake.requests), Arc::new(respond));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (requests, respond) = (Arc::clone(&requests), Arc::clone(&respond));
-                tokio::spawn(async move { serve(stream, &requests, &*respond).await });
+                let (requests, respond, tls) = (Arc::clone(&requests), Arc::clone(&respond), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, &requests, &*respond).await,
+                        // A client that does not trust the server ends the handshake.
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve(stream, &requests, &*respond).await;
+                            }
+                        }
+                    }
+                });
             }
         });
         Ok(fake)
@@ -132,7 +153,7 @@ impl FakeApiServer {
 }
 
 async fn serve(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     requests: &Mutex<Vec<RecordedRequest>>,
     respond: &(impl Fn(&str) -> FakeResponse + Sync),
 ) {
