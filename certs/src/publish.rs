@@ -174,7 +174,10 @@ fn named(writers: &BTreeSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::{Lifetimes, issue};
 
     #[test]
     fn pauses_double_to_a_minute_and_start_over_after_quiet() {
@@ -191,5 +194,26 @@ mod tests {
         assert_eq!(backoff.wait(now), Duration::ZERO);
         backoff.wrote(now);
         assert_eq!(backoff.wait(now), FIRST_PAUSE);
+    }
+    #[test]
+    fn bundle_is_undone_by_any_other_that_somebody_writes() {
+        let pem = || issue::authority(Timestamp::now(), &Lifetimes::default()).unwrap().certificate.into_bytes();
+        let (ours, theirs, theirs_again) = (pem(), pem(), pem());
+        let configuration = Configuration::Mutating("jobset".to_owned());
+        let written = [ours.clone(), theirs].concat();
+        let target = Target {
+            configuration: configuration.clone(),
+            written: vec![("a".to_owned(), written.clone())],
+            backoff: WriteBackoff::default(),
+        };
+        let undone = |webhook: &str, pem: &[u8]| {
+            let (configuration, webhook) = (configuration.clone(), webhook.to_owned());
+            target.is_undone(&LiveBundle { configuration, webhook, pem: pem.to_owned() })
+        };
+        assert!(!undone("a", &written), "as it was written");
+        assert!(undone("a", b""), "emptied");
+        assert!(undone("a", &ours), "shortened");
+        assert!(undone("a", &theirs_again), "another CA each time");
+        assert!(!undone("b", &theirs_again), "never written");
     }
 }

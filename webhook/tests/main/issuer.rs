@@ -32,7 +32,8 @@ use crate::load::Load;
 use crate::refusals::Refusals;
 use crate::rotation::{Forced, end, only_this_ca_is_trusted};
 
-/// A revocation is to cost 5 s of refused reviews at most. A test on a busy machine gets ten times as long.
+/// After so long, a revocation will not end. That reviews are refused for at most 5 s is measured, and printed: a test on a busy
+/// machine may take longer.
 const REVOCATION: Duration = Duration::from_secs(50);
 
 #[tokio::test]

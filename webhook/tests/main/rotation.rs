@@ -25,7 +25,8 @@ use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, Replica, VALIDATING};
 use crate::load::Load;
 use crate::refusals::Refusals;
 
-/// Certificates are to be in service within 10 s of the first start. A test on a busy machine gets ten times as long.
+/// After so long, certificates will not come. That they are in service within 10 s is measured, and printed: a test on a busy
+/// machine may take longer.
 const FIRST_START: Duration = Duration::from_secs(100);
 
 /// Rounds of the tests that have some: `CERTIFICATE_ROUNDS`, else a few.
