@@ -172,7 +172,7 @@ impl Issuer {
         }
         let (authority, kept) = (&state.authority.certificate, self.kept.clone());
         let merge = |holds| wanted(authority, kept.iter().cloned().chain(holds), state.distrusted, now);
-        let mut live = self.publish(&mut outcome, merge).await;
+        let mut live = self.publish(&mut outcome, state.distrusted, merge).await;
         // While that cannot be read, whoever serves it stays trusted, and nothing else changes.
         let (Some(mut first), Some(leaf), Some((candidate, data))) =
             (first, self.settings.leaves.first().cloned(), state.candidates.first())
@@ -184,7 +184,7 @@ impl Issuer {
         let is_alone = live.bundles.iter().all(|it| x509::certificates(&it.pem).len() == 1);
         if current && !is_alone && self.is_served_everywhere(&mut outcome, std::slice::from_ref(&leaf), authority).await
         {
-            live = self.publish(&mut outcome, |_| vec![authority.clone()]).await;
+            live = self.publish(&mut outcome, state.distrusted, |_| vec![authority.clone()]).await;
         }
         outcome.reason = self.judge(&first, &leaf, &live, now);
         outcome
@@ -203,9 +203,10 @@ impl Issuer {
     async fn publish(
         &mut self,
         outcome: &mut Outcome,
+        distrusted: Option<Timestamp>,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> Live {
-        let published = self.publisher.publish(wanted).await;
+        let published = self.publisher.publish(distrusted, wanted).await;
         outcome.failure = outcome.failure.take().or(published.failure);
         outcome.remark = published.contested.or_else(|| outcome.remark.take());
         outcome.wait = outcome.wait.min(published.wait);

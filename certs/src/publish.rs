@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::Client;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -10,6 +11,7 @@ use tracing::{info, warn};
 
 use crate::bundle::{self, Configuration, Found, LiveBundle};
 use crate::gate::Live;
+use crate::policy::is_distrusted;
 use crate::{Error, x509};
 
 /// Patches tried in one call; each one that is lost was won by another writer of the same object.
@@ -76,9 +78,10 @@ impl Publisher {
     }
 
     /// Brings all bundles to what is wanted, given what they hold. One that cannot be written does not keep the others from
-    /// being written.
+    /// being written. A CA that was issued before `distrusted` is taken out without a pause.
     pub(crate) async fn publish(
         &mut self,
+        distrusted: Option<Timestamp>,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> Published {
         let mut published = Published { live: Live::default(), failure: None, wait: Duration::MAX, contested: None };
@@ -91,7 +94,7 @@ impl Publisher {
                     continue;
                 }
             };
-            let (found, wait, failure) = target.bring(&self.client, found, &wanted).await;
+            let (found, wait, failure) = target.bring(&self.client, found, distrusted, &wanted).await;
             published.wait = published.wait.min(wait);
             published.failure = published.failure.or(failure);
             if target.backoff.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
@@ -117,6 +120,7 @@ impl Target {
         &mut self,
         client: &Client,
         mut found: Found,
+        distrusted: Option<Timestamp>,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> (Found, Duration, Option<Error>) {
         for attempt in 1.. {
@@ -134,9 +138,10 @@ impl Target {
                 return (found, Duration::MAX, None);
             }
             let undone = found.bundles.iter().any(|it| self.is_undone(it));
+            let is_urgent = found.bundles.iter().any(|it| trusts_distrusted(it, distrusted));
             let (now, configuration) = (Instant::now(), &self.configuration);
             let wait = self.backoff.wait(now);
-            if undone && !wait.is_zero() {
+            if undone && !is_urgent && !wait.is_zero() {
                 return (found, wait, None);
             }
             match bundle::write(client, configuration, &found, &changes).await {
@@ -165,6 +170,13 @@ impl Target {
     }
 }
 
+/// Whether a bundle holds a CA that was issued before that time.
+fn trusts_distrusted(found: &LiveBundle, before: Option<Timestamp>) -> bool {
+    let certificates = x509::certificates(&found.pem);
+    let mut validities = certificates.iter().filter_map(x509::properties).map(|it| it.validity);
+    validities.any(|validity| is_distrusted(validity, before))
+}
+
 fn named(writers: &BTreeSet<String>) -> String {
     if writers.is_empty() {
         return "somebody who does not say who it is".to_owned();
@@ -174,7 +186,7 @@ fn named(writers: &BTreeSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
+    use jiff::SignedDuration;
 
     use super::*;
     use crate::{Lifetimes, issue};
@@ -215,5 +227,8 @@ mod tests {
         assert!(undone("a", &ours), "shortened");
         assert!(undone("a", &theirs_again), "another CA each time");
         assert!(!undone("b", &theirs_again), "never written");
+        let stolen = LiveBundle { configuration: configuration.clone(), webhook: "a".to_owned(), pem: theirs_again };
+        let later = Timestamp::now() + SignedDuration::from_hours(1);
+        assert!(trusts_distrusted(&stolen, Some(later)) && !trusts_distrusted(&stolen, None));
     }
 }

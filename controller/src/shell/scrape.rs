@@ -34,8 +34,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Answers that are remembered. Of strangers', those that are oldest are forgotten first.
 const REMEMBERED: usize = 64;
 /// How many strangers' tokens the API server is asked about at once: a flood of them must not reach it. No more of them wait
-/// than the port has connections, so that a scraper that is new here also gets its turn, within [`LIMIT`] at 10 ms for each.
-const STRANGERS: usize = 2;
+/// than the port has connections, so that a scraper that is new here also gets its turn, within [`LIMIT`] at 40 ms for each.
+const STRANGERS: usize = 4;
 /// Lifetime of the certificate: longer than that of any process.
 const LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 

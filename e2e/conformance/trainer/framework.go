@@ -1,5 +1,5 @@
-// Package framework runs Trainer's manager, as its own package of this name does, beside the CustomResourceDefinition and the
-// admission service of this project.
+// Package framework runs Trainer's manager, as its own package of this name does, beside the CustomResourceDefinition of this
+// project. As there, nobody defaults JobSets: the suites compare what Trainer applies with what is stored.
 package framework
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/kubeflow/trainer/v2/test/program"
 )
 
-// Framework is what the suites know: an API server, Trainer's manager in this process, and ours beside it.
+// Framework is what the suites know: an API server, and Trainer's manager in this process.
 type Framework struct {
 	environment *envtest.Environment
 	cleanUp     []func() error
@@ -42,7 +42,7 @@ func manifests(path ...string) string {
 	return filepath.Join(append([]string{"..", "..", "..", "manifests"}, path...)...)
 }
 
-// Init starts an API server that has all resources, and asks our admission service about JobSets.
+// Init starts an API server that has all resources.
 func (f *Framework) Init() *rest.Config {
 	ginkgo.GinkgoHelper()
 	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
@@ -59,13 +59,6 @@ func (f *Framework) Init() *rest.Config {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	f.cleanUp = append(f.cleanUp, f.environment.Stop)
 
-	// A registration of its own: all of one registration are served at one address.
-	registration := program.Registration()
-	gomega.Expect(registration.Install(config)).To(gomega.Succeed())
-	f.cleanUp = append(f.cleanUp, registration.Cleanup)
-	stop, err := program.StartWebhook(f.environment.KubeConfig, registration)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.cleanUp = append(f.cleanUp, stop)
 	return config
 }
 
