@@ -90,7 +90,9 @@ fn parse(text: &str) -> Result<Vec<Case>> {
 impl SpecReport {
     fn case(&self) -> Case {
         let containers = self.container_hierarchy_texts.iter().flatten();
-        let name: Vec<&str> = containers.chain([&self.leaf_node_text]).map(String::as_str).collect();
+        // As Ginkgo joins them, when it chooses cases by name.
+        let texts = containers.chain([&self.leaf_node_text]).map(String::as_str).filter(|text| !text.is_empty());
+        let name: Vec<&str> = texts.collect();
         let outcome = match self.state.as_str() {
             "passed" => Outcome::Passed,
             state => Outcome::Failed(format!("{state}: {}", self.said())),
@@ -119,7 +121,7 @@ mod tests {
 
     const REPORT: &str = r#"[{"SuiteDescription": "S", "SpecReports": [
         {"ContainerHierarchyTexts": null, "LeafNodeType": "BeforeSuite", "LeafNodeText": "", "State": "passed"},
-        {"ContainerHierarchyTexts": ["a", "b"], "LeafNodeType": "It", "LeafNodeText": "c", "State": "passed"},
+        {"ContainerHierarchyTexts": ["a", "", "b"], "LeafNodeType": "It", "LeafNodeText": "c", "State": "passed"},
         {"ContainerHierarchyTexts": ["a"], "LeafNodeType": "It", "LeafNodeText": "d", "State": "failed",
          "Failure": {"Message": "expected 1"}},
         {"ContainerHierarchyTexts": ["a"], "LeafNodeType": "It", "LeafNodeText": "e", "State": "skipped"}
