@@ -25,14 +25,14 @@ pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>>
     for name in CLUSTERS {
         clusters.push(Cluster::builder().server_name(host(name)).cluster(1).await?);
     }
+    let [manager, workers @ ..] = clusters.as_slice() else { anyhow::bail!("a cluster is missing") };
+    for worker in workers {
+        manager.join(worker).await?;
+    }
     for cluster in &clusters {
         install(subject, cluster).await?;
         trainer::install(cluster).await?;
         kueue::install(cluster, &configuration()?).await?;
-    }
-    let [manager, workers @ ..] = clusters.as_slice() else { anyhow::bail!("a cluster is missing") };
-    for worker in workers {
-        manager.join(worker).await?;
     }
     know_workers(manager, workers).await?;
     let kubeconfig = kubeconfig(&clusters)?;

@@ -35,8 +35,9 @@ pub(super) async fn join(one: (&Path, Ipv4Addr), other: (&Path, Ipv4Addr)) -> Re
     let (first, second) = (init_pid(one.0).await?, init_pid(other.0).await?);
     let device_to = |address: Ipv4Addr| format!("to-{}", address.octets()[1]);
     let (to_second, to_first) = (device_to(other.1), device_to(one.1));
+    // From the host's own PID namespace, in which both have these process ids.
     let pair = format!("ip link add {to_second} type veth peer name {to_first} netns {second}");
-    run_in(first, &pair, &[]).await?;
+    run(&format!("nsenter --target {first} --net -- {pair}"), &[]).await?;
     for (init, device, to) in [(first, to_second, other.1), (second, to_first, one.1)] {
         run_in(init, &format!("ip link set {device} up"), &[]).await?;
         let [first, second, ..] = to.octets();
