@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -45,6 +46,9 @@ const GO_SUITE: &str = "docker.io/library/bash:latest";
 
 /// Where Debian's bash-static puts its program.
 pub(crate) const BASH_PROGRAM: &str = "/bin/bash-static";
+
+/// Where Debian's curl puts its program.
+const CURL_PROGRAM: &str = "/usr/bin/curl";
 
 /// Where the images of the product are, and in which version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,9 +232,39 @@ pub fn go_suite() -> Result<PathBuf> {
 }
 
 /// An image whose entrypoint is the program, with the applets of busybox beside it.
+///
+/// # Errors
+/// If a file cannot be read, or the image cannot be written.
 pub fn with_shell(name: &str, program: &Path) -> Result<PathBuf> {
-    let programs = [("busybox", Path::new(BUSYBOX_PROGRAM))];
+    with_programs(name, program, &[])
+}
+
+/// The same with Debian's curl.
+///
+/// # Errors
+/// If curl is missing, or the image cannot be written.
+pub fn with_shell_and_curl(name: &str, program: &Path) -> Result<PathBuf> {
+    ensure!(
+        Path::new(CURL_PROGRAM).exists(),
+        "{CURL_PROGRAM} is missing: apt-get install -y --no-install-recommends curl"
+    );
+    let libraries = libraries(Path::new(CURL_PROGRAM))?;
+    let mut more = vec![("bin/curl", Path::new(CURL_PROGRAM))];
+    more.extend(libraries.iter().map(|library| (library.trim_start_matches('/'), Path::new(library))));
+    with_programs(name, program, &more)
+}
+
+fn with_programs(name: &str, program: &Path, more: &[(&str, &Path)]) -> Result<PathBuf> {
+    let programs = [&[("busybox", Path::new(BUSYBOX_PROGRAM))], more].concat();
     build(&ImageSpec { programs: &programs, applets: &APPLETS, ..ImageSpec::new(name, program) })
+}
+
+/// The files that this machine loads to run a program: its libraries, and what loads them.
+fn libraries(program: &Path) -> Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "ldd {} ended with {}: {text}", program.display(), output.status);
+    Ok(text.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned).collect())
 }
 
 /// The one layer: the binary, a writable `/tmp`, further programs, and the links.

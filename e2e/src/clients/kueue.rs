@@ -56,9 +56,10 @@ pub fn configuration(more: &str) -> Result<String> {
 /// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
     let programs = tokio::task::spawn_blocking(ensure_kueue).await??;
-    for image in
-        [manifests::manager_image(MANAGER, &programs.manager)?, images::with_shell(AGNHOST, &programs.agnhost)?]
-    {
+    for image in [
+        manifests::manager_image(MANAGER, &programs.manager)?,
+        images::with_shell_and_curl(AGNHOST, &programs.agnhost)?,
+    ] {
         cluster.load_image(&image).await?;
     }
     progress("installing Kueue");
