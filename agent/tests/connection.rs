@@ -77,11 +77,7 @@ async fn agent_trusts_a_new_ca_of_the_cluster_once_its_file_has_it() -> Result<(
     let account = std::path::PathBuf::from(format!("/proc/{process}/root{ACCOUNT}"));
     std::fs::write(account.join("ca.crt.new"), old.pem() + &new.pem())?;
     std::fs::rename(account.join("ca.crt.new"), account.join("ca.crt"))?;
-    wait::until_met(3 * LIMIT, "a report to the API server of the new CA", || async {
-        let reported = fake.requests().iter().any(|(head, _)| head.starts_with("PATCH"));
-        Ok(if reported { Check::Met(()) } else { Check::Unmet(fake.log()) })
-    })
-    .await
+    fake.wait_for_report(3 * LIMIT).await
 }
 
 /// A token is replaced in its file while the agent runs, and may end in a newline.
@@ -103,12 +99,7 @@ async fn token_rejected_is_read_again_from_its_file() -> Result<()> {
     // Replaces the file atomically, as a kubelet does.
     fake.write("token.new", "new\n")?;
     std::fs::rename(fake.folder.path().join("token.new"), &token)?;
-    wait::until_met(LIMIT, "a report with the new token", || async {
-        let requests = fake.requests();
-        let reported = requests.iter().any(|(head, _)| head.starts_with("PATCH"));
-        Ok(if reported { Check::Met(()) } else { Check::Unmet(fake.log()) })
-    })
-    .await
+    fake.wait_for_report(LIMIT).await
 }
 
 #[rstest]

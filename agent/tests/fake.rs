@@ -78,14 +78,10 @@ impl FakeApiServer {
             while let Ok((stream, _)) = listener.accept().await {
                 let (requests, respond, tls) = (Arc::clone(&requests), Arc::clone(&respond), tls.clone());
                 tokio::spawn(async move {
-                    match tls {
-                        None => serve(stream, &requests, &*respond).await,
-                        // A client that does not trust the server ends the handshake.
-                        Some(tls) => {
-                            if let Ok(stream) = tls.accept(stream).await {
-                                serve(stream, &requests, &*respond).await;
-                            }
-                        }
+                    let Some(tls) = tls else { return serve(stream, &requests, &*respond).await };
+                    // A client that does not trust the server ends the handshake.
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve(stream, &requests, &*respond).await;
                     }
                 });
             }
@@ -140,6 +136,15 @@ impl FakeApiServer {
     /// What the agent has logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Waits until the agent has sent a report, for at most this long.
+    pub(crate) async fn wait_for_report(&self, limit: Duration) -> Result<()> {
+        wait::until_met(limit, "a report", || async {
+            let reported = self.requests().iter().any(|(head, _)| head.starts_with("PATCH"));
+            Ok(if reported { Check::Met(()) } else { Check::Unmet(self.log()) })
+        })
+        .await
     }
 
     /// Waits until the agent has logged this text.

@@ -101,37 +101,17 @@ async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() 
     let policy_bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
     let nobody = json!([{"name": "agent", "expression": "false"}]);
     let audit = json!([{"key": "who", "valueExpression": "request.userInfo.username"}]);
-    let labels = json!({"a": "b"});
+    let (labels, unmatched) = (json!({"a": "b"}), "does not match all agents");
     let rule = |operation, resource| json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]});
     let changes = [
         ("ignored", json!({"failurePolicy": "Ignore"}), "does not fail closed"),
-        ("elsewhere", json!({"matchConditions": nobody}), "does not match all agents"),
+        ("elsewhere", json!({"matchConditions": nobody}), unmatched),
         ("harmless", json!({"validations": [], "auditAnnotations": audit}), "has no validations"),
-        (
-            "labelled",
-            json!({"matchConstraints": {"objectSelector": {"matchLabels": labels}}}),
-            "does not match all agents",
-        ),
-        (
-            "spaced",
-            json!({"matchConstraints": {"namespaceSelector": {"matchLabels": labels}}}),
-            "does not match all agents",
-        ),
-        (
-            "created",
-            json!({"matchConstraints": {"resourceRules": [rule("CREATE", "pods")]}}),
-            "does not match all agents",
-        ),
-        (
-            "services",
-            json!({"matchConstraints": {"resourceRules": [rule("UPDATE", "services")]}}),
-            "does not match all agents",
-        ),
-        (
-            "excluded",
-            json!({"matchConstraints": {"excludeResourceRules": [rule("UPDATE", "pods")]}}),
-            "does not match all agents",
-        ),
+        ("labelled", json!({"matchConstraints": {"objectSelector": {"matchLabels": labels}}}), unmatched),
+        ("spaced", json!({"matchConstraints": {"namespaceSelector": {"matchLabels": labels}}}), unmatched),
+        ("created", json!({"matchConstraints": {"resourceRules": [rule("CREATE", "pods")]}}), unmatched),
+        ("services", json!({"matchConstraints": {"resourceRules": [rule("UPDATE", "services")]}}), unmatched),
+        ("excluded", json!({"matchConstraints": {"excludeResourceRules": [rule("UPDATE", "pods")]}}), unmatched),
     ];
     for (name, change, told) in changes {
         let mut shipped = policies.get("jobset-agent").await?;

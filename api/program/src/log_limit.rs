@@ -86,6 +86,7 @@ mod tests {
         assert!(log.0.lock().unwrap().len() <= SOURCES + 1);
         assert_eq!(log.permit("new", now + SPAN), Some(0), "silent sources are forgotten");
     }
+
     #[test]
     fn sources_that_no_namespace_could_have_share_one_limit_and_are_not_kept() {
         let (log, now) = (LogLimit::default(), Instant::now());

@@ -37,7 +37,7 @@ pub(super) async fn join(one: (&Path, Ipv4Addr), other: (&Path, Ipv4Addr)) -> Re
     let (to_second, to_first) = (device_to(other.1), device_to(one.1));
     // From the host's own PID namespace, in which both have these process ids.
     let pair = format!("ip link add {to_second} type veth peer name {to_first} netns {second}");
-    run(&format!("nsenter --target {first} --net -- {pair}"), &[]).await?;
+    run_in_network(first, &pair, &[]).await?;
     for (init, device, to) in [(first, to_second, other.1), (second, to_first, one.1)] {
         run_in(init, &format!("ip link set {device} up"), &[]).await?;
         let [first, second, ..] = to.octets();
@@ -79,13 +79,18 @@ pub(super) async fn device_plugin_socket(layout: &Layout) -> Result<Option<u64>>
 /// Runs `nft` with this script in the network namespace of a cluster: its nodes, not its Pods. The rules end with the namespace.
 pub(super) async fn nft(supervisor: &Path, script: &str) -> Result<()> {
     let init = init_pid(supervisor).await?;
-    run(&format!("nsenter --target {init} --net -- nft"), &[script]).await
+    run_in_network(init, "nft", &[script]).await
 }
 
 /// The host's process id of the supervisor: who listens on a socket can be asked for by who connects.
 async fn init_pid(socket: &Path) -> Result<i32> {
     let stream = UnixStream::connect(socket).await.context("the supervisor does not answer")?;
     stream.peer_cred().context("cannot ask for the supervisor")?.pid().context("the supervisor has no process id")
+}
+
+/// Runs a command of the host in the network namespace of the process `init`.
+async fn run_in_network(init: i32, command: &str, paths: &[&str]) -> Result<()> {
+    run(&format!("nsenter --target {init} --net -- {command}"), paths).await
 }
 
 /// Runs a command inside the namespaces of the process `init`.
