@@ -48,7 +48,10 @@ async fn beside(flood: impl Future<Output = Vec<kube::Result<JobSet>>>, plane: &
     };
     println!("{answered} JobSets beside {FLOOD} unreadable ones, the longest in {} ms", longest.as_millis());
     for answer in refused {
-        assert_eq!(refusal(answer).code, 422);
+        let status = refusal(answer);
+        // The API server has 34 s for each, and may have spent them on the others before it asks the webhook.
+        let late = status.code == 504 || status.message.contains("context deadline exceeded");
+        assert!(status.code == 422 || late, "{status:?}");
     }
     Ok(answered)
 }
