@@ -48,18 +48,21 @@ include deploy/release/targets.mk
 help: ## Lists the targets.
 	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
-.PHONY: tools
-tools:
+.PHONY: rust
+rust:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing: install Rust 1.95 or newer (https://rustup.rs)' >&2; exit 1; }
 	@[ -n '$(HOST)' ] || { echo 'make: rustc does not start: run "rustc -vV" to see why, and "rustup toolchain install"' >&2; exit 1; }
+
+.PHONY: tools
+tools: rust
 	@command -v go >/dev/null || { echo 'make: go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
 
 .PHONY: build
-build: tools
+build: rust
 	cargo build $(EVERYTHING) --bins
 
 .PHONY: deps
-deps: build ## Installs the Debian packages that the test cluster needs, where it may; else says which.
+deps: tools build ## Installs the Debian packages that the test cluster needs, where it may; else says which.
 	@$(E2E) deps --install
 
 .PHONY: demo
@@ -265,8 +268,9 @@ bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admiss
 	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent
-bench-agent: deps ## Measures the agent and its restarts on real kubelets: memory, requests, seconds.
+bench-agent: deps ## Measures the agent and its restarts on real kubelets, without and with the agent stream: memory, requests, seconds.
 	@$(DEBUG)/bench-agent
+	@$(DEBUG)/bench-agent --stream
 
 .PHONY: bench-fairness
 bench-fairness: deps ## Measures restarts beside a namespace that creates 100,000 Jobs, on real kubelets: ARGS="--compare PATH".

@@ -14,7 +14,7 @@ pub const STARTUP_POLICY_IN_PROGRESS: &str = "StartupPolicyInProgress";
 pub const STARTUP_POLICY_COMPLETED: &str = "StartupPolicyCompleted";
 /// The whole group restarts, in place or by recreation. False when all of its Jobs are ready again.
 pub const RESTARTING: &str = "RestartingJobSet";
-/// A Pod keeps failing before it reaches the barrier, so the group cannot start (`protocol.md`).
+/// A Pod keeps failing before it reaches the barrier, so the group cannot start.
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
 /// The group waits before it restarts, because it keeps failing soon after it began to run.
 pub const RESTART_BACKOFF: &str = "RestartBackoff";

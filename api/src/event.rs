@@ -21,6 +21,9 @@ pub const RESTART_JOB: &str = "RestartJobFailurePolicyAction";
 pub const RESTART_JOB_UNCOUNTED: &str = "RestartJobAndIgnoreMaxRestartsFailurePolicyAction";
 /// Warning. The failure policy recreates the Jobs of one replicatedJob.
 pub const RESTART_REPLICATED_JOB: &str = "RestartReplicatedJobFailurePolicyAction";
+/// Warning. A Pod is deleted: it selects another topology domain than the one of its leader. Also the reason of the Pod's
+/// condition DisruptionTarget.
+pub const EXCLUSIVE_PLACEMENT_VIOLATION: &str = "ExclusivePlacementViolation";
 
 // Reasons of this project alone.
 /// Warning. The whole group begins to restart. The message has the manner, the epochs, the cause, and whether it counts.

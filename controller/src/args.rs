@@ -79,8 +79,8 @@ pub struct Args {
           default_missing_value = "true", value_name = "BOOL")]
     pub metrics_secure: bool,
 
-    /// Add the state of each JobSet to /metrics: kube_jobset_*, and where its restarts and its barrier stand. Of the leader
-    /// alone, for it knows; some twenty series a JobSet.
+    /// Add the state of each JobSet to /metrics: kube_jobset_*, and where its restarts and its barrier stand. Only the leader
+    /// has them: some twenty series for each JobSet.
     #[arg(long)]
     pub metrics_per_jobset: bool,
 

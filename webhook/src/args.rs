@@ -20,7 +20,7 @@ use crate::tls::MinVersion;
 
 /// The JobSet admission service: defaulting and validation of JobSets over HTTPS.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "jobset-webhook", version)]
+#[command(name = "jobset-webhook", version, args_override_self = true)]
 pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -87,8 +87,8 @@ pub struct ServingArgs {
     #[arg(long, value_name = "VERSION", value_enum, default_value_t = MinVersion::Tls12)]
     pub tls_min_version: MinVersion,
 
-    /// How long to go on accepting connections after SIGTERM, while readiness has fallen already, the Service's endpoints
-    /// follow, and every client that still asks is told not to keep its connection.
+    /// How long to accept connections after SIGTERM. The program is unready then, so the Service sends it no more
+    /// connections, and it tells each client to close its own.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub drain_delay: Duration,
 
@@ -260,6 +260,12 @@ mod tests {
         assert_eq!(args.certificates.leaf_secret_name, "jobset-webhook-leaf");
         assert!(args.features.gates.in_place_restart);
         assert_eq!(args.limits.max_jobs_per_jobset, 20_000);
+    }
+
+    #[test]
+    fn flag_that_the_chart_sets_can_be_set_again() {
+        let args = parse(&["--listen=0.0.0.0:9443", "--listen=[::]:9443"]).unwrap();
+        assert_eq!(args.serving.listen.to_string(), "[::]:9443");
     }
 
     #[test]

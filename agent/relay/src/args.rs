@@ -11,7 +11,7 @@ use jobset_stream::LEADER;
 /// Relays between the agents of JobSets and the leading controller, so that a restart does not wait for the API server. It
 /// keeps no state: run two or more.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "jobset-relay", version)]
+#[command(name = "jobset-relay", version, args_override_self = true)]
 pub struct Args {
     /// Namespace of the relay and of the controller.
     #[arg(long, env = "POD_NAMESPACE")]
@@ -70,6 +70,12 @@ mod tests {
         assert_eq!(args.cert_dir.to_str(), Some("/var/run/jobset-relay"));
         assert_eq!(args.max_connections.get(), 20_000);
         assert_eq!(args.controller_name(), "jobset-controller.ns.svc");
+    }
+
+    #[test]
+    fn flag_that_the_chart_sets_can_be_set_again() {
+        let args = parse(&["--agents-listen=0.0.0.0:9443", "--agents-listen=[::]:9443"]).unwrap();
+        assert_eq!(args.agents_listen.to_string(), "[::]:9443");
     }
 
     #[test]

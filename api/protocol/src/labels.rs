@@ -41,7 +41,7 @@ pub const OWNED_BY_POD_TEMPLATE: &str = "jobset.sigs.k8s.io/owned-by-pod-templat
 /// selector. Such Pods exclude each other within one priority.
 pub const PRIORITY: &str = "jobset.sigs.k8s.io/priority";
 
-/// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Only the Pod's agent writes it (seed 000, change 1).
+/// Annotation of a worker Pod: its epoch, a positive int32 in decimal. Only the Pod's agent writes it.
 pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
 /// Annotation of a worker Pod: how its worker ended, as JSON (`WorkerExit` of jobset-objects). Only the Pod's agent writes it,
 /// as a supervisor, together with the epoch that it reports next.

@@ -13,7 +13,7 @@ use crate::labels::{
 };
 
 /// The annotations of a JobSet that users set.
-const OF_JOBSET: [&str; 6] = [
+pub(super) const OF_JOBSET: [&str; 6] = [
     INJECT_AGENT,
     DISABLE_IN_PLACE_RESTART,
     RESTART_BUDGET,
@@ -60,7 +60,7 @@ fn check(annotations: Option<&BTreeMap<String, String>>, known: &[&str], path: &
 }
 
 /// The known key for which this key may be a mistake. `None` if it is known, or is similar to none.
-fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     if known.contains(&key) {
         return None;
     }

@@ -8,7 +8,7 @@ use super::subject::Subject;
 use crate::agent::Agent;
 use crate::effective::{MAX_BACKOFF_LIMIT, REPLACE_FAILED};
 use crate::field::{Errors, Path};
-use crate::{JobTemplateSpec, RestartStrategy, StartupPolicyOrder};
+use crate::{JobTemplateSpec, ReplicatedJob, RestartStrategy, StartupPolicyOrder};
 
 const GATE: &str = "must not be InPlaceRestart while the feature gate InPlaceRestart is off: start controller and webhook \
                     with --feature-gates=InPlaceRestart=true, or use restartStrategy Recreate";
@@ -31,8 +31,9 @@ const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRe
                            workers are there";
 const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
                      with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers, unless it is \
-                     the entrypoint of the worker. The annotation jobset.sigs.k8s.io/inject-agent adds it, where nothing \
-                     stands against that";
+                     the entrypoint of the worker. The annotation jobset.sigs.k8s.io/inject-agent adds it";
+
+const MISSPELT: &str = "no agent is added: the annotation is jobset.sigs.k8s.io/inject-agent";
 
 /// Rejects a JobSet with restartStrategy InPlaceRestart that cannot restart in place.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
@@ -45,8 +46,15 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
-    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
-    check_barrier(subject, spec, inject_agent::unknown_shape(subject.jobset).is_none(), errors);
+    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent. The same for an
+    // annotation that is misspelt.
+    let misspelt =
+        inject_agent::misspelt(subject.jobset).filter(|_| !subject.spec.replicated_jobs.iter().all(has_agent));
+    if let Some(key) = misspelt {
+        errors.forbidden(&Path::root("metadata.annotations").key(key), MISSPELT);
+    }
+    let needs_agent = misspelt.is_none() && inject_agent::unknown_shape(subject.jobset).is_none();
+    check_barrier(subject, spec, needs_agent, errors);
     let replicated_jobs = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = replicated_jobs.index(index);
@@ -83,7 +91,7 @@ fn check_barrier(subject: &Subject<'_>, spec: &Path<'_>, needs_agent: bool, erro
         let job = &replicated_job.template.spec;
         let path = path.child("template.spec");
         one_pod_for_each_index(job, &path, errors);
-        if needs_agent {
+        if needs_agent && !has_agent(replicated_job) {
             agent(job, &path.child("template.spec"), errors);
         }
     }
@@ -121,11 +129,13 @@ fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut E
     }
 }
 
+fn has_agent(replicated_job: &ReplicatedJob) -> bool {
+    let pod = replicated_job.template.spec.template.spec.as_ref();
+    pod.is_some_and(|pod| !Agent::all_of(pod).is_empty())
+}
+
 fn agent(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let pod = job.template.spec.as_ref();
-    if pod.is_some_and(|pod| !Agent::all_of(pod).is_empty()) {
-        return;
-    }
     let field = path.child("initContainers");
     let containers = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
     let found: Vec<_> = containers.iter().map(|container| &container.name).collect();

@@ -1,5 +1,6 @@
 //! The annotation for the injection of the agent.
 
+use super::annotations;
 use super::subject::Subject;
 use super::warnings::Warnings;
 use crate::field::{Errors, Path};
@@ -17,6 +18,15 @@ fn annotation(jobset: &JobSet) -> Option<&str> {
 /// The annotation, if it names no shape of the agent.
 pub(super) fn unknown_shape(jobset: &JobSet) -> Option<&str> {
     annotation(jobset).filter(|name| Shape::of(name).is_none())
+}
+
+/// The key of an annotation that is probably meant to be this one, which the JobSet does not have.
+pub(super) fn misspelt(jobset: &JobSet) -> Option<&str> {
+    let annotations = jobset.metadata.annotations.as_ref().filter(|it| !it.contains_key(INJECT_AGENT))?;
+    annotations
+        .keys()
+        .map(String::as_str)
+        .find(|key| annotations::meant(key, &annotations::OF_JOBSET) == Some(INJECT_AGENT))
 }
 
 /// Rejects an unknown shape of the agent.
@@ -64,6 +74,16 @@ mod tests {
             let init = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers";
             assert_one(&admission_errors(&changed(annotated(other), &[(init, Value::Null)])), &expected);
         }
+    }
+
+    #[test]
+    fn misspelt_annotation_is_the_error_of_a_jobset_that_lacks_its_agent() {
+        let misspelt = in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agnet": "Sidecar" }))]);
+        assert_eq!(admission_errors(&misspelt), Vec::<String>::new(), "it has an agent of its own");
+        let init = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers";
+        let expected = "metadata.annotations[jobset.sigs.k8s.io/inject-agnet]: Forbidden: no agent is added: the annotation is \
+                        jobset.sigs.k8s.io/inject-agent";
+        assert_one(&admission_errors(&changed(misspelt, &[(init, Value::Null)])), expected);
     }
 
     fn with(object: Value, shape: &Value) -> Value {

@@ -141,7 +141,7 @@ fn jobset_verdict(sent: &JobSet, settings: &AdmissionSettings, verdict: Verdict)
     jobset.spec = defaults::apply(&sent.spec);
     let errors = inject(&mut jobset, settings);
     let verdict = Verdict { notes: assumed(&jobset), ..verdict };
-    let mut rejections = unnamed(&jobset);
+    let mut rejections = Vec::new();
     let validated = validation::validate_create(&jobset, settings.gates);
     for errors in [&errors, &validated] {
         rejections.extend(
@@ -184,15 +184,4 @@ fn assumed(jobset: &JobSet) -> Vec<String> {
     let note = "the image of the agent is assumed: the admission webhook of the cluster sets it (--agent-image sets \
                 another one here)";
     vec![note.to_owned()]
-}
-
-/// An error if the object has no name, which the API server refuses.
-fn unnamed(jobset: &JobSet) -> Vec<Rejection> {
-    let metadata = &jobset.metadata;
-    let named = [&metadata.name, &metadata.generate_name].into_iter().flatten().any(|name| !name.is_empty());
-    if named {
-        return Vec::new();
-    }
-    let message = "Required value: name or generateName is required".to_owned();
-    vec![Rejection { field: "metadata.name".to_owned(), message }]
 }

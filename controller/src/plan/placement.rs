@@ -6,12 +6,11 @@
 
 use std::ops::ControlFlow;
 
+use jobset_api::event;
+
 use super::reconciliation::Reconciliation;
 use super::{Action, PodDeletion, epochs};
 use crate::engine::pods::{PodPhase, PodView};
-
-/// Reason of the event and of the condition DisruptionTarget of a misplaced Pod, the same as in the Go JobSet.
-const MISPLACED: &str = "ExclusivePlacementViolation";
 
 pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
@@ -29,7 +28,7 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     for (pod, domain) in misplaced {
         let selected = pod.domain.as_ref().and_then(|domain| domain.value.as_deref()).unwrap_or_default();
         reconciliation.warn(
-            MISPLACED,
+            event::EXCLUSIVE_PLACEMENT_VIOLATION,
             format!(
                 "Pod {} is deleted: it selects the topology domain {selected:?}, but its leader is in {domain:?}",
                 pod.name

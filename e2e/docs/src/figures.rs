@@ -12,9 +12,10 @@ use serde_json::Value;
 use crate::{Page, pages_folder};
 
 /// What [`record`] copies: results below the target folder.
-const RESULTS: [&str; 9] = [
+const RESULTS: [&str; 10] = [
     "demo/summary.json",
     "bench/agent.json",
+    "bench/agent-stream.json",
     "bench/webhook.json",
     "bench/go-5000.json",
     "bench/restart-5000.json",
@@ -79,9 +80,10 @@ pub fn tables(figures: &Path) -> Result<Vec<Page>> {
     for (name, file) in CASES {
         cases.extend(read(file)?.map(|result| (name, result)));
     }
+    let over_stream = read("agent-stream.json")?.unwrap_or_default();
     Ok(vec![
         page("restarts", read("summary.json")?.as_ref().map(restarts)),
-        page("agent", read("agent.json")?.as_ref().map(agent)),
+        page("agent", read("agent.json")?.map(|of_api_server| agent(&of_api_server, &over_stream))),
         page("bench", has_go.then(|| bench(&cases))),
         page("webhook", read("webhook.json")?.as_ref().map(webhook)),
     ])
@@ -123,18 +125,23 @@ fn restarts(summary: &Value) -> String {
     table
 }
 
-fn agent(agent: &Value) -> String {
-    let mut table = "| | median | longest |\n|---|---|---|\n".to_owned();
-    for (name, key) in [
-        ("sidecar", "sidecar"),
-        ("sidecar, worker ignores SIGTERM", "sidecar_ignoring_sigterm"),
-        ("supervisor", "supervisor"),
-        ("supervisor, worker ignores SIGTERM", "supervisor_ignoring_sigterm"),
-        ("recreation", "recreate"),
+fn agent(agent: &Value, over_stream: &Value) -> String {
+    let mut table = "| | restarts | median | longest |\n|---|---|---|---|\n".to_owned();
+    for (name, run, key) in [
+        ("sidecar", agent, "sidecar"),
+        ("sidecar, agent stream", over_stream, "sidecar"),
+        ("sidecar, worker ignores SIGTERM", agent, "sidecar_ignoring_sigterm"),
+        ("supervisor", agent, "supervisor"),
+        ("supervisor, agent stream", over_stream, "supervisor"),
+        ("supervisor, worker ignores SIGTERM", agent, "supervisor_ignoring_sigterm"),
+        ("recreation", agent, "recreate"),
     ] {
-        let seconds = numbers(&agent[key]["seconds"]);
+        let seconds = numbers(&run[key]["seconds"]);
+        if seconds.is_empty() {
+            continue;
+        }
         let (middle, longest) = (median(seconds.iter().copied()), largest(&seconds));
-        let _ = writeln!(table, "| {name} | {middle:.2} s | {longest:.2} s |");
+        let _ = writeln!(table, "| {name} | {} | {middle:.2} s | {longest:.2} s |", seconds.len());
     }
     let megabytes = number(&agent["peak_rss_kib"]) * 1024.0 / 1e6;
     let binary = number(&agent["binary_bytes"]) / 1e6;

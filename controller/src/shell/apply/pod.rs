@@ -1,5 +1,6 @@
 //! Deletes Pods.
 
+use jobset_api::event::EXCLUSIVE_PLACEMENT_VIOLATION;
 use jobset_objects::PartialPod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -11,9 +12,6 @@ use super::{Actor, Done, NOTHING};
 use crate::engine::{Kind, dialect};
 use crate::plan::PodDeletion;
 use crate::shell::error::ApplyError;
-
-/// Reason of the condition of a misplaced Pod. The Go JobSet sets the same reason, for people.
-const MISPLACED: &str = "ExclusivePlacementViolation";
 
 impl Actor<'_> {
     fn pods(&self) -> Objects<'_, PartialPod> {
@@ -53,7 +51,7 @@ impl Actor<'_> {
         let condition = json!({
             "type": "DisruptionTarget",
             "status": "True",
-            "reason": MISPLACED,
+            "reason": EXCLUSIVE_PLACEMENT_VIOLATION,
             "message": "placed in another topology domain than the leader of its Job",
             "lastTransitionTime": Timestamp::now(),
         });

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Parser;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::install::install;
+use jobset_harness::install::{install, install_with_stream};
 use jobset_harness::median::median;
 use jobset_harness::programs::{Architecture, Versions, shipped_binaries};
 use jobset_harness::progress::progress;
@@ -25,7 +25,7 @@ use jobset_harness::progress::progress;
 use crate::BACKOFF_IS_OFF;
 use crate::report::{Report, rounded};
 use crate::{at_least_one, results};
-use mode::{CASES, SIDECAR};
+use mode::{CASES, CASES_OVER_STREAM, SIDECAR};
 use report::AgentFigures;
 
 /// Nodes of the cluster.
@@ -45,6 +45,10 @@ pub struct AgentOptions {
     /// agent.json.
     #[arg(long)]
     pub trace: bool,
+    /// Switches the agent stream on, and only restarts groups with sidecars and groups with supervisors:
+    /// agent-stream.json instead of agent.json.
+    #[arg(long)]
+    pub stream: bool,
     /// Feature gates of the kubelets, such as EventedPLEG=true, beside their defaults.
     #[arg(long, value_name = "GATE=BOOL,...")]
     pub feature_gates: Option<String>,
@@ -68,7 +72,11 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
         cluster = cluster.kubelet_arg(format!("--feature-gates={gates}"));
     }
     let cluster = cluster.cluster(NODES).await?;
-    install(&cluster, &binaries).await?;
+    if options.stream {
+        install_with_stream(&cluster, &binaries).await?;
+    } else {
+        install(&cluster, &binaries).await?;
+    }
 
     if options.trace {
         progress("== trace of restarts ==");
@@ -78,23 +86,24 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
         return Ok(());
     }
 
-    progress("== first report ==");
-    let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
     let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
-    let mut figures = AgentFigures {
-        kubelets,
-        binary_bytes: binary.len(),
-        first_patch_ms: rounded(median(first_patches), 1e1),
-        ..AgentFigures::default()
+    let mut figures = AgentFigures { kubelets, binary_bytes: binary.len(), ..AgentFigures::default() };
+    let (cases, file) = if options.stream {
+        (&CASES_OVER_STREAM[..], "agent-stream.json")
+    } else {
+        progress("== first report ==");
+        let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
+        figures.first_patch_ms = Some(rounded(median(first_patches), 1e1));
+        (&CASES[..], "agent.json")
     };
-    for case in CASES {
+    for &case in cases {
         progress(&format!("== {} ==", case.name));
         failures::measure(&cluster, case, options.restarts, &mut figures).await.context(case.name)?;
     }
     cluster.stop().await?;
     let report = Report::new(figures, &binaries.agent);
-    let path = report.write(&options.results, "agent.json")?;
-    println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report), path.display());
+    let path = report.write(&options.results, file)?;
+    println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report, cases), path.display());
     Ok(())
 }
 

@@ -41,6 +41,12 @@ pub(super) const CASES: [ModeCase; 5] = [
     case("recreate", MeasuredMode::Recreate),
 ];
 
+/// Those over the agent stream.
+pub(super) const CASES_OVER_STREAM: [ModeCase; 2] = [
+    ModeCase { most_requests: None, ..SIDECAR },
+    ModeCase { most_seconds: Some(0.08), ..case("supervisor", MeasuredMode::Supervisor) },
+];
+
 /// A case without targets.
 pub(crate) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
     ModeCase { name, mode, ignores_sigterm: false, most_requests: None, most_seconds: None }
@@ -48,7 +54,7 @@ pub(crate) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
 
 impl ModeCase {
     /// The case as JSON names it.
-    pub(super) fn key(self) -> String {
+    pub(super) fn key(&self) -> String {
         self.name.replace('-', "_")
     }
 

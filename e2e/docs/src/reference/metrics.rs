@@ -31,7 +31,7 @@ struct Metric {
 pub(super) fn page(workspace: &Path) -> Result<String> {
     let mut page = "# Metrics\n\nEvery program serves `/metrics`; [Metrics and dashboard](../metrics.md) says how to scrape it. A name that \
                     ends with `_total` is a counter. Metrics that begin with `kube_jobset_`, and those with `jobset_name` that are no \
-                    counters, are optional (`--object-metrics`).\n"
+                    counters, are optional (`--metrics-per-jobset`).\n"
         .to_owned();
     for (program, folders) in PROGRAMS {
         let mut metrics = BTreeMap::new();
