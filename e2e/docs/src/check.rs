@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory as _;
 use jobset_cli::validate::{self, AdmissionSettings, Outcome, Source};
 use jobset_harness::markdown::{Block, blocks};
+use jobset_harness::paths;
 
 /// Most lines of a page that is written by hand.
 const LONGEST: usize = 300;
@@ -27,6 +28,16 @@ struct PageText {
 pub fn problems(folder: &Path) -> Result<Vec<String>> {
     let pages = pages(folder, Path::new(""))?;
     let mut problems = Vec::new();
+    let targets = make_targets()?;
+    let readme = PageText { path: "README.md".into(), text: fs::read_to_string(paths::workspace().join("README.md"))? };
+    problems.extend(broken_links(&paths::workspace(), &readme));
+    for page in pages.iter().chain([&readme]) {
+        problems.extend(
+            unknown_targets(&page.text, &targets)
+                .into_iter()
+                .map(|(line, target)| format!("{}:{line}: `make {target}` is not a target", page.path.display())),
+        );
+    }
     for page in &pages {
         let lines = page.text.lines().count();
         if lines > LONGEST {
@@ -143,6 +154,32 @@ fn manifest_problems(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The targets of the Makefile and of what it includes.
+fn make_targets() -> Result<BTreeSet<String>> {
+    let mut targets = BTreeSet::new();
+    for file in ["Makefile", "deploy/release/targets.mk"] {
+        let text = fs::read_to_string(paths::workspace().join(file)).with_context(|| format!("cannot read {file}"))?;
+        targets.extend(text.lines().filter_map(|line| line.split_once(':')).map(|(target, _)| target.to_owned()));
+    }
+    Ok(targets)
+}
+
+/// Commands `make TARGET` in code whose target does not exist, with their lines.
+fn unknown_targets(text: &str, targets: &BTreeSet<String>) -> Vec<(usize, String)> {
+    let mut unknown = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        in_code ^= line.starts_with("```");
+        let is_code = in_code || line.starts_with("    ");
+        let before: &[&str] = if is_code { &[" make ", "\nmake "] } else { &["`make "] };
+        let line = format!("\n{line}");
+        let commands = before.iter().flat_map(|before| line.split(*before).skip(1));
+        let named = commands.filter_map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next());
+        unknown.extend(named.filter(|it| !targets.contains(*it)).map(|target| (index + 1, target.to_owned())));
+    }
+    unknown
+}
+
 /// Whether a line begins with a command of the plugin that it does not have. A word in capitals stands for a name.
 fn unknown_command(line: &str) -> Option<String> {
     let line = line.trim_start().strip_prefix("$ ").unwrap_or(line.trim_start());
@@ -160,6 +197,14 @@ fn unknown_command(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn make_target_in_code_must_exist() {
+        let targets = BTreeSet::from(["demo".to_owned()]);
+        let text = "make it so, `make demo ARGS=1` and `make tea`\n```console\nmake demo\nmake coffee && make demo\n```\n\n    make cake    # a cake\n";
+        let found = unknown_targets(text, &targets);
+        assert_eq!(found, [(1, "tea".to_owned()), (4, "coffee".to_owned()), (7, "cake".to_owned())]);
+    }
 
     #[test]
     fn each_problem_of_a_page_is_found() {
