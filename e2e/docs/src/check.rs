@@ -170,8 +170,8 @@ fn unknown_targets(text: &str, targets: &BTreeSet<String>) -> Vec<(usize, String
     let mut in_code = false;
     for (index, line) in text.lines().enumerate() {
         in_code ^= line.starts_with("```");
-        let is_code = in_code || line.starts_with("    ");
-        let before: &[&str] = if is_code { &[" make ", "\nmake "] } else { &["`make "] };
+        let fenced_or_indented = in_code || line.starts_with("    ");
+        let before: &[&str] = if fenced_or_indented { &[" make ", "\nmake "] } else { &["`make "] };
         let line = format!("\n{line}");
         let commands = before.iter().flat_map(|before| line.split(*before).skip(1));
         let named = commands.filter_map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next());

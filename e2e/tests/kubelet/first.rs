@@ -1,66 +1,132 @@
-//! The first JobSet of the README, with the commands that stand below it, and nothing replaced but its image.
+//! The page of the first JobSet: its commands as they stand there, with nothing replaced but the image. The README has some of
+//! them.
 
-use anyhow::{Context, Result};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
+use jobset_harness::cluster::Cluster;
 use jobset_harness::group::LIMIT;
-use jobset_harness::install::{self, kubectl};
+use jobset_harness::markdown::blocks;
+use jobset_harness::programs::{beside, succeeded};
 use jobset_harness::wait::{self, Check};
-use jobset_harness::{images, paths};
+use jobset_harness::{images, install, paths};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
+use tokio::process::Command;
 
 use super::shared::{installed, with_admission};
 
 const NAMESPACE: &str = "first";
 
-/// The first manifest of the README, and the commands after it, each as its words.
-fn story() -> Result<(String, Vec<Vec<String>>)> {
-    let readme = std::fs::read_to_string(paths::workspace().join("README.md"))?;
-    let (_, rest) = readme.split_once("```yaml\n").context("the README has no manifest")?;
-    let (manifest, rest) = rest.split_once("```\n").context("the manifest does not end")?;
-    let commands = rest.lines().skip_while(|line| line.is_empty()).map_while(|line| line.strip_prefix("    kubectl "));
-    let words = |command: &str| command.split_whitespace().map(|word| word.replace('\'', "")).collect();
-    Ok((manifest.replace("busybox:1.37", images::BUSYBOX), commands.map(words).collect()))
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(paths::workspace().join(path)).with_context(|| format!("cannot read {path}"))
 }
 
-#[tokio::test]
-async fn first_jobset_of_readme_worker_killed_restarts_in_place() -> Result<()> {
-    let cluster = installed().await?;
-    install::create_namespace(&cluster.client(), NAMESPACE).await?;
-    let (manifest, commands) = story()?;
-    let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("first.yaml"), manifest)?;
-    let file = folder.path().join("first.yaml").to_string_lossy().into_owned();
-    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
-    let identities = async || -> Result<Vec<_>> {
-        let pods = pods.list(&ListParams::default()).await?.items;
-        Ok(pods.into_iter().map(|pod| (pod.metadata.uid, pod.status.and_then(|status| status.pod_ip))).collect())
-    };
-    let admission = with_admission().await;
-    let (mut before, mut done) = (Vec::new(), Vec::new());
-    for command in commands {
-        if command[0] == "exec" {
-            before = identities().await?;
-        }
-        let words: Vec<&str> = command.iter().map(|word| if word == "first.yaml" { &file[..] } else { word }).collect();
-        kubectl(cluster, &[&["-n", NAMESPACE][..], &words].concat()).await?;
-        done.push(command[0].clone());
+/// The manifest of the page, and the commands of each of its blocks.
+fn page() -> Result<(String, Vec<Vec<String>>)> {
+    let blocks = blocks(&read("docs/src/first-jobset.md")?)?;
+    let manifest = blocks.iter().find(|block| block.is_yaml()).context("the page has no manifest")?;
+    let console = blocks.iter().filter(|block| block.language == "console");
+    let commands = console.map(|block| block.text.lines().map(str::to_owned).collect()).collect();
+    Ok((manifest.text.clone(), commands))
+}
+
+#[test]
+fn first_jobset_of_readme_is_that_of_the_page() -> Result<()> {
+    let (manifest, commands) = page()?;
+    let readme = read("README.md")?;
+    let (_, rest) = readme.split_once("```yaml\n").context("the README has no manifest")?;
+    let (in_readme, rest) = rest.split_once("```\n").context("the manifest does not end")?;
+    assert_eq!(in_readme, manifest);
+    let in_readme = rest.lines().skip_while(|line| line.is_empty()).map_while(|line| line.strip_prefix("    "));
+    let in_readme: Vec<&str> = in_readme.collect();
+    let of_page: Vec<&str> = commands.iter().flatten().map(String::as_str).collect();
+    let first = of_page.iter().copied().filter(|command| in_readme.contains(command)).take(in_readme.len());
+    assert_eq!(in_readme.len(), 4);
+    assert_eq!(first.collect::<Vec<_>>(), in_readme);
+    Ok(())
+}
+
+/// A shell in which `kubectl` has the plugin and works on the namespace of this test.
+struct Shell<'a> {
+    folder: &'a Path,
+}
+
+impl Shell<'_> {
+    async fn run(&self, command: &str) -> Result<String> {
+        let inherited = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{inherited}", self.folder.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(self.folder).env("PATH", path);
+        let output = shell.env("KUBECONFIG", self.folder.join("kubeconfig")).output().await?;
+        succeeded(command, &output)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
-    drop(admission);
-    assert_eq!(done, ["apply", "wait", "get", "exec"]);
+}
+
+async fn shell<'a>(cluster: &Cluster, folder: &'a Path) -> Result<Shell<'a>> {
+    symlink(cluster.kubectl_path(), folder.join("kubectl"))?;
+    symlink(beside("kubectl-jobset")?, folder.join("kubectl-jobset"))?;
+    std::fs::copy(cluster.kubeconfig(), folder.join("kubeconfig"))?;
+    let shell = Shell { folder };
+    shell.run(&format!("kubectl config set-context --current --namespace={NAMESPACE}")).await?;
+    Ok(shell)
+}
+
+/// Waits until the group runs again after so many restarts. The names and addresses of its Pods.
+async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<String>, Option<String>)>> {
     let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), NAMESPACE);
-    wait::until_met(LIMIT, "the group to run again", || async {
+    wait::until_met(LIMIT, format!("the group to run after {restarts} restarts"), || async {
         let status = jobsets.get("first").await?.status.unwrap_or_default();
-        let runs = (status.group_restarts, status.synced_epoch, &status.jobs_ready[..]) == (1, 2, "2/2");
+        let runs = status.group_restarts == restarts
+            && status.deprecated_epoch < status.synced_epoch
+            && status.jobs_ready == "2/2";
         Ok(if runs { Check::Met(()) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await?;
-    assert_eq!(identities().await?, before, "all Pods are kept");
-    assert_eq!(before.len(), 4);
-    let described = kubectl(cluster, &["describe", "jobset", "first", "-n", NAMESPACE]).await?;
-    let described = String::from_utf8_lossy(&described.stdout).into_owned();
-    assert!(described.contains("container worker exited with code 3"), "{described}");
-    jobsets.delete("first", &DeleteParams::background()).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pods = pods.list(&ListParams::default()).await?.items;
+    Ok(pods.into_iter().map(|pod| (pod.metadata.uid, pod.status.and_then(|status| status.pod_ip))).collect())
+}
+
+#[tokio::test]
+async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
+    let cluster = installed().await?;
+    install::create_namespace(&cluster.client(), NAMESPACE).await?;
+    let (manifest, commands) = page()?;
+    let folder = tempfile::tempdir()?;
+    ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
+    std::fs::write(folder.path().join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?;
+    let shell = shell(cluster, folder.path()).await?;
+    let (mut restarts, mut reports, mut kept) = (0, Vec::new(), Vec::new());
+    for block in commands {
+        let before = restarts;
+        for command in block.iter().filter(|command| !command.ends_with("--watch")) {
+            let _admission = with_admission().await;
+            if command.starts_with("kubectl delete jobset") {
+                restarts = 0;
+            } else if command.contains("touch /tmp/fail") || command.starts_with("kubectl delete pod") {
+                kept = runs_again(cluster, restarts).await?;
+                restarts += 1;
+            }
+            let printed = shell.run(command).await?;
+            if command.starts_with("kubectl jobset restarts") {
+                reports.push(printed);
+            }
+        }
+        if restarts > 0 && restarts != before {
+            let pods = runs_again(cluster, restarts).await?;
+            let stayed = pods.iter().filter(|pod| kept.contains(pod)).count();
+            let lost = usize::from(block.iter().any(|command| command.starts_with("kubectl delete pod")));
+            assert_eq!((pods.len(), stayed), (4, 4 - lost), "{block:?}");
+        }
+    }
+    assert_eq!(reports.len(), 2, "of the sidecars and of the supervisors");
+    for report in reports {
+        assert!(report.contains("container worker exited with code 3"), "{report}");
+    }
     Ok(())
 }
