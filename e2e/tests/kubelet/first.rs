@@ -126,7 +126,7 @@ async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     }
     assert_eq!(reports.len(), 2, "of the sidecars and of the supervisors");
     for report in reports {
-        assert!(report.contains("container worker exited with code 3"), "{report}");
+        assert!(report.contains("worker exited with code 3"), "{report}");
     }
     Ok(())
 }
