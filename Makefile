@@ -232,7 +232,7 @@ chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, 
 	@$(SHIPPED) $(DEBUG)/chaos $(ARGS)
 
 .PHONY: picture
-picture: deps ## Draws the README's picture from what a Prometheus saw of fifteen failures: three minutes.
+picture: deps ## Draws the picture of docs/src/metrics.md from what a Prometheus saw of fifteen failures: three minutes.
 	@$(SHIPPED) $(DEBUG)/picture
 
 .PHONY: docs
@@ -257,6 +257,10 @@ bench-deps: tools
 .PHONY: bench
 bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods without kubelets: by watches, by the Go manager, over the stream, by recreation.
 	@$(RELEASE)/bench --recreate --watch new,kept
+
+.PHONY: bench-figures
+bench-figures: bench-deps ## Measures what the README shows: 5,000 Pods by the Go manager and over the stream, each restart once all annotations are written.
+	@$(RELEASE)/bench --agents 5000 --load bare --watch new,kept --way go,stream --settle --restarts 7
 
 .PHONY: bench-large
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet; without the Go manager.

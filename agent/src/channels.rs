@@ -148,6 +148,11 @@ impl Channels {
         self.stream == Stream::Lost
     }
 
+    /// The report whose annotation is not written yet.
+    pub fn unwritten(&self) -> Option<i32> {
+        self.owed.or(self.writing).map(|write| write.epoch)
+    }
+
     /// Takes one input and returns what follows.
     pub fn step(&mut self, input: ChannelInput) -> Vec<ChannelOutput> {
         match input {
@@ -257,9 +262,12 @@ impl Channels {
     }
 
     fn on_written(&mut self, answer: Input) -> Vec<ChannelOutput> {
-        let Some(write) = self.writing.take() else { return Vec::new() };
+        let Some(mut write) = self.writing.take() else { return Vec::new() };
         let mut outputs = Vec::new();
         let has_failed = matches!(answer, Input::ReportFailed { .. });
+        // The stream has ended, and perhaps the report was lost with it: the state machine repeats it soon.
+        let may_be_lost = self.stream == Stream::Lost && write.epoch > self.synced;
+        write.is_awaited |= has_failed && may_be_lost && self.reported == Some(write.epoch);
         if write.is_awaited {
             outputs.push(ChannelOutput::Tell(answer));
         }

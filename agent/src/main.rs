@@ -1,7 +1,7 @@
 //! `jobset-agent`: see `jobset-agent --help`.
 
 use std::fmt::Display;
-use std::io::{Stderr, Write as _, stderr, stdout};
+use std::io::{self, Stderr, Write as _, stderr, stdout};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -82,8 +82,38 @@ fn log_writer() -> OptionalWriter<Stderr> {
 fn run(config: Config) -> anyhow::Result<ExitCode> {
     let lines = tracing_subscriber::fmt::layer().with_writer(log_writer).with_ansi(false).compact();
     tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let exit_code = runtime.block_on(jobset_agent::run::run(config))?;
+    let exit_code = run_to_end(jobset_agent::run::run(config)).context("cannot start the runtime")??;
     Ok(ExitCode::from(exit_code))
+}
+
+/// Runs a future to its end. Does not wait for work on other threads: a look-up of the relay's name may hang there for as long as
+/// the resolver tries.
+fn run_to_end<T>(future: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    runtime.shutdown_background();
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn agent_ends_while_a_look_up_hangs() {
+        let (answer, look_up) = channel::<()>();
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            let code = run_to_end(async {
+                tokio::task::spawn_blocking(move || look_up.recv());
+                81
+            });
+            ended.send(code.unwrap())
+        });
+        assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(81));
+        drop(answer);
+    }
 }

@@ -143,7 +143,8 @@ async fn converse(
     let token_path = relay.folder.join(RELAY_TOKEN);
     let token =
         std::fs::read_to_string(&token_path).map_err(|source| StreamError::Token { path: token_path, source })?;
-    let authorities = Authorities::read(&relay.folder.join(RELAY_CA))?;
+    let ca = relay.folder.join(RELAY_CA);
+    let authorities = Authorities::read(&ca)?;
     let until = Instant::now() + CONNECT_TIMEOUT;
     let connect = timeout_at(until, TcpStream::connect(&relay.address));
     let tcp = connect.await.map_err(|_| StreamError::Timeout)??;
@@ -177,7 +178,12 @@ async fn converse(
         };
         match message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)? {
             ToAgent::Leader(chain) => {
-                leader = Some(LeaderCertificate::verify(&chain, &authorities, &relay.leader)?);
+                let known = LeaderCertificate::verify(&chain, &authorities, &relay.leader);
+                // The CA may have been replaced since this connection began.
+                let current = known.or_else(|_| -> Result<_, StreamError> {
+                    Ok(LeaderCertificate::verify(&chain, &Authorities::read(&ca)?, &relay.leader)?)
+                });
+                leader = Some(current?);
             }
             ToAgent::NoLeader => {
                 progress.send_replace(Progress::Leaderless);

@@ -1,13 +1,14 @@
 //! Carries out what [`Channels`] decides: the watch, the stream, the writes of the annotation and their delays.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jobset_protocol::agent::{LEAST_ANNOTATION_DELAY, annotation_spread};
 use jobset_stream::SILENCE;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::args::Relay;
 use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
@@ -16,6 +17,8 @@ use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
 
+/// How long an agent that ends waits for its last write.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
@@ -176,6 +179,15 @@ impl Transport {
                 false
             });
         }
+    }
+
+    /// Writes the annotation that the stream has put off, for an agent that ends: nobody else writes it later.
+    pub async fn settle(&self) {
+        let Some(epoch) = self.channels.unwritten().filter(|_| self.present.is_some()) else { return };
+        let Names { namespace, pod, .. } = &self.names;
+        let report = report::report(&self.client, namespace, pod, epoch, self.exit.as_deref());
+        // A write that fails has been logged, and one that takes longer does not keep the Pod.
+        let _ = timeout(SETTLE_TIMEOUT, report).await;
     }
 
     fn write(&self, epoch: i32) {

@@ -153,6 +153,28 @@ fn stream_that_breaks_has_the_annotation_written_at_once() {
 }
 
 #[test]
+fn report_that_may_be_lost_with_the_stream_is_repeated_soon_if_its_write_fails() {
+    let mut channels = live();
+    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(ChannelInput::Disconnected);
+    let answer = Input::ReportFailed { epoch: 2, retry_after: None };
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer)]);
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn agent_that_ends_knows_which_annotation_is_missing() {
+    let mut channels = live();
+    assert_eq!(channels.unwritten(), None);
+    channels.step(ChannelInput::Report { epoch: 2 });
+    assert_eq!(channels.unwritten(), Some(2));
+    channels.step(ChannelInput::WriteDue);
+    assert_eq!(channels.unwritten(), Some(2));
+    channels.step(written(2));
+    assert_eq!(channels.unwritten(), None);
+}
+
+#[test]
 fn two_writes_are_never_under_way() {
     let mut channels = live();
     channels.step(ChannelInput::Report { epoch: 2 });

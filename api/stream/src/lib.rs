@@ -33,11 +33,13 @@ pub const BEAT: std::time::Duration = std::time::Duration::from_secs(3);
 /// Time without a sign of life after which an agent no longer relies on the stream.
 pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The DNS name in the certificate of the leading controller, for agents that know the host of the relays' Service,
-/// `SERVICE.NAMESPACE.svc`.
+/// The DNS name in the certificate of the leading controller, for agents that know the host of the relays' Service:
+/// `SERVICE.NAMESPACE.svc`, also with the domain of the cluster behind it.
 pub fn leader_name(relay_host: &str) -> Option<String> {
     let (_, domain) = relay_host.split_once('.')?;
-    Some(format!("{LEADER}.{domain}"))
+    let namespace = domain.split_once(".svc.").map_or(domain, |(namespace, _)| namespace);
+    let suffix = if namespace == domain { "" } else { ".svc" };
+    Some(format!("{LEADER}.{namespace}{suffix}"))
 }
 
 /// First label of the DNS name in the certificate of the leading controller.
@@ -50,6 +52,7 @@ mod tests {
     #[test]
     fn leader_name_is_in_the_namespace_of_the_relays() {
         assert_eq!(leader_name("jobset-relay.ns.svc").as_deref(), Some("jobset-controller.ns.svc"));
+        assert_eq!(leader_name("jobset-relay.ns.svc.cluster.local").as_deref(), Some("jobset-controller.ns.svc"));
         assert_eq!(leader_name("localhost"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The README's picture: the controller's metrics of a few failures, drawn from the answers of a Prometheus.
+//! The picture of the page of metrics: the controller's metrics of a few failures, drawn from the answers of a Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,12 +45,12 @@ const ORDER: [&str; 4] = ["detect", "register", "lift", "recreate"];
 type Means = [f64; 4];
 
 /// Lets groups fail on a cluster of its own while Prometheus scrapes the controller, and draws the metrics into `file`,
-/// by default `deploy/restarts.svg`.
+/// by default `docs/src/images/restart-metrics.svg`.
 ///
 /// # Errors
 /// If a group does not recover, Prometheus has no metrics, or the file cannot be written.
 pub async fn draw(file: Option<PathBuf>) -> Result<()> {
-    let file = file.unwrap_or_else(|| paths::workspace().join("deploy/restarts.svg"));
+    let file = file.unwrap_or_else(|| paths::workspace().join("docs/src/images/restart-metrics.svg"));
     let cluster = Cluster::start(2).await?;
     install(&cluster, &rust_binaries().await?).await?;
     let prometheus =

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Case, Outcome, Suite};
@@ -74,7 +75,7 @@ pub fn table(scores: &[Score]) -> String {
     text
 }
 
-/// Writes the scores as JSON. Scores of other suites that the file has stay.
+/// Writes the scores as JSON, each with the time of its run. Scores of other suites that the file has stay.
 pub fn write(file: &Path, scores: &[Score]) -> Result<()> {
     let before: Vec<Value> =
         fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
@@ -82,7 +83,7 @@ pub fn write(file: &Path, scores: &[Score]) -> Result<()> {
     let rows = scores.iter().map(|score| {
         json!({
             "suite": score.suite.name(), "version": score.suite.version(),
-            "passed": score.passed(), "total": score.total(),
+            "passed": score.passed(), "total": score.total(), "time": Timestamp::now(),
         })
     });
     let mut rows: Vec<Value> = before.into_iter().filter(is_other).chain(rows).collect();

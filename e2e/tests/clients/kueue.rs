@@ -29,6 +29,7 @@ async fn queued_jobsets_restart_in_place_are_evicted_and_come_back() -> Result<(
     for (shape, restarts) in RESTARTS {
         restarts_without_eviction(&cluster, shape, restarts).await?;
     }
+    waits_of_a_back_off(&cluster).await?;
     preempted_in_the_middle_of_a_restart(&cluster).await?;
     admitted_again_with_another_flavor(&cluster).await?;
     cluster.stop().await
@@ -36,7 +37,7 @@ async fn queued_jobsets_restart_in_place_are_evicted_and_come_back() -> Result<(
 
 /// Kueue's patches replace the list `replicatedJobs` by what its own Go types have read of it.
 async fn loses_no_field(cluster: &Cluster) -> Result<()> {
-    let group = queue::apply(cluster, "fields", SUPERVISED, |mut workload| {
+    let group = queue::wait_for_queue(cluster, "fields", SUPERVISED, |mut workload| {
         workload.0["spec"]["failurePolicy"]["restartBackoff"] =
             json!({"initialSeconds": 2, "factor": 3, "maxSeconds": 20, "stableSeconds": 30});
         workload.0["spec"]["replicatedJobs"][0]["groupName"] = json!("everyone");
@@ -47,7 +48,9 @@ async fn loses_no_field(cluster: &Cluster) -> Result<()> {
         workload
     })
     .await?;
+    // Kueue admits it only once the queue is there.
     let sent = stored(&group).await?;
+    queue::open(cluster, "fields").await?;
     group.runs_in_epoch(1).await?;
     let admitted = stored(&group).await?;
     let spec = |jobset: &DynamicObject| {
@@ -116,6 +119,37 @@ async fn restarts_without_eviction(cluster: &Cluster, shape: &str, restarts: i32
     group.remove().await
 }
 
+/// While a group waits before it restarts, its Pods are not ready. Below Kueue's recovery time-out that costs nothing, above it an
+/// eviction.
+async fn waits_of_a_back_off(cluster: &Cluster) -> Result<()> {
+    for (seconds, is_evicted) in [(5, false), (300, true)] {
+        let backoff = json!({"initialSeconds": seconds, "maxSeconds": seconds, "stableSeconds": 600});
+        let namespace = format!("backoff-{seconds}");
+        let group = queue::apply(cluster, &namespace, SUPERVISED, |it| it.with_backoff(backoff)).await?;
+        for epoch in 1..=2 {
+            let workers = group.runs_in_epoch(epoch).await?;
+            group.exit(workers.values().next().context("no worker")?, 1).await?;
+        }
+        wait::until(LIMIT, "Kueue to see that Pods are not ready", || async {
+            Ok((condition(&workload(&group).await?, "PodsReady") == "False").then_some(()))
+        })
+        .await?;
+        if is_evicted {
+            wait::until(LIMIT, "Kueue to evict the JobSet", || async {
+                Ok((evictions(&workload(&group).await?) > 0).then_some(()))
+            })
+            .await?;
+            is_suspended(&group).await?;
+        } else {
+            group.runs_in_epoch(3).await?;
+            assert_eq!(evictions(&workload(&group).await?), 0);
+        }
+        progress(&format!("a wait of {seconds} s: {} evictions", evictions(&workload(&group).await?)));
+        group.remove().await?;
+    }
+    Ok(())
+}
+
 /// A worker has failed, one agent is stopped and so cannot come to the barrier, and then a JobSet comes that is more urgent.
 async fn preempted_in_the_middle_of_a_restart(cluster: &Cluster) -> Result<()> {
     queue::set_quota(cluster, [1, 0]).await?;
@@ -132,6 +166,7 @@ async fn preempted_in_the_middle_of_a_restart(cluster: &Cluster) -> Result<()> {
     .await?;
     let high = queue::apply(cluster, "urgent", SUPERVISED, |it| it.labelled(PRIORITY, "high")).await?;
     is_suspended(&low).await?;
+    assert_eq!(evictions(&workload(&low).await?), 1);
     for worker in high.runs_in_epoch(1).await?.values() {
         high.exit(worker, 0).await?;
     }

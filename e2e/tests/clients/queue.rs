@@ -86,14 +86,29 @@ pub(super) async fn apply(
     manifest: &str,
     change: impl FnOnce(Workload) -> Workload,
 ) -> Result<Group> {
+    let group = wait_for_queue(cluster, namespace, manifest, change).await?;
+    open(cluster, namespace).await?;
+    Ok(group)
+}
+
+/// Applies a JobSet in a new namespace, whose queue does not exist yet.
+pub(super) async fn wait_for_queue(
+    cluster: &Cluster,
+    namespace: &str,
+    manifest: &str,
+    change: impl FnOnce(Workload) -> Workload,
+) -> Result<Group> {
     let queued = |workload: Workload| change(workload).labelled(QUEUE_NAME, LOCAL_QUEUE).requesting_cpu("200m");
-    let group = Group::apply(cluster, namespace, manifest, queued).await?;
+    Group::apply(cluster, namespace, manifest, queued).await
+}
+
+/// Creates the queue of a namespace.
+pub(super) async fn open(cluster: &Cluster, namespace: &str) -> Result<()> {
     let queue = json!({
         "apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": LOCAL_QUEUE, "namespace": namespace},
         "spec": {"clusterQueue": CLUSTER_QUEUE},
     });
-    manifests::apply(cluster, "local-queue.json", &[queue]).await?;
-    Ok(group)
+    manifests::apply(cluster, "local-queue.json", &[queue]).await
 }
 
 /// The Workloads of a namespace.

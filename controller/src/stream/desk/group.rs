@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jobset_stream::message::Nonce;
 
-use super::{AgentId, READ_PAUSE, RelayId};
+use super::{AgentId, MOST_PAUSES, READ_PAUSE, RelayId};
 use crate::stream::GroupSnapshot;
 
 /// First and longest back-off after a read that failed.
@@ -82,8 +82,10 @@ impl GroupDesk {
 
     /// A read begins. It answers the hellos that wait now, and none that comes later.
     pub(super) fn begin_read(&mut self, now: Instant) {
-        self.next_read = Some(now + READ_PAUSE);
-        self.reading = Some(std::mem::take(&mut self.hellos));
+        let hellos = std::mem::take(&mut self.hellos);
+        let pauses = u32::try_from(hellos.len().clamp(1, MOST_PAUSES)).unwrap_or(1);
+        self.next_read = Some(now + READ_PAUSE * pauses);
+        self.reading = Some(hellos);
     }
 
     /// The read under way has ended. Returns the hellos that have waited for it.

@@ -23,8 +23,10 @@ use crate::engine::{Key, Now};
 use group::GroupDesk;
 use reads::Reads;
 
-/// Shortest time between the begins of two reads of one JobSet, so that thousands of hellos share them.
+/// Shortest time between the begins of two reads of one JobSet, for each hello that the first one answers.
 pub const READ_PAUSE: Duration = Duration::from_millis(20);
+/// The hellos that count for that: of thousands, many share a read.
+const MOST_PAUSES: usize = 8;
 /// Longest name and UID in bytes that Kubernetes gives.
 const LONGEST_NAME: usize = 253;
 
@@ -109,6 +111,8 @@ pub struct Desk {
     reads: Reads,
     /// Time of the last statement.
     time: i64,
+    /// What both clocks showed when the first statement was made.
+    clocks: Option<Now>,
     beat_due: Option<Instant>,
 }
 
@@ -135,7 +139,7 @@ impl Desk {
 
     /// Forgets all connections: this replica does not lead. The time goes on.
     pub fn clear(&mut self) {
-        *self = Self { namespace: self.namespace.take(), time: self.time, ..Self::default() };
+        *self = Self { namespace: self.namespace.take(), time: self.time, clocks: self.clocks, ..Self::default() };
     }
 
     /// A relay is connected.
@@ -330,9 +334,13 @@ impl Desk {
         Statement { time: self.tick(now), nonce: None, group }
     }
 
-    /// The time of a statement. The clock may be set back.
+    /// The time of a statement in milliseconds. It passes as fast as real time, also when the clock is set: agents compare how
+    /// much has passed there and here.
     fn tick(&mut self, now: Now) -> i64 {
-        self.time = now.time.as_millisecond().max(self.time.saturating_add(1));
+        let first = self.clocks.get_or_insert(now);
+        let passed = now.instant.saturating_duration_since(first.instant).as_millis();
+        let time = first.time.as_millisecond().saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
+        self.time = time.max(self.time.saturating_add(1));
         self.time
     }
 }

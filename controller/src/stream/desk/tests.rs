@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
 
+mod time;
+
 use super::reads::{NAMESPACE_READS, READS};
 use super::*;
 
@@ -83,7 +85,7 @@ impl TestDesk {
         test.hear(2, vec![hello(2)]);
         assert_eq!(test.next(), [Said::Read]);
         test.read(ReadOutcome::Found(snapshot(10, 1)));
-        test.wait(READ_PAUSE);
+        test.wait(READ_PAUSE * 2);
         test
     }
 
@@ -150,6 +152,17 @@ fn reads_of_a_jobset_keep_a_distance() {
     assert_eq!(test.desk.next_due(), Some(test.start + READ_PAUSE));
     test.wait(READ_PAUSE);
     assert_eq!(test.next(), [Said::Read]);
+}
+
+#[test]
+fn many_hellos_share_fewer_reads() {
+    let mut test = TestDesk::new();
+    test.hear(1, (1..=100).map(hello).collect());
+    assert_eq!(test.next(), [Said::Read]);
+    test.read(ReadOutcome::Found(snapshot(10, 1)));
+    test.hear(1, vec![hello(101)]);
+    assert_eq!(test.next(), []);
+    assert_eq!(test.desk.next_due(), Some(test.start + READ_PAUSE * 8));
 }
 
 #[test]
@@ -291,32 +304,6 @@ fn signs_of_life_go_to_all_relays() {
         test.desk.relay_gone(relay);
     }
     assert_eq!(test.desk.next_due(), None);
-}
-
-#[test]
-fn time_of_statements_grows_though_the_clock_is_set_back() {
-    let mut test = TestDesk::with_agents();
-    let mut times = Vec::new();
-    let mut note = |outputs: Vec<DeskOutput>| {
-        times.extend(outputs.into_iter().map(|output| match output {
-            DeskOutput::Send(_, RelayMessage::Answers { time, .. }) => time,
-            DeskOutput::Send(_, RelayMessage::Group { statement, .. } | RelayMessage::Beat(statement)) => {
-                statement.time
-            }
-            other => panic!("{other:?} has no time"),
-        }));
-    };
-    test.desk.agent_events(2, vec![AgentEvent { agent: 2, event: AgentEventKind::Gone }], test.now());
-    note(test.desk.stored(&key(), snapshot(11, 2), test.now()));
-    note(test.desk.stored(&key(), snapshot(12, 3), test.now()));
-    test.wait(Duration::from_millis(500));
-    note(test.desk.stored(&key(), snapshot(13, 4), test.now()));
-    let back = Now { time: Timestamp::UNIX_EPOCH, ..test.now() };
-    note(test.desk.relay_connected(3, back));
-    test.desk.clear();
-    note(test.desk.relay_connected(4, back));
-    assert!(times.is_sorted_by(|one, other| one < other), "{times:?}");
-    assert!(times.iter().all(|time| *time >= 1_000_000), "{times:?}");
 }
 
 #[test]

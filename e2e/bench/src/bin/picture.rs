@@ -9,7 +9,7 @@ use jobset_bench::{exit_code, picture};
 /// Lets groups fail on a cluster of two nodes while Prometheus scrapes the controller, and draws the metrics.
 #[derive(Parser)]
 struct Args {
-    /// The picture. Default: deploy/restarts.svg.
+    /// The picture. Default: docs/src/images/restart-metrics.svg.
     #[arg(long)]
     file: Option<PathBuf>,
 }
