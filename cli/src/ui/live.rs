@@ -96,7 +96,14 @@ impl Live {
 
     /// Opens a page.
     pub fn open(self: &Arc<Self>, page: Page) -> OpenPage {
-        *self.state().pages.entry(page.clone()).or_default() += 1;
+        let mut state = self.state();
+        let State { mirror, boards, pages, .. } = &mut *state;
+        let count = pages.entry(page.clone()).or_default();
+        *count += 1;
+        if let (1, Page::JobSet(key)) = (*count, &page) {
+            boards.open(key, mirror);
+        }
+        drop(state);
         OpenPage { live: Arc::clone(self), page, revisions: self.revision.subscribe(), shown: 0 }
     }
 
@@ -179,10 +186,14 @@ impl OpenPage {
 impl Drop for OpenPage {
     fn drop(&mut self) {
         let mut state = self.live.state();
-        if let Some(count) = state.pages.get_mut(&self.page) {
+        let State { boards, pages, .. } = &mut *state;
+        if let Some(count) = pages.get_mut(&self.page) {
             *count -= 1;
             if *count == 0 {
-                state.pages.remove(&self.page);
+                pages.remove(&self.page);
+                if let Page::JobSet(key) = &self.page {
+                    boards.close(key);
+                }
             }
         }
     }

@@ -32,7 +32,9 @@ export class Grid {
     this.node.setAttribute("aria-label", `Pods of replicatedJob ${layout.name}`);
     this.node.setAttribute("aria-describedby", "grid-help");
     this.title = text("h3", layout.name);
-    this.section = element("section", {}, this.title, this.node);
+    this.more = layout.more;
+    const more = this.more ? [text("p", `${this.more} more Pods that should exist have no cell here.`)] : [];
+    this.section = element("section", {}, this.title, this.node, ...more);
     this.#listen();
   }
 

@@ -143,7 +143,7 @@ export class Pods {
         total[kind] = (total[kind] ?? 0) + 1;
         if (epoch >= 0) epochs.set(epoch, (epochs.get(epoch) ?? 0) + 1);
       }
-      return [grid.title.textContent, grid.count, counts, epochs];
+      return [grid.title.textContent, grid.count + grid.more, counts, epochs];
     });
     const kinds = Object.keys(STATES).filter((kind) => total[kind]);
     this.#legend(kinds);

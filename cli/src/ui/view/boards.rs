@@ -1,4 +1,4 @@
-//! The boards of all JobSets, by what the watches observe.
+//! The list of all JobSets and the boards of open pages, by what the watches observe.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ pub struct Boards {
     /// The revision in which the problems or the completeness changed last.
     told: Revision,
     list: ListBoard,
-    pages: BTreeMap<JobSetKey, Board>,
+    /// The JobSets whose pages are open. A JobSet that does not exist has no board.
+    pages: BTreeMap<JobSetKey, Option<Board>>,
 }
 
 impl Default for Boards {
@@ -46,16 +47,7 @@ impl Boards {
         let revision = self.revision + 1;
         let mut any = false;
         for key in mirror.take_changed() {
-            let reports = mirror.jobset(&key).and_then(|it| Some((it.jobset()?, it.tree(None)?, it.restarts()?)));
-            any |= if let Some((jobset, tree, restarts)) = reports {
-                // The workers tell more than the status.
-                let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(jobset) };
-                let listed = self.list.set(&key, row, revision);
-                self.pages.entry(key).or_default().update(tree, restarts, revision) || listed
-            } else {
-                self.pages.remove(&key);
-                self.list.remove(&key, revision)
-            };
+            any |= self.take(&key, mirror, revision);
         }
         let problems: Vec<String> = mirror.problems().chain(absence).map(str::to_owned).collect();
         if (mirror.is_complete(), &problems) != (self.complete, &self.problems) {
@@ -67,9 +59,40 @@ impl Boards {
         any
     }
 
+    /// Brings the row of a JobSet and its board, if its page is open, up to date. Says whether either has changed.
+    fn take(&mut self, key: &JobSetKey, mirror: &Mirror, revision: Revision) -> bool {
+        let reports = mirror.jobset(key).and_then(|it| Some((it, it.jobset()?, it.tree(None)?)));
+        let page = self.pages.get_mut(key);
+        let Some((observed, jobset, tree)) = reports else {
+            page.into_iter().for_each(|board| *board = None);
+            return self.list.remove(key, revision);
+        };
+        // The workers tell more than the status.
+        let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(jobset) };
+        let listed = self.list.set(key, row, revision);
+        let shown = page
+            .zip(observed.restarts())
+            .is_some_and(|(board, restarts)| board.get_or_insert_default().update(tree, restarts, revision));
+        shown || listed
+    }
+
+    /// Makes the board of a JobSet, because its first page opens. JobSets that nobody looks at have none: their Pods would take
+    /// memory.
+    pub fn open(&mut self, key: &JobSetKey, mirror: &Mirror) {
+        self.pages.insert(key.clone(), None);
+        if self.take(key, mirror, self.revision + 1) {
+            self.revision += 1;
+        }
+    }
+
+    /// Forgets the board of a JobSet, because its last page is closed.
+    pub fn close(&mut self, key: &JobSetKey) {
+        self.pages.remove(key);
+    }
+
     /// Takes in an explanation of a JobSet. Says whether it is another one.
     pub fn explain(&mut self, key: &JobSetKey, explanation: Explanation) -> bool {
-        let Some(board) = self.pages.get_mut(key) else { return false };
+        let Some(Some(board)) = self.pages.get_mut(key) else { return false };
         let is_other = board.explain(explanation, self.revision + 1);
         if is_other {
             self.revision += 1;
@@ -77,18 +100,18 @@ impl Boards {
         is_other
     }
 
-    /// The board of a JobSet that exists.
+    /// The board of a JobSet that exists and whose page is open.
     pub fn board(&self, key: &JobSetKey) -> Option<&Board> {
-        self.pages.get(key)
+        self.pages.get(key)?.as_ref()
     }
 
     /// What has changed on the page of a JobSet since a revision; none if nothing has. 0 is a page that shows nothing.
     pub fn jobset_since(&self, key: &JobSetKey, since: Revision) -> Option<JobSetUpdate<'_>> {
-        let board = self.pages.get(key);
+        let board = self.board(key);
         let mut update = JobSetUpdate {
             revision: self.revision,
             complete: self.complete,
-            exists: board.is_some(),
+            exists: self.list.contains(key),
             problems: &self.problems,
             head: None,
             grid: None,

@@ -7,8 +7,9 @@ use super::Revision;
 use super::cell::{Cell, CellKind};
 use crate::status::{JobNode, JobSetTree, PodNode};
 
-/// The most cells of a Job without Pods in them. A manifest may ask for billions of Pods.
-const EXPECTED: usize = 100_000;
+/// The most cells of a JobSet for Pods that should exist. A manifest may ask for billions of Pods, and costs no quota while it is
+/// suspended. Pods that exist have cells above that.
+pub(super) const CELLS: usize = 100_000;
 
 /// The Pods of a replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -17,6 +18,8 @@ pub struct GroupLayout {
     pub name: String,
     /// Its Jobs that exist.
     pub jobs: Vec<JobLayout>,
+    /// The Pods that should exist and have no cell.
+    pub more: usize,
 }
 
 /// The Pods of a Job.
@@ -72,9 +75,18 @@ impl Grid {
     pub fn update(&mut self, tree: &JobSetTree, revision: Revision) -> bool {
         let mut layout = Vec::new();
         let mut cells = Vec::with_capacity(self.cells.len());
+        let mut free = CELLS;
         for group in &tree.replicated_jobs {
-            let jobs = group.jobs.iter().map(|job| JobLayout { name: job.name.clone(), pods: place(job, &mut cells) });
-            layout.push(GroupLayout { name: group.name.clone(), jobs: jobs.collect() });
+            let mut laid_out = GroupLayout { name: group.name.clone(), jobs: Vec::new(), more: 0 };
+            for job in &group.jobs {
+                let wanted = usize::try_from(job.parallelism).unwrap_or(0);
+                let expected = wanted.min(free);
+                free -= expected;
+                let pods = place(job, expected, &mut cells);
+                laid_out.more += wanted.saturating_sub(pods);
+                laid_out.jobs.push(JobLayout { name: job.name.clone(), pods });
+            }
+            layout.push(laid_out);
         }
         if layout != self.layout || self.laid_out == 0 {
             let changed = vec![revision; cells.len()];
@@ -113,16 +125,15 @@ impl Grid {
     }
 }
 
-/// Adds the cells of a Job, and returns their number: one for each Pod that should exist, and more if there are more Pods. A Pod
+/// Adds the cells of a Job, and returns their number: one for each of the `expected` Pods, and more if there are more Pods. A Pod
 /// with a completion index has the cell of this index; of Pods with the same index, the newest has it.
-fn place(job: &JobNode, cells: &mut Vec<Cell>) -> usize {
+fn place(job: &JobNode, expected: usize, cells: &mut Vec<Cell>) -> usize {
     let first = cells.len();
-    let wanted = usize::try_from(job.parallelism).unwrap_or(0).min(EXPECTED);
-    cells.resize(first + wanted, Cell::default());
+    cells.resize(first + expected, Cell::default());
     let mut others: Vec<&PodNode> = Vec::new();
     // The Pods are in the order of their indexes, and those of one index from the oldest to the newest.
     for pod in &job.pods {
-        match pod.index.and_then(|index| usize::try_from(index).ok()).filter(|index| *index < wanted) {
+        match pod.index.and_then(|index| usize::try_from(index).ok()).filter(|index| *index < expected) {
             Some(index) => cells[first + index] = Cell::of(pod),
             None => others.push(pod),
         }

@@ -69,6 +69,11 @@ impl ListBoard {
         true
     }
 
+    /// Whether a JobSet exists.
+    pub(super) fn contains(&self, key: &JobSetKey) -> bool {
+        self.rows.contains_key(key)
+    }
+
     /// Whether a JobSet was deleted after this revision.
     pub(super) fn was_removed(&self, key: &JobSetKey, since: Revision) -> bool {
         self.removed.iter().any(|(removed, revision)| removed == key && *revision > since)

@@ -1,6 +1,6 @@
 //! What the pages show, and what of it has changed: pure values and functions.
 //!
-//! [`Boards`] has a [`Board`] for each JobSet, and the list of them. Each part of a board knows the revision in which it changed
+//! [`Boards`] has a [`Board`] for each JobSet whose page is open, and the list of all. Each part of a board knows the revision in which it changed
 //! last. A page names the revision that it shows, and gets the parts that have changed since: of the grid of Pods, the changed
 //! cells. So the size of an update is bounded, and a slow page gets fewer updates instead of a queue of them.
 

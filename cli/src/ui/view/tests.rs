@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::cell::CellKind;
+use super::grid::CELLS;
 use super::{Boards, Revision};
 use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::status::{Epochs, PodNode};
@@ -26,6 +27,7 @@ impl Cluster {
     /// A JobSet with a driver and four workers in two Jobs, in epoch 1.
     fn running() -> Self {
         let mut cluster = Self::default();
+        cluster.open("train");
         cluster.jobset("train", &json!({"syncedEpoch": 1}));
         for (job, pods) in [("driver-0", 1), ("workers-0", 2), ("workers-1", 2)] {
             cluster.job(job, pods);
@@ -33,6 +35,11 @@ impl Cluster {
         }
         assert!(cluster.update());
         cluster
+    }
+
+    /// A browser opens the page of a JobSet.
+    fn open(&mut self, name: &str) {
+        self.boards.open(&JobSetKey::new("ml", name), &self.mirror);
     }
 
     fn jobset(&mut self, name: &str, status: &Value) {
@@ -97,8 +104,9 @@ fn first_update_has_all_pods_in_order() {
         page["grid"],
         json!({
             "groups": [
-                {"name": "driver", "jobs": [{"name": "train-driver-0", "pods": 1}]},
-                {"name": "workers", "jobs": [{"name": "train-workers-0", "pods": 2}, {"name": "train-workers-1", "pods": 2}]},
+                {"name": "driver", "jobs": [{"name": "train-driver-0", "pods": 1}], "more": 0},
+                {"name": "workers", "jobs": [{"name": "train-workers-0", "pods": 2}, {"name": "train-workers-1", "pods": 2}],
+                 "more": 0},
             ],
             "pods": ["train-driver-0-0", "train-workers-0-0", "train-workers-0-1", "train-workers-1-0", "train-workers-1-1"],
             "kinds": "RRRRR",
@@ -211,6 +219,47 @@ fn more_pods_than_expected_have_cells_of_their_own() {
     cluster.update();
     let grid = &cluster.page(shown).unwrap()["grid"];
     assert_eq!((&grid["pods"][1], &grid["kinds"]), (&json!("train-driver-0-7"), &json!("RRRRRR")));
+}
+
+#[test]
+fn jobset_that_asks_for_billions_of_pods_has_a_bounded_grid() {
+    let mut cluster = Cluster::running();
+    let shown = cluster.boards.revision();
+    cluster.job("driver-0", i32::MAX);
+    cluster.job("workers-0", i32::MAX);
+    cluster.job("workers-1", i32::MAX);
+    cluster.update();
+    let grid = &cluster.page(shown).unwrap()["grid"];
+    let cells = grid["kinds"].as_str().unwrap();
+    // A Pod that exists has a cell, also where the bound leaves none for Pods that do not.
+    assert_eq!((cells.len(), cells.matches('R').count()), (CELLS + 4, 5));
+    let more = |group: usize| grid["groups"][group]["more"].as_u64();
+    let wanted = i32::MAX.unsigned_abs() as usize;
+    assert_eq!([more(0), more(1)], [wanted - CELLS, 2 * wanted - 4].map(|count| u64::try_from(count).ok()));
+}
+
+#[test]
+fn jobset_has_a_board_only_while_its_page_is_open() {
+    let mut cluster = Cluster::running();
+    let key = JobSetKey::new("ml", "train");
+    cluster.boards.close(&key);
+    cluster.pod("workers-1", 0, 2);
+    cluster.update();
+    assert!(cluster.boards.board(&key).is_none());
+    assert_eq!(cluster.page(0).unwrap()["exists"], true);
+    cluster.open("train");
+    let page = cluster.page(0).unwrap();
+    assert_eq!((&page["grid"]["kinds"], &page["head"]["state"]), (&json!("RRRWR"), &json!("Starting")));
+}
+
+#[test]
+fn page_opened_before_its_jobset_is_created_shows_it() {
+    let mut cluster = Cluster::default();
+    cluster.open("train");
+    assert_eq!(cluster.page(0).unwrap()["exists"], false);
+    cluster.jobset("train", &json!({}));
+    assert!(cluster.update());
+    assert_eq!(cluster.page(0).unwrap()["head"]["name"], "train");
 }
 
 #[test]
