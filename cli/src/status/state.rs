@@ -22,7 +22,7 @@ pub enum JobSetState {
     Restarting,
     /// No replicatedJob has replicas.
     NoJobs,
-    /// All its Jobs are ready or have succeeded.
+    /// All its Jobs are ready, have succeeded, or stay failed by the action `FailJob` of its failure policy.
     Running,
     /// All its Jobs are ready by its status, but a worker waits.
     NotReady,
@@ -47,7 +47,10 @@ pub fn state(jobset: &JobSet) -> JobSetState {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let is_true = |condition| conditions::is_true(&status.conditions, condition);
-    let (ready, wanted) = jobs(jobset);
+    let wanted = jobset.spec.global_replicas();
+    // As for the controller: a Job that has failed while the JobSet goes on stays so, and nothing waits for it.
+    let groups = status.replicated_jobs_status.iter();
+    let settled: i64 = groups.flat_map(|group| [group.ready, group.succeeded, group.failed]).map(i64::from).sum();
     if let Some(terminal) = conditions::terminal(&status.conditions) {
         if terminal.type_ == conditions::COMPLETED { JobSetState::Completed } else { JobSetState::Failed }
     } else if jobset.metadata.deletion_timestamp.is_some() {
@@ -60,7 +63,7 @@ pub fn state(jobset: &JobSet) -> JobSetState {
         JobSetState::Restarting
     } else if wanted == 0 {
         JobSetState::NoJobs
-    } else if wanted > 0 && ready >= wanted {
+    } else if wanted > 0 && settled >= wanted {
         JobSetState::Running
     } else if jobset.is_managed_here() {
         JobSetState::Starting
@@ -74,4 +77,33 @@ pub fn jobs(jobset: &JobSet) -> (i64, i64) {
     let groups = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
     let ready = groups.map(|group| i64::from(group.ready) + i64::from(group.succeeded)).sum();
     (ready, jobset.spec.global_replicas())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::all_are_ready(3, 0, 0, JobSetState::Running)]
+    #[case::some_have_succeeded(1, 2, 0, JobSetState::Running)]
+    #[case::one_stays_failed(2, 0, 1, JobSetState::Running)]
+    #[case::one_stays_failed_and_one_starts(1, 0, 1, JobSetState::Starting)]
+    fn jobset_runs_when_its_jobs_are_settled(
+        #[case] ready: i32,
+        #[case] succeeded: i32,
+        #[case] failed: i32,
+        #[case] expected: JobSetState,
+    ) {
+        let jobset: JobSet = serde_json::from_value(json!({
+            "metadata": {"name": "train", "namespace": "ml"},
+            "spec": {"replicatedJobs": [{"name": "workers", "replicas": 3, "template": {"spec": {}}}]},
+            "status": {"replicatedJobsStatus": [
+                {"name": "workers", "ready": ready, "succeeded": succeeded, "failed": failed}]},
+        }))
+        .unwrap();
+        assert_eq!((state(&jobset), jobs(&jobset)), (expected, (i64::from(ready + succeeded), 3)));
+    }
 }
