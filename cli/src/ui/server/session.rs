@@ -12,6 +12,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::Error;
 
+/// The default port of HTTP.
+const HTTP: u16 = 80;
 /// Bytes of a secret.
 const SECRET: usize = 32;
 
@@ -116,7 +118,12 @@ impl Session {
     }
 
     fn is_own(&self, host: &str) -> bool {
-        ["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{}", self.port))
+        let is_port = |rest: &str| match rest.strip_prefix(':') {
+            Some(port) => port == self.port.to_string(),
+            // Browsers leave out the default port.
+            None => rest.is_empty() && self.port == HTTP,
+        };
+        ["127.0.0.1", "localhost"].iter().any(|name| host.strip_prefix(name).is_some_and(is_port))
     }
 
     /// The name of the cookie. It has the port, because cookies do not distinguish ports.
@@ -215,6 +222,19 @@ mod tests {
     fn host_must_be_the_servers(#[case] host: Option<&str>, #[case] expected: Access) {
         let (session, _, cookie) = used();
         assert_eq!(session.access(&Asking { host, cookie: Some(&cookie), ..asking(&Method::GET) }), expected);
+    }
+
+    #[rstest]
+    #[case::browser(80, "127.0.0.1", Access::Granted)]
+    #[case::localhost(80, "localhost", Access::Granted)]
+    #[case::with_port(80, "127.0.0.1:80", Access::Granted)]
+    #[case::rebound(80, "evil.example", Access::BadHost)]
+    #[case::other_port(443, "127.0.0.1", Access::BadHost)]
+    fn host_on_port_80_has_no_port(#[case] port: u16, #[case] host: &str, #[case] expected: Access) {
+        let session = Session::new(port).unwrap();
+        let cookie = format!("{}={}", session.cookie_name(), session.cookie.0);
+        let asking = Asking { host: Some(host), cookie: Some(&cookie), ..asking(&Method::GET) };
+        assert_eq!(session.access(&asking), expected);
     }
 
     #[rstest]
