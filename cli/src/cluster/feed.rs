@@ -12,6 +12,7 @@ use kube::runtime::watcher::Config;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::connect::Cluster;
 use super::fetch::{KIND, children};
@@ -102,7 +103,7 @@ where
     events
         .map(move |event| match event {
             Ok(event) => wrap(event),
-            Err(error) => WatchEvent::Failed(kind, failed(kind, source(error))),
+            Err(error) => WatchEvent::Failed(kind, failed(kind, source(error)), Instant::now()),
         })
         .boxed()
 }

@@ -15,6 +15,7 @@ use jobset_api::JobSet;
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use kube::runtime::watcher;
+use tokio::time::Instant;
 
 pub use store::{Mirror, ObservedJobSet};
 
@@ -56,8 +57,8 @@ pub enum WatchEvent {
     Pod(watcher::Event<PartialPod>),
     /// An Event about a JobSet.
     Event(watcher::Event<Event>),
-    /// A watch has failed. It is retried.
-    Failed(ObjectKind, Error),
+    /// A watch has failed, at this time. It is retried.
+    Failed(ObjectKind, Error, Instant),
 }
 
 /// Namespace and name of a JobSet.

@@ -1,12 +1,14 @@
 //! Keeps the current objects of each JobSet.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
 
 use jobset_api::{JobSet, dialect, labels};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
+use tokio::time::Instant;
 
 use super::shelf::Shelf;
 use super::trim::{trimmed_job, trimmed_jobset, trimmed_pod};
@@ -16,12 +18,17 @@ use crate::leader::Leader;
 use crate::restarts::{self, RestartEvent, RestartReport};
 use crate::status::{self, JobSetTree};
 
+/// A watch that has not failed again for this long works. It tells nothing when it is connected again, and retries at the latest
+/// after 60 seconds, of which the connection may take 10 more.
+const FORGOTTEN: Duration = Duration::from_secs(90);
+
 /// The current objects of JobSets, by the watches.
 #[derive(Debug, Default)]
 pub struct Mirror {
     jobsets: BTreeMap<JobSetKey, ObservedJobSet>,
     listings: BTreeMap<ObjectKind, Listing>,
-    problems: BTreeMap<ObjectKind, String>,
+    /// The last failure of each watch, and when it was.
+    problems: BTreeMap<ObjectKind, (String, Instant)>,
     changed: BTreeSet<JobSetKey>,
 }
 
@@ -59,8 +66,8 @@ impl Mirror {
             WatchEvent::Job(event) => self.take(ObjectKind::Job, event),
             WatchEvent::Pod(event) => self.take(ObjectKind::Pod, event),
             WatchEvent::Event(event) => self.take(ObjectKind::Event, event),
-            WatchEvent::Failed(kind, error) => {
-                self.problems.insert(kind, error.to_string());
+            WatchEvent::Failed(kind, error, at) => {
+                self.problems.insert(kind, (error.to_string(), at));
             }
         }
     }
@@ -71,9 +78,10 @@ impl Mirror {
         [ObjectKind::JobSet, ObjectKind::Job, ObjectKind::Pod].into_iter().all(is_complete)
     }
 
-    /// What the watches cannot observe at present, in sentences.
-    pub fn problems(&self) -> impl Iterator<Item = &str> {
-        self.problems.values().map(String::as_str)
+    /// What the watches cannot observe now, in sentences.
+    pub fn problems(&self, now: Instant) -> impl Iterator<Item = &str> {
+        let lasts = move |at: Instant| now.saturating_duration_since(at) < FORGOTTEN;
+        self.problems.values().filter(move |(_, at)| lasts(*at)).map(|(text, _)| text.as_str())
     }
 
     /// The JobSets that have changed since the last call.

@@ -1,10 +1,13 @@
 //! The mirror is told events and asked what exists.
 
+use std::time::Duration;
+
 use jobset_objects::PartialPod;
 use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::trim::trimmed_pod;
 use super::{JobSetKey, Mirror, ObjectKind, WatchEvent};
@@ -92,11 +95,23 @@ fn mirror_is_complete_after_a_list_of_each_kind() {
 #[test]
 fn problem_lasts_until_the_next_event_of_its_kind() {
     let mut mirror = mirror();
-    mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind));
+    let now = Instant::now();
+    mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind, now));
     mirror.apply(WatchEvent::JobSet(Event::Init));
-    assert_eq!(mirror.problems().count(), 1);
+    assert_eq!(mirror.problems(now).count(), 1);
     mirror.apply(WatchEvent::Pod(Event::Apply(pod("a", "n1"))));
-    assert_eq!(mirror.problems().count(), 0);
+    assert_eq!(mirror.problems(now).count(), 0);
+}
+
+#[test]
+fn problem_that_is_not_repeated_is_over() {
+    let mut mirror = mirror();
+    let (start, minute) = (Instant::now(), Duration::from_secs(60));
+    mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind, start));
+    assert_eq!(mirror.problems(start + minute).count(), 1);
+    mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind, start + minute));
+    assert_eq!(mirror.problems(start + 2 * minute).count(), 1);
+    assert_eq!(mirror.problems(start + 3 * minute).count(), 0);
 }
 
 /// An Event of the controller about the JobSet with this UID.

@@ -85,7 +85,7 @@ impl Live {
     }
 
     fn bring_up_to_date(&self, State { mirror, boards, absence, .. }: &mut State) {
-        if boards.update(mirror, absence.as_deref()) {
+        if boards.update(mirror, absence.as_deref(), Instant::now()) {
             self.revision.send_replace(boards.revision());
         }
     }
@@ -210,7 +210,7 @@ pub async fn feed(live: &Live, cluster: &Cluster, scope: &FeedScope) -> Error {
         // Events are taken in while the boards wait, so a burst of them is never queued.
         loop {
             match event {
-                WatchEvent::Failed(kind, error) if kind != ObjectKind::Event && !live.is_complete() => return error,
+                WatchEvent::Failed(kind, error, _) if kind != ObjectKind::Event && !live.is_complete() => return error,
                 event => live.take(event),
             }
             match timeout_at(until, feed.next()).await {

@@ -99,7 +99,7 @@ impl Wait {
     async fn end(&mut self, line: &mut ProgressLine) -> Result<WaitDecision, Error> {
         while !self.mirror.is_complete() {
             match self.feed.next().await {
-                WatchEvent::Failed(_, error) => return Err(error),
+                WatchEvent::Failed(_, error, _) => return Err(error),
                 event => self.mirror.apply(event),
             }
         }
@@ -113,16 +113,17 @@ impl Wait {
                 ended => return Ok(ended),
             }
             let text = tree.as_ref().map(progress).unwrap_or_default();
-            let problems: Vec<&str> = self.mirror.problems().collect();
-            let text = [&[text.as_str()][..], &problems[..]].concat().join("; ");
-            // Without a change, the line still tells the time.
+            // Without a change, the line still tells the time, and which watches do not work.
             loop {
                 tokio::select! {
                     event = self.feed.next() => {
                         self.mirror.apply(event);
                         break;
                     }
-                    _ = tick.tick() => line.show(&text, self.start.elapsed()),
+                    now = tick.tick() => {
+                        let problems: Vec<&str> = self.mirror.problems(now).collect();
+                        line.show(&[&[text.as_str()][..], &problems[..]].concat().join("; "), self.start.elapsed());
+                    }
                 }
             }
             let until = tokio::time::Instant::now() + TOGETHER;

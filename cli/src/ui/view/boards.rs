@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::Revision;
 use super::board::{Board, JobSetUpdate};
 use super::list::{ListBoard, ListUpdate};
@@ -42,14 +44,15 @@ impl Boards {
         self.revision
     }
 
-    /// Takes in what has changed, and that no controller leads, in a sentence. Says whether a page may show something else now.
-    pub fn update(&mut self, mirror: &mut Mirror, absence: Option<&str>) -> bool {
+    /// Takes in what has changed until now, and that no controller leads, in a sentence. Says whether a page may show something
+    /// else.
+    pub fn update(&mut self, mirror: &mut Mirror, absence: Option<&str>, now: Instant) -> bool {
         let revision = self.revision + 1;
         let mut any = false;
         for key in mirror.take_changed() {
             any |= self.take(&key, mirror, revision);
         }
-        let problems: Vec<String> = mirror.problems().chain(absence).map(str::to_owned).collect();
+        let problems: Vec<String> = mirror.problems(now).chain(absence).map(str::to_owned).collect();
         if (mirror.is_complete(), &problems) != (self.complete, &self.problems) {
             (self.complete, self.problems, self.told, any) = (mirror.is_complete(), problems, revision, true);
         }

@@ -5,6 +5,7 @@ use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::cell::CellKind;
 use super::grid::CELLS;
@@ -70,7 +71,7 @@ impl Cluster {
     }
 
     fn update(&mut self) -> bool {
-        self.boards.update(&mut self.mirror, None)
+        self.boards.update(&mut self.mirror, None, Instant::now())
     }
 
     /// What the page of `ml/train` gets that shows this revision.
@@ -322,8 +323,8 @@ fn list_page_older_than_what_is_remembered_gets_whole_list() {
 fn problem_is_told_once_and_its_end_as_well() {
     let mut cluster = Cluster::running();
     let shown = cluster.boards.revision();
-    assert!(cluster.boards.update(&mut cluster.mirror, Some("No controller leads.")));
-    assert!(!cluster.boards.update(&mut cluster.mirror, Some("No controller leads.")));
+    assert!(cluster.boards.update(&mut cluster.mirror, Some("No controller leads."), Instant::now()));
+    assert!(!cluster.boards.update(&mut cluster.mirror, Some("No controller leads."), Instant::now()));
     assert_eq!(cluster.page(shown).unwrap()["problems"], json!(["No controller leads."]));
     assert!(cluster.update());
     assert_eq!(cluster.list(shown + 1).unwrap()["problems"], json!([]));
