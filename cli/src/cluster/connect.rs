@@ -57,6 +57,13 @@ async fn config(global: &GlobalArgs) -> Result<Config, Error> {
 }
 
 impl Cluster {
+    /// A cluster whose API server listens on this address, without TLS.
+    #[cfg(test)]
+    pub(crate) fn at(address: std::net::SocketAddr, namespace: &str) -> Self {
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        Self { client: Client::try_from(config).unwrap(), namespace: namespace.to_owned() }
+    }
+
     /// The same cluster, with another namespace selected.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {

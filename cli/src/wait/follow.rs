@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
-use super::decision::{Goal, WaitBaseline, WaitDecision};
+use super::decision::{Goal, WaitDecision};
 use super::report::{WaitOutcome, WaitReport, progress};
+use super::watched::Watched;
 use crate::cluster::{Cluster, Feed, FeedScope};
 use crate::error::Error;
-use crate::mirror::{JobSetKey, Mirror, WatchEvent};
+use crate::mirror::{JobSetKey, WatchEvent};
 use crate::output::ProgressLine;
 use crate::status::JobSetTree;
 
@@ -29,17 +30,7 @@ pub async fn follow(
     timeout: Option<Duration>,
     line: &mut ProgressLine,
 ) -> Result<WaitReport, Error> {
-    let start = Instant::now();
-    // A name that does not exist is an error at once.
-    let uid = cluster.jobset(name).await?.metadata.uid;
-    let mut wait = Wait {
-        key: JobSetKey::new(&cluster.namespace, name),
-        uid,
-        goal,
-        feed: Feed::begin(cluster, &FeedScope::Named(name.to_owned())),
-        mirror: Mirror::default(),
-        start,
-    };
+    let mut wait = Wait { cluster, name, goal, start: Instant::now(), watched: None };
     let ended = match timeout {
         None => wait.end(line).await.map(Some),
         Some(limit) => match tokio::time::timeout(limit, wait.end(line)).await {
@@ -47,7 +38,7 @@ pub async fn follow(
             Err(_) => Ok(None),
         },
     }?;
-    let tree = wait.tree();
+    let tree = wait.watched.as_ref().and_then(Watched::tree);
     let (outcome, message) = match ended {
         Some(WaitDecision::Reached(message)) => (WaitOutcome::Reached, message),
         Some(WaitDecision::Unreachable(message)) => (WaitOutcome::Unreachable, message),
@@ -59,7 +50,7 @@ pub async fn follow(
         goal,
         outcome,
         message,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: wait.start.elapsed().as_secs_f64(),
         state: tree.as_ref().map(|tree| tree.state),
         workers: tree.as_ref().and_then(|tree| tree.workers),
         barrier: tree.as_ref().and_then(|tree| tree.barrier.clone()),
@@ -78,37 +69,38 @@ fn timed_out(goal: Goal, tree: Option<&JobSetTree>) -> String {
 }
 
 /// A wait for one JobSet.
-struct Wait {
-    key: JobSetKey,
-    /// Of the JobSet that existed at first. Another one of the same name does not count.
-    uid: Option<String>,
+struct Wait<'a> {
+    cluster: &'a Cluster,
+    name: &'a str,
     goal: Goal,
-    feed: Feed,
-    mirror: Mirror,
     start: Instant,
+    /// None until the JobSet has been read.
+    watched: Option<Watched>,
 }
 
-impl Wait {
-    /// The JobSet that existed at first, if it still exists.
-    fn tree(&self) -> Option<JobSetTree> {
-        let observed = self.mirror.jobset(&self.key).filter(|observed| observed.uid() == self.uid.as_deref());
-        observed?.tree(None)
+impl Wait<'_> {
+    /// Reads the JobSet: a name that does not exist is an error at once.
+    async fn begin(&mut self) -> Result<Watched, Error> {
+        let jobset = self.cluster.jobset(self.name).await?;
+        Ok(Watched::new(JobSetKey::new(&self.cluster.namespace, self.name), &jobset))
     }
 
     /// Waits until the wait is over.
     async fn end(&mut self, line: &mut ProgressLine) -> Result<WaitDecision, Error> {
-        while !self.mirror.is_complete() {
-            match self.feed.next().await {
+        let begun = self.begin().await?;
+        let watched = self.watched.insert(begun);
+        let mut feed = Feed::begin(self.cluster, &FeedScope::Named(self.name.to_owned()));
+        while !watched.is_known() {
+            match feed.next().await {
                 WatchEvent::Failed(_, error, _) => return Err(error),
-                event => self.mirror.apply(event),
+                event => watched.take(event),
             }
         }
-        let baseline = self.tree().as_ref().map(WaitBaseline::of).unwrap_or_default();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let tree = self.tree();
-            match WaitDecision::of(self.goal, &baseline, tree.as_ref()) {
+            let tree = watched.tree();
+            match WaitDecision::of(self.goal, &watched.baseline, tree.as_ref()) {
                 WaitDecision::Wait => {}
                 ended => return Ok(ended),
             }
@@ -116,20 +108,41 @@ impl Wait {
             // Without a change, the line still tells the time, and which watches do not work.
             loop {
                 tokio::select! {
-                    event = self.feed.next() => {
-                        self.mirror.apply(event);
+                    event = feed.next() => {
+                        watched.take(event);
                         break;
                     }
                     now = tick.tick() => {
-                        let problems: Vec<&str> = self.mirror.problems(now).collect();
+                        let problems: Vec<&str> = watched.mirror.problems(now).collect();
                         line.show(&[&[text.as_str()][..], &problems[..]].concat().join("; "), self.start.elapsed());
                     }
                 }
             }
             let until = tokio::time::Instant::now() + TOGETHER;
-            while let Ok(event) = timeout_at(until, self.feed.next()).await {
-                self.mirror.apply(event);
+            while let Ok(event) = timeout_at(until, feed.next()).await {
+                watched.take(event);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::args::ColorMode;
+
+    #[tokio::test]
+    async fn time_limit_holds_for_an_api_server_that_does_not_answer() {
+        // The system accepts connections for a listener, which reads none of their requests.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cluster = Cluster::at(silent.local_addr().unwrap(), "ml");
+        let mut line = ProgressLine::new(ColorMode::Never);
+        let waiting = follow(&cluster, "train", Goal::Running, Some(Duration::from_millis(100)), &mut line);
+        let report =
+            tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("the wait ends in time").unwrap();
+        assert_eq!((report.outcome, report.state), (WaitOutcome::TimedOut, None));
+        assert_eq!(report.message, "does not run in time");
     }
 }

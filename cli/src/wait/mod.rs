@@ -5,6 +5,7 @@
 mod decision;
 mod follow;
 mod report;
+mod watched;
 
 pub use decision::{Goal, WaitBaseline, WaitDecision};
 pub use follow::follow;
