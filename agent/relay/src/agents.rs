@@ -149,6 +149,9 @@ async fn admit(
         }
         None
     })?;
+    if !shared.permits_hello(&identity.pod.uid) {
+        return Err(Some(Closed::Limit(Limit::Hellos)));
+    }
     let life = life(identity.expires.saturating_sub(now()), fastrand::f64());
     let joined = shared.hub().join(hub::Hello { pod: identity.pod, jobset, nonce, report });
     let (number, bell) = joined.map_err(|limit| Some(Closed::Limit(limit)))?;

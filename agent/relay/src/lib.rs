@@ -16,6 +16,7 @@ pub mod auth;
 pub mod controllers;
 mod counted;
 mod health;
+mod hellos;
 pub mod hub;
 pub mod limits;
 mod lobby;

@@ -17,6 +17,10 @@ pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(2);
 pub const CONNECTIONS_PER_POD: usize = 2;
 /// Connections of controllers. One more takes the place of that which has been silent longest.
 pub const CONTROLLERS: usize = 8;
+/// Hellos of a Pod in a second.
+pub const HELLO_RATE: f64 = 1.0;
+/// Hellos of a Pod at once.
+pub const HELLO_BURST: f64 = 10.0;
 /// Messages of an agent in a second.
 pub const MESSAGE_RATE: f64 = 10.0;
 /// Messages of an agent at once.
@@ -55,6 +59,8 @@ pub enum Limit {
     Namespace,
     /// A newer connection of its Pod took its place.
     Pod,
+    /// The agents of its Pod connect too often.
+    Hellos,
     /// A newer connection took its place before its hello.
     Unauthenticated,
     /// The TLS handshake or the hello took too long.
@@ -73,10 +79,11 @@ pub enum Limit {
 
 impl Limit {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::Namespace,
         Self::Pod,
+        Self::Hellos,
         Self::Unauthenticated,
         Self::Time,
         Self::Frame,
@@ -92,6 +99,7 @@ impl Limit {
             Self::Connections => "connections",
             Self::Namespace => "namespace",
             Self::Pod => "pod",
+            Self::Hellos => "hellos",
             Self::Unauthenticated => "unauthenticated",
             Self::Time => "time",
             Self::Frame => "frame",
@@ -131,6 +139,12 @@ impl TokenBucket {
         self.fill(rate, burst, now);
         self.tokens -= 1.0;
         Duration::from_secs_f64((-self.tokens / rate).max(0.0))
+    }
+
+    /// Whether nothing was taken for long.
+    pub fn is_full(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
+        self.fill(rate, burst, now);
+        self.tokens >= burst
     }
 
     fn fill(&mut self, rate: f64, burst: f64, now: Instant) {

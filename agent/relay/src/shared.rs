@@ -2,14 +2,17 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::authenticator::Authenticator;
+use crate::hellos::Hellos;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 
 pub(crate) struct Shared {
     hub: Mutex<Hub>,
+    hellos: Mutex<Hellos>,
     pub(crate) authenticator: Authenticator,
     pub(crate) metrics: Metrics,
     /// The relay shuts down.
@@ -18,7 +21,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(hub: Hub, authenticator: Authenticator, metrics: Metrics, stop: CancellationToken) -> Self {
-        Self { hub: Mutex::new(hub), authenticator, metrics, stop }
+        Self { hub: Mutex::new(hub), hellos: Mutex::default(), authenticator, metrics, stop }
+    }
+
+    /// Whether the Pod with this UID may say hello now.
+    pub(crate) fn permits_hello(&self, pod_uid: &str) -> bool {
+        self.hellos.lock().unwrap_or_else(PoisonError::into_inner).permit(pod_uid, Instant::now())
     }
 
     /// The hub, for a moment: nobody waits while holding it.

@@ -1,6 +1,6 @@
 //! Agents that mean harm: each limit is exceeded, and others are served all the same.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use jobset_relay::limits::UNAUTHENTICATED;
 use jobset_stream::message::{AgentEventKind, FromAgent, Report};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -77,6 +77,27 @@ async fn frame_that_never_ends_after_the_hello_ends_the_connection() -> Result<(
     relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
     closed(&mut stream).await?;
     relay.wait_for_metric(&refused("frame"), 1).await
+}
+
+#[tokio::test]
+async fn pod_that_connects_again_and_again_is_kept_out_and_others_are_not() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-hellos").await?);
+    let mut controller = TestController::dial(&relay).await?;
+    let token = space.agent_token("a").await?;
+    let mut told = 0;
+    while relay.metric(&refused("hellos")).await? == 0 {
+        ensure!(told < 1_000, "{told} hellos of one Pod have been passed on");
+        TestAgent::connect(&relay, &token, "train").await?;
+        told += 1;
+    }
+    let _other = TestAgent::connect(&relay, &space.agent_token("b").await?, "train").await?;
+    loop {
+        if let AgentEventKind::Hello { pod, .. } = controller.event().await?.event
+            && pod.name == "b"
+        {
+            return Ok(());
+        }
+    }
 }
 
 #[tokio::test]

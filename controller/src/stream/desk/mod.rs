@@ -108,6 +108,8 @@ pub struct Desk {
     namespace: Option<String>,
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
     groups: HashMap<Arc<Key>, GroupDesk>,
+    /// Number of connections of each Pod, by its UID. An agent that has lost one opens another.
+    pods: HashMap<Box<str>, u32>,
     reads: Reads,
     /// Time of the last statement.
     time: i64,
@@ -156,7 +158,7 @@ impl Desk {
         if self.relays.is_empty() {
             self.beat_due = None;
         }
-        agents.into_iter().map(|(number, agent)| self.leave((relay, number), agent)).collect()
+        agents.into_iter().filter_map(|(number, agent)| self.leave((relay, number), agent)).collect()
     }
 
     /// Agents of a relay have done this.
@@ -173,7 +175,7 @@ impl Desk {
                 }
                 AgentEventKind::Gone => {
                     let gone = self.relays.get_mut(&relay).and_then(|agents| agents.remove(&agent));
-                    outputs.extend(gone.map(|gone| self.leave((relay, agent), gone)));
+                    outputs.extend(gone.and_then(|gone| self.leave((relay, agent), gone)));
                 }
             }
         }
@@ -254,20 +256,27 @@ impl Desk {
         let key = self.groups.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into() };
         let output = report.map(|report| agent.report(report));
+        *self.pods.entry(agent.pod_uid.clone()).or_default() += 1;
         agents.insert(number, agent);
         self.groups.entry(Arc::clone(&key)).or_default().join(id, nonce, now.instant);
         self.schedule(&key);
         output
     }
 
-    fn leave(&mut self, id: AgentId, agent: Agent) -> DeskOutput {
+    fn leave(&mut self, id: AgentId, agent: Agent) -> Option<DeskOutput> {
         let Agent { key, pod_uid, .. } = agent;
         self.unschedule(&key);
         if let Some(group) = self.groups.get_mut(&key) {
             group.leave(id);
         }
         self.schedule(&key);
-        DeskOutput::AgentGone { key, pod_uid }
+        let connections = self.pods.get_mut(&pod_uid)?;
+        *connections -= 1;
+        if *connections > 0 {
+            return None;
+        }
+        self.pods.remove(&pod_uid);
+        Some(DeskOutput::AgentGone { key, pod_uid })
     }
 
     /// Answers the hellos that have waited for this read.

@@ -307,6 +307,17 @@ fn signs_of_life_go_to_all_relays() {
 }
 
 #[test]
+fn agent_is_gone_with_the_last_connection_of_its_pod() {
+    let mut test = TestDesk::with_agents();
+    let AgentEvent { event, .. } = hello(1);
+    test.desk.agent_events(2, vec![AgentEvent { agent: 9, event }], test.now());
+    let gone = |agent| vec![AgentEvent { agent, event: AgentEventKind::Gone }];
+    assert_eq!(test.desk.agent_events(1, gone(1), test.now()), []);
+    let last = DeskOutput::AgentGone { key: Arc::new(key()), pod_uid: "uid-1".into() };
+    assert_eq!(test.desk.agent_events(2, gone(9), test.now()), [last]);
+}
+
+#[test]
 fn reports_name_the_pod_of_the_token() {
     let mut test = TestDesk::new();
     let report = |epoch| Report { epoch, exit: Some("{}".to_owned()) };
