@@ -106,7 +106,7 @@ fn problem_lasts_until_the_next_event_of_its_kind() {
 #[test]
 fn problem_that_is_not_repeated_is_over() {
     let mut mirror = mirror();
-    let (start, minute) = (Instant::now(), Duration::from_secs(60));
+    let (start, minute) = (Instant::now(), Duration::from_mins(1));
     mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind, start));
     assert_eq!(mirror.problems(start + minute).count(), 1);
     mirror.apply(WatchEvent::Failed(ObjectKind::Pod, Error::NoKind, start + minute));

@@ -99,7 +99,9 @@ mod tests {
         let mut watched = Watched::new(JobSetKey::new("ml", "train"), &jobset("u1", false));
         watched.take(WatchEvent::JobSet(Event::Apply(jobset("u1", false))));
         assert_eq!(decision(&watched), WaitDecision::Wait);
-        burst.into_iter().for_each(|event| watched.take(WatchEvent::JobSet(event)));
+        for event in burst {
+            watched.take(WatchEvent::JobSet(event));
+        }
         let expected = if has_completed {
             WaitDecision::Reached("has completed (AllJobsCompleted)".to_owned())
         } else {

@@ -67,7 +67,9 @@ impl Boards {
         let reports = mirror.jobset(key).and_then(|it| Some((it, it.jobset()?, it.tree(None)?)));
         let page = self.pages.get_mut(key);
         let Some((observed, jobset, tree)) = reports else {
-            page.into_iter().for_each(|board| *board = None);
+            if let Some(board) = page {
+                *board = None;
+            }
             return self.list.remove(key, revision);
         };
         // The workers tell more than the status.
