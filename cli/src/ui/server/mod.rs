@@ -1,12 +1,13 @@
 //! The HTTP server of the pages, on 127.0.0.1 alone.
 //!
-//! [`Session`] decides which request is let in, and [`routes`] answers it. Each connection has its limits here.
+//! [`users`] decides whose connection is let in, [`Session`] which request, and [`routes`] answers it. Each connection has its limits here.
 
 mod headers;
 mod routes;
 mod session;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 pub use session::{Access, Asking, Session};
+
+use users::Users;
 
 use super::live::Live;
 use crate::error::Error;
@@ -55,7 +58,8 @@ impl Listening {
 
 /// Serves the pages until the command ends.
 pub async fn serve(listening: Listening, session: Session, live: Arc<Live>) {
-    let router = routes::router(session, live);
+    let (router, strangers) = (routes::router(session, live), routes::strangers());
+    let users = Users::of_process();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((stream, _)) = listening.listener.accept().await else {
@@ -64,7 +68,7 @@ pub async fn serve(listening: Listening, session: Session, live: Arc<Live>) {
         };
         // Over the limit, a connection is closed at once. The browser tries again.
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let router = router.clone();
+        let router = if users.are_strange(&stream) { strangers.clone() } else { router.clone() };
         tokio::spawn(async move {
             converse(stream, router).await;
             drop(place);

@@ -50,6 +50,15 @@ const ASSETS: [(&str, &str, &str); 12] = [
 /// What the user reads who has no cookie.
 const UNKNOWN: &str = "This address works once, in one browser. Run `kubectl jobset ui` again to get another one.\n";
 
+/// What another user of the machine reads.
+const STRANGER: &str =
+    "This connection comes from another user of this machine. Run `kubectl jobset ui` as the user of the browser.\n";
+
+/// The answers to a user who is not let in.
+pub(super) fn strangers() -> Router {
+    Router::new().fallback(async || guarded((StatusCode::FORBIDDEN, STRANGER).into_response()))
+}
+
 /// The routes of the pages, for requests that the session lets in.
 pub(super) fn router(session: Session, live: Arc<Live>) -> Router {
     let router = Router::new()

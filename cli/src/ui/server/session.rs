@@ -3,7 +3,7 @@
 //! Any program and any page of this machine can send requests to 127.0.0.1. The address that the command prints has a token. The
 //! first request with it gets a cookie, and the token is spent. All other requests need the cookie. A foreign page cannot read
 //! the cookie (HttpOnly), cannot make the browser send it (SameSite=Strict), and cannot reach the server under a name of its own,
-//! because the header Host must be the server's.
+//! because the header Host must be the server's. Connections of other users of the machine do not get this far ([`super::users`]).
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,5 +1,6 @@
 //! The server on real sockets, with boards that are told what happens.
 
+use std::os::unix::process::CommandExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,6 +204,24 @@ async fn pod_has_details() {
     for path in ["/pod/ml/train/other", "/pod/ml/other/train-workers-0-0"] {
         assert_eq!(status(&running.ask("GET", path, &browser).await.0), "404");
     }
+}
+
+#[tokio::test]
+async fn connection_of_another_user_is_denied() {
+    // Only root can be another user.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let running = Running::start().await;
+    let request = format!("GET {} HTTP/1.1\\r\\n{}\\r\\nConnection: close\\r\\n\\r\\n", running.token, running.host());
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; printf '{request}' >&3; cat <&3", running.port);
+    let mut stranger = std::process::Command::new("bash");
+    stranger.args(["-c", &script]).current_dir("/").uid(65534);
+    let output = tokio::task::spawn_blocking(move || stranger.output()).await.unwrap().unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("another user of this machine"), "{answer}");
+    // The token is not spent.
+    running.enter().await;
 }
 
 #[tokio::test]
