@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jobset_objects::PartialNode;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use super::live::Live;
 use super::view::Revision;
 use crate::cluster::Cluster;
-use crate::explain::Facts;
+use crate::explain::{FactNeeds, Facts};
 use crate::mirror::JobSetKey;
 use crate::output::capitalized;
 
@@ -26,12 +27,18 @@ const WITHOUT_CHANGE: Duration = Duration::from_secs(15);
 /// The API server has this long to answer what is asked together. It may never answer, and the client waits for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// When something was asked last, and in which revision.
+/// The nodes are listed this often, at most.
+const NODES: Duration = Duration::from_secs(30);
+
+/// The nodes, and when they were listed.
+type KnownNodes = (Instant, Vec<PartialNode>);
+/// When a JobSet was explained last, and the revision in which it had changed last.
 type Asked = (Instant, Revision);
 
 /// Asks until the command ends.
 pub async fn run(live: &Live, cluster: &Cluster) {
     let mut leader: Option<Instant> = None;
+    let mut nodes: Option<KnownNodes> = None;
     let mut explained: BTreeMap<JobSetKey, Asked> = BTreeMap::new();
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -47,10 +54,10 @@ pub async fn run(live: &Live, cluster: &Cluster) {
         let watched = live.watched();
         explained.retain(|key, _| watched.contains(key));
         for key in watched {
-            if is_due(explained.get(&key).copied(), live.revision()) {
-                explain(live, cluster, &key).await;
-                // The explanation itself is a revision.
-                explained.insert(key, (Instant::now(), live.revision()));
+            let Some(changed) = live.changed(&key) else { continue };
+            if is_due(explained.get(&key).copied(), changed) {
+                explain(live, cluster, &key, &mut nodes).await;
+                explained.insert(key, (Instant::now(), changed));
             }
         }
     }
@@ -61,19 +68,31 @@ fn is_due(asked: Option<Asked>, revision: Revision) -> bool {
     at.elapsed() >= if revision > in_revision { AFTER_CHANGE } else { WITHOUT_CHANGE }
 }
 
-async fn explain(live: &Live, cluster: &Cluster, key: &JobSetKey) {
+async fn explain(live: &Live, cluster: &Cluster, key: &JobSetKey, nodes: &mut Option<KnownNodes>) {
     let Some(needs) = live.needs(key) else { return };
     let there = cluster.in_namespace(&key.namespace);
-    let around = timeout(PATIENCE, there.surroundings(&key.name, &needs)).await;
+    let known = nodes.as_ref().filter(|(listed, _)| needs.nodes && listed.elapsed() < NODES);
+    let asked = FactNeeds { nodes: needs.nodes && known.is_none(), ..needs };
+    let around = timeout(PATIENCE, there.surroundings(&key.name, &asked)).await;
     // Without an answer, the JobSet is explained by what the watches tell, as for a user who may not ask more.
-    live.explain(key, around.unwrap_or_else(|_| Facts { now: Timestamp::now(), ..Facts::default() }));
+    let mut around = around.unwrap_or_else(|_| Facts { now: Timestamp::now(), ..Facts::default() });
+    match (known, &around.nodes) {
+        (Some((_, known)), _) => around.nodes = Some(known.clone()),
+        (None, Some(listed)) => *nodes = Some((Instant::now(), listed.clone())),
+        (None, None) => {}
+    }
+    live.explain(key, around);
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use axum::{Json, Router};
     use kube::runtime::watcher::Event;
     use rstest::rstest;
     use serde_json::json;
@@ -96,8 +115,46 @@ mod tests {
         let asking = run(&live, &cluster);
         tokio::select! {
             () = asking => {}
-            explained = timeout(Duration::from_secs(60), explained) => explained.expect("an explanation"),
+            explained = timeout(Duration::from_mins(1), explained) => explained.expect("an explanation"),
         }
+    }
+
+    /// An API server that allows nothing but to list nodes, of which it has none. It counts these lists.
+    async fn counting() -> (Cluster, Arc<AtomicUsize>) {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lists);
+        let nodes = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { Json(json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": []})) }
+        };
+        let server = Router::new().route("/api/v1/nodes", get(nodes)).fallback(async || StatusCode::FORBIDDEN);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let cluster = Cluster::at(listener.local_addr().unwrap(), "ml");
+        tokio::spawn(async move { axum::serve(listener, server).await });
+        (cluster, lists)
+    }
+
+    #[tokio::test]
+    async fn explanations_share_the_nodes_for_a_while() {
+        let (cluster, lists) = counting().await;
+        let live = Arc::new(Live::new(None));
+        let jobset = json!({"metadata": {"name": "train", "namespace": "ml"}, "spec": {"replicatedJobs": []}});
+        live.take(WatchEvent::JobSet(Event::Apply(serde_json::from_value(jobset).unwrap())));
+        let pod = json!({"metadata": {"name": "a", "namespace": "ml", "labels": {"jobset.sigs.k8s.io/jobset-name": "train"}},
+                         "spec": {"containers": []},
+                         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+        live.take(WatchEvent::Pod(Event::Apply(serde_json::from_value(pod).unwrap())));
+        live.show();
+        let key = JobSetKey::new("ml", "train");
+        let mut nodes = None;
+        for _ in 0..3 {
+            explain(&live, &cluster, &key, &mut nodes).await;
+        }
+        assert_eq!(lists.load(Ordering::Relaxed), 1);
+        // The system's clock may not reach so far back just after a start.
+        nodes = nodes.and_then(|(at, nodes)| Some((at.checked_sub(NODES)?, nodes)));
+        explain(&live, &cluster, &key, &mut nodes).await;
+        assert_eq!(lists.load(Ordering::Relaxed), 2);
     }
 
     #[rstest]

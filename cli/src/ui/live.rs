@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::view::{Boards, Revision};
+use super::view::{Board, Boards, Revision};
 use crate::cluster::{Cluster, Feed, FeedScope};
 use crate::error::Error;
 use crate::explain::{Explanation, FactNeeds, Facts, explain};
@@ -121,9 +121,9 @@ impl Live {
         self.state().pages.keys().filter_map(jobset).collect()
     }
 
-    /// The newest revision.
-    pub fn revision(&self) -> Revision {
-        *self.revision.borrow()
+    /// The revision in which a JobSet of an open page has changed last; none if it does not exist.
+    pub fn changed(&self, key: &JobSetKey) -> Option<Revision> {
+        self.state().boards.board(key).map(Board::changed)
     }
 
     /// What an explanation of a JobSet has to know beside its objects; none if it does not exist.

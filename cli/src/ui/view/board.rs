@@ -92,6 +92,11 @@ impl Board {
         self.explanation.set(explanation, revision)
     }
 
+    /// The revision in which the JobSet has changed last. Its explanation does not count.
+    pub fn changed(&self) -> Revision {
+        self.head.changed.max(self.grid.changed()).max(self.restarts.changed)
+    }
+
     /// The head of the page.
     pub fn head(&self) -> Option<&JobSetTree> {
         self.head.value.as_ref()

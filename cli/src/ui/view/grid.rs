@@ -37,6 +37,8 @@ pub struct Grid {
     layout: Vec<GroupLayout>,
     /// The revision of the layout: in it, all cells are new.
     laid_out: Revision,
+    /// The revision in which a cell has changed last.
+    newest: Revision,
     cells: Vec<Cell>,
     changed: Vec<Revision>,
 }
@@ -90,7 +92,7 @@ impl Grid {
         }
         if layout != self.layout || self.laid_out == 0 {
             let changed = vec![revision; cells.len()];
-            *self = Self { layout, laid_out: revision, cells, changed };
+            *self = Self { layout, laid_out: revision, newest: revision, cells, changed };
             return true;
         }
         let mut any = false;
@@ -99,7 +101,15 @@ impl Grid {
                 (*known, *changed, any) = (cell, revision, true);
             }
         }
+        if any {
+            self.newest = revision;
+        }
         any
+    }
+
+    /// The revision in which a cell has changed last.
+    pub fn changed(&self) -> Revision {
+        self.newest
     }
 
     /// The whole grid, if a page that shows this revision has another layout or none.

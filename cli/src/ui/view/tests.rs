@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::cell::CellKind;
 use super::grid::CELLS;
-use super::{Boards, Revision};
+use super::{Board, Boards, Revision};
 use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::status::{Epochs, PodNode};
 
@@ -251,6 +251,26 @@ fn jobset_has_a_board_only_while_its_page_is_open() {
     cluster.open("train");
     let page = cluster.page(0).unwrap();
     assert_eq!((&page["grid"]["kinds"], &page["head"]["state"]), (&json!("RRRWR"), &json!("Starting")));
+}
+
+#[test]
+fn board_changes_with_its_jobset_alone() {
+    let mut cluster = Cluster::running();
+    let key = JobSetKey::new("ml", "train");
+    let changed = |cluster: &Cluster| cluster.boards.board(&key).map(Board::changed);
+    let before = changed(&cluster);
+    cluster.jobset("other", &json!({}));
+    assert!(cluster.update());
+    assert_eq!(changed(&cluster), before);
+    // Of the second change, the grid alone knows: the worker has not run before.
+    for reason in ["ContainerCreating", "ImagePullBackOff"] {
+        let mut pod = pod("workers-1", 0, 1);
+        pod.status = read(json!({"phase": "Pending", "containerStatuses": [
+            {"name": "worker", "state": {"waiting": {"reason": reason}}}]}));
+        cluster.mirror.apply(WatchEvent::Pod(Event::Apply(pod)));
+        assert!(cluster.update());
+        assert_eq!(changed(&cluster), Some(cluster.boards.revision()));
+    }
 }
 
 #[test]
