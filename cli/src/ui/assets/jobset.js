@@ -11,7 +11,7 @@ export class JobSetPage {
     setText(byId("title"), `${namespace}/${name}`);
     setText(byId("crumb"), ` / ${namespace} / ${name}`);
     document.title = name;
-    setInterval(() => this.#facts(), 1000);
+    setInterval(() => this.#times(), 1000);
   }
 
   show(update, arrived) {
@@ -29,19 +29,28 @@ export class JobSetPage {
     this.head = head;
     document.title = `${head.state}: ${this.name}`;
     setState(byId("state"), head.state);
-    this.#facts();
+    this.#times();
     this.#barrier();
-    const lines = head.conditions.map((it) => [it.type, it.status, it.reason, age(it.lastTransitionTime), it.message]);
-    fill(byId("conditions"), ["Type", "Status", "Reason", "Age", "Message"], lines);
-    byId("conditions-details").hidden = lines.length === 0;
     const workers = head.workers ? ` ${head.workers.expected - head.workers.waiting} of ${head.workers.expected} workers run.` : "";
     const barrier = head.barrier && !head.barrier.lifted ? ` ${barrierText(head.barrier)}.` : "";
     announce(`${this.name} is ${head.state}.${workers}${barrier}`);
   }
 
+  /** Shows what changes with the time, too. */
+  #times() {
+    if (!this.head) return;
+    this.#facts();
+    this.#conditions();
+  }
+
+  #conditions() {
+    const lines = this.head.conditions.map((it) => [it.type, it.status, it.reason, age(it.lastTransitionTime), it.message]);
+    fill(byId("conditions"), ["Type", "Status", "Reason", "Age", "Message"], lines);
+    byId("conditions-details").hidden = lines.length === 0;
+  }
+
   #facts() {
     const { head } = this;
-    if (!head) return;
     const { workers, epochs, restarts } = head;
     setFacts(byId("facts"), [
       ["Jobs", `${head.jobsReady} of ${head.jobs} ready`],
