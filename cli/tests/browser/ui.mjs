@@ -62,6 +62,19 @@ async function keyboard() {
     return [visibility, outlineStyle, outlineWidth];
   });
   equal(outline, ["visible", "solid", "3px"], "the cursor");
+  // A page in the background has no connection. Afterwards, it gets everything again.
+  const cell = await active();
+  await page.evaluate(() => {
+    for (const hidden of [true, false]) {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }
+  });
+  await page.locator("#connection[data-state=live]").waitFor();
+  await page.waitForFunction((pods) => window.paintings.some(({ changes }) => changes === pods), pods);
+  await paintings(page);
+  equal(await active(), cell, "the cell after a lost connection");
+  equal(await grid.evaluate((node) => node === document.activeElement), true, "the focus after a lost connection");
   await page.keyboard.press("PageDown");
   await page.keyboard.press("Home");
   await page.keyboard.press("End");

@@ -17,6 +17,7 @@ export class Grid {
    */
   constructor(pods, layout, first, tiles, { describe, open, point }) {
     Object.assign(this, { pods, first, tiles, describe, open, point });
+    this.name = layout.name;
     this.jobs = layout.jobs;
     this.count = layout.jobs.reduce((sum, job) => sum + job.pods, 0);
     this.starts = new Set();
@@ -98,7 +99,7 @@ export class Grid {
       this.#at(event, (place) => {
         this.node.focus({ preventScroll: true });
         this.#select(place);
-        this.open(this.first + place, this.node);
+        this.open(this.first + place);
       });
     });
   }
@@ -119,7 +120,7 @@ export class Grid {
       Home: row, End: row + columns - 1, PageDown: active + page, PageUp: active - page,
     };
     if (event.key === "Enter" || event.key === " ") {
-      this.open(this.first + active, this.node);
+      this.open(this.first + active);
     } else if (event.key in moves) {
       this.#select(Math.min(this.count - 1, Math.max(0, moves[event.key])));
     } else {

@@ -15,15 +15,13 @@ export class ListPage {
 
   show(update) {
     if (update.whole) {
-      this.rows.clear();
-      this.body.replaceChildren();
+      // As after a lost connection. Rows that stay keep the keyboard's focus.
+      const listed = new Set(update.jobsets.map(({ namespace, name }) => `${namespace}/${name}`));
+      for (const key of [...this.rows.keys()]) if (!listed.has(key)) this.#remove(key);
     }
-    for (const [namespace, name] of update.removed) {
-      const key = `${namespace}/${name}`;
-      this.rows.get(key)?.row.remove();
-      this.rows.delete(key);
-    }
-    for (const jobset of update.jobsets) this.#set(jobset, update.whole);
+    for (const [namespace, name] of update.removed) this.#remove(`${namespace}/${name}`);
+    const isFirst = this.rows.size === 0;
+    for (const jobset of update.jobsets) this.#set(jobset, update.whole && isFirst);
     byId("list").classList.toggle("one-namespace", update.namespace !== null);
     setText(byId("list-title"), update.namespace === null ? "JobSets" : `JobSets of namespace ${update.namespace}`);
     const empty = byId("list-empty");
@@ -34,11 +32,16 @@ export class ListPage {
     if (update.complete) announce(this.#summary());
   }
 
-  #set(jobset, whole) {
+  #remove(key) {
+    this.rows.get(key)?.row.remove();
+    this.rows.delete(key);
+  }
+
+  #set(jobset, last) {
     const key = `${jobset.namespace}/${jobset.name}`;
     let entry = this.rows.get(key);
     if (!entry) {
-      entry = this.#add(jobset, whole);
+      entry = this.#add(jobset, last);
       this.rows.set(key, entry);
     }
     entry.jobset = jobset;
@@ -51,7 +54,8 @@ export class ListPage {
     cells.forEach((content, index) => setText(entry.cells[index], content));
   }
 
-  #add(jobset, whole) {
+  /** Adds a row, at the end if it is the last one. */
+  #add(jobset, last) {
     const { namespace, name } = jobset;
     const href = `/jobset/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     const state = element("span");
@@ -62,7 +66,7 @@ export class ListPage {
     // The rows are in the order of namespaces and names, in which a whole list arrives.
     const entry = { row, state, cells, jobset };
     let next = null;
-    for (const other of whole ? [] : this.rows.values()) {
+    for (const other of last ? [] : this.rows.values()) {
       if (isBefore(jobset, other.jobset) && (!next || isBefore(other.jobset, next.jobset))) next = other;
     }
     this.body.insertBefore(row, next?.row ?? null);

@@ -12,29 +12,49 @@ export class Pods {
     new ResizeObserver(([entry]) => this.#resize(entry.contentRect.width)).observe(this.groups);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolor());
     byId("details-close").addEventListener("click", () => byId("details").close());
-    byId("details").addEventListener("close", () => this.opener?.focus({ preventScroll: true }));
+    byId("details").addEventListener("close", () => {
+      this.#focus(this.opener);
+      // The grid may be gone.
+      if (document.activeElement === document.body) byId("main").focus();
+    });
   }
 
   /** Takes in a whole grid. */
   load(grid, arrived) {
+    const before = this.grids.map((it) => ({ name: it.name, active: it.active, pod: this.names[it.first + it.active] }));
+    const focused = this.grids.find((it) => it.node === document.activeElement)?.name;
     this.names = grid.pods;
     this.kinds = [...grid.kinds];
     this.epochs = grid.epochs.map((epoch) => epoch ?? -1);
+    const shape = JSON.stringify(grid.groups);
+    // As after a lost connection. Grids that stay keep the keyboard's focus and place.
+    if (shape === this.shape) {
+      for (const it of this.grids) it.redraw();
+      return this.#draw(arrived, this.names.length);
+    }
+    this.shape = shape;
     let first = 0;
-    const focused = this.grids.findIndex((it) => it.node === document.activeElement);
     this.grids = grid.groups.map((layout) => {
       const made = new Grid(this, layout, first, this.tiles, {
         describe: (place) => this.describe(place),
-        open: (place, opener) => this.open(place, opener),
+        open: (place) => this.open(place, layout.name),
         point: (place) => this.#point(place),
       });
+      const old = before.find((it) => it.name === layout.name);
+      const pods = this.names.slice(first, first + made.count);
+      made.active = old?.pod && pods.includes(old.pod) ? pods.indexOf(old.pod) : old?.active ?? 0;
       first += made.count;
       return made;
     });
     this.groups.replaceChildren(...this.grids.map((it) => it.section));
     this.#resize(this.groups.clientWidth);
-    this.grids[focused]?.node.focus();
+    this.#focus(focused);
     this.#draw(arrived, this.names.length);
+  }
+
+  /** Gives the keyboard's focus to the grid of a replicatedJob. */
+  #focus(name) {
+    this.grids.find((it) => it.name === name)?.node.focus({ preventScroll: true });
   }
 
   /** Takes in changed cells. */
