@@ -177,7 +177,9 @@ pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod], leader:
     let waits = workers.is_some_and(|workers| workers.waiting > 0);
     let state = if by_status == JobSetState::Running && waits { JobSetState::NotReady } else { by_status };
     let barrier = epochs.filter(|_| starts).map(|epochs| {
-        let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(job.succeeded)).sum();
+        // The controller does not wait for the Pods of a Job that stays failed.
+        let of_job = |job: &JobNode| if job.state == "Failed" { job.parallelism } else { job.succeeded };
+        let done: i64 = groups.iter().flat_map(|group| &group.jobs).map(|job| i64::from(of_job(job))).sum();
         Barrier::of(epochs, reported(&groups), (jobset.spec.expected_pods() - done).max(0))
     });
     JobSetTree {
