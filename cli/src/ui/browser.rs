@@ -14,6 +14,8 @@ pub fn open(address: &str) {
     } else {
         return;
     };
+    // Other users can read the arguments, and the token in them. The server lets in the connections of this user alone, where the
+    // system tells whose they are.
     let mut command = Command::new(opener);
     command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Ok(mut child) = command.spawn() {
