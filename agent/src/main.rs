@@ -113,7 +113,7 @@ mod tests {
             });
             ended.send(code.unwrap())
         });
-        assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(81));
+        assert_eq!(end.recv_timeout(Duration::from_mins(1)), Ok(81));
         drop(answer);
     }
 }
