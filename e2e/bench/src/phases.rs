@@ -16,10 +16,13 @@ impl Phases {
     /// From the restart's start and the end of each phase.
     ///
     /// The instants come from different connections and need not be in order: an agent can receive an epoch before the
-    /// benchmark's own watch does. A phase that ends before the previous one took no time, and the sum stays the same.
+    /// benchmark's own watch does. A phase that ends before the previous one took no time, none lasts beyond the end of the
+    /// last, and the sum stays the same.
     pub(crate) fn new<const N: usize>(names: [&'static str; N], start: Instant, ends: [Instant; N]) -> Self {
         let mut latest = start;
+        let last = ends.last().copied().unwrap_or(start);
         let phase = |(name, end): (&'static str, Instant)| {
+            let end = end.min(last);
             let took = end.saturating_duration_since(latest);
             latest = latest.max(end);
             (name, seconds(took))
@@ -63,6 +66,7 @@ mod tests {
     #[case::in_order([0, 10, 30, 60, 100, 150], [0.01, 0.02, 0.03, 0.04, 0.05])]
     #[case::agent_receives_epoch_before_own_watch([0, 30, 10, 60, 100, 150], [0.03, 0.0, 0.03, 0.04, 0.05])]
     #[case::epoch_observed_before_last_answer([0, 10, 30, 80, 60, 150], [0.01, 0.02, 0.05, 0.0, 0.07])]
+    #[case::epoch_observed_after_last_lift([0, 10, 30, 60, 180, 150], [0.01, 0.02, 0.03, 0.09, 0.0])]
     #[case::observed_before_failure_was_answered([20, 10, 30, 60, 100, 150], [0.0, 0.01, 0.03, 0.04, 0.05])]
     fn phases_any_order_add_up_to_duration(#[case] milliseconds: [u64; 6], #[case] expected: [f64; 5]) {
         let origin = Instant::now();
