@@ -100,7 +100,7 @@ fn printer_columns() -> Value {
             "string",
             ".status.conditions[?(@.type==\"RestartingJobSet\")].message",
             1,
-            "Its last restart"
+            "Why it restarts, while it does"
         ),
     ])
 }
