@@ -62,14 +62,18 @@ fn cluster_queue(cpus: [u32; 2]) -> Value {
     let flavors: Vec<Value> = FLAVORS
         .iter()
         .zip(cpus)
-        .map(|(flavor, cpus)| json!({"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpus}]}))
+        .map(|(flavor, cpus)| {
+            // The injected agent requests memory, too.
+            let resources = json!([{"name": "cpu", "nominalQuota": cpus}, {"name": "memory", "nominalQuota": "4Gi"}]);
+            json!({"name": flavor, "resources": resources})
+        })
         .collect();
     json!({
         "apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": CLUSTER_QUEUE},
         "spec": {
             "namespaceSelector": {},
             "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}],
         },
     })
 }
