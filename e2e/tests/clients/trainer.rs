@@ -74,7 +74,9 @@ async fn create(cluster: &Cluster, namespace: &str, shape: &str) -> Result<(Grou
     install::create_namespace(&cluster.client(), namespace).await?;
     let mut workload = Workload::new(SUPERVISED, namespace, &cluster.shared_dir())?.injected(shape);
     workload.each_pod(|pod| pod["containers"][0]["name"] = json!(TRAINER_CONTAINER));
-    let jobset = workload.0;
+    let mut jobset = workload.0;
+    // Trainer's types of a JobSet do not have it.
+    jobset["spec"]["failurePolicy"].as_object_mut().map(|policy| policy.remove("restartBackoff"));
     let mut template = jobset["spec"]["replicatedJobs"][0]["template"]["spec"].clone();
     for rule in template["podFailurePolicy"]["rules"].as_array_mut().into_iter().flatten() {
         rule["onExitCodes"]["containerName"] = json!(TRAINER_CONTAINER);
