@@ -12,11 +12,12 @@ use serde_json::Value;
 use crate::{Page, pages_folder};
 
 /// What [`record`] copies: results below the target folder.
-const RESULTS: [&str; 10] = [
+const RESULTS: [&str; 11] = [
     "demo/summary.json",
     "bench/agent.json",
     "bench/agent-stream.json",
     "bench/webhook.json",
+    "bench/ui.json",
     "bench/go-5000.json",
     "bench/restart-5000.json",
     "bench/restart-5000-kept.json",
@@ -86,6 +87,7 @@ pub fn tables(figures: &Path) -> Result<Vec<Page>> {
         page("agent", read("agent.json")?.map(|of_api_server| agent(&of_api_server, &over_stream))),
         page("bench", has_go.then(|| bench(&cases))),
         page("webhook", read("webhook.json")?.as_ref().map(webhook)),
+        page("ui", read("ui.json")?.as_ref().map(ui)),
     ])
 }
 
@@ -196,6 +198,24 @@ fn webhook(webhook: &Value) -> String {
     let megabytes = number(&webhook["peak_rss_kib"]) * 1024.0 / 1e6;
     let _ = writeln!(table, "\nThe memory of the service is {megabytes:.1} MB at most.");
     table
+}
+
+fn ui(ui: &Value) -> String {
+    let of_each = |change: &Value| number(&change["fromEventMs"]);
+    let changes: Vec<f64> = ui["changesOfAllPods"].as_array().into_iter().flatten().map(of_each).collect();
+    let reports = &ui["reports"];
+    let rows = [
+        ("first paint".to_owned(), number(&ui["firstPaintMs"]["first-paint"]), "ms"),
+        (format!("a change of all {} Pods, slowest of {}", ui["pods"], changes.len()), largest(&changes), "ms"),
+        (
+            format!("{} reports, one by one: slowest painting", reports["pods"]),
+            number(&reports["slowestFromEventMs"]),
+            "ms",
+        ),
+        ("memory of the server, at most".to_owned(), number(&ui["serverMemoryMb"]["peak"]), "MB"),
+    ];
+    let row = |(what, value, unit): (String, f64, &str)| format!("| {what} | {value:.0} {unit} |\n");
+    "| the page of a JobSet | |\n|---|---|\n".to_owned() + &rows.into_iter().map(row).collect::<String>()
 }
 
 fn number(value: &Value) -> f64 {
