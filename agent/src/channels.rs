@@ -262,18 +262,18 @@ impl Channels {
     }
 
     fn on_written(&mut self, answer: Input) -> Vec<ChannelOutput> {
-        let Some(mut write) = self.writing.take() else { return Vec::new() };
+        let Some(write) = self.writing.take() else { return Vec::new() };
         let mut outputs = Vec::new();
         let has_failed = matches!(answer, Input::ReportFailed { .. });
+        let is_newest = self.owed.is_none() && self.reported == Some(write.epoch);
         // The stream has ended, and perhaps the report was lost with it: the state machine repeats it soon.
-        let may_be_lost = self.stream == Stream::Lost && write.epoch > self.synced;
-        write.is_awaited |= has_failed && may_be_lost && self.reported == Some(write.epoch);
-        if write.is_awaited {
+        let may_be_lost = has_failed && is_newest && self.stream == Stream::Lost && write.epoch > self.synced;
+        if write.is_awaited || may_be_lost {
             outputs.push(ChannelOutput::Tell(answer));
         }
         // Without a stream, the state machine reports until the write succeeds.
         let is_left = !write.is_awaited || self.stream != Stream::Absent;
-        if has_failed && is_left && self.owed.is_none() && self.reported == Some(write.epoch) {
+        if has_failed && is_left && is_newest {
             let rests = write.is_awaited && write.epoch > self.synced;
             self.owed = Some(Write { is_awaited: false, rests, ..write });
             outputs.extend((!rests).then_some(ChannelOutput::WriteLater { pods: self.pods }));

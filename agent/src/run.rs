@@ -79,7 +79,7 @@ pub async fn run(config: Config) -> Result<u8, Error> {
                     Outcome::Inputs(inputs) => ready.extend(inputs),
                     Outcome::Restart(code) => return Ok(code),
                     Outcome::Exit(code) => {
-                        executor.transport.settle().await;
+                        executor.settle().await;
                         return Ok(code);
                     }
                 }
@@ -169,6 +169,13 @@ impl Executor {
         let has_failed = end.code != 0 && !was_asked;
         self.exit = has_failed.then(|| Arc::new(WorkerExit::new(epoch.unwrap_or(0), end, lines)));
         Input::WorkerExited { code: end.code }
+    }
+
+    /// Writes what a supervisor has put off. A sidecar cannot tell the end of its Pod from a restart in place, which must not wait.
+    async fn settle(&self) {
+        if matches!(self.config.role, Role::Supervisor { .. }) {
+            self.transport.settle().await;
+        }
     }
 
     /// Carries out one output.

@@ -158,7 +158,7 @@ fn report_that_may_be_lost_with_the_stream_is_repeated_soon_if_its_write_fails()
     channels.step(ChannelInput::Report { epoch: 2 });
     channels.step(ChannelInput::Disconnected);
     let answer = Input::ReportFailed { epoch: 2, retry_after: None };
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer)]);
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
 }
 

@@ -46,15 +46,13 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
-    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent. The same for an
-    // annotation that is misspelt.
+    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
     let misspelt =
         inject_agent::misspelt(subject.jobset).filter(|_| !subject.spec.replicated_jobs.iter().all(has_agent));
     if let Some(key) = misspelt {
         errors.forbidden(&Path::root("metadata.annotations").key(key), MISSPELT);
     }
-    let needs_agent = misspelt.is_none() && inject_agent::unknown_shape(subject.jobset).is_none();
-    check_barrier(subject, spec, needs_agent, errors);
+    check_barrier(subject, spec, inject_agent::unknown_shape(subject.jobset).is_none(), errors);
     let replicated_jobs = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = replicated_jobs.index(index);

@@ -77,13 +77,21 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_annotation_is_the_error_of_a_jobset_that_lacks_its_agent() {
+    fn misspelt_annotation_is_named_where_a_jobset_lacks_its_agent() {
         let misspelt = in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agnet": "Sidecar" }))]);
         assert_eq!(admission_errors(&misspelt), Vec::<String>::new(), "it has an agent of its own");
         let init = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers";
         let expected = "metadata.annotations[jobset.sigs.k8s.io/inject-agnet]: Forbidden: no agent is added: the annotation is \
                         jobset.sigs.k8s.io/inject-agent";
-        assert_one(&admission_errors(&changed(misspelt, &[(init, Value::Null)])), expected);
+        let without = changed(misspelt, &[(init, Value::Null)]);
+        let errors = admission_errors(&without);
+        assert_eq!((errors.len(), errors[0].as_str()), (2, expected), "{errors:?}");
+        let renamed = changed(
+            without.clone(),
+            &[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))],
+        );
+        let updated = validate_update(&read(&without), &read(&renamed), Gates::default());
+        assert!(updated.is_empty(), "a stored JobSet may follow the advice: {updated}");
     }
 
     fn with(object: Value, shape: &Value) -> Value {

@@ -108,8 +108,8 @@ pub struct Desk {
     namespace: Option<String>,
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
     groups: HashMap<Arc<Key>, GroupDesk>,
-    /// Number of connections of each Pod, by its UID. An agent that has lost one opens another.
-    pods: HashMap<Box<str>, u32>,
+    /// Number of connections of each Pod, by JobSet and UID. An agent that has lost one opens another.
+    pods: HashMap<(Arc<Key>, Box<str>), u32>,
     reads: Reads,
     /// Time of the last statement.
     time: i64,
@@ -256,7 +256,7 @@ impl Desk {
         let key = self.groups.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into() };
         let output = report.map(|report| agent.report(report));
-        *self.pods.entry(agent.pod_uid.clone()).or_default() += 1;
+        *self.pods.entry((Arc::clone(&key), agent.pod_uid.clone())).or_default() += 1;
         agents.insert(number, agent);
         self.groups.entry(Arc::clone(&key)).or_default().join(id, nonce, now.instant);
         self.schedule(&key);
@@ -270,12 +270,14 @@ impl Desk {
             group.leave(id);
         }
         self.schedule(&key);
-        let connections = self.pods.get_mut(&pod_uid)?;
+        let pod = (key, pod_uid);
+        let connections = self.pods.get_mut(&pod)?;
         *connections -= 1;
         if *connections > 0 {
             return None;
         }
-        self.pods.remove(&pod_uid);
+        self.pods.remove(&pod);
+        let (key, pod_uid) = pod;
         Some(DeskOutput::AgentGone { key, pod_uid })
     }
 
