@@ -77,7 +77,6 @@ pub async fn run(config: Config) -> Result<u8, Error> {
             for output in agent.step(input) {
                 match executor.execute(output) {
                     Outcome::Inputs(inputs) => ready.extend(inputs),
-                    Outcome::Restart(code) => return Ok(code),
                     Outcome::Exit(code) => {
                         executor.settle().await;
                         return Ok(code);
@@ -106,9 +105,7 @@ fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
 enum Outcome {
     /// The output is carried out, and these inputs are known at once. Others arrive later through the queues.
     Inputs(Vec<Input>),
-    /// The agent exits with this code, and starts again.
-    Restart(u8),
-    /// The agent exits with this code for good.
+    /// The agent exits with this code.
     Exit(u8),
 }
 
@@ -209,7 +206,7 @@ impl Executor {
                     Role::Supervisor { .. } => KILLED,
                 };
                 tracing::info!(epoch, deprecated, exit_code = code, "restarting the Pod in place");
-                return Outcome::Restart(code);
+                return Outcome::Exit(code);
             }
             Output::Exit { code } => {
                 tracing::info!(code, "exiting");

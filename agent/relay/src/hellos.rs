@@ -24,13 +24,8 @@ impl Hellos {
             self.pods.retain(|_, bucket| !bucket.is_full(HELLO_RATE, HELLO_BURST, now));
             self.sweep = 2 * self.pods.len();
         }
-        if let Some(bucket) = self.pods.get_mut(pod_uid) {
-            return bucket.take(HELLO_RATE, HELLO_BURST, now);
-        }
-        let mut bucket = TokenBucket::full(HELLO_BURST, now);
-        let is_permitted = bucket.take(HELLO_RATE, HELLO_BURST, now);
-        self.pods.insert(pod_uid.to_owned(), bucket);
-        is_permitted
+        let bucket = self.pods.entry(pod_uid.to_owned()).or_insert_with(|| TokenBucket::full(HELLO_BURST, now));
+        bucket.take(HELLO_RATE, HELLO_BURST, now)
     }
 }
 

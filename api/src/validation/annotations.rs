@@ -13,7 +13,7 @@ use crate::labels::{
 };
 
 /// The annotations of a JobSet that users set.
-pub(super) const OF_JOBSET: [&str; 6] = [
+const OF_JOBSET: [&str; 6] = [
     INJECT_AGENT,
     DISABLE_IN_PLACE_RESTART,
     RESTART_BUDGET,

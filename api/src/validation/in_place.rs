@@ -32,7 +32,6 @@ const COMPLETIONS: &str = "must equal parallelism with restartStrategy InPlaceRe
 const AGENT: &str = "must contain the agent with restartStrategy InPlaceRestart: a sidecar (restartPolicy: Always) \
                      with an entry of restartPolicyRules whose action is RestartPod or RestartAllContainers, unless it is \
                      the entrypoint of the worker. The annotation jobset.sigs.k8s.io/inject-agent adds it";
-
 const MISSPELT: &str = "no agent is added: the annotation is jobset.sigs.k8s.io/inject-agent";
 
 /// Rejects a JobSet with restartStrategy InPlaceRestart that cannot restart in place.
@@ -46,12 +45,12 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         errors.invalid(&spec.child("failurePolicy.restartStrategy"), strategy, GATE);
         return;
     }
-    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
-    let misspelt =
-        inject_agent::misspelt(subject.jobset).filter(|_| !subject.spec.replicated_jobs.iter().all(has_agent));
-    if let Some(key) = misspelt {
+    if let Some(key) = inject_agent::misspelt(subject.jobset)
+        && !subject.spec.replicated_jobs.iter().all(has_agent)
+    {
         errors.forbidden(&Path::root("metadata.annotations").key(key), MISSPELT);
     }
+    // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
     check_barrier(subject, spec, inject_agent::unknown_shape(subject.jobset).is_none(), errors);
     let replicated_jobs = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The annotation for the injection of the agent.
 
-use super::annotations;
+use super::annotations::meant;
 use super::subject::Subject;
 use super::warnings::Warnings;
 use crate::field::{Errors, Path};
@@ -23,10 +23,7 @@ pub(super) fn unknown_shape(jobset: &JobSet) -> Option<&str> {
 /// The key of an annotation that is probably meant to be this one, which the JobSet does not have.
 pub(super) fn misspelt(jobset: &JobSet) -> Option<&str> {
     let annotations = jobset.metadata.annotations.as_ref().filter(|it| !it.contains_key(INJECT_AGENT))?;
-    annotations
-        .keys()
-        .map(String::as_str)
-        .find(|key| annotations::meant(key, &annotations::OF_JOBSET) == Some(INJECT_AGENT))
+    annotations.keys().map(String::as_str).find(|key| meant(key, &[INJECT_AGENT]).is_some())
 }
 
 /// Rejects an unknown shape of the agent.

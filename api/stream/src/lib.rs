@@ -37,9 +37,8 @@ pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
 /// `SERVICE.NAMESPACE.svc`, also with the domain of the cluster behind it.
 pub fn leader_name(relay_host: &str) -> Option<String> {
     let (_, domain) = relay_host.split_once('.')?;
-    let namespace = domain.split_once(".svc.").map_or(domain, |(namespace, _)| namespace);
-    let suffix = if namespace == domain { "" } else { ".svc" };
-    Some(format!("{LEADER}.{namespace}{suffix}"))
+    let end = domain.find(".svc.").map_or(domain.len(), |at| at + ".svc".len());
+    Some(format!("{LEADER}.{}", &domain[..end]))
 }
 
 /// First label of the DNS name in the certificate of the leading controller.

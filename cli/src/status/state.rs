@@ -47,10 +47,9 @@ pub fn state(jobset: &JobSet) -> JobSetState {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let is_true = |condition| conditions::is_true(&status.conditions, condition);
-    let wanted = jobset.spec.global_replicas();
+    let (ready, wanted) = jobs(jobset);
     // As for the controller: a Job that has failed while the JobSet goes on stays so, and nothing waits for it.
-    let groups = status.replicated_jobs_status.iter();
-    let settled: i64 = groups.flat_map(|group| [group.ready, group.succeeded, group.failed]).map(i64::from).sum();
+    let failed: i64 = status.replicated_jobs_status.iter().map(|group| i64::from(group.failed)).sum();
     if let Some(terminal) = conditions::terminal(&status.conditions) {
         if terminal.type_ == conditions::COMPLETED { JobSetState::Completed } else { JobSetState::Failed }
     } else if jobset.metadata.deletion_timestamp.is_some() {
@@ -63,7 +62,7 @@ pub fn state(jobset: &JobSet) -> JobSetState {
         JobSetState::Restarting
     } else if wanted == 0 {
         JobSetState::NoJobs
-    } else if wanted > 0 && settled >= wanted {
+    } else if wanted > 0 && ready + failed >= wanted {
         JobSetState::Running
     } else if jobset.is_managed_here() {
         JobSetState::Starting

@@ -27,18 +27,12 @@ struct PageText {
 /// If a page cannot be read.
 pub fn problems(folder: &Path) -> Result<Vec<String>> {
     let pages = pages(folder, Path::new(""))?;
-    let mut problems = Vec::new();
-    let targets = make_targets()?;
-    let readme = PageText { path: "README.md".into(), text: fs::read_to_string(paths::workspace().join("README.md"))? };
-    problems.extend(broken_links(&paths::workspace(), &readme));
-    for page in pages.iter().chain([&readme]) {
-        problems.extend(
-            unknown_targets(&page.text, &targets)
-                .into_iter()
-                .map(|(line, target)| format!("{}:{line}: `make {target}` is not a target", page.path.display())),
-        );
-    }
+    let (workspace, targets) = (paths::workspace(), make_targets()?);
+    let readme = PageText { text: fs::read_to_string(workspace.join("README.md"))?, path: "README.md".into() };
+    let mut problems = broken_links(&workspace, &readme);
+    problems.extend(target_problems(&readme, &targets));
     for page in &pages {
+        problems.extend(target_problems(page, &targets));
         let lines = page.text.lines().count();
         if lines > LONGEST {
             problems.push(format!("{}: {lines} lines, more than {LONGEST}", page.path.display()));
@@ -162,6 +156,11 @@ fn make_targets() -> Result<BTreeSet<String>> {
         targets.extend(text.lines().filter_map(|line| line.split_once(':')).map(|(target, _)| target.to_owned()));
     }
     Ok(targets)
+}
+
+fn target_problems(page: &PageText, targets: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    let unknown = unknown_targets(&page.text, targets).into_iter();
+    unknown.map(|(line, target)| format!("{}:{line}: `make {target}` is not a target", page.path.display()))
 }
 
 /// Commands `make TARGET` in code whose target does not exist, with their lines.

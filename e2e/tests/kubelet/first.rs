@@ -76,7 +76,7 @@ async fn shell<'a>(cluster: &Cluster, folder: &'a Path) -> Result<Shell<'a>> {
     Ok(shell)
 }
 
-/// Waits until the group runs again after so many restarts. The names and addresses of its Pods.
+/// Waits until the group runs again after so many restarts. The UIDs and addresses of its Pods.
 async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<String>, Option<String>)>> {
     let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), NAMESPACE);
     wait::until_met(LIMIT, format!("the group to run after {restarts} restarts"), || async {

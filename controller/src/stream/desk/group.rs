@@ -1,6 +1,6 @@
 //! One JobSet at the desk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use jobset_stream::message::Nonce;
@@ -17,6 +17,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 pub(super) struct GroupDesk {
     /// Number of agents at each relay.
     relays: BTreeMap<RelayId, usize>,
+    /// Number of connections of each Pod, by its UID. An agent that has lost one opens another.
+    pods: HashMap<Box<str>, u32>,
     /// The newest state that is known to be stored. The agents have been told of it.
     known: Option<GroupSnapshot>,
     /// The hellos for which no read has begun.
@@ -30,13 +32,15 @@ pub(super) struct GroupDesk {
 }
 
 impl GroupDesk {
-    pub(super) fn join(&mut self, agent: AgentId, nonce: Nonce, now: Instant) {
+    pub(super) fn join(&mut self, agent: AgentId, pod_uid: Box<str>, nonce: Nonce, now: Instant) {
         *self.relays.entry(agent.0).or_default() += 1;
+        *self.pods.entry(pod_uid).or_default() += 1;
         self.hellos.insert(agent, nonce);
         self.next_read.get_or_insert(now);
     }
 
-    pub(super) fn leave(&mut self, agent: AgentId) {
+    /// A connection has ended. Returns whether it was the last of its Pod.
+    pub(super) fn leave(&mut self, agent: AgentId, pod_uid: &str) -> bool {
         let (relay, _) = agent;
         if let Some(agents) = self.relays.get_mut(&relay) {
             *agents = agents.saturating_sub(1);
@@ -48,6 +52,13 @@ impl GroupDesk {
         if let Some(reading) = &mut self.reading {
             reading.remove(&agent);
         }
+        let Some(connections) = self.pods.get_mut(pod_uid) else { return false };
+        *connections -= 1;
+        let is_last = *connections == 0;
+        if is_last {
+            self.pods.remove(pod_uid);
+        }
+        is_last
     }
 
     /// Whether nothing refers to the JobSet any more.

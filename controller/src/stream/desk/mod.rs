@@ -108,8 +108,6 @@ pub struct Desk {
     namespace: Option<String>,
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
     groups: HashMap<Arc<Key>, GroupDesk>,
-    /// Number of connections of each Pod, by JobSet and UID. An agent that has lost one opens another.
-    pods: HashMap<(Arc<Key>, Box<str>), u32>,
     reads: Reads,
     /// Time of the last statement.
     time: i64,
@@ -256,9 +254,9 @@ impl Desk {
         let key = self.groups.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into() };
         let output = report.map(|report| agent.report(report));
-        *self.pods.entry((Arc::clone(&key), agent.pod_uid.clone())).or_default() += 1;
+        let pod_uid = agent.pod_uid.clone();
         agents.insert(number, agent);
-        self.groups.entry(Arc::clone(&key)).or_default().join(id, nonce, now.instant);
+        self.groups.entry(Arc::clone(&key)).or_default().join(id, pod_uid, nonce, now.instant);
         self.schedule(&key);
         output
     }
@@ -266,19 +264,9 @@ impl Desk {
     fn leave(&mut self, id: AgentId, agent: Agent) -> Option<DeskOutput> {
         let Agent { key, pod_uid, .. } = agent;
         self.unschedule(&key);
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.leave(id);
-        }
+        let is_last = self.groups.get_mut(&key).is_some_and(|group| group.leave(id, &pod_uid));
         self.schedule(&key);
-        let pod = (key, pod_uid);
-        let connections = self.pods.get_mut(&pod)?;
-        *connections -= 1;
-        if *connections > 0 {
-            return None;
-        }
-        self.pods.remove(&pod);
-        let (key, pod_uid) = pod;
-        Some(DeskOutput::AgentGone { key, pod_uid })
+        is_last.then_some(DeskOutput::AgentGone { key, pod_uid })
     }
 
     /// Answers the hellos that have waited for this read.

@@ -42,8 +42,7 @@ pub(super) async fn measure(
             series.requests.push(requests::most_of_an_agent(&requests, exited));
         }
         progress(&format!("{} of {restarts} restarts", series.seconds.len()));
-        // Over the agent stream, Pods show their epoch only seconds later, and what is waited for here is in the Pods.
-        if series.seconds.len() == restarts && case.most_requests.is_some() {
+        if series.seconds.len() == restarts && case.in_a_row {
             figures.in_a_row.insert(case.key(), group.fail_in_a_row().await?);
         }
         if is_in_place {
