@@ -24,7 +24,7 @@ use crate::auth::authenticator::now;
 use crate::counted::{ByteCounters, Counted};
 use crate::hub::{self, Bell, Turn};
 use crate::limits::{
-    FRAME_TIME, HANDSHAKE_TIME, HELLO_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
+    FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
 };
 use crate::lobby::{self, Accepted};
 use crate::metrics::{Direction, kind_label};
@@ -86,7 +86,9 @@ async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, 
     let Accepted { stream, peer, place } = accepted;
     // Each step has a future of its own on the heap, which is freed with it: what stays is small.
     let introduced = tokio::select! {
-        introduced = Box::pin(introduce(stream, tls, counters)) => introduced,
+        introduced = timeout(HANDSHAKE_TIME, Box::pin(introduce(stream, tls, counters))) => {
+            introduced.unwrap_or(Err(Closed::Limit(Limit::Time)))
+        }
         () = place.evicted() => Err(Closed::Limit(Limit::Unauthenticated)),
         () = shared.stop.cancelled() => return,
     };
@@ -112,12 +114,11 @@ async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, 
 
 /// The handshake and the hello.
 async fn introduce(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> Result<Introduction, Closed> {
-    let late = |_| Closed::Limit(Limit::Time);
     socket::prepare(&stream).map_err(Closed::Gone)?;
-    let accepted = timeout(HANDSHAKE_TIME, tls.accept(Counted::new(stream, counters))).await.map_err(late)?;
-    let (read, write) = tokio::io::split(accepted.map_err(Closed::Gone)?);
+    let accepted = tls.accept(Counted::new(stream, counters)).await.map_err(Closed::Gone)?;
+    let (read, write) = tokio::io::split(accepted);
     let (mut reader, writer) = (Reader::new(read, AGENT_FRAME), Writer::new(write, AGENT_FRAME));
-    let hello = timeout(HELLO_TIME, reader.next()).await.map_err(late)?.map_err(Closed::of)?;
+    let hello = reader.next().await.map_err(Closed::of)?;
     let Some(hello) = hello else { return Err(Closed::Gone(io::ErrorKind::UnexpectedEof.into())) };
     let FromAgent::Hello { token, jobset, nonce, report, fell_back } = hello else {
         return Err(Closed::Limit(Limit::Protocol));

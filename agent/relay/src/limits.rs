@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a connection has for its TLS handshake.
-pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// How long an agent has for its hello after that.
-pub const HELLO_TIME: Duration = Duration::from_secs(5);
+/// How long a connection has for its TLS handshake and the hello: as long as an agent waits for a relay.
+pub const HANDSHAKE_TIME: Duration = jobset_stream::SILENCE;
 /// Connections of agents that have not said hello. More wait in the backlog of the port: an agent needs milliseconds, so those
 /// that come back at once are served in turn.
 pub const UNAUTHENTICATED: usize = 4096;
-/// Age at which a connection that has not said hello makes room for one that waits.
-pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(2);
+/// Age at which a connection that has not said hello makes room for one that waits. An agent's is as old only where thousands more
+/// have connected before it: if those made room, all of them would begin again.
+pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(5);
 /// Connections of one Pod. One more takes the place of the oldest: an agent that has lost its connection opens another one.
 pub const CONNECTIONS_PER_POD: usize = 2;
 /// Connections of controllers. One more takes the place of that which has been silent longest.

@@ -66,7 +66,7 @@ pub(super) enum RuleMutation {
     DeprecatedEpochForgotten,
     /// A report is taken to be too high by the epochs that the controller has observed, which may be old.
     ConfirmedByPodsAlone,
-    /// The answer to a hello shows what the controller has observed.
+    /// The answer to a hello shows what a cache holds.
     AnswersFromACache,
     /// The answer to a hello shows the JobSet as it was before the hello arrived: that of a leader that was stopped.
     AnswersReadBeforeTheHello,

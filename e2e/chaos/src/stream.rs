@@ -17,7 +17,7 @@ use super::stopped::Stopped;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::LIMIT;
 use jobset_harness::install::{NAMESPACE, RELAY, rolled_out};
-use jobset_harness::process::{self, Process, Signal};
+use jobset_harness::process::{self, Signal};
 use jobset_harness::relays;
 use jobset_harness::wait::{self, Check};
 
@@ -41,13 +41,15 @@ pub(super) async fn is_whole(cluster: &Cluster) -> Result<()> {
     relays::have_agents(&cluster.client(), pods(cluster).await?.len(), RETURN).await
 }
 
-/// Kills all relays, and deletes their Pods: the kubelets would wait longer each time before they restart them.
+/// Kills all relays that run, and deletes their Pods: the kubelets would wait longer each time before they restart them.
 pub(super) async fn cut(cluster: &Cluster) -> Result<()> {
     let client = cluster.client();
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let relays = relays::pods(&client).await?;
     for relay in &relays {
-        process_of(relay)?.signal(Signal::KILL).context("cannot kill a relay")?;
+        for process in process::find(RELAY, &[("HOSTNAME", &relay.name_any())])? {
+            process.signal(Signal::KILL).context("cannot kill a relay")?;
+        }
     }
     for relay in relays {
         pods.delete(&relay.name_any(), &DeleteParams::default().grace_period(0)).await?;
@@ -73,10 +75,12 @@ pub(super) async fn block(cluster: &Cluster, step: &Step) -> Result<()> {
     blocked
 }
 
-/// Stops one relay for a while.
+/// Stops one relay for a while, once all are ready.
 pub(super) async fn stop_relay(cluster: &Cluster, step: &Step) -> Result<()> {
+    rolled_out(cluster, NAMESPACE, RELAY).await?;
     let relays = relays::pods(&cluster.client()).await?;
-    let stopped = Stopped::stop(process_of(relays.get(step.node).context("no such relay")?)?)?;
+    let relay = relays.get(step.node).context("no such relay")?;
+    let stopped = Stopped::stop(process::find_one(RELAY, &[("HOSTNAME", &relay.name_any())])?)?;
     tokio::time::sleep(step.outage * LONGER).await;
     drop(stopped);
     Ok(())
@@ -115,11 +119,6 @@ async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     let mut found = pods.list(&ListParams::default().labels(JOBSET_NAME)).await?.items;
     found.retain(|pod| pod.metadata.deletion_timestamp.is_none());
     Ok(found)
-}
-
-/// The process of a relay. There may be others on this machine, of other clusters.
-fn process_of(relay: &Pod) -> Result<Process> {
-    process::find_one(RELAY, &[("HOSTNAME", &relay.name_any())])
 }
 
 /// The token of the agent of each Pod.

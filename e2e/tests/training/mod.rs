@@ -14,7 +14,7 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 use jobset_harness::paths;
 use jobset_harness::progress::progress;
-use jobset_harness::training::{image, modules, root, sources};
+use jobset_harness::training::{image, modules, root};
 use kills::Plan;
 use tokio::process::Command;
 
@@ -70,14 +70,5 @@ async fn example_passes_its_tests_on_python_of_its_image() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && said.contains("OK"), "{said}");
     progress(said.lines().rfind(|line| line.starts_with("Ran ")).context("no test ran")?);
-    Ok(())
-}
-
-#[test]
-fn manifest_of_readme_is_that_of_folder() -> Result<()> {
-    let readme = std::fs::read_to_string(sources().join("README.md"))?;
-    let (_, rest) = readme.split_once("```yaml\n").context("the README has no manifest")?;
-    let (manifest, _) = rest.split_once("```\n").context("the manifest does not end")?;
-    assert_eq!(manifest, std::fs::read_to_string(sources().join("jobset.yaml"))?);
     Ok(())
 }

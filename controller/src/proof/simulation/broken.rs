@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::cluster::run;
 use crate::proof::Property::{
     self, Backoff, Barrier, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch,
-    NoHang, OneRestartPerIncident, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
+    NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -35,7 +35,8 @@ const SEEDS: u64 = 1_000;
 #[case::resume_not_numbered(RuleMutation::ResumeNotNumbered, &[ExecutionAttempts])]
 #[case::backoff_forgotten(RuleMutation::BackoffForgotten, &[Backoff])]
 #[case::entry_lost_after_a_panic(RuleMutation::EntryLostAfterAPanic, &[NoHang])]
-#[case::answers_read_before_the_hello(RuleMutation::AnswersReadBeforeTheHello, &[Barrier, NoHang, OneRestartPerIncident])]
+#[case::answers_read_before_the_hello(RuleMutation::AnswersReadBeforeTheHello, &[OneWorkerPerEpoch])]
+#[case::answers_from_a_cache(RuleMutation::AnswersFromACache, &[OneWorkerPerEpoch])]
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, &[Barrier])]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, &[OneRestartPerIncident, Barrier])]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, &[EngineCounts, NoHang])]

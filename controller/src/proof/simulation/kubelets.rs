@@ -103,11 +103,12 @@ impl SimulatedCluster {
         let pod = machine.pod.clone();
         self.worked = true;
         self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
-        if again || epoch.is_some_and(|epoch| epoch > synced) {
-            let again = if again { "again " } else { "" };
-            let message =
-                format!("the worker of {pod} starts {again}in epoch {epoch:?}, and the synced epoch is {synced}");
-            return Err(Violation::new(Property::Barrier, message));
+        let message = || format!("the worker of {pod} starts in epoch {epoch:?}, and the synced epoch is {synced}");
+        if again {
+            return Err(Violation::new(Property::OneWorkerPerEpoch, format!("{}, for the second time", message())));
+        }
+        if epoch.is_some_and(|epoch| epoch > synced) {
+            return Err(Violation::new(Property::Barrier, message()));
         }
         Ok(())
     }

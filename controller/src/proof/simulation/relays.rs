@@ -48,6 +48,8 @@ struct SimulatedRelay {
     feed: VecDeque<AgentEvent>,
     /// What leaders have said, and the relay has not passed on.
     inbox: VecDeque<RelayMessage>,
+    /// Until when the leader does not read, in milliseconds.
+    stalled_until: i64,
 }
 
 /// A connection of an agent.
@@ -204,11 +206,27 @@ impl StreamNetwork {
         true
     }
 
-    /// One thing that relays and the leader do by themselves, the first of them after this number. What the desk says.
-    pub(super) fn step(&mut self, first: usize, now: Now, read: impl Fn() -> GroupSnapshot) -> Option<Vec<DeskOutput>> {
+    /// Until then, the leader does not read what one of the relays says.
+    pub(super) fn stall(&mut self, until: i64) {
+        let relay = self.rng.usize(..RELAYS);
+        self.relays[relay].stalled_until = until;
+    }
+
+    pub(super) fn end_stalls(&mut self) {
+        self.relays.iter_mut().for_each(|relay| relay.stalled_until = 0);
+    }
+
+    /// One thing that relays and the leader do by themselves, the first of them after this number. What the desk says. `clock` is
+    /// in milliseconds.
+    pub(super) fn step(
+        &mut self,
+        first: usize,
+        (now, clock): (Now, i64),
+        read: impl Fn() -> GroupSnapshot,
+    ) -> Option<Vec<DeskOutput>> {
         (0..6).find_map(|turn| match (first + turn) % 6 {
             0 => self.dial(now),
-            1 => self.feed(now),
+            1 => self.feed(now, clock),
             2 => {
                 let number = self.links.iter().find(|(_, link)| !link.reports.is_empty()).map(|(number, _)| *number)?;
                 self.pass_report(number);
@@ -239,8 +257,10 @@ impl StreamNetwork {
     }
 
     /// The leader hears of what agents do.
-    fn feed(&mut self, now: Now) -> Option<Vec<DeskOutput>> {
-        let waits = |relay: &&mut SimulatedRelay| relay.leader.is_some() && !relay.feed.is_empty();
+    fn feed(&mut self, now: Now, clock: i64) -> Option<Vec<DeskOutput>> {
+        let waits = |relay: &&mut SimulatedRelay| {
+            relay.leader.is_some() && !relay.feed.is_empty() && relay.stalled_until <= clock
+        };
         let relay = self.relays.iter_mut().find(waits)?;
         let events = self.rng.usize(1..=relay.feed.len());
         let events = relay.feed.drain(..events).collect();

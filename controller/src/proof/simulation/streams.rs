@@ -16,6 +16,10 @@ use crate::stream::{DeskOutput, GroupSnapshot};
 const STREAMS: u8 = 2;
 /// Most things that happen on the stream in one step, besides those of agents.
 const STEPS: usize = 4;
+/// Fewer versions of the JobSet than this are missing in a cache.
+const CACHE_LAG: usize = 4;
+/// Longest time for which a leader does not read what a relay tells it, in milliseconds.
+const STALL: i64 = 20_000;
 
 impl SimulatedCluster {
     /// Whether the agents of this life know a relay.
@@ -46,16 +50,24 @@ impl SimulatedCluster {
                 self.trace(|| "stream: a relay loses the leader".to_owned());
                 self.heed(outputs)?;
             }
-            3 => {
-                let now = self.controller_now(Duration::ZERO);
-                if self.network.wake(now) {
-                    self.trace(|| "stream: a leader that was stopped wakes".to_owned());
-                }
-            }
+            3 if self.network.rng.bool() => self.wake_leader(),
             4 if self.network.rng.bool() => self.cut_stream(!self.network.is_cut)?,
+            5 if self.network.rng.u8(..4) == 0 => self.crash(),
+            6..=7 => {
+                let until = self.clock + self.network.rng.i64(..STALL);
+                self.network.stall(until);
+                self.trace(|| format!("stream: the leader does not read what a relay says, until {until}"));
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    fn wake_leader(&mut self) {
+        let now = self.controller_now(Duration::ZERO);
+        if self.network.wake(now) {
+            self.trace(|| "stream: a leader that was stopped wakes".to_owned());
+        }
     }
 
     /// Nobody reaches a relay any more, or everybody does again.
@@ -68,6 +80,7 @@ impl SimulatedCluster {
 
     /// Everything that happens on the stream by itself.
     pub(super) fn settle_stream(&mut self) -> CheckResult {
+        self.network.end_stalls();
         while self.network.is_on && self.move_stream()? {}
         Ok(())
     }
@@ -75,16 +88,22 @@ impl SimulatedCluster {
     fn move_stream(&mut self) -> Result<bool, Violation> {
         self.end_connections();
         let (now, first) = (self.controller_now(Duration::ZERO), self.network.rng.usize(..6));
-        let (api, engine, broken) = (&self.api, &self.controller.engine, self.broken);
+        let behind = self.network.rng.usize(..CACHE_LAG);
+        let (api, broken) = (&self.api, self.broken);
         let read = || {
-            let shown = match broken {
-                Some(RuleMutation::AnswersReadBeforeTheHello) => api.earlier.as_ref(),
-                Some(RuleMutation::AnswersFromACache) => engine.jobset(key()),
-                _ => None,
-            };
-            GroupSnapshot::of(shown.unwrap_or(&api.jobset))
+            let mut shown = GroupSnapshot::of(&api.jobset);
+            match (broken, &api.earlier) {
+                (Some(RuleMutation::AnswersReadBeforeTheHello), Some(earlier)) => shown = GroupSnapshot::of(earlier),
+                (Some(RuleMutation::AnswersFromACache), _) => {
+                    let cached = api.states.iter().rev().nth(behind).or(api.states.first());
+                    (shown.state.synced, shown.state.deprecated) =
+                        cached.map_or((0, 0), |it| (it.synced, it.deprecated));
+                }
+                _ => {}
+            }
+            shown
         };
-        let outputs = self.network.step(first, now, read);
+        let outputs = self.network.step(first, (now, self.clock), read);
         let Some(outputs) = outputs else {
             let due = self.network.desk.next(now);
             let is_due = !due.is_empty();
@@ -102,8 +121,8 @@ impl SimulatedCluster {
         for output in outputs {
             match output {
                 DeskOutput::Report { key, report } => {
-                    let report = self.edit_report(report);
                     self.note_report(&report)?;
+                    let report = self.edit_report(report);
                     self.controller.engine.see_report(&key, report, now);
                     self.check_counts()?;
                 }
@@ -212,8 +231,13 @@ impl SimulatedCluster {
             let known = process.entered.map(|epoch| Report { epoch, exit });
             process.link = Some(self.network.connect(&pod, uid, process.container, known));
             self.network.slots.insert(uid.to_owned(), slot);
+            let is_newborn = process.entered.is_none();
             self.worked = true;
             self.trace(|| format!("stream: {pod} connects"));
+            // The worst moment: the agent must not take what that leader says for its answer.
+            if is_newborn && !fair && self.network.rng.bool() {
+                self.wake_leader();
+            }
             return Ok(true);
         }
         if let Some(link) = self.network.link(process.link)
