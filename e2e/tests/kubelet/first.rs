@@ -92,6 +92,24 @@ async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<Stri
     Ok(pods.into_iter().map(|pod| (pod.metadata.uid, pod.status.and_then(|status| status.pod_ip))).collect())
 }
 
+/// In a cluster that has the product, they find nothing to do. The images are there, too: nodes of kind are no part of this test.
+#[tokio::test]
+async fn kubectl_commands_of_readme_install_the_product() -> Result<()> {
+    let cluster = installed().await?;
+    let readme = read("README.md")?;
+    let (_, section) = readme.split_once("## Install\n").context("the README has no section Install")?;
+    let (section, _) = section.split_once("\n## ").context("the section does not end")?;
+    let commands: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    kubectl ")).collect();
+    assert_eq!(commands.len(), 2, "{section}");
+    let folder = tempfile::tempdir()?;
+    let shell = shell(cluster, folder.path()).await?;
+    for command in commands {
+        let _admission = with_admission().await;
+        shell.run(&format!("cd {} && kubectl {command}", paths::workspace().display())).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     let cluster = installed().await?;
