@@ -52,8 +52,7 @@ impl SimulatedCluster {
             }
             3 if self.network.rng.bool() => self.wake_leader(),
             4 if self.network.rng.bool() => self.cut_stream(!self.network.is_cut)?,
-            5 if self.network.rng.u8(..4) == 0 => self.crash(),
-            6..=7 => {
+            5..=6 => {
                 let until = self.clock + self.network.rng.i64(..STALL);
                 self.network.stall(until);
                 self.trace(|| format!("stream: the leader does not read what a relay says, until {until}"));
