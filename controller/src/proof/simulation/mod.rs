@@ -26,8 +26,8 @@
 //! - The answer to a status write gets lost. A plan panics.
 //! - Another tenant creates a JobSet of more Jobs than one work creates.
 //! - In half of the lives that restart in place, agents know a relay, and the real desk of the leader speaks with them:
-//!   connections break, relays restart or lose the leader, nobody reaches them, and a leader that was stopped wakes and says what
-//!   it had to say ([`relays`], [`streams`]).
+//!   connections break, relays restart or lose the leader, nobody reaches them, the leader does not read for a while, and one that
+//!   was stopped wakes and says what it had to say, also just when an agent is born ([`relays`], [`streams`]).
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!

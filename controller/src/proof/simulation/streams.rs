@@ -94,9 +94,8 @@ impl SimulatedCluster {
             match (broken, &api.earlier) {
                 (Some(RuleMutation::AnswersReadBeforeTheHello), Some(earlier)) => shown = GroupSnapshot::of(earlier),
                 (Some(RuleMutation::AnswersFromACache), _) => {
-                    let cached = api.states.iter().rev().nth(behind).or(api.states.first());
-                    (shown.state.synced, shown.state.deprecated) =
-                        cached.map_or((0, 0), |it| (it.synced, it.deprecated));
+                    let cached = &api.states[api.states.len().saturating_sub(1 + behind)];
+                    (shown.state.synced, shown.state.deprecated) = (cached.synced, cached.deprecated);
                 }
                 _ => {}
             }
