@@ -50,7 +50,7 @@ struct Write {
     epoch: i32,
     /// Whether the state machine of the agent waits for the answer. It does not if the stream has carried the report.
     is_awaited: bool,
-    /// Whether it has failed, and the state machine of the agent reports again unless the barrier is lifted before.
+    /// Whether it has failed, and the state machine of the agent reports again unless the stream carries the report before.
     rests: bool,
 }
 
@@ -168,22 +168,39 @@ impl Channels {
 
     fn on_statement(&mut self, is_answer: bool, group: Option<(JobSetState, u32)>) -> Vec<ChannelOutput> {
         let mut outputs = Vec::new();
-        if is_answer && group.is_some() {
+        if let Some((_, pods)) = group.as_ref().filter(|_| is_answer) {
             self.is_consistent = true;
+            self.pods = *pods;
             if self.stream != Stream::Live {
                 self.stream = Stream::Live;
                 if self.watch == Watch::Running {
                     self.watch = Watch::Stopped;
                     outputs.push(ChannelOutput::StopWatch);
                 }
-                // The hello may be older than this report.
-                outputs.extend(self.reported.map(|epoch| ChannelOutput::Send { epoch }));
+                outputs.extend(self.send_reported());
             }
         }
         if let Some((state, pods)) = group.filter(|_| self.is_consistent) {
             self.pods = pods;
-            outputs.extend(self.on_epochs(&state));
+            self.on_epochs(&state);
             outputs.push(ChannelOutput::Tell(Input::JobSet(state)));
+        }
+        outputs
+    }
+
+    /// Sends the newest report once the stream is live, for the hello may be older. No answer to its write is waited for then.
+    fn send_reported(&mut self) -> Vec<ChannelOutput> {
+        let Some(epoch) = self.reported else { return Vec::new() };
+        let mut outputs = vec![ChannelOutput::Send { epoch }];
+        let is_waited_for = |write: &&mut Write| (write.is_awaited || write.rests) && write.epoch == epoch;
+        let carried = Write { epoch, is_awaited: false, rests: false };
+        let reported = ChannelOutput::Tell(Input::Reported { epoch });
+        if let Some(owed) = self.owed.as_mut().filter(is_waited_for) {
+            *owed = carried;
+            outputs.extend([reported, ChannelOutput::WriteLater { pods: self.pods }]);
+        } else if let Some(writing) = self.writing.as_mut().filter(is_waited_for) {
+            *writing = carried;
+            outputs.push(reported);
         }
         outputs
     }
@@ -213,32 +230,29 @@ impl Channels {
     }
 
     fn on_watched(&mut self, input: Input) -> Vec<ChannelOutput> {
-        let mut outputs = Vec::new();
         if let Input::JobSet(state) = &input {
             self.is_consistent = true;
-            outputs.extend(self.on_epochs(state));
+            self.on_epochs(state);
         }
-        outputs.push(ChannelOutput::Tell(input));
-        outputs
+        vec![ChannelOutput::Tell(input)]
     }
 
-    fn on_epochs(&mut self, state: &JobSetState) -> Option<ChannelOutput> {
+    fn on_epochs(&mut self, state: &JobSetState) {
         // The group restarts: nobody needs the annotation of the epoch that is over.
         self.owed.take_if(|owed| !owed.is_awaited && owed.epoch <= state.deprecated);
         self.synced = self.synced.max(state.synced);
-        // The barrier is lifted, because the stream has carried the report.
-        let owed = self.owed.as_mut().filter(|owed| owed.rests && owed.epoch <= self.synced)?;
-        owed.rests = false;
-        Some(ChannelOutput::WriteLater { pods: self.pods })
     }
 
     fn on_report(&mut self, epoch: i32) -> Vec<ChannelOutput> {
         self.reported = Some(epoch);
         if self.stream == Stream::Live {
-            self.owed = Some(Write { epoch, is_awaited: false, rests: false });
-            let reported = Input::Reported { epoch };
-            let later = ChannelOutput::WriteLater { pods: self.pods };
-            return vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(reported), later];
+            let write = Write { epoch, is_awaited: false, rests: false };
+            let mut outputs = vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(Input::Reported { epoch })];
+            // A report that is repeated does not put its write off.
+            if self.owed.replace(write) != Some(write) {
+                outputs.push(ChannelOutput::WriteLater { pods: self.pods });
+            }
+            return outputs;
         }
         self.owed = Some(Write { epoch, is_awaited: true, rests: false });
         self.write_owed()

@@ -73,7 +73,35 @@ fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
     assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
     let outputs = channels.step(answer(1));
-    assert_eq!(outputs, [ChannelOutput::StopWatch, ChannelOutput::Send { epoch: 2 }, told(1)]);
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
+    assert_eq!(outputs, [ChannelOutput::StopWatch, ChannelOutput::Send { epoch: 2 }, reported, told(1)]);
+    // A write without an answer holds up no other report, and is repeated later if it fails.
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 })[0], ChannelOutput::Send { epoch: 3 });
+    assert_eq!(channels.step(failed(2)), []);
+}
+
+#[test]
+fn report_that_waits_behind_another_write_goes_over_the_stream_once_it_lives() {
+    let (mut channels, _) = Channels::new(true);
+    channels.step(ChannelInput::StreamTimeout);
+    channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
+    channels.step(ChannelInput::Report { epoch: 2 });
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 }), [], "the first write has no answer");
+    let outputs = channels.step(answer(2));
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 3 });
+    let later = ChannelOutput::WriteLater { pods: 300 };
+    assert_eq!(outputs[1..4], [ChannelOutput::Send { epoch: 3 }, reported, later]);
+    channels.step(written(2));
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
+}
+
+#[test]
+fn report_that_is_repeated_does_not_put_its_write_off() {
+    let mut channels = live();
+    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }).len(), 3);
+    let again = channels.step(ChannelInput::Report { epoch: 2 });
+    assert_eq!(again, [ChannelOutput::Send { epoch: 2 }, ChannelOutput::Tell(Input::Reported { epoch: 2 })]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
@@ -108,25 +136,25 @@ fn write_that_is_due_during_another_follows_later() {
 }
 
 #[test]
-fn awaited_write_that_fails_is_repeated_once_the_barrier_is_lifted() {
+fn awaited_write_that_fails_once_the_stream_is_back_is_repeated_later() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
     channels.step(ChannelInput::Report { epoch: 2 });
-    channels.step(answer(1));
-    // The state machine of the agent reports again while it waits, and not once the stream has carried the report.
-    assert_eq!(channels.step(failed(2)).len(), 1);
-    assert_eq!(channels.step(broadcast(2, 1)), [ChannelOutput::WriteLater { pods: 300 }, told_of(2, 1)]);
-    assert_eq!(channels.step(broadcast(2, 1)), [told_of(2, 1)]);
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send { epoch: 2 }, reported, told(1)]);
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
-fn awaited_write_that_fails_after_the_lift_is_repeated() {
+fn write_that_has_failed_is_repeated_later_once_the_stream_is_back() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
     channels.step(ChannelInput::Report { epoch: 2 });
-    channels.step(answer(2));
-    assert_eq!(channels.step(failed(2))[1..], [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(failed(2)).len(), 1, "the state machine of the agent reports again");
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
+    let later = ChannelOutput::WriteLater { pods: 300 };
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send { epoch: 2 }, reported, later, told(1)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
