@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_program::log_limit;
+use jobset_program::{log_limit, peer};
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::{FromAgent, Nonce, Report};
 use jobset_stream::tls::{Identity, TlsError};
@@ -29,7 +29,6 @@ use crate::limits::{
 use crate::lobby::{self, Accepted};
 use crate::metrics::{Direction, kind_label};
 use crate::shared::Shared;
-use crate::socket;
 use crate::tls::CurrentTls;
 
 /// Messages that are written at once.
@@ -76,10 +75,10 @@ where
     F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
 {
     let counters = shared.metrics.bytes(Direction::FromAgent, Direction::ToAgent);
-    lobby::accept(listener, |accepted| {
+    let serve = |accepted| {
         tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
-    })
-    .await;
+    };
+    lobby::accept(listener, serve, |peer| note_refused(peer, Limit::Unauthenticated, &shared)).await;
 }
 
 async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
@@ -101,20 +100,22 @@ async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, 
         Err(closed) => Some(closed),
     };
     match closed {
-        Some(Closed::Limit(limit)) => {
-            shared.metrics.refused(limit);
-            if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
-                info!(%peer, limit = limit.label(), suppressed, "closed the connection of an agent");
-            }
-        }
+        Some(Closed::Limit(limit)) => note_refused(peer, limit, &shared),
         Some(Closed::Gone(error)) => debug!(%peer, %error, "the connection of an agent ended"),
         None => debug!(%peer, "the connection of an agent ended"),
     }
 }
 
+fn note_refused(peer: SocketAddr, limit: Limit, shared: &Shared) {
+    shared.metrics.refused(limit);
+    if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
+        info!(%peer, limit = limit.label(), suppressed, "closed the connection of an agent");
+    }
+}
+
 /// The handshake and the hello.
 async fn introduce(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> Result<Introduction, Closed> {
-    socket::prepare(&stream).map_err(Closed::Gone)?;
+    peer::prepare(&stream).map_err(Closed::Gone)?;
     let accepted = tls.accept(Counted::new(stream, counters)).await.map_err(Closed::Gone)?;
     let (read, write) = tokio::io::split(accepted);
     let (mut reader, writer) = (Reader::new(read, AGENT_FRAME), Writer::new(write, AGENT_FRAME));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use jobset_program::log::LogFormat;
-use jobset_stream::LEADER;
+use jobset_stream::{AGENTS_OF_A_RELAY, LEADER};
 
 /// Relays between the agents of JobSets and the leading controller, so that a restart does not wait for the API server. It
 /// keeps no state: run two or more.
@@ -33,8 +33,8 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
     pub health_listen: SocketAddr,
 
-    /// Most connected agents. An agent that is rejected restarts by its watch on the API server.
-    #[arg(long, value_name = "NUMBER", default_value = "20000")]
+    /// Most connected agents, at most 100000. An agent that is rejected restarts by its watch on the API server.
+    #[arg(long, value_name = "NUMBER", default_value = "20000", value_parser = agents)]
     pub max_connections: NonZeroUsize,
 
     /// Most connected agents of one namespace.
@@ -44,6 +44,16 @@ pub struct Args {
     /// Format of the log on standard error. The environment variable RUST_LOG sets what is logged (default: info).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+fn agents(text: &str) -> Result<NonZeroUsize, String> {
+    let number: NonZeroUsize = text.parse().map_err(|_| "it must be a number from 1 on".to_owned())?;
+    if number.get() > AGENTS_OF_A_RELAY {
+        return Err(format!(
+            "the leading controller answers at most {AGENTS_OF_A_RELAY} agents of one relay: add relays"
+        ));
+    }
+    Ok(number)
 }
 
 impl Args {
@@ -83,5 +93,11 @@ mod tests {
         for flag in ["--max-connections=0", "--max-connections-per-namespace=0"] {
             assert!(parse(&[flag]).unwrap_err().to_string().contains(flag.trim_end_matches("=0")));
         }
+    }
+
+    #[test]
+    fn more_agents_than_the_leader_answers_are_rejected() {
+        assert!(parse(&["--max-connections=100000"]).is_ok());
+        assert!(parse(&["--max-connections=100001"]).unwrap_err().to_string().contains("add relays"));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
-use jobset_program::log_limit;
+use jobset_program::{log_limit, peer};
 use jobset_stream::CONTROLLER_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::ToRelay;
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::agents::DRAIN;
 use crate::counted::{ByteCounters, Counted};
@@ -24,7 +24,6 @@ use crate::limits::HANDSHAKE_TIME;
 use crate::lobby::{self, Accepted};
 use crate::metrics::Direction;
 use crate::shared::Shared;
-use crate::socket;
 use crate::tls::CurrentTls;
 
 type Stream = TlsStream<Counted<TcpStream>>;
@@ -35,10 +34,10 @@ where
     F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
 {
     let counters = shared.metrics.bytes(Direction::FromController, Direction::ToController);
-    lobby::accept(listener, |accepted| {
+    let serve = |accepted| {
         tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
-    })
-    .await;
+    };
+    lobby::accept(listener, serve, |peer| debug!(%peer, "too many connections of this address")).await;
 }
 
 async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
@@ -76,7 +75,7 @@ async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, 
 }
 
 async fn shake(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> io::Result<Stream> {
-    socket::prepare(&stream)?;
+    peer::prepare(&stream)?;
     timeout(HANDSHAKE_TIME, tls.accept(Counted::new(stream, counters))).await?
 }
 

@@ -26,8 +26,9 @@ pub const MESSAGE_RATE: f64 = 10.0;
 pub const MESSAGE_BURST: f64 = 20.0;
 /// How long a frame may take from its first byte to its last.
 pub const FRAME_TIME: Duration = Duration::from_secs(20);
-/// How long the system waits for a peer to acknowledge bytes, or to answer when there are none, before it ends the connection.
-pub const PEER_TIME: Duration = Duration::from_secs(30);
+/// Those of one address. A node has fewer Pods, so more of one are no agents: they are closed at once, or take the place of its
+/// oldest.
+pub const UNAUTHENTICATED_OF_ADDRESS: usize = UNAUTHENTICATED / 4;
 /// Messages that wait for an agent.
 pub const AGENT_QUEUE: usize = 64;
 /// Events that wait for a controller, beside those of its first snapshot.
@@ -60,7 +61,7 @@ pub enum Limit {
     Pod,
     /// The agents of its Pod connect too often.
     Hellos,
-    /// A newer connection took its place before its hello.
+    /// Its address has too many connections without a hello, or a newer one took its place before its hello.
     Unauthenticated,
     /// The TLS handshake or the hello took too long.
     Time,

@@ -1,15 +1,11 @@
 //! Options of sockets.
 
-use std::io;
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tracing::warn;
-
-use crate::limits::PEER_TIME;
 
 /// Connections that wait to be accepted: agents that come back at once.
 const BACKLOG: u32 = 8192;
@@ -27,18 +23,6 @@ pub(crate) fn listen(address: SocketAddr, flag: &str, whom: &str) -> anyhow::Res
     open().with_context(|| {
         format!("cannot listen on {address} for {whom}: is the port taken? choose another with --{flag}")
     })
-}
-
-/// Sends small messages at once, and notices peers that have vanished.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, PEER_TIME)?;
-    sockopt::set_tcp_keepintvl(stream, PEER_TIME / 3)?;
-    sockopt::set_tcp_keepcnt(stream, 3)?;
-    let milliseconds = u32::try_from(PEER_TIME.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(stream, milliseconds)?;
-    Ok(())
 }
 
 /// Raises the limit of open files as far as the system permits. Warns if it is too low for so many agents.

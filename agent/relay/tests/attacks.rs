@@ -1,12 +1,14 @@
 //! Agents that mean harm: each limit is exceeded, and others are served all the same.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result};
 use futures::future::join_all;
-use jobset_harness::wait;
-use jobset_relay::limits::UNAUTHENTICATED;
+use jobset_harness::wait::{self, Check};
+use jobset_relay::limits::{UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS};
 use jobset_stream::message::{AgentEventKind, FromAgent, Report};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::cluster::{LIMIT, Space};
@@ -23,21 +25,60 @@ async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<()> 
     timeout(LIMIT, read).await.context("the connection has not ended")
 }
 
+/// Connects from another address than the agents, and says nothing.
+async fn silent(relay: &TestRelay, address: u8) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 1, address], 0)))?;
+    Ok(socket.connect(relay.agents).await?)
+}
+
 #[tokio::test]
-async fn silent_connections_keep_no_agent_out() -> Result<()> {
+async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-silent").await?);
     let mut controller = TestController::dial(&relay).await?;
-    let mut silent = Vec::new();
-    for _ in 0..UNAUTHENTICATED + 44 {
-        silent.push(TcpStream::connect(relay.agents).await?);
+    let mut silent_ones = Vec::new();
+    for address in 1..=5 {
+        for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
+            silent_ones.push(silent(&relay, address).await?);
+        }
     }
     let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
     controller.hello().await?;
-    for stream in &mut silent {
+    for stream in &mut silent_ones {
         closed(stream).await?;
     }
     assert!(relay.metric(&refused("unauthenticated")).await? > 0, "the oldest have made room");
     Ok(())
+}
+
+/// Where the connections of one address filled the port, an agent would wait in its backlog until they are old.
+#[tokio::test]
+async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waiting() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-refill").await?);
+    let mut controller = TestController::dial(&relay).await?;
+    let mut held = Vec::new();
+    for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
+        held.push(silent(&relay, 1).await?);
+    }
+    let refill = async {
+        loop {
+            let mut closed_at_once = silent(&relay, 1).await?;
+            closed(&mut closed_at_once).await?;
+        }
+    };
+    let agent = async {
+        wait::until_met(LIMIT, "more to be refused than have a place", || async {
+            let refused = relay.metric(&refused("unauthenticated")).await?;
+            Ok(if refused > UNAUTHENTICATED as u64 { Check::Met(()) } else { Check::Unmet(refused.to_string()) })
+        })
+        .await?;
+        let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+        controller.hello().await
+    };
+    tokio::select! {
+        ended = refill => ended,
+        answered = agent => answered.map(drop),
+    }
 }
 
 #[tokio::test]

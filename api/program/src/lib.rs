@@ -6,11 +6,13 @@
 //! - [`run`] runs the program in a runtime and makes an exit code of its result,
 //! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
 //! - [`duration`] reads a duration flag,
-//! - [`ports`] serves probes and metrics.
+//! - [`ports`] serves probes and metrics,
+//! - [`peer`] ends connections whose peer has vanished.
 
 pub mod duration;
 pub mod log;
 pub mod log_limit;
+pub mod peer;
 pub mod ports;
 mod run;
 

@@ -26,6 +26,8 @@ pub const AGENT_FRAME: usize = 16 << 10;
 pub const CONTROLLER_FRAME: usize = 4 << 20;
 /// Most events in one frame of a relay.
 pub const EVENTS_IN_FRAME: usize = 512;
+/// Most agents of one relay. The leader answers no more of them, so that a stolen relay does not fill its memory.
+pub const AGENTS_OF_A_RELAY: usize = 100_000;
 /// Longest text, in bytes, by which an agent says how its worker ended.
 pub const EXIT_BYTES: usize = 8 << 10;
 /// Time between two signs of life of the leader.

@@ -291,24 +291,6 @@ async fn registry_with_slash_and_label_null_are_rendered() -> Result<()> {
     Ok(())
 }
 
-/// `kubectl delete` by label, for `kubectl delete -k` would delete the CRD, and all JobSets with it.
-#[tokio::test]
-async fn commands_of_the_docs_remove_all_kinds_but_the_crd() -> Result<()> {
-    let page = fs::read_to_string(paths::workspace().join("docs/src/install.md")).await?;
-    let (_, remove) = page.split_once("\n## Uninstall\n").context("no section Uninstall")?;
-    let blocks = remove.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
-    let named: Vec<&str> = commands.iter().flat_map(|line| line.split([' ', ','])).collect();
-    let objects = render(NAMESPACE, &[]).await?;
-    for ((kind, ..), object) in &objects {
-        let removed = named.contains(&&*kind.to_lowercase());
-        assert_eq!(removed, kind != "CustomResourceDefinition", "{kind}");
-        let labels = &object["metadata"]["labels"];
-        assert!(!removed || labels["app.kubernetes.io/part-of"] == "jobset", "{kind}: {labels}");
-    }
-    Ok(())
-}
-
 /// The labels by which Kubernetes adds roles to its own.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
@@ -377,7 +359,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
 ])]
 #[case::stream(&["stream.enabled=true", "featureGates.InPlaceRestart=true"])]
 #[case::stream_issuer(&[
-    "stream.enabled=true", "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=1000000",
+    "stream.enabled=true", "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=100000",
     "stream.relay.priorityClassName=system-node-critical", "stream.relay.affinity.nodeAffinity.a=b",
     "webhook.ports.https=10443",
 ])]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobset_program::peer;
 use jobset_stream::frame::{Reader, Writer, encode};
 use jobset_stream::message::{AgentEvent, FromRelay, Statement, ToRelay};
 use jobset_stream::signature::{Signed, Signer, encode_chain};
@@ -93,7 +94,7 @@ impl Peer {
         let connector = TlsConnector::from(Arc::new(present.client()?));
         let connect = async {
             let tcp = TcpStream::connect(&self.address).await?;
-            tcp.set_nodelay(true)?;
+            peer::prepare(&tcp)?;
             connector.connect(self.server.clone(), tcp).await
         };
         let Some(connect) = stop.run_until_cancelled(timeout(CONNECT, connect)).await else { return Ok(()) };

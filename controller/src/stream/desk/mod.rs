@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobset_stream::message::{AgentEvent, AgentEventKind, GroupState, Nonce, PodRef, Report, Statement};
-use jobset_stream::{BEAT, EXIT_BYTES};
+use jobset_stream::{AGENTS_OF_A_RELAY, BEAT, EXIT_BYTES};
 
 use super::GroupSnapshot;
 use crate::engine::pods::StreamReport;
@@ -247,6 +247,9 @@ impl Desk {
         let is_short = |text: &String| text.len() <= LONGEST_NAME;
         let is_foreign = self.namespace.as_ref().is_some_and(|own| *own != namespace);
         let agents = self.relays.get_mut(&relay)?;
+        if agents.len() >= AGENTS_OF_A_RELAY {
+            return None;
+        }
         if is_foreign || agents.contains_key(&number) || ![&namespace, &name, &uid, &jobset].into_iter().all(is_short) {
             return None;
         }
