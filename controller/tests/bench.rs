@@ -31,6 +31,8 @@ async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
         relay: Some(relay),
         agent: Some(agent),
         real_agents: REAL_AGENTS,
+        // Fewer than there are, so that some wait.
+        connecting: 2,
         annotation_seconds: 1,
         settle: false,
         foreign_pods: 3,

@@ -160,6 +160,10 @@ pub struct Options {
     /// Agents of the last Pods that are processes, where the way is the stream and there are more Pods.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub real_agents: usize,
+    /// Over the stream, how many simulated agents connect at once. More than this share the machine's CPUs with relays and API
+    /// server so long that they give up, and each asks the API server.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one())]
+    pub connecting: usize,
     /// From the last failure on, over how many seconds the CPU is counted where the way is the stream: annotations follow.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub annotation_seconds: u64,

@@ -5,6 +5,9 @@
 //! answer is in time. So the agents wait for a seat, as the API server would let them wait: for a report until it is
 //! answered, for a watch until it has shown the JobSet. Their own time limits begin with the seat. What agents of the
 //! stream request beside it takes the same seats, inside their time limits.
+//!
+//! New connections of the stream wait for seats of their own, until the leader has answered: an agent in a Pod has a CPU
+//! for its handshake, and thousands in one process would run out of time because they wait for each other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,13 +45,24 @@ pub(super) enum Links {
     /// Watches and patches.
     Requests { connections: Connections, seats: Arc<Semaphore>, dialect: Dialect },
     /// The stream; the folder of each agent has its token.
-    Stream { connections: Connections, setup: Box<StreamSetup>, folders: Vec<PathBuf> },
+    Stream { connections: Connections, setup: Box<StreamSetup>, folders: Vec<PathBuf>, seats: Arc<Semaphore> },
 }
 
 impl Links {
     /// Watches and patches over these connections.
     pub(super) fn requests(connections: Connections, dialect: Dialect) -> Self {
         Self::Requests { connections, seats: Arc::new(Semaphore::new(SEATS)), dialect }
+    }
+
+    /// The stream over these relays, to which so many connect at once; what agents request beside it goes over these connections.
+    pub(super) fn stream(
+        connections: Connections,
+        setup: StreamSetup,
+        folders: Vec<PathBuf>,
+        connecting: usize,
+    ) -> Self {
+        let (setup, seats) = (Box::new(setup), Arc::new(Semaphore::new(connecting)));
+        Self::Stream { connections, setup, folders, seats }
     }
 
     /// Connects the agent of this Pod.
@@ -58,10 +72,11 @@ impl Links {
                 let requests = Requests { client: connections.of(agent), seats: Arc::clone(seats), dialect: *dialect };
                 Link::Watch(requests.watch(pod).await)
             }
-            Self::Stream { connections, setup, folders } => {
+            Self::Stream { connections, setup, folders, seats } => {
+                let seat = Arc::clone(seats).acquire_owned().await.ok();
                 let names = Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() };
                 let relay: Relay = setup.relay(agent, folders[agent].clone());
-                Link::Stream(Box::new(Transport::start(connections.of(agent), names, Some(relay))))
+                Link::Stream(Box::new(Transport::start(connections.of(agent), names, Some(relay))), seat)
             }
         }
     }
@@ -92,7 +107,8 @@ impl Requests {
 /// The way of one agent. Its watch or its connection ends when this is dropped.
 pub(super) enum Link {
     Watch(WatchLink),
-    Stream(Box<Transport>),
+    /// With the seat that is held until the first event: an answer, or that the agent waits no longer.
+    Stream(Box<Transport>, Option<OwnedSemaphorePermit>),
 }
 
 impl Link {
@@ -100,8 +116,9 @@ impl Link {
     pub(super) async fn next(&mut self) -> Vec<Input> {
         match self {
             Self::Watch(link) => link.next().await,
-            Self::Stream(transport) => {
+            Self::Stream(transport, seat) => {
                 let event = transport.next().await;
+                *seat = None;
                 transport.on(event)
             }
         }
@@ -114,7 +131,7 @@ impl Link {
                 link.report(epoch);
                 Vec::new()
             }
-            Self::Stream(transport) => transport.report(epoch, None),
+            Self::Stream(transport, _) => transport.report(epoch, None),
         }
     }
 }

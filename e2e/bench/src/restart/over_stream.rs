@@ -63,7 +63,7 @@ impl StreamAgents {
         let folders = tokens::folders(&bench.client, &root, &stream.setup.ca, pods).await?;
         let seats = Arc::new(Semaphore::new(SEATS));
         let connections = Connections::with_seats(&bench.config, pods.len(), &seats)?;
-        let links = Links::Stream { connections, setup: Box::new(stream.setup.clone()), folders: folders.clone() };
+        let links = Links::stream(connections, stream.setup.clone(), folders.clone(), bench.options.connecting);
         Ok((links, Self { folders, processes: None, before: Memory::read(bench, stream)? }))
     }
 
