@@ -220,8 +220,8 @@ test-output: tools ## 100 MB/s of output for a minute through a supervising agen
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: images
-images: build ## Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine.
-	@$(E2E) images $(if $(ARCH),--architecture $(ARCH))
+images: build ## Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine, TAG=1.
+	@$(E2E) images $(if $(ARCH),--architecture $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 .PHONY: notices
 notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the plugin have.

@@ -5,13 +5,16 @@ use jobset_api::agent::{LEAST_ANNOTATION_DELAY, RELAY_CONFIG_MAP, annotation_spr
 use super::{Facts, Finding};
 use crate::status::Epochs;
 
-/// How old the epochs of Pods may be, if the agents report over the stream.
+/// How old the epochs of Pods may be, if their template has the stream. Whether a relay serves them is known in its log alone.
 pub(super) fn behind(epochs: Epochs, pods: i64) -> Option<String> {
     let pods = u32::try_from(pods).unwrap_or(u32::MAX);
     let seconds = (LEAST_ANNOTATION_DELAY + annotation_spread(pods)).as_secs();
-    epochs
-        .by_stream
-        .then(|| format!("agents report over the stream, and the epochs shown here are up to {seconds} s old"))
+    epochs.by_stream.then(|| {
+        format!(
+            "agents report over the stream if a relay serves them: the epochs shown here may be {seconds} s old, and older \
+             while restarts follow each other"
+        )
+    })
 }
 
 /// A remark: the agents cannot use the stream.

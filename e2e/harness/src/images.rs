@@ -14,6 +14,10 @@ use crate::archive::Archive;
 use crate::programs::Architecture;
 use crate::{notices, paths};
 
+mod repository;
+
+pub use repository::Repository;
+
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
@@ -49,38 +53,6 @@ pub(crate) const BASH_PROGRAM: &str = "/bin/bash-static";
 
 /// Where Debian's curl puts its program.
 const CURL_PROGRAM: &str = "/usr/bin/curl";
-
-/// Where the images of the product are, and in which version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repository {
-    /// Host, and perhaps path.
-    pub registry: String,
-    /// Tag of all of them.
-    pub tag: String,
-}
-
-impl Default for Repository {
-    /// That of images which are loaded into nodes without a registry.
-    fn default() -> Self {
-        Self { registry: "localhost".to_owned(), tag: "dev".to_owned() }
-    }
-}
-
-impl Repository {
-    /// The image of a program.
-    pub fn name(&self, program: &str) -> String {
-        format!("{}/{program}:{}", self.registry, self.tag)
-    }
-
-    /// Manifests in which the images are these.
-    pub fn in_place_of_local(&self, manifests: &str) -> String {
-        ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-relay", "jobset-agent"]
-            .iter()
-            .fold(manifests.to_owned(), |text, program| {
-                text.replace(&Self::default().name(program), &self.name(program))
-            })
-    }
-}
 
 /// What an image is made of.
 #[derive(Clone, Debug)]

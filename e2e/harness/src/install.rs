@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::chart::{Chart, RELEASE};
 use crate::cluster::{Cluster, Handle};
-use crate::images::{self, ImageSpec};
+use crate::images::{self, ImageSpec, Repository};
 use crate::paths;
 use crate::programs::{Architecture, Helm, RustBinaries, succeeded};
 use crate::progress::progress;
@@ -33,10 +33,6 @@ pub const RELAY: &str = "jobset-relay";
 /// Namespace of controller and webhook.
 pub const NAMESPACE: &str = "jobset-system";
 
-const CONTROLLER_IMAGE: &str = "localhost/jobset-controller:dev";
-const WEBHOOK_IMAGE: &str = "localhost/jobset-webhook:dev";
-const CERTS_IMAGE: &str = "localhost/jobset-certs:dev";
-const RELAY_IMAGE: &str = "localhost/jobset-relay:dev";
 /// The CustomResourceDefinition.
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";
 /// How long one thing may take to come up.
@@ -77,32 +73,45 @@ pub async fn install_with_stream(cluster: &Cluster, binaries: &RustBinaries) -> 
 /// If an image cannot be built or imported.
 pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     progress("loading images");
-    for image in product_images(binaries, Architecture::of_host()?)? {
-        cluster.load_image(&image).await?;
-    }
+    load_product_images(cluster, binaries, &Repository::default()).await?;
     cluster.load_image(&images::build(&ImageSpec::new(WORKER_IMAGE, &binaries.worker))?).await?;
     Ok(())
 }
 
+/// Loads the images of the product alone, by these names.
+///
+/// # Errors
+/// As [`load_images`].
+pub async fn load_product_images(cluster: &Cluster, binaries: &RustBinaries, names: &Repository) -> Result<()> {
+    for image in product_images(binaries, Architecture::of_host()?, names)? {
+        cluster.load_image(&image).await?;
+    }
+    Ok(())
+}
+
 /// Builds the image of the demo's worker, as an OCI archive below `target/images`.
-pub fn worker_image(binaries: &RustBinaries, architecture: Architecture) -> Result<PathBuf> {
-    images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(WORKER_IMAGE, &binaries.worker) })
+pub fn worker_image(binaries: &RustBinaries, architecture: Architecture, names: &Repository) -> Result<PathBuf> {
+    let name = names.name("jobset-test-worker");
+    images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(&name, &binaries.worker) })
 }
 
 /// Builds the images of the product, as OCI archives below `target/images`.
 ///
 /// # Errors
 /// If a binary cannot be read, or an archive not be written.
-pub fn product_images(binaries: &RustBinaries, architecture: Architecture) -> Result<Vec<PathBuf>> {
-    let images: [(&str, &Path); 5] = [
-        (AGENT_IMAGE, &binaries.agent),
-        (CONTROLLER_IMAGE, &binaries.controller),
-        (WEBHOOK_IMAGE, &binaries.webhook),
-        (CERTS_IMAGE, &binaries.certs),
-        (RELAY_IMAGE, &binaries.relay),
+pub fn product_images(binaries: &RustBinaries, architecture: Architecture, names: &Repository) -> Result<Vec<PathBuf>> {
+    let programs: [(&str, &Path); 5] = [
+        ("jobset-agent", &binaries.agent),
+        ("jobset-controller", &binaries.controller),
+        ("jobset-webhook", &binaries.webhook),
+        ("jobset-certs", &binaries.certs),
+        (RELAY, &binaries.relay),
     ];
-    let spec = |(name, binary)| ImageSpec { architecture: Some(architecture), ..ImageSpec::product(name, binary) };
-    images.into_iter().map(|image| images::build(&spec(image))).collect()
+    let build = |(program, binary)| {
+        let name = names.name(program);
+        images::build(&ImageSpec { architecture: Some(architecture), ..ImageSpec::product(&name, binary) })
+    };
+    programs.into_iter().map(build).collect()
 }
 
 /// Waits until controller and webhook are ready.

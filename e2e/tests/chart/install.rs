@@ -1,8 +1,8 @@
 //! The chart on real kubelets, by the real Helm: installed, upgraded, rolled back and deleted while groups restart.
 //!
 //! The programs are those of this commit throughout, for there are no images of older ones here. What is taken over is the
-//! manifest of the commit before the chart with today's images; upgrade and rollback change settings of the programs, and
-//! so replace their Pods, but not the version.
+//! manifest of the commit before the chart with today's images. The upgrade is that of the docs, to images with another tag,
+//! and changes settings of the programs, too.
 
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use jobset_harness::chart::{Chart, RELEASE};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::{Group, LIMIT, Workers};
+use jobset_harness::images::Repository;
 use jobset_harness::install::{self, kubectl};
 use jobset_harness::paths;
 use jobset_harness::programs::Helm;
@@ -18,6 +19,7 @@ use jobset_harness::wait;
 use jobset_harness::workload::{STORY_1, SUPERVISED};
 
 use super::certificates::Certificates;
+use super::docs::{NEW, helm_commands};
 use super::leftovers::leftovers;
 use super::traffic;
 use crate::kubelet::{assert_in_place, binaries, run_kubectl_jobset};
@@ -47,13 +49,22 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     let taken = Box::pin(certificates.asked_throughout(helm.run(&cluster, &take)));
     story.during("takeover", taken).await?;
     certificates.are_as_stored().await?;
-    let change = ["upgrade", RELEASE, &chart, "--set", "log.format=json", "--set", "log.filter=debug"];
-    story.during("upgrade", helm.run(&cluster, &[&change[..], &system].concat())).await?;
-    let args = deployment_args(&cluster, SYSTEM).await?;
-    ensure!(args.contains("--log-format=json"), "{args}");
+    let next = Repository::local(NEW)?;
+    install::load_product_images(&cluster, binaries().await?, &next).await?;
+    let upgrade = helm_commands("upgrade.md").await?.into_iter().next().context("the page has no command")?;
+    let upgrade = upgrade.words.iter().map(|word| if word == "deploy/chart" { &*chart } else { word });
+    let change = ["--timeout", "2m", "--set", "log.format=json", "--set", "log.filter=debug"];
+    let change: Vec<&str> = upgrade.chain(change).collect();
+    story.during("upgrade", helm.run(&cluster, &change)).await?;
+    let container = deployed(&cluster, SYSTEM).await?;
+    ensure!(
+        container.contains("--log-format=json") && container.contains(&next.name("jobset-controller")),
+        "{container}"
+    );
     story.during("rollback", helm.run(&cluster, &[&["rollback", RELEASE, "1"][..], &system].concat())).await?;
-    let args = deployment_args(&cluster, SYSTEM).await?;
-    ensure!(args.contains("--log-format=text"), "{args}");
+    let container = deployed(&cluster, SYSTEM).await?;
+    let before = Repository::default().name("jobset-controller");
+    ensure!(container.contains("--log-format=text") && container.contains(&before), "{container}");
     story.without_controller(&cluster).await?;
     scale(&cluster, WEBHOOK, 0).await?;
     let test = ["test", RELEASE, "--namespace", SYSTEM, "--timeout", "2m", "--logs"];
@@ -175,8 +186,9 @@ async fn scale(cluster: &Cluster, deployment: &str, replicas: u32) -> Result<()>
     kubectl(cluster, &["rollout", "status", deployment, "-n", SYSTEM, "--timeout=120s"]).await.map(drop)
 }
 
-async fn deployment_args(cluster: &Cluster, namespace: &str) -> Result<String> {
-    let path = "jsonpath={.spec.template.spec.containers[0].args}";
+/// The container of the controller's Deployment.
+async fn deployed(cluster: &Cluster, namespace: &str) -> Result<String> {
+    let path = "jsonpath={.spec.template.spec.containers[0]}";
     let output = kubectl(cluster, &["get", "deployment/jobset-controller", "-n", namespace, "-o", path]).await?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod certificates;
+mod docs;
 mod helm;
 mod install;
 mod leftovers;

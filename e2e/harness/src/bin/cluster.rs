@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use jobset_harness::cluster::{self, Ending, Options, Ready};
 use jobset_harness::deps;
+use jobset_harness::images::Repository;
 use jobset_harness::install;
 use jobset_harness::programs::{self, Architecture, Helm};
 use tokio::io::AsyncReadExt;
@@ -40,6 +41,9 @@ enum Action {
         /// What they run on. Default: this machine.
         #[arg(long)]
         architecture: Option<Architecture>,
+        /// Their tag. Default: that of the chart.
+        #[arg(long)]
+        tag: Option<String>,
     },
     /// Runs a cluster until standard input ends, or a signal comes; prints one line of JSON when it is ready.
     Up(Up),
@@ -93,7 +97,7 @@ fn run(action: Action) -> Result<()> {
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
             programs::ensure_kube_state_metrics().map(|_| ())
         }
-        Action::Images { architecture } => block_on(images(architecture)),
+        Action::Images { architecture, tag } => block_on(images(architecture, tag.as_deref())),
         Action::Up(up) if up.detach => detach(),
         Action::Up(up) => block_on(own(up)),
         Action::Down { dir } => cluster::down(&dir),
@@ -101,11 +105,12 @@ fn run(action: Action) -> Result<()> {
     }
 }
 
-async fn images(architecture: Option<Architecture>) -> Result<()> {
+async fn images(architecture: Option<Architecture>, tag: Option<&str>) -> Result<()> {
+    let names = tag.map_or_else(|| Ok(Repository::default()), Repository::local)?;
     let architecture = architecture.map_or_else(Architecture::of_host, Ok)?;
     let binaries = programs::shipped_binaries(architecture).await?;
-    let mut images = install::product_images(&binaries, architecture)?;
-    images.push(install::worker_image(&binaries, architecture)?);
+    let mut images = install::product_images(&binaries, architecture, &names)?;
+    images.push(install::worker_image(&binaries, architecture, &names)?);
     for image in images {
         println!("{}", image.display());
     }
