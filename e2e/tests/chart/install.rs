@@ -53,7 +53,8 @@ async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_a
     install::load_product_images(&cluster, binaries().await?, &next).await?;
     let upgrade = helm_commands("upgrade.md").await?.into_iter().next().context("the page has no command")?;
     let upgrade = upgrade.words.iter().map(|word| if word == "deploy/chart" { &*chart } else { word });
-    let change = ["--timeout", "2m", "--set", "log.format=json", "--set", "log.filter=debug"];
+    // What it has taken over from kubectl is kubectl's, too, until it changes.
+    let change = ["--force-conflicts", "--timeout", "2m", "--set", "log.format=json", "--set", "log.filter=debug"];
     let change: Vec<&str> = upgrade.chain(change).collect();
     story.during("upgrade", helm.run(&cluster, &change)).await?;
     let container = deployed(&cluster, SYSTEM).await?;
