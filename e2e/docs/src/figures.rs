@@ -185,6 +185,16 @@ fn bench(cases: &[(&str, Value)]) -> String {
         "\nAll of one run on {cpus} CPUs that API server, etcd, controllers, relays and agents share. Without kubelets. CPU is that \
          until the last agent has lifted its barrier."
     );
+    let minutes = cases.iter().filter_map(|(_, case)| case.pointer("/stream/minute/api_server"));
+    let minutes: Vec<String> = minutes.map(|seconds| format!("{:.0} s", number(seconds))).collect();
+    if !minutes.is_empty() {
+        let _ = writeln!(
+            table,
+            "\nOver the stream, the annotations of the Pods follow. With them, the API server uses {} of CPU in the minute from the \
+             failure on.",
+            minutes.join(" and ")
+        );
+    }
     table
 }
 
