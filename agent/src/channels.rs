@@ -54,6 +54,13 @@ struct Write {
     rests: bool,
 }
 
+impl Write {
+    /// That of a report which the stream has carried: it is for the record alone.
+    fn carried(epoch: i32) -> Self {
+        Self { epoch, is_awaited: false, rests: false }
+    }
+}
+
 /// What carries an agent's reports and the epochs of its JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Channels {
@@ -168,23 +175,19 @@ impl Channels {
 
     fn on_statement(&mut self, is_answer: bool, group: Option<(JobSetState, u32)>) -> Vec<ChannelOutput> {
         let mut outputs = Vec::new();
-        if let Some((_, pods)) = group.as_ref().filter(|_| is_answer) {
-            self.is_consistent = true;
-            self.pods = *pods;
-            if self.stream != Stream::Live {
-                self.stream = Stream::Live;
-                if self.watch == Watch::Running {
-                    self.watch = Watch::Stopped;
-                    outputs.push(ChannelOutput::StopWatch);
-                }
-                outputs.extend(self.send_reported());
+        let Some((state, pods)) = group.filter(|_| is_answer || self.is_consistent) else { return outputs };
+        self.is_consistent = true;
+        self.pods = pods;
+        if is_answer && self.stream != Stream::Live {
+            self.stream = Stream::Live;
+            if self.watch == Watch::Running {
+                self.watch = Watch::Stopped;
+                outputs.push(ChannelOutput::StopWatch);
             }
+            outputs.extend(self.send_reported());
         }
-        if let Some((state, pods)) = group.filter(|_| self.is_consistent) {
-            self.pods = pods;
-            self.on_epochs(&state);
-            outputs.push(ChannelOutput::Tell(Input::JobSet(state)));
-        }
+        self.on_epochs(&state);
+        outputs.push(ChannelOutput::Tell(Input::JobSet(state)));
         outputs
     }
 
@@ -193,7 +196,7 @@ impl Channels {
         let Some(epoch) = self.reported else { return Vec::new() };
         let mut outputs = vec![ChannelOutput::Send { epoch }];
         let is_waited_for = |write: &&mut Write| (write.is_awaited || write.rests) && write.epoch == epoch;
-        let carried = Write { epoch, is_awaited: false, rests: false };
+        let carried = Write::carried(epoch);
         let reported = ChannelOutput::Tell(Input::Reported { epoch });
         if let Some(owed) = self.owed.as_mut().filter(is_waited_for) {
             *owed = carried;
@@ -246,7 +249,7 @@ impl Channels {
     fn on_report(&mut self, epoch: i32) -> Vec<ChannelOutput> {
         self.reported = Some(epoch);
         if self.stream == Stream::Live {
-            let write = Write { epoch, is_awaited: false, rests: false };
+            let write = Write::carried(epoch);
             let mut outputs = vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(Input::Reported { epoch })];
             // A report that is repeated does not put its write off.
             if self.owed.replace(write) != Some(write) {

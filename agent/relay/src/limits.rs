@@ -12,6 +12,9 @@ pub const UNAUTHENTICATED: usize = 4096;
 /// Age at which a connection that has not said hello makes room for one that waits. An agent's is as old only where thousands more
 /// have connected before it: if those made room, all of them would begin again.
 pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(5);
+/// Connections of one address that have not said hello. A node has fewer Pods, so more of one are no agents: they are closed at
+/// once, or take the place of its oldest.
+pub const UNAUTHENTICATED_OF_ADDRESS: usize = UNAUTHENTICATED / 4;
 /// Connections of one Pod. One more takes the place of the oldest: an agent that has lost its connection opens another one.
 pub const CONNECTIONS_PER_POD: usize = 2;
 /// Connections of controllers. One more takes the place of that which has been silent longest.
@@ -26,9 +29,6 @@ pub const MESSAGE_RATE: f64 = 10.0;
 pub const MESSAGE_BURST: f64 = 20.0;
 /// How long a frame may take from its first byte to its last.
 pub const FRAME_TIME: Duration = Duration::from_secs(20);
-/// Those of one address. A node has fewer Pods, so more of one are no agents: they are closed at once, or take the place of its
-/// oldest.
-pub const UNAUTHENTICATED_OF_ADDRESS: usize = UNAUTHENTICATED / 4;
 /// Messages that wait for an agent.
 pub const AGENT_QUEUE: usize = 64;
 /// Events that wait for a controller, beside those of its first snapshot.

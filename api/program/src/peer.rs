@@ -7,7 +7,7 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 /// How long the system waits for a peer to acknowledge bytes, or to answer when there are none, before it ends the connection.
-pub const PEER_TIME: Duration = Duration::from_secs(30);
+const PEER_TIME: Duration = Duration::from_secs(30);
 
 /// Has the system send small messages at once, and end the connection if its peer has vanished.
 ///

@@ -92,9 +92,9 @@ async fn chart_has_all_feature_gates_but_that_of_the_stream() -> Result<()> {
 async fn commands_of_the_docs_remove_all_kinds_but_the_crd() -> Result<()> {
     let page = fs::read_to_string(paths::workspace().join("docs/src/install.md")).await?;
     let (_, remove) = page.split_once("\n## Uninstall\n").context("no section Uninstall")?;
-    let blocks = remove.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
-    let named: Vec<&str> = commands.iter().flat_map(|line| line.split([' ', ','])).collect();
+    let blocks = blocks(remove)?;
+    let commands = blocks.iter().filter(|block| block.language == "console").flat_map(|block| block.text.lines());
+    let named: Vec<&str> = commands.flat_map(|line| line.split([' ', ','])).collect();
     let objects = render(NAMESPACE, &[]).await?;
     for ((kind, ..), object) in &objects {
         let removed = named.contains(&&*kind.to_lowercase());

@@ -247,10 +247,9 @@ impl Desk {
         let is_short = |text: &String| text.len() <= LONGEST_NAME;
         let is_foreign = self.namespace.as_ref().is_some_and(|own| *own != namespace);
         let agents = self.relays.get_mut(&relay)?;
-        if agents.len() >= AGENTS_OF_A_RELAY {
-            return None;
-        }
-        if is_foreign || agents.contains_key(&number) || ![&namespace, &name, &uid, &jobset].into_iter().all(is_short) {
+        let is_known = agents.contains_key(&number);
+        let is_too_many = agents.len() >= AGENTS_OF_A_RELAY;
+        if is_foreign || is_known || is_too_many || ![&namespace, &name, &uid, &jobset].into_iter().all(is_short) {
             return None;
         }
         let key = Key { namespace, name: jobset };
