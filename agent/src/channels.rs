@@ -127,7 +127,7 @@ pub enum ChannelOutput {
         /// The epoch.
         epoch: i32,
     },
-    /// Send [`ChannelInput::WriteDue`] after [`LEAST_ANNOTATION_DELAY`] and a random part of [`annotation_spread`] of this number of Pods.
+    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of this number of Pods.
     WriteLater {
         /// Number of Pods of the group.
         pods: u32,

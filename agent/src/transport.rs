@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_protocol::agent::{LEAST_ANNOTATION_DELAY, annotation_spread};
+use jobset_protocol::agent::annotation_delays;
 use jobset_stream::SILENCE;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -153,8 +153,8 @@ impl Transport {
             }
             ChannelOutput::Write { epoch } => self.write(epoch),
             ChannelOutput::WriteLater { pods } => {
-                let delay = LEAST_ANNOTATION_DELAY + annotation_spread(pods).mul_f64(fastrand::f64());
-                self.write_due = Some(Instant::now() + delay);
+                let (least, most) = annotation_delays(pods).into_inner();
+                self.write_due = Some(Instant::now() + least + most.saturating_sub(least).mul_f64(fastrand::f64()));
             }
         }
         None

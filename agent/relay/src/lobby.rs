@@ -227,6 +227,7 @@ mod tests {
         let three = lobby.enter(ONE).unwrap();
         assert!(one.evicted().now_or_never().is_some(), "its own oldest has made room");
         drop((one, two, three, other));
-        assert_eq!((lobby.places().taken.len(), lobby.places().addresses.len()), (0, 0));
+        let places = lobby.places();
+        assert_eq!((places.taken.len(), places.addresses.len()), (0, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! The agent in a worker Pod: the names and values that manifests, admission and the agent itself share.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Name of the agent's binary, and of the injected container.
@@ -85,18 +86,22 @@ pub const RELAY_AUDIENCE: &str = "jobset-relay";
 /// speak with relays.
 pub const RELAY_CONFIG_MAP: &str = "jobset-relay-ca";
 
-/// Shortest delay of an annotation behind the report over the stream. Most groups have restarted by then, so the writes do not
-/// compete with the restart.
-pub const LEAST_ANNOTATION_DELAY: Duration = Duration::from_secs(10);
+/// Shortest delay of an annotation behind the report over the stream.
+const LEAST_ANNOTATION_DELAY: Duration = Duration::from_secs(10);
+/// Pods of a group for each second that its annotations are delayed at least. On slow machines, large groups take so long to
+/// restart.
+const DELAYED_PER_SECOND: u32 = 300;
 /// Annotations that the agents of one group write in a second, all together, while their reports go over the stream.
 const ANNOTATIONS_PER_SECOND: u32 = 150;
 /// Shortest time over which the agents of a group spread the writes of their annotations.
 const SHORTEST_SPREAD: Duration = Duration::from_secs(1);
 
-/// The time over which the agents of a group of this many Pods spread the writes of their annotations. Each draws its delay from
-/// [`LEAST_ANNOTATION_DELAY`] to this much more.
-pub fn annotation_spread(pods: u32) -> Duration {
-    (Duration::from_secs(u64::from(pods)) / ANNOTATIONS_PER_SECOND).max(SHORTEST_SPREAD)
+/// The shortest and the longest delay of an annotation behind the report over the stream, in a group of this many Pods. Each
+/// agent draws its own. Most groups have restarted before the first is written, so the writes do not compete with the restart.
+pub fn annotation_delays(pods: u32) -> RangeInclusive<Duration> {
+    let pods = Duration::from_secs(u64::from(pods));
+    let least = (pods / DELAYED_PER_SECOND).max(LEAST_ANNOTATION_DELAY);
+    least..=least + (pods / ANNOTATIONS_PER_SECOND).max(SHORTEST_SPREAD)
 }
 
 /// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
@@ -133,7 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn annotation_spread_grows_with_the_group() {
-        assert_eq!([0, 150, 5_000].map(annotation_spread).map(|it| it.as_secs()), [1, 1, 33]);
+    fn annotation_delays_grow_with_the_group() {
+        let seconds =
+            [0, 150, 3_000, 15_000].map(annotation_delays).map(|it| (it.start().as_secs(), it.end().as_secs()));
+        assert_eq!(seconds, [(10, 11), (10, 11), (10, 30), (50, 150)]);
     }
 }

@@ -1,6 +1,6 @@
 //! The agent stream: agents report over it, and their annotations follow later.
 
-use jobset_api::agent::{LEAST_ANNOTATION_DELAY, RELAY_CONFIG_MAP, annotation_spread};
+use jobset_api::agent::{RELAY_CONFIG_MAP, annotation_delays};
 
 use super::{Facts, Finding};
 use crate::status::Epochs;
@@ -8,7 +8,7 @@ use crate::status::Epochs;
 /// How old the epochs of Pods may be, if their template has the stream. Whether a relay serves them is known in its log alone.
 pub(super) fn behind(epochs: Epochs, pods: i64) -> Option<String> {
     let pods = u32::try_from(pods).unwrap_or(u32::MAX);
-    let seconds = (LEAST_ANNOTATION_DELAY + annotation_spread(pods)).as_secs();
+    let seconds = annotation_delays(pods).end().as_secs();
     epochs.by_stream.then(|| {
         format!(
             "agents report over the stream if a relay serves them: the epochs shown here may be {seconds} s old, and older \

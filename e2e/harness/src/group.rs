@@ -21,7 +21,7 @@ use crate::wait::{self, Check};
 use crate::workload::{WORKER_PORT, Workload, is_ready};
 
 /// How long a change may take on a machine that runs all tests at once.
-pub const LIMIT: Duration = Duration::from_mins(2);
+pub const LIMIT: Duration = Duration::from_mins(4);
 
 /// One worker Pod.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,13 +13,16 @@ use jobset_harness::{admission, images};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::go_examples;
 use super::shared::{binaries, installed, with_admission};
 
 /// Four restarts of containers that do not listen to SIGTERM take three minutes, and twice as long on a busy machine.
 const LIMIT: Duration = Duration::from_mins(10);
+
+/// The examples are created one after the other: the API server waits 5 s for admission, which has a part of two cores here.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// How an example ends.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,7 @@ const EXAMPLES: [(&str, End); 13] = [
     ("failure-policy/onjobfailurereasons-present-podfailurepolicy", End::RestartsForEver),
 ];
 
-/// All at once: they mostly sleep.
+/// All side by side: they mostly sleep.
 #[tokio::test]
 async fn go_examples_end_as_expected() -> Result<()> {
     let run = EXAMPLES.iter().zip(0..).map(|((name, end), number)| async move {
@@ -90,6 +93,7 @@ async fn ends(mut manifest: Value, namespace: &str, end: End) -> Result<()> {
     let jobset: JobSet = serde_json::from_value(manifest)?;
     let (jobsets, name): (Api<JobSet>, _) = (Api::namespaced(cluster.client(), namespace), jobset.name_any());
     {
+        let _turn = TURN.lock().await;
         let _admission = with_admission().await;
         jobsets.create(&PostParams::default(), &jobset).await.context("the JobSet was refused")?;
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use jobset_api::agent::{LEAST_ANNOTATION_DELAY, annotation_spread};
+use jobset_api::agent::annotation_delays;
 use jobset_harness::progress::progress;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -131,8 +131,8 @@ async fn traffic(bench: &Bench<'_>) -> Result<f64> {
 
 /// Waits until the agents of so many Pods have written the annotations that follow a report over the stream.
 async fn settle(pods: usize) {
-    let spread = annotation_spread(u32::try_from(pods).unwrap_or(u32::MAX));
-    tokio::time::sleep(LEAST_ANNOTATION_DELAY + spread + LAST_WRITE).await;
+    let delays = annotation_delays(u32::try_from(pods).unwrap_or(u32::MAX));
+    tokio::time::sleep(*delays.end() + LAST_WRITE).await;
 }
 
 /// One failure, and what follows until the JobSet has settled.
