@@ -117,8 +117,16 @@ mod tests {
     fn expected(fault: Fault, mode: Mode, epochs: &[i32]) -> Expectation {
         let hit = Hit { mode, victim: 1, second: 2 };
         let zero = Duration::ZERO;
-        let step =
-            Step { fault, hits: vec![hit.clone()], pause: zero, apart: zero, delay: zero, outage: zero, node: 0 };
+        let step = Step {
+            fault,
+            hits: vec![hit.clone()],
+            pause: zero,
+            apart: zero,
+            delay: zero,
+            in_restart: false,
+            outage: zero,
+            node: 0,
+        };
         Expectation::of(
             &step,
             &hit,

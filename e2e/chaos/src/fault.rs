@@ -33,7 +33,8 @@ pub enum Fault {
     ApiServerRestarted,
     /// The leading controller gets SIGKILL, and a worker does at about the same time.
     LeaderKilled,
-    /// The leading controller gets SIGSTOP, and SIGCONT once another one has led for some seconds, and a worker gets SIGKILL meanwhile.
+    /// The leading controller gets SIGSTOP, and SIGCONT once another one has led for some seconds, and a worker gets SIGKILL meanwhile: at
+    /// any moment, or right before SIGCONT.
     LeaderStopped,
     /// All relays are killed in the middle of a restart.
     StreamCut,
@@ -56,6 +57,11 @@ impl Fault {
                 self,
                 Self::KubeletStopped | Self::ApiServerRestarted | Self::LeaderKilled | Self::LeaderStopped
             )
+    }
+
+    /// Whether the fault ends the connections of agents at once. Outside a restart, that is nothing.
+    pub(super) fn ends_connections(self) -> bool {
+        matches!(self, Self::StreamCut | Self::TokenRotated)
     }
 
     /// Whether the fault needs the agent stream.

@@ -30,6 +30,8 @@ pub(super) struct Step {
     pub(super) apart: Duration,
     /// Until the cluster is disturbed: before the worker goes, or after it.
     pub(super) delay: Duration,
+    /// Whether the cluster is disturbed in the middle of the restart, or at a moment of its own.
+    pub(super) in_restart: bool,
     /// How long what is stopped stays so.
     pub(super) outage: Duration,
     /// The node whose kubelet is stopped.
@@ -104,6 +106,7 @@ impl Iterator for Plan {
             pause: self.between(Duration::ZERO, PAUSE),
             apart: self.between(Duration::ZERO, APART),
             delay: self.between(Duration::ZERO, APART),
+            in_restart: fault.ends_connections() || self.random.bool(),
             outage: self.between(OUTAGE.0, OUTAGE.1),
             node: self.random.usize(..NODES),
         })
@@ -147,6 +150,15 @@ mod tests {
             assert!(step.hits.iter().all(|hit| hit.victim != hit.second && hit.victim.max(hit.second) < WORKERS));
             assert!(step.pause <= PAUSE && step.apart <= APART && step.delay <= APART && step.node < NODES);
             assert!(step.outage >= OUTAGE.0 && step.outage <= OUTAGE.1);
+        }
+    }
+
+    #[test]
+    fn every_fault_of_the_cluster_comes_in_the_middle_of_restarts() {
+        for fault in Fault::value_variants().iter().filter(|fault| fault.is_of_cluster()) {
+            let steps: Vec<Step> = plan(3).take(500).filter(|step| step.fault == *fault).collect();
+            assert!(steps.iter().any(|step| step.in_restart), "{fault}");
+            assert_eq!(steps.iter().all(|step| step.in_restart), fault.ends_connections(), "{fault}");
         }
     }
 

@@ -17,7 +17,7 @@ use super::stopped::Stopped;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::LIMIT;
 use jobset_harness::install::{NAMESPACE, RELAY, rolled_out};
-use jobset_harness::process::{self, Signal};
+use jobset_harness::process::{self, Process, Signal};
 use jobset_harness::relays;
 use jobset_harness::wait::{self, Check};
 
@@ -41,31 +41,37 @@ pub(super) async fn is_whole(cluster: &Cluster) -> Result<()> {
     relays::have_agents(&cluster.client(), pods(cluster).await?.len(), RETURN).await
 }
 
-/// Kills all relays that run, and deletes their Pods: the kubelets would wait longer each time before they restart them.
-pub(super) async fn cut(cluster: &Cluster) -> Result<()> {
-    let client = cluster.client();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let relays = relays::pods(&client).await?;
-    for relay in &relays {
-        for process in process::find(RELAY, &[("HOSTNAME", &relay.name_any())])? {
-            process.signal(Signal::KILL).context("cannot kill a relay")?;
-        }
+/// All relays that run: names of their Pods, and processes.
+pub(super) async fn relays(cluster: &Cluster) -> Result<Vec<(String, Process)>> {
+    let names = relays::pods(&cluster.client()).await?.into_iter().map(|pod| pod.name_any());
+    names.map(|name| Ok((name.clone(), process::find_one(RELAY, &[("HOSTNAME", &name)])?))).collect()
+}
+
+/// Kills relays, and deletes their Pods: the kubelets would wait longer each time before they restart them.
+pub(super) async fn kill(cluster: &Cluster, relays: Vec<(String, Process)>) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    for (_, relay) in &relays {
+        relay.signal(Signal::KILL).context("cannot kill a relay")?;
     }
-    for relay in relays {
-        pods.delete(&relay.name_any(), &DeleteParams::default().grace_period(0)).await?;
+    for (pod, _) in relays {
+        pods.delete(&pod, &DeleteParams::default().grace_period(0)).await?;
     }
     Ok(())
 }
 
-/// Blocks the ports of the relays for a while.
-pub(super) async fn block(cluster: &Cluster, step: &Step) -> Result<()> {
+/// The addresses of the relays and of their Service.
+pub(super) async fn addresses(cluster: &Cluster) -> Result<Vec<String>> {
     let client = cluster.client();
     let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
     let service = services.get(RELAY).await?.spec.and_then(|spec| spec.cluster_ip);
     let pods = relays::pods(&client).await?.into_iter().filter_map(|pod| pod.status?.pod_ip);
-    let addresses: Vec<String> = service.into_iter().chain(pods).collect();
+    Ok(service.into_iter().chain(pods).collect())
+}
+
+/// Blocks the ports of the relays for a while.
+pub(super) async fn block(cluster: &Cluster, addresses: &[String], step: &Step) -> Result<()> {
     let blocked = async {
-        cluster.block(&addresses, &PORTS).await?;
+        cluster.block(addresses, &PORTS).await?;
         tokio::time::sleep(step.outage * LONGER).await;
         anyhow::Ok(())
     };
@@ -75,12 +81,9 @@ pub(super) async fn block(cluster: &Cluster, step: &Step) -> Result<()> {
     blocked
 }
 
-/// Stops one relay for a while, once all are ready.
-pub(super) async fn stop_relay(cluster: &Cluster, step: &Step) -> Result<()> {
-    rolled_out(cluster, NAMESPACE, RELAY).await?;
-    let relays = relays::pods(&cluster.client()).await?;
-    let relay = relays.get(step.node).context("no such relay")?;
-    let stopped = Stopped::stop(process::find_one(RELAY, &[("HOSTNAME", &relay.name_any())])?)?;
+/// Stops a relay for a while.
+pub(super) async fn stop(relay: &Process, step: &Step) -> Result<()> {
+    let stopped = Stopped::stop(relay)?;
     tokio::time::sleep(step.outage * LONGER).await;
     drop(stopped);
     Ok(())
