@@ -163,7 +163,7 @@ conformance: tools ## Runs suites of the Go JobSet, Kueue and Trainer against ou
 	@$(SHIPPED) $(DEBUG)/conformance $(ARGS)
 
 .PHONY: clients
-clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: a quarter of an hour.
+clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: twenty minutes.
 	@$(E2E) programs
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 clients::
 

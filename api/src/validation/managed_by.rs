@@ -1,8 +1,9 @@
 //! The controller that is responsible for the JobSet.
 
 use super::subject::Subject;
+use super::warnings::Warnings;
 use crate::field::{Errors, Path};
-use crate::syntax;
+use crate::{labels, syntax};
 
 /// Maximum number of characters of the field.
 const LENGTH: usize = 63;
@@ -16,6 +17,24 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         .is_some_and(|(domain, path)| syntax::is_dns1123_subdomain(domain) && syntax::is_http_path(path));
     if !formed || manager.len() > LENGTH {
         errors.invalid(&spec.child("managedBy"), manager, FORM);
+    }
+}
+
+/// Warns of fields that Kueue's MultiKueue leaves out: it creates the JobSet in the other cluster by its own Go types.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    if subject.spec.managed_by.as_deref() != Some(labels::MULTIKUEUE) {
+        return;
+    }
+    let policy = subject.spec.failure_policy.as_ref();
+    let spec = Path::root("spec");
+    for (field, is_set) in [
+        ("activeDeadlineSeconds", subject.spec.active_deadline_seconds.is_some()),
+        ("failurePolicy.restartBackoff", policy.is_some_and(|policy| policy.restart_backoff.is_some())),
+    ] {
+        if is_set {
+            let text = "has no effect: Kueue 0.19 creates the JobSet in the other cluster without this field";
+            warnings.push(&spec.child(field), text);
+        }
     }
 }
 

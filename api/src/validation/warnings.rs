@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
 use super::subject::Subject;
-use super::{additional_restarts, annotations, inject_agent, restart_backoff};
+use super::{additional_restarts, annotations, inject_agent, managed_by, restart_backoff};
 use crate::agent::Agent;
 use crate::field::Path;
 use crate::gates::Gates;
@@ -26,6 +26,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     annotations::warn(&subject, &mut warnings);
     additional_restarts::warn(&subject, &mut warnings);
     restart_backoff::warn(&subject, &mut warnings);
+    managed_by::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);
     } else if annotation(&subject, labels::INJECT_AGENT).is_some() {
@@ -333,6 +334,20 @@ mod tests {
     #[case::disabled(
         in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/disable-in-place-restart": "true" }))]),
         "metadata.annotations[jobset.sigs.k8s.io/disable-in-place-restart]: agents let"
+    )]
+    #[case::backoff_of_other_cluster(
+        jobset(&[
+            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
+            ("/spec/failurePolicy", json!({ "maxRestarts": 1, "restartBackoff": { "initialSeconds": 1 } })),
+        ]),
+        "spec.failurePolicy.restartBackoff: has no effect: Kueue"
+    )]
+    #[case::deadline_of_other_cluster(
+        jobset(&[
+            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
+            ("/spec/activeDeadlineSeconds", json!(60)),
+        ]),
+        "spec.activeDeadlineSeconds: has no effect: Kueue"
     )]
     #[case::injected_for_nothing(
         jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),

@@ -49,6 +49,17 @@ pub fn configuration(more: &str) -> Result<String> {
     Ok(format!("{own}{more}"))
 }
 
+/// The configuration of a manager that has JobSets, and what they are made of, run in other clusters: that of its own suites, with
+/// these integrations alone. Another cluster must have the resources of each.
+///
+/// # Errors
+/// If the module has none.
+pub fn configuration_with(integrations: &[&str]) -> Result<String> {
+    let mut configuration: Value = serde_yaml_ng::from_str(&self::configuration("")?)?;
+    configuration["integrations"]["frameworks"] = json!(integrations);
+    Ok(serde_yaml_ng::to_string(&configuration)?)
+}
+
 /// Loads the images of the manager and of `agnhost`, installs Kueue as its own suites have it, and waits until its webhooks
 /// answer.
 ///

@@ -32,7 +32,7 @@ pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>>
     for cluster in &clusters {
         install(subject, cluster).await?;
         trainer::install(cluster).await?;
-        kueue::install(cluster, &configuration()?).await?;
+        kueue::install(cluster, &kueue::configuration_with(&FRAMEWORKS)?).await?;
     }
     know_workers(manager, workers).await?;
     let kubeconfig = kubeconfig(&clusters)?;
@@ -47,13 +47,6 @@ pub(super) async fn judge(subject: Subject, focus: &[&str]) -> Result<Vec<Case>>
 /// The host by which the suite has one cluster's Kueue ask another's API server.
 fn host(cluster: &str) -> String {
     format!("{cluster}-control-plane")
-}
-
-/// The configuration of all three: that of the other suites, with the frameworks that there are.
-fn configuration() -> Result<String> {
-    let mut configuration: Value = serde_yaml_ng::from_str(&kueue::configuration("")?)?;
-    configuration["integrations"]["frameworks"] = json!(FRAMEWORKS);
-    Ok(serde_yaml_ng::to_string(&configuration)?)
 }
 
 /// Has the manager's Kueue find the workers' API servers by their names.

@@ -1,6 +1,7 @@
 //! JobSets that others make or suspend: the real managers of Kueue and Trainer, beyond what their own suites try.
 
 mod kueue;
+mod multikueue;
 mod queue;
 mod trainer;
 
