@@ -119,8 +119,8 @@ tests-on-kubelets:
 
 .PHONY: unit-tests
 unit-tests:
-	@$(STOPWATCH) 'unit tests' nice -n 15 cargo test $(EVERYTHING) --lib --bins
-	@$(STOPWATCH) 'examples in docs' nice -n 15 cargo test $(EVERYTHING) --doc
+	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins
+	@$(STOPWATCH) 'examples in docs' nice -n 19 cargo test $(EVERYTHING) --doc
 
 .PHONY: tests-on-control-planes
 tests-on-control-planes:
@@ -265,7 +265,7 @@ bench-figures: bench-deps ## Measures what the README shows: 20 restarts of 5,00
 .PHONY: bench-large
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet; without the Go manager.
 	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate --way watch
-	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream
+	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.

@@ -8,6 +8,7 @@
 //! change an existing JobSet. What is not stored is not added.
 
 mod agents;
+mod reasons;
 
 use serde_json::{Map, Value};
 
@@ -24,6 +25,7 @@ pub fn restore(old: &JobSet, sent: &JobSet) -> Option<JobSetSpec> {
     let mut full = defaults::apply(&sent.spec);
     let resized = resized(&sent.spec, &full, &stored);
     agents::inject(&mut full, &stored);
+    reasons::name(&mut full, &stored);
     if full == sent.spec {
         return None;
     }
@@ -145,7 +147,7 @@ mod tests {
     use crate::injection::tests::{pods, settings};
     use crate::{injection, labels};
 
-    fn read(object: &Value) -> JobSet {
+    pub(super) fn read(object: &Value) -> JobSet {
         serde_json::from_value(object.clone()).unwrap()
     }
 
@@ -159,7 +161,7 @@ mod tests {
     }
 
     /// The specification after admission of an update.
-    fn updated(old: &JobSet, sent: &JobSet) -> Value {
+    pub(super) fn updated(old: &JobSet, sent: &JobSet) -> Value {
         serde_json::to_value(restore(old, sent).unwrap_or_else(|| sent.spec.clone())).unwrap()
     }
 
@@ -184,12 +186,12 @@ mod tests {
     }
 
     /// The stored JobSet, and the manifest that was sent.
-    fn stored(shape: &str) -> (Value, Value) {
+    pub(super) fn stored(shape: &str) -> (Value, Value) {
         let sent = manifest(shape, &plain());
         (serde_json::to_value(admitted(&read(&sent), &settings())).unwrap(), sent)
     }
 
-    fn with(object: &Value, pointer: &str, value: Value) -> Value {
+    pub(super) fn with(object: &Value, pointer: &str, value: Value) -> Value {
         let mut object = object.clone();
         let (parent, field) = pointer.rsplit_once('/').unwrap();
         match (object.pointer_mut(parent).unwrap(), value) {
@@ -202,7 +204,7 @@ mod tests {
         object
     }
 
-    const JOB: &str = "/spec/replicatedJobs/0/template/spec";
+    pub(super) const JOB: &str = "/spec/replicatedJobs/0/template/spec";
     const INIT: &str = "/spec/replicatedJobs/0/template/spec/template/spec/initContainers";
     const WORKER: &str = "/spec/replicatedJobs/0/template/spec/template/spec/containers/0";
 

@@ -27,13 +27,24 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
     }
     let policy = subject.spec.failure_policy.as_ref();
     let spec = Path::root("spec");
-    for (field, is_set) in [
-        ("activeDeadlineSeconds", subject.spec.active_deadline_seconds.is_some()),
-        ("failurePolicy.restartBackoff", policy.is_some_and(|policy| policy.restart_backoff.is_some())),
-    ] {
+    let mut left_out = |path: &Path<'_>, is_set: bool| {
         if is_set {
-            let text = "has no effect: Kueue 0.19 creates the JobSet in the other cluster without this field";
-            warnings.push(&spec.child(field), text);
+            warnings.push(path, "Kueue 0.19 creates the JobSet in the other cluster without this field");
+        }
+    };
+    left_out(&spec.child("activeDeadlineSeconds"), subject.spec.active_deadline_seconds.is_some());
+    left_out(
+        &spec.child("failurePolicy.restartBackoff"),
+        policy.is_some_and(|policy| policy.restart_backoff.is_some()),
+    );
+    let jobs = spec.child("replicatedJobs");
+    for (index, job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let path = jobs.index(index);
+        left_out(&path.child("replicas"), job.replicas == Some(0));
+        let rules = path.child("template.spec.podFailurePolicy.rules");
+        let policy = job.template.spec.pod_failure_policy.as_ref();
+        for (index, rule) in policy.into_iter().flat_map(|policy| &policy.rules).enumerate() {
+            left_out(&rules.index(index).child("setConditionReason"), rule.set_condition_reason.is_some());
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) async fn disturb(cluster: &Cluster, target: &Target<'_>, step: &Step,
     };
     let disturb = async {
         tokio::time::sleep(until_disturbed).await;
-        disturbance.happens(cluster, step, &before_waking).await
+        disturbance.happens(cluster, step, &before_waking, until_disturbed).await
     };
     tokio::try_join!(kill, disturb).map(|_| ())
 }
@@ -98,7 +98,8 @@ impl Disturbance {
         })
     }
 
-    async fn happens(self, cluster: &Cluster, step: &Step, before_waking: &Notify) -> Result<()> {
+    /// Disturbs the cluster. A leader that is stopped wakes so long after `before_waking` is notified.
+    async fn happens(self, cluster: &Cluster, step: &Step, before_waking: &Notify, wakes: Duration) -> Result<()> {
         match self {
             Self::StopKubelet => stop_kubelet(cluster, step).await,
             Self::RestartApiServer => cluster.restart_api_server().await,
@@ -106,7 +107,7 @@ impl Disturbance {
                 leader.process.signal(Signal::KILL).context("cannot kill the leader")?;
                 leader.is_followed(cluster).await
             }
-            Self::StopLeader(leader) => stop_leader(cluster, leader, step, before_waking).await,
+            Self::StopLeader(leader) => stop_leader(cluster, leader, step, before_waking, wakes).await,
             Self::KillRelays(relays) => stream::kill(cluster, relays).await,
             Self::BlockRelays(addresses) => stream::block(cluster, &addresses, step).await,
             Self::StopRelay(relay) => stream::stop(&relay, step).await,
@@ -124,12 +125,18 @@ async fn stop_kubelet(cluster: &Cluster, step: &Step) -> Result<()> {
 }
 
 /// Stops the leader, and wakes it some seconds after another one leads.
-async fn stop_leader(cluster: &Cluster, leader: Leader, step: &Step, before_waking: &Notify) -> Result<()> {
+async fn stop_leader(
+    cluster: &Cluster,
+    leader: Leader,
+    step: &Step,
+    before_waking: &Notify,
+    wakes: Duration,
+) -> Result<()> {
     let stopped = Stopped::stop(&leader.process)?;
     leader.is_followed(cluster).await?;
     tokio::time::sleep(step.outage).await;
     before_waking.notify_one();
-    tokio::time::sleep(step.delay / RESTART).await;
+    tokio::time::sleep(wakes).await;
     drop(stopped);
     Ok(())
 }

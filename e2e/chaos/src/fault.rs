@@ -27,9 +27,9 @@ pub enum Fault {
     WorkerKilledAfterSuccess,
     /// A Pod is deleted.
     PodDeleted,
-    /// The kubelet of a node is stopped for some seconds, and a worker gets SIGKILL meanwhile.
+    /// The kubelet of a node is stopped for some seconds, and a worker gets SIGKILL before or meanwhile.
     KubeletStopped,
-    /// The API server is stopped and started again, and a worker gets SIGKILL meanwhile.
+    /// The API server is stopped and started again, and a worker gets SIGKILL before or meanwhile.
     ApiServerRestarted,
     /// The leading controller gets SIGKILL, and a worker does at about the same time.
     LeaderKilled,
@@ -40,11 +40,11 @@ pub enum Fault {
     StreamCut,
     /// The network drops what relays, agents and controllers send to each other, for some seconds.
     StreamBlocked,
-    /// A relay gets SIGSTOP, and SIGCONT some seconds later, and a worker gets SIGKILL meanwhile.
+    /// A relay gets SIGSTOP, and SIGCONT some seconds later, and a worker gets SIGKILL before or meanwhile.
     RelayStopped,
     /// The kubelets replace the tokens of all agents, whose connections end in the middle of a restart.
     TokenRotated,
-    /// The CA of relays, controller and agents is replaced, and a worker gets SIGKILL meanwhile.
+    /// The CA of relays, controller and agents is replaced, and a worker gets SIGKILL before or meanwhile.
     CaRotated,
 }
 

@@ -17,7 +17,7 @@ use super::stopped::Stopped;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::LIMIT;
 use jobset_harness::install::{NAMESPACE, RELAY, rolled_out};
-use jobset_harness::process::{self, Process, Signal};
+use jobset_harness::process::{self, Errno, Process, Signal};
 use jobset_harness::relays;
 use jobset_harness::wait::{self, Check};
 
@@ -51,7 +51,11 @@ pub(super) async fn relays(cluster: &Cluster) -> Result<Vec<(String, Process)>> 
 pub(super) async fn kill(cluster: &Cluster, relays: Vec<(String, Process)>) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     for (_, relay) in &relays {
-        relay.signal(Signal::KILL).context("cannot kill a relay")?;
+        match relay.signal(Signal::KILL) {
+            // It has ended already.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error).context("cannot kill a relay"),
+        }
     }
     for (pod, _) in relays {
         pods.delete(&pod, &DeleteParams::default().grace_period(0)).await?;

@@ -40,7 +40,9 @@ async fn loses_no_field(cluster: &Cluster) -> Result<()> {
     let group = queue::wait_for_queue(cluster, "fields", SUPERVISED, |mut workload| {
         workload.0["spec"]["failurePolicy"]["restartBackoff"] =
             json!({"initialSeconds": 2, "factor": 3, "maxSeconds": 20, "stableSeconds": 30});
-        workload.0["spec"]["replicatedJobs"][0]["groupName"] = json!("everyone");
+        let job = &mut workload.0["spec"]["replicatedJobs"][0];
+        job["groupName"] = json!("everyone");
+        job["template"]["spec"]["podFailurePolicy"]["rules"][0]["setConditionReason"] = json!("Broken");
         workload.each_pod(|pod| {
             pod["tolerations"] = json!([{"key": "example.com/own", "operator": "Exists"}]);
             pod["terminationGracePeriodSeconds"] = json!(7);

@@ -167,8 +167,8 @@ pub struct Options {
     /// From the last failure on, over how many seconds the CPU is counted where the way is the stream: annotations follow.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub annotation_seconds: u64,
-    /// Over the stream, lets no worker fail before all annotations of the restart before are written. Without it, the API server
-    /// still writes them in the next restart, as where a group fails twice within a minute.
+    /// Over the stream, lets no worker fail before all annotations of the restart before are written. Without it, a restart that begins
+    /// before they are due leaves them out, as where a group fails twice within a minute; otherwise it meets them.
     #[arg(long)]
     pub settle: bool,
     /// Pods that belong to no JobSet, for the controller's memory; where the load is bare and watches are new.

@@ -14,6 +14,10 @@ use procfs::MountEntry;
 /// How long the kernel may take to empty the cgroups of killed processes.
 const REMOVE_LIMIT: Duration = Duration::from_secs(10);
 
+/// Files with the weight of a cgroup, and that of a cluster's Pods: ten times that of one of the many threads which they share the
+/// CPUs with here, and not in a cluster of machines.
+const WEIGHTS: [(&str, &str); 2] = [("cpu.shares", "10240"), ("cpu.weight", "1000")];
+
 /// What kind of hierarchies the machine has mounted.
 #[derive(Debug, PartialEq, Eq)]
 enum Hierarchies {
@@ -34,12 +38,14 @@ pub(super) fn create(cluster: &str, nodes: &[String]) -> Result<()> {
             for root in roots {
                 let above = root.join(cluster);
                 create_v1(&above)?;
+                weigh(&above)?;
                 nodes.iter().try_for_each(|node| create_v1(&above.join(node)))?;
             }
         }
         Hierarchies::V2(root) => {
             let above = root.join(cluster);
             create_v2(&above)?;
+            weigh(&above)?;
             nodes.iter().try_for_each(|node| create_v2(&above.join(node)))?;
         }
     }
@@ -110,6 +116,16 @@ fn create_v1(dir: &Path) -> Result<()> {
             let value = fs::read_to_string(&above).with_context(|| format!("cannot read {}", above.display()))?;
             fs::write(dir.join(file), value.trim())
                 .with_context(|| format!("cannot fill {file} in {}", dir.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the Pods of a cluster their weight, in the hierarchy that has one.
+fn weigh(dir: &Path) -> Result<()> {
+    for (file, weight) in WEIGHTS.map(|(file, weight)| (dir.join(file), weight)) {
+        if file.exists() {
+            fs::write(&file, weight).with_context(|| format!("cannot write {}", file.display()))?;
         }
     }
     Ok(())
