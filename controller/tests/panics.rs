@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use jobset_api::conditions::INTERNAL_ERROR;
-use jobset_harness::{paths, programs};
+use jobset_harness::{paths, programs, wait};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::expect::uids;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, LIMIT};
 use crate::jobsets::{group, jobset, with};
 use crate::program::PANICS;
 
@@ -52,8 +52,11 @@ async fn panic_of_one_jobset_is_reported_and_others_restart_until_its_specificat
     // The other JobSet restarts by recreation, which takes several reconciliations.
     fixture.fail_job("other-w-0", "BackoffLimitExceeded").await?;
     fixture.status_once("other", "one restart", |status| status.restarts == 1).await?;
-    let second = uids(&fixture.jobs_of("other", &["other-w-0"]).await?);
-    ensure!(first != second, "the Job was not replaced");
+    // The restart is counted before the Job is deleted.
+    wait::until(LIMIT, "another Job in place of the one that failed", || async {
+        Ok((uids(&fixture.jobs_of("other", &["other-w-0"]).await?) != first).then_some(()))
+    })
+    .await?;
 
     // Events of the JobSet do not cause the panic again.
     fixture.edit("broken", json!({"metadata": {"labels": {"touched": "yes"}}})).await?;
