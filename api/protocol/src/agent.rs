@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn annotation_delays_grow_with_the_group() {
         let seconds =
-            [0, 150, 3_000, 15_000].map(annotation_delays).map(|it| (it.start().as_secs(), it.end().as_secs()));
-        assert_eq!(seconds, [(10, 11), (10, 11), (10, 30), (50, 150)]);
+            [0, 150, 3_000, 5_000, 15_000].map(annotation_delays).map(|it| (it.start().as_secs(), it.end().as_secs()));
+        assert_eq!(seconds, [(10, 11), (10, 11), (10, 30), (16, 49), (50, 150)]);
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn name(full: &mut JobSetSpec, stored: &Stored<'_>) {
         let stored = stored.get(job.name.as_str()).and_then(|stored| stored.pod_failure_policy.as_ref());
         let (Some(policy), Some(stored)) = (&mut job.template.spec.pod_failure_policy, stored) else { continue };
         let unnamed = |rule: &PodFailurePolicyRule| PodFailurePolicyRule { set_condition_reason: None, ..rule.clone() };
-        if policy.rules.iter().eq(stored.rules.iter().map(unnamed).collect::<Vec<_>>().iter()) {
+        if policy.rules.iter().cloned().eq(stored.rules.iter().map(unnamed)) {
             policy.rules.clone_from(&stored.rules);
         }
     }

@@ -52,9 +52,10 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, rejects};
+    use super::super::testing::{accepts, jobset, rejects};
+    use super::super::warnings::warnings;
     use crate::labels;
 
     #[rstest]
@@ -77,5 +78,30 @@ mod tests {
     fn managed_by_without_domain_or_path_is_rejected(#[case] manager: &str) {
         let expected = format!("spec.managedBy: Invalid value: \"{manager}\": must be a domain and a path");
         rejects(&[("/spec/managedBy", json!(manager))], &expected);
+    }
+
+    #[rstest]
+    #[case::deadline("/spec/activeDeadlineSeconds", json!(60), "spec.activeDeadlineSeconds")]
+    #[case::backoff(
+        "/spec/failurePolicy",
+        json!({ "maxRestarts": 1, "restartBackoff": { "initialSeconds": 1 } }),
+        "spec.failurePolicy.restartBackoff"
+    )]
+    #[case::no_jobs("/spec/replicatedJobs/1/replicas", json!(0), "spec.replicatedJobs[1].replicas")]
+    #[case::reason(
+        "/spec/replicatedJobs/0/template/spec/podFailurePolicy",
+        json!({ "rules": [
+            { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] }, "setConditionReason": "Broken" },
+        ] }),
+        "spec.replicatedJobs[0].template.spec.podFailurePolicy.rules[0].setConditionReason"
+    )]
+    fn field_that_multikueue_leaves_out_gets_warning(#[case] at: &str, #[case] value: Value, #[case] path: &str) {
+        let warnings_with = |manager: &str| {
+            let object = jobset(&[("/spec/managedBy", json!(manager)), (at, value.clone())]);
+            warnings(&serde_json::from_value(object).unwrap())
+        };
+        let expected = format!("{path}: Kueue 0.19 creates the JobSet in the other cluster without this field");
+        assert_eq!(warnings_with(labels::MULTIKUEUE), [expected]);
+        assert_eq!(warnings_with(labels::CONTROLLER_NAME), [""; 0]);
     }
 }

@@ -335,36 +335,6 @@ mod tests {
         in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/disable-in-place-restart": "true" }))]),
         "metadata.annotations[jobset.sigs.k8s.io/disable-in-place-restart]: agents let"
     )]
-    #[case::backoff_of_other_cluster(
-        jobset(&[
-            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
-            ("/spec/failurePolicy", json!({ "maxRestarts": 1, "restartBackoff": { "initialSeconds": 1 } })),
-        ]),
-        "spec.failurePolicy.restartBackoff: Kueue 0.19 creates"
-    )]
-    #[case::deadline_of_other_cluster(
-        jobset(&[
-            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
-            ("/spec/activeDeadlineSeconds", json!(60)),
-        ]),
-        "spec.activeDeadlineSeconds: Kueue 0.19 creates"
-    )]
-    #[case::reason_of_other_cluster(
-        jobset(&[
-            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
-            ("/spec/replicatedJobs/0/template/spec/podFailurePolicy", json!({ "rules": [
-                { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] }, "setConditionReason": "Broken" },
-            ] })),
-        ]),
-        "spec.replicatedJobs[0].template.spec.podFailurePolicy.rules[0].setConditionReason: Kueue 0.19 creates"
-    )]
-    #[case::no_jobs_in_other_cluster(
-        jobset(&[
-            ("/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
-            ("/spec/replicatedJobs/1/replicas", json!(0)),
-        ]),
-        "spec.replicatedJobs[1].replicas: Kueue 0.19 creates"
-    )]
     #[case::injected_for_nothing(
         jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),
         "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: no agent is added with restartStrategy Recreate"

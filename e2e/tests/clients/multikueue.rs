@@ -1,7 +1,7 @@
 //! MultiKueue: a JobSet that is queued in one cluster, and runs in another.
 
 use anyhow::{Context, Result, ensure};
-use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_api::{JobSet, JobSetStatus, conditions, labels};
 use jobset_e2e::clients::kueue;
 use jobset_e2e::manifests;
 use jobset_harness::cluster::Cluster;
@@ -13,12 +13,12 @@ use jobset_harness::workload::{SUPERVISED, Workload};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::queue::{CLUSTER_QUEUE, LOCAL_QUEUE, QUEUE_NAME};
+use super::queue::{self, LOCAL_QUEUE, QUEUE_NAME, VERSION};
 use crate::kubelet::{assert_in_place, binaries};
 
 const NAMESPACE: &str = "remote";
 const INTEGRATIONS: [&str; 3] = ["batch/job", "pod", "jobset.x-k8s.io/jobset"];
-const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+const FLAVOR: &str = "default";
 /// Name of all of MultiKueue's own objects.
 const NAME: &str = "multikueue";
 
@@ -32,10 +32,15 @@ async fn jobset_of_multikueue_restarts_in_the_other_cluster_and_shows_it_here() 
         kueue::install(cluster, &kueue::configuration_with(&INTEGRATIONS)?).await?;
         create_namespace(&cluster.client(), NAMESPACE).await?;
     }
-    manifests::apply(&worker, "queues.json", &queues(&json!({}))).await?;
+    let flavor = json!({"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}});
+    let mut queue = queue::cluster_queue([(FLAVOR, 2)]);
+    manifests::apply(&worker, "queues.json", &[flavor.clone(), queue.clone()]).await?;
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": NAME}]});
     manifests::apply(&manager, "multikueue.json", &multikueue(&worker)?).await?;
-    let checks = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": NAME}]}});
-    manifests::apply(&manager, "queues.json", &queues(&checks)).await?;
+    manifests::apply(&manager, "queues.json", &[flavor, queue]).await?;
+    for cluster in [&manager, &worker] {
+        queue::open(cluster, NAMESPACE).await?;
+    }
 
     let (here, there) = create(&manager, &worker).await?;
     let before = there.runs_in_epoch(1).await?;
@@ -76,37 +81,13 @@ async fn create(manager: &Cluster, worker: &Cluster) -> Result<(Group, Group)> {
 async fn shows(group: &Group, jobs_ready: &str, restarts: i32, state: &str) -> Result<JobSetStatus> {
     wait::until_met(LIMIT, format!("{jobs_ready} Jobs, {restarts} restarts and the state {state:?}"), || async {
         let status = group.status().await?;
-        let has_condition =
-            |it: &str| status.conditions.iter().any(|found| found.type_ == it && found.status == "True");
         let is_shown = status.jobs_ready == jobs_ready
             && (status.group_restarts, status.restarts_count_towards_max) == (restarts, restarts)
             && status.terminal_state == state
-            && (state.is_empty() || has_condition(state));
+            && (state.is_empty() || conditions::is_true(&status.conditions, state));
         Ok(if is_shown { Check::Met(status) } else { Check::Unmet(format!("{status:?}")) })
     })
     .await
-}
-
-/// The queue of the namespace, and the one behind it, with further settings.
-fn queues(more: &Value) -> [Value; 3] {
-    let resources = json!([{"name": "cpu", "nominalQuota": 2}, {"name": "memory", "nominalQuota": "4Gi"}]);
-    let mut spec = json!({
-        "namespaceSelector": {},
-        "resourceGroups": [
-            {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default", "resources": resources}]},
-        ],
-    });
-    for (field, value) in more.as_object().into_iter().flatten() {
-        spec[field] = value.clone();
-    }
-    [
-        json!({"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": "default"}}),
-        json!({"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": CLUSTER_QUEUE}, "spec": spec}),
-        json!({
-            "apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": LOCAL_QUEUE, "namespace": NAMESPACE},
-            "spec": {"clusterQueue": CLUSTER_QUEUE},
-        }),
-    ]
 }
 
 /// What the manager has to know of the other cluster.

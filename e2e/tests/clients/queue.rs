@@ -40,7 +40,7 @@ pub(super) async fn cluster() -> Result<Cluster> {
     install::install(&cluster, binaries().await?).await?;
     kueue::install(&cluster, &kueue::configuration(WAIT_FOR_PODS_READY)?).await?;
     let mut objects: Vec<Value> = FLAVORS.iter().map(|flavor| self::flavor(flavor)).collect();
-    objects.push(cluster_queue([2, 2]));
+    objects.push(queue_of_flavors([2, 2]));
     objects.extend([("low", 1), ("high", 100)].map(|(name, value)| {
         json!({"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value})
     }));
@@ -48,7 +48,8 @@ pub(super) async fn cluster() -> Result<Cluster> {
     Ok(cluster)
 }
 
-const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+/// Group and version of Kueue's objects.
+pub(super) const VERSION: &str = "kueue.x-k8s.io/v1beta2";
 
 fn flavor(name: &str) -> Value {
     json!({
@@ -57,11 +58,15 @@ fn flavor(name: &str) -> Value {
     })
 }
 
+/// The queue, with so many CPUs of each of [`FLAVORS`].
+fn queue_of_flavors(cpus: [u32; 2]) -> Value {
+    cluster_queue(FLAVORS.into_iter().zip(cpus))
+}
+
 /// The queue, with so many CPUs of each flavor.
-fn cluster_queue(cpus: [u32; 2]) -> Value {
-    let flavors: Vec<Value> = FLAVORS
-        .iter()
-        .zip(cpus)
+pub(super) fn cluster_queue<'a>(flavors: impl IntoIterator<Item = (&'a str, u32)>) -> Value {
+    let flavors: Vec<Value> = flavors
+        .into_iter()
         .map(|(flavor, cpus)| {
             // The injected agent requests memory, too.
             let resources = json!([{"name": "cpu", "nominalQuota": cpus}, {"name": "memory", "nominalQuota": "4Gi"}]);
@@ -80,7 +85,7 @@ fn cluster_queue(cpus: [u32; 2]) -> Value {
 
 /// Gives the queue so many CPUs of each flavor.
 pub(super) async fn set_quota(cluster: &Cluster, cpus: [u32; 2]) -> Result<()> {
-    manifests::apply(cluster, "quota.json", &[cluster_queue(cpus)]).await
+    manifests::apply(cluster, "quota.json", &[queue_of_flavors(cpus)]).await
 }
 
 /// Applies a JobSet with a queue in a new namespace.
