@@ -98,7 +98,7 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 
 /// Applies manifests of the Go JobSet; what another installation owns changes hands.
 pub async fn apply(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
-    manifests::apply(cluster, "go-jobset.json", manifests).await
+    manifests::apply(cluster, "go-jobset.yaml", manifests).await
 }
 
 /// Waits until the manager is available and its webhook answers.

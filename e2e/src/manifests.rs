@@ -83,7 +83,7 @@ pub async fn are_reviewed(cluster: &Cluster, whose: &str, object: &Value, limit:
 /// If the API server refuses one; the text has what `kubectl` said.
 pub async fn apply(cluster: &Cluster, name: &str, manifests: &[Value]) -> Result<()> {
     let file = cluster.dir().join(name);
-    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    std::fs::write(&file, admission::manifest(manifests))?;
     let file = file.to_string_lossy();
     install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
 }

@@ -14,7 +14,8 @@ use jobset_controller::engine::pods::StreamReport;
 use world::{World, view};
 
 /// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; of 1,000 Jobs on 3,000
-/// nodes with outdated kubelets; and of a JobSet that creates the first of its 20,000 Jobs.
+/// nodes with outdated kubelets; of 30 Jobs that restart, with half of their Pods at the barrier for 20 s; and of a JobSet that creates the
+/// first of its 20,000 Jobs.
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan/jobs");
     for jobs in [1, 20, 200] {
@@ -27,6 +28,13 @@ fn plan(criterion: &mut Criterion) {
     let mut world = World::new(1_000, 3);
     world.outdate_nodes();
     criterion.bench_function("plan/outdated-nodes/3000", |bencher| bencher.iter(|| black_box(world.plan())));
+    let mut group = criterion.benchmark_group("plan/barrier/pods");
+    for pods in [1_500, 15_000] {
+        let mut world = World::new(30, pods / 30);
+        world.wait_at_barrier();
+        group.bench_function(BenchmarkId::from_parameter(pods), |bencher| bencher.iter(|| black_box(world.plan())));
+    }
+    group.finish();
     let world = World::without_jobs(20_000);
     criterion.bench_function("plan/missing-jobs/20000", |bencher| bencher.iter(|| black_box(world.plan())));
 }

@@ -9,8 +9,8 @@ use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Action, Plan, Settings, plan};
 use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 const JOBSET: &str = "train";
@@ -78,6 +78,20 @@ impl World {
             let node = json!({"metadata": {"name": name}, "status": {"nodeInfo": {"kubeletVersion": version}}});
             let node = View::Node(serde_json::from_value(node).expect("a Node of the schema"));
             self.engine.observe(WatchEvent::shared(Key { namespace: String::new(), name }, node));
+        }
+    }
+
+    /// The group restarts, and waits at the barrier for 20 s: each second Pod has reported the next epoch.
+    pub(crate) fn wait_at_barrier(&mut self) {
+        let mut jobset = JobSet::clone(self.engine.jobset(&self.key).expect("the JobSet"));
+        let status = jobset.status.as_mut().expect("its status");
+        status.deprecated_epoch = status.synced_epoch;
+        let began = Timestamp::UNIX_EPOCH - SignedDuration::from_secs(20);
+        status.epoch_transition_time = Some(MicroTime(began));
+        self.see(JOBSET, View::JobSet(jobset.into()));
+        for mut pod in self.pods.clone().into_iter().step_by(2) {
+            pod["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"] = json!("2");
+            self.see_pod(&pod);
         }
     }
 

@@ -40,17 +40,21 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     if stored.is_some_and(|it| it.message.starts_with(&begin)) {
         return;
     }
+    // Each report of a restart comes by here. In a group of thousands, only the first minute has so many that nobody may look at
+    // all Pods for one.
+    if waited < MINUTE && slots.all_report() {
+        return;
+    }
     let stored_reason = stored.map(|it| it.reason.clone());
-    let missing = missing_pods(reconciliation);
-    let silent: Vec<&str> = missing.iter().filter(|pod| is_silent(reconciliation, pod)).map(|pod| &*pod.name).collect();
+    let silent = names(missing_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
     let (reason, what) = if silent.is_empty() && waited < MINUTE {
         return;
     } else if silent.is_empty() {
-        let names: Vec<&str> = missing.iter().map(|pod| &*pod.name).collect();
+        let missing = names(missing_pods(reconciliation));
         let without_pod = (slots.open - arrived).saturating_sub(missing.len());
         let mut what = Vec::new();
-        if !names.is_empty() {
-            what.push(format!("{} of {} Pods have not reported: {}", names.len(), slots.open, first_few(&names)));
+        if !missing.is_empty() {
+            what.push(format!("{} of {} Pods have not reported: {}", missing.len(), slots.open, first_few(&missing)));
         }
         if without_pod > 0 {
             what.push(format!("{without_pod} of {} Pods do not exist or are being deleted", slots.open));
@@ -96,11 +100,16 @@ fn age(waited: SignedDuration) -> Option<(String, SignedDuration)> {
 }
 
 /// The Pods of open slots that have not reported the next epoch.
-fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
+fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
     let next = reconciliation.next_epoch();
-    let mut pods: Vec<_> = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.not_at(next)).collect();
-    pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    pods
+    members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next))
+}
+
+/// The names of Pods, in their order.
+fn names<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = pods.map(|pod| &*pod.name).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Whether the agent of the Pod has run for long enough to have reported, and the Pod has no report at all.

@@ -74,7 +74,16 @@ impl Slots {
 
     /// Whether every open slot has a Pod that has reported.
     pub(super) fn all_have_reported(&self) -> bool {
-        self.reports.values().chain(self.suspects.values()).sum::<usize>() + self.mute >= self.open
+        self.with_report() + self.mute >= self.open
+    }
+
+    /// Whether the report of every open slot is there.
+    pub(super) fn all_report(&self) -> bool {
+        self.with_report() >= self.open
+    }
+
+    fn with_report(&self) -> usize {
+        self.reports.values().chain(self.suspects.values()).sum()
     }
 }
 

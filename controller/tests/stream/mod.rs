@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use futures::Stream;
 use jobset_api::JobSet;
 use jobset_harness::wait::{self, Check};
-use jobset_harness::{ControlPlane, install};
+use jobset_harness::{ControlPlane, admission};
 use jobset_stream::tls::testing::{ExtendedKeyUsagePurpose, Pki};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -41,20 +41,17 @@ async fn permit(plane: &ControlPlane) -> Result<()> {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "stream", "namespace": namespace},
                "roleRef": {"apiGroup": group, "kind": role, "name": "stream"}, "subjects": subjects})
     };
-    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "stream"}, "rules": [
+    let objects = [
+        json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "stream"}, "rules": [
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "update"],
-             "resourceNames": ["jobset-relay-ca"]}]},
+             "resourceNames": ["jobset-relay-ca"]}]}),
         binding("ClusterRoleBinding", "ClusterRole", None),
-        {"apiVersion": api_version, "kind": "Role", "metadata": {"name": "stream", "namespace": NAMESPACE}, "rules": [
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]},
+        json!({"apiVersion": api_version, "kind": "Role", "metadata": {"name": "stream", "namespace": NAMESPACE}, "rules": [
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]}),
         binding("RoleBinding", "Role", Some(NAMESPACE)),
-    ]});
-    let file = plane.dir().join("stream-rbac.json");
-    std::fs::write(&file, objects.to_string())?;
-    install::kubectl(plane, &["apply", "-f", &file.to_string_lossy()]).await?;
-    Ok(())
+    ];
+    admission::apply(plane, "stream-rbac.yaml", &objects).await
 }
 
 /// The flags of a controller that knows this relay.

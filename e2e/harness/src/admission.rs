@@ -80,7 +80,7 @@ pub async fn readyz(health: SocketAddr) -> Result<String> {
 /// Applies these manifests.
 pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<()> {
     let file = handle.dir().join(name);
-    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    std::fs::write(&file, manifest(manifests))?;
     install::kubectl(handle, &["apply", "--server-side", "-f", &file.to_string_lossy()]).await.map(drop)
 }
 
@@ -104,6 +104,12 @@ fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
 /// The documents of a manifest.
 pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(serde_yaml_ng::Deserializer::from_str(yaml).map(Value::deserialize).collect::<Result<_, _>>()?)
+}
+
+/// A manifest of these documents. It is no List: for one, `kubectl apply` asks the API server for all that OpenAPI 2 says of it, which
+/// takes longer than `kubectl` waits where the machine is busy.
+pub fn manifest(documents: &[Value]) -> String {
+    documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
 }
 
 fn is_one_of(manifest: &Value, kinds: &[&str]) -> bool {

@@ -37,6 +37,9 @@ pub const NAMESPACE: &str = "jobset-system";
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";
 /// How long one thing may take to come up.
 pub const LIMIT: Duration = Duration::from_mins(2);
+/// How long a Deployment may take. Managers of Kueue and Trainer look for their certificates less and less often: a kubelet that brings
+/// the Secret after a minute and a half may wait for the look after four.
+const ROLLOUT_LIMIT: Duration = Duration::from_mins(6);
 
 /// Loads the images, applies the manifests, and waits until controller and webhook are ready.
 ///
@@ -123,9 +126,9 @@ pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all replicas of one of the product's Deployments are ready.
+/// Waits until all replicas of a Deployment are ready.
 pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) -> Result<()> {
-    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    let limit = format!("--timeout={}s", ROLLOUT_LIMIT.as_secs());
     let deployment = format!("deployment/{deployment}");
     kubectl(cluster, &["rollout", "status", &deployment, "-n", namespace, &limit]).await?;
     Ok(())

@@ -78,7 +78,7 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
     manifests::set_image(&mut manifests, DEPLOYMENT, MANAGER)?;
     let (name, file) = CONFIGURATION;
     manifests::named(&mut manifests, "ConfigMap", name)?["data"] = json!({ file: configuration });
-    manifests::apply(cluster, "kueue.json", &manifests).await?;
+    manifests::apply(cluster, "kueue.yaml", &manifests).await?;
     serves(cluster).await
 }
 

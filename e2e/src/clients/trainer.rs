@@ -48,12 +48,12 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     let folder = copy(&cluster.dir().join("trainer"))?;
     let mut manager = manifests::rendered(cluster, &folder.join("overlays/manager")).await?;
     manifests::set_image(&mut manager, DEPLOYMENT, MANAGER)?;
-    manifests::apply(cluster, "trainer.json", &manager).await?;
+    manifests::apply(cluster, "trainer.yaml", &manager).await?;
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
     let runtimes = manifests::rendered(cluster, &folder.join("overlays/runtimes")).await?;
     // A ready Pod is not yet in the endpoints that every kube-proxy knows.
     wait::until(LIMIT, "Trainer's webhook to answer", || async {
-        manifests::apply(cluster, "trainer-runtimes.json", &runtimes).await.map(Some)
+        manifests::apply(cluster, "trainer-runtimes.yaml", &runtimes).await.map(Some)
     })
     .await?;
     progress("Trainer serves");

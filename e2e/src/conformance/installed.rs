@@ -80,7 +80,7 @@ async fn start(suite: Suite) -> Result<Cluster> {
             // Some cases claim volumes; this provisioner makes them folders of the machine that all nodes share.
             let builder = Cluster::builder().controller_manager_arg("--enable-hostpath-provisioner=true");
             let cluster = builder.cluster(2).await?;
-            admission::apply(&cluster, "expected.json", &expected()).await?;
+            admission::apply(&cluster, "expected.yaml", &expected()).await?;
             cluster.load_image(&images::go_suite()?).await?;
             Ok(cluster)
         }

@@ -64,13 +64,13 @@ async fn relay_is_accepted_by_the_api_server() -> Result<()> {
     let restricted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
     }});
-    apply(&plane, "namespace.json", &[restricted]).await?;
+    apply(&plane, "namespace.yaml", &[restricted]).await?;
     let objects = render(NAMESPACE, &["--set", "stream.enabled=true"]).await?;
-    apply(&plane, "stream.json", &objects.values().cloned().collect::<Vec<_>>()).await?;
+    apply(&plane, "stream.yaml", &objects.values().cloned().collect::<Vec<_>>()).await?;
     let template = &objects[&of("Deployment", NAMESPACE, "jobset-relay")]["spec"]["template"];
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "relay", "namespace": NAMESPACE}, "spec": template["spec"],
     });
-    apply(&plane, "relay.json", &[pod]).await?;
+    apply(&plane, "relay.yaml", &[pod]).await?;
     plane.stop().await
 }

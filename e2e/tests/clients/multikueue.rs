@@ -34,10 +34,10 @@ async fn jobset_of_multikueue_restarts_in_the_other_cluster_and_shows_it_here() 
     }
     let flavor = json!({"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}});
     let mut queue = queue::cluster_queue([(FLAVOR, 2)]);
-    manifests::apply(&worker, "queues.json", &[flavor.clone(), queue.clone()]).await?;
+    manifests::apply(&worker, "queues.yaml", &[flavor.clone(), queue.clone()]).await?;
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": NAME}]});
-    manifests::apply(&manager, "multikueue.json", &multikueue(&worker)?).await?;
-    manifests::apply(&manager, "queues.json", &[flavor, queue]).await?;
+    manifests::apply(&manager, "multikueue.yaml", &multikueue(&worker)?).await?;
+    manifests::apply(&manager, "queues.yaml", &[flavor, queue]).await?;
     for cluster in [&manager, &worker] {
         queue::open(cluster, NAMESPACE).await?;
     }

@@ -44,7 +44,7 @@ pub(super) async fn cluster() -> Result<Cluster> {
     objects.extend([("low", 1), ("high", 100)].map(|(name, value)| {
         json!({"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value})
     }));
-    manifests::apply(&cluster, "queues.json", &objects).await?;
+    manifests::apply(&cluster, "queues.yaml", &objects).await?;
     Ok(cluster)
 }
 
@@ -85,7 +85,7 @@ pub(super) fn cluster_queue<'a>(flavors: impl IntoIterator<Item = (&'a str, u32)
 
 /// Gives the queue so many CPUs of each flavor.
 pub(super) async fn set_quota(cluster: &Cluster, cpus: [u32; 2]) -> Result<()> {
-    manifests::apply(cluster, "quota.json", &[queue_of_flavors(cpus)]).await
+    manifests::apply(cluster, "quota.yaml", &[queue_of_flavors(cpus)]).await
 }
 
 /// Applies a JobSet with a queue in a new namespace.
@@ -117,7 +117,7 @@ pub(super) async fn open(cluster: &Cluster, namespace: &str) -> Result<()> {
         "apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": LOCAL_QUEUE, "namespace": namespace},
         "spec": {"clusterQueue": CLUSTER_QUEUE},
     });
-    manifests::apply(cluster, "local-queue.json", &[queue]).await
+    manifests::apply(cluster, "local-queue.yaml", &[queue]).await
 }
 
 /// The Workloads of a namespace.

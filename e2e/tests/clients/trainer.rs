@@ -104,10 +104,10 @@ async fn create(cluster: &Cluster, namespace: &str, shape: &str) -> Result<(Grou
         "metadata": {"namespace": namespace, "name": "train"},
         "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": RUNTIME}},
     });
-    manifests::apply(cluster, "runtime.json", &[runtime]).await?;
+    manifests::apply(cluster, "runtime.yaml", &[runtime]).await?;
     // The webhook that reviews a TrainJob reads its runtime from a cache.
     wait::until(LIMIT, "the TrainJob to be admitted", || async {
-        manifests::apply(cluster, "trainjob.json", std::slice::from_ref(&job)).await.map(Some)
+        manifests::apply(cluster, "trainjob.yaml", std::slice::from_ref(&job)).await.map(Some)
     })
     .await?;
     let jobs = untyped(cluster.client(), namespace, "trainer.kubeflow.org", "v1alpha1", "TrainJob");

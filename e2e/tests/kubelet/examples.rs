@@ -74,7 +74,7 @@ async fn volume_claims_shared_jobset_completes() -> Result<()> {
             "hostPath": {"path": cluster.shared_dir().join("up-claims"), "type": "DirectoryOrCreate"},
         },
     });
-    admission::apply(cluster, "up-claims.json", &[volume]).await?;
+    admission::apply(cluster, "up-claims.yaml", &[volume]).await?;
     for node in cluster.nodes() {
         let patch = r#"{"status":{"capacity":{"nvidia.com/gpu":"4"},"allocatable":{"nvidia.com/gpu":"4"}}}"#;
         kubectl(cluster, &["patch", "node", node, "--subresource=status", "--type=merge", "-p", patch]).await?;

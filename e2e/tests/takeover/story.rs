@@ -75,7 +75,7 @@ impl Story {
         for namespace in [NAMESPACE, EXCLUSIVE, LOAD] {
             kubectl(&cluster, &["create", "namespace", namespace]).await?;
         }
-        admission::apply(&cluster, "go-agent.json", &permissions()).await?;
+        admission::apply(&cluster, "go-agent.yaml", &permissions()).await?;
         let client = cluster.client();
         let mut story = Self { cluster, client, flags, load: None, size: 1, swaps: 0 };
         for jobset in all(scale, &story.flags) {

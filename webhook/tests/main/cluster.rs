@@ -123,7 +123,7 @@ impl Plane {
             "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
             "ports": [{ "name": "https", "port": address.port() }],
         });
-        admission::apply(&self.plane, "endpoint.json", &[slice]).await
+        admission::apply(&self.plane, "endpoint.yaml", &[slice]).await
     }
 
     /// Has the API server check what became of Pods that ask for exclusive placement.

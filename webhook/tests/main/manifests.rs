@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use jobset_harness::{install, paths};
+use jobset_harness::{admission, install, paths};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Writes};
@@ -100,8 +100,8 @@ async fn every_manifest_is_admitted_and_applied_again_it_changes_nothing() -> Re
 
 /// `kubectl apply`, by the client or by the server, two times: the second changes nothing.
 async fn applied_twice(plane: &Plane, namespace: &str, flags: &[&str], manifests: &[Value]) -> Result<()> {
-    let file = plane.plane.dir().join("manifests.json");
-    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": manifests }).to_string())?;
+    let file = plane.plane.dir().join("manifests.yaml");
+    std::fs::write(&file, admission::manifest(manifests))?;
     let file = file.to_string_lossy();
     let apply = [&["apply", "-n", namespace, "-f", &file], flags].concat();
     let versions =
