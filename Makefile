@@ -36,9 +36,10 @@ STOPWATCH := e2e/stopwatch
 # Tests on clusters wait for most of their time, so how many run at once does not depend on the cores.
 TESTS_ON_KUBELETS := 4
 TESTS_ON_CONTROL_PLANES := 6
-# What failed among tests whose output is mixed with that of others, once more at the end.
+# What failed among the tests that run side by side, whose output is mixed, once more at the end.
 FAILURES := sed -n '/^failures:$$/,/^test result/p'
 KUBELETS_LOG := target/tests-on-kubelets.log
+UNIT_LOG := target/unit-tests.log
 DEMO_CLUSTER := target/demo/cluster
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := target/tools/bin/cargo-deny
@@ -114,17 +115,20 @@ run-tests: export GOGC := 400
 # Contexts say where an error arose; with the frames of the runtime below it, it is not found in a long log.
 run-tests: export RUST_LIB_BACKTRACE := 0
 run-tests:
-	@$(MAKE) --no-print-directory -j2 tests-on-kubelets unit-tests || { $(FAILURES) $(KUBELETS_LOG); exit 1; }
+	@$(MAKE) --no-print-directory -j2 tests-on-kubelets unit-tests || { for log in $(KUBELETS_LOG) $(UNIT_LOG); do \
+	  echo "== failed in $$log:"; $(FAILURES) $$log; done; exit 1; }
 	@$(MAKE) --no-print-directory tests-on-control-planes
 
 .PHONY: tests-on-kubelets
 tests-on-kubelets:
+	@mkdir -p target
 	@$(STOPWATCH) 'tests on kubelets' env RUST_TEST_THREADS=$(TESTS_ON_KUBELETS) \
 	  cargo test $(EVERYTHING) --test e2e -- $(TESTS) 2>&1 | tee $(KUBELETS_LOG) | sed -u 's/^/[kubelets] /'
 
 .PHONY: unit-tests
 unit-tests:
-	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins
+	@mkdir -p target
+	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins 2>&1 | tee $(UNIT_LOG)
 	@$(STOPWATCH) 'examples in docs' nice -n 19 cargo test $(EVERYTHING) --doc
 
 .PHONY: tests-on-control-planes

@@ -40,8 +40,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     if stored.is_some_and(|it| it.message.starts_with(&begin)) {
         return;
     }
-    // Each report of a restart comes by here. In a group of thousands, only the first minute has so many that nobody may look at
-    // all Pods for one.
+    // In the first minute nothing is stored unless an agent is silent, so each report of the group would look at all Pods again.
     if waited < MINUTE && slots.all_report() {
         return;
     }
