@@ -82,8 +82,6 @@ pub async fn are_reviewed(cluster: &Cluster, whose: &str, object: &Value, limit:
 /// # Errors
 /// If the API server refuses one; the text has what `kubectl` said.
 pub async fn apply(cluster: &Cluster, name: &str, manifests: &[Value]) -> Result<()> {
-    let file = cluster.dir().join(name);
-    std::fs::write(&file, admission::manifest(manifests))?;
-    let file = file.to_string_lossy();
+    let file = admission::write(cluster, name, manifests)?;
     install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)
 }

@@ -14,8 +14,8 @@ use jobset_controller::engine::pods::StreamReport;
 use world::{World, view};
 
 /// A reconciliation of a JobSet in which all is well, with 25 Pods in each Job; of 5,000 replicatedJobs; of 1,000 Jobs on 3,000
-/// nodes with outdated kubelets; of 30 Jobs that restart, with half of their Pods at the barrier for 20 s; and of a JobSet that creates the
-/// first of its 20,000 Jobs.
+/// nodes with outdated kubelets; of 30 Jobs that restart, with half of their Pods at the barrier for 20 s; and of a JobSet that
+/// creates the first of its 20,000 Jobs.
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan/jobs");
     for jobs in [1, 20, 200] {

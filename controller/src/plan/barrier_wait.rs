@@ -41,7 +41,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     // In the first minute nothing is stored unless an agent is silent, so each report of the group would look at all Pods again.
-    if waited < MINUTE && slots.all_report() {
+    if waited < MINUTE && slots.has_every_report() {
         return;
     }
     let stored_reason = stored.map(|it| it.reason.clone());

@@ -77,11 +77,12 @@ impl Slots {
         self.with_report() + self.mute >= self.open
     }
 
-    /// Whether the report of every open slot is there.
-    pub(super) fn all_report(&self) -> bool {
+    /// Whether the report of every open slot is there: other than [`Slots::all_have_reported`], a mute Pod lacks one.
+    pub(super) fn has_every_report(&self) -> bool {
         self.with_report() >= self.open
     }
 
+    /// Open slots whose Pod reports an epoch.
     fn with_report(&self) -> usize {
         self.reports.values().chain(self.suspects.values()).sum()
     }

@@ -79,9 +79,8 @@ pub async fn readyz(health: SocketAddr) -> Result<String> {
 
 /// Applies these manifests.
 pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<()> {
-    let file = handle.dir().join(name);
-    std::fs::write(&file, manifest(manifests))?;
-    install::kubectl(handle, &["apply", "--server-side", "-f", &file.to_string_lossy()]).await.map(drop)
+    let file = write(handle, name, manifests)?;
+    install::kubectl(handle, &["apply", "--server-side", "-f", &file]).await.map(drop)
 }
 
 /// What a folder of `deploy` installs.
@@ -106,10 +105,12 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(serde_yaml_ng::Deserializer::from_str(yaml).map(Value::deserialize).collect::<Result<_, _>>()?)
 }
 
-/// A manifest of these documents. It is no List: for one, `kubectl apply` asks the API server for all that OpenAPI 2 says of it, which
-/// takes longer than `kubectl` waits where the machine is busy.
-pub fn manifest(documents: &[Value]) -> String {
-    documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
+/// Writes a manifest of these documents into the folder of the cluster, and gives its path. It is no List: for one, `kubectl apply`
+/// asks the API server for all that OpenAPI 2 says of it, which takes longer than `kubectl` waits where the machine is busy.
+pub fn write(handle: &Handle, name: &str, documents: &[Value]) -> Result<String> {
+    let file = handle.dir().join(name);
+    std::fs::write(&file, documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n"))?;
+    Ok(file.to_string_lossy().into_owned())
 }
 
 fn is_one_of(manifest: &Value, kinds: &[&str]) -> bool {

@@ -347,7 +347,7 @@ async fn relay_endpoint(plane: &Plane, address: std::net::SocketAddr) -> Result<
         "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
         "ports": [{ "name": "controller", "port": 1 }, { "name": "agents", "port": address.port() }],
     });
-    apply(&plane.plane, "relay.json", &[slice]).await
+    apply(&plane.plane, "relay.yaml", &[slice]).await
 }
 
 /// The Secrets that the chart lets `jobset-certs` write with `stream.enabled`.
@@ -363,7 +363,7 @@ async fn permit_relay(plane: &Plane) -> Result<()> {
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": RELAY },
         "subjects": [{ "kind": "ServiceAccount", "name": CERTS, "namespace": NAMESPACE }],
     });
-    apply(&plane.plane, "permit-relay.json", &[role, binding]).await
+    apply(&plane.plane, "permit-relay.yaml", &[role, binding]).await
 }
 
 /// What a webhook with a mounted certificate may read beyond the others.

@@ -100,9 +100,7 @@ async fn every_manifest_is_admitted_and_applied_again_it_changes_nothing() -> Re
 
 /// `kubectl apply`, by the client or by the server, two times: the second changes nothing.
 async fn applied_twice(plane: &Plane, namespace: &str, flags: &[&str], manifests: &[Value]) -> Result<()> {
-    let file = plane.plane.dir().join("manifests.yaml");
-    std::fs::write(&file, admission::manifest(manifests))?;
-    let file = file.to_string_lossy();
+    let file = admission::write(&plane.plane, "manifests.yaml", manifests)?;
     let apply = [&["apply", "-n", namespace, "-f", &file], flags].concat();
     let versions =
         ["get", "jobsets", "-n", namespace, "-o", "custom-columns=:.metadata.name,:.metadata.resourceVersion"];
