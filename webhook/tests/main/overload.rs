@@ -62,11 +62,12 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
     server.stop().await;
 }
 
-/// Makes a JobSet one of nearly 1 MiB, of small things, in which one field is not what it should be.
-pub(crate) fn unreadable(mut jobset: Value) -> Value {
-    let variable = |number| json!({ "name": format!("V{number}"), "value": "x" });
+/// Makes a JobSet one of nearly 1 MiB, of so many variables, in which one field is not what it should be.
+pub(crate) fn unreadable(mut jobset: Value, variables: usize) -> Value {
+    let value = "x".repeat(950_000 / variables - "{'name':'V12345','value':''}".len());
+    let variable = |number| json!({ "name": format!("V{number}"), "value": value });
     let worker = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
-    worker["env"] = (0..33_000).map(variable).collect();
+    worker["env"] = (0..variables).map(variable).collect();
     jobset["spec"]["replicatedJobs"][0]["replicas"] = json!("three");
     jobset
 }
@@ -76,7 +77,7 @@ pub(crate) fn unreadable(mut jobset: Value) -> Value {
 async fn a_flood_of_unreadable_jobsets_delays_nobody_else() {
     const FLOOD: usize = 20;
     let server = Server::start().await;
-    let body = review(&unreadable(jobset())).to_string();
+    let body = review(&unreadable(jobset(), 33_000)).to_string();
     assert!(body.len() > 900_000 && body.len() < 1 << 20, "{}", body.len());
     let flood: JoinSet<_> = (0..FLOOD)
         .map(|_| {
