@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use jobset_harness::wait::{self, Check};
 use jobset_relay::limits::{UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS};
 use jobset_stream::message::{AgentEventKind, FromAgent, Report};
@@ -51,6 +51,9 @@ async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> 
     Ok(())
 }
 
+/// Connections that are opened again at a time. One alone would wait for the relay most of the time.
+const REFILLS: usize = 32;
+
 /// Where the connections of one address filled the port, an agent would wait in its backlog until they are old.
 #[tokio::test]
 async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waiting() -> Result<()> {
@@ -60,12 +63,12 @@ async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waitin
     for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
         held.push(silent(&relay, 1).await?);
     }
-    let refill = async {
+    let refill = try_join_all((0..REFILLS).map(|_| async {
         loop {
             let mut closed_at_once = silent(&relay, 1).await?;
             closed(&mut closed_at_once).await?;
         }
-    };
+    }));
     let agent = async {
         wait::until_met(LIMIT, "more to be refused than have a place", || async {
             let refused = relay.metric(&refused("unauthenticated")).await?;
@@ -76,7 +79,7 @@ async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waitin
         controller.hello().await
     };
     tokio::select! {
-        ended = refill => ended,
+        ended = refill => ended.map(|_: Vec<()>| ()),
         answered = agent => answered.map(drop),
     }
 }

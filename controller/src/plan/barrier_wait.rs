@@ -40,12 +40,8 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     if stored.is_some_and(|it| it.message.starts_with(&begin)) {
         return;
     }
-    // In the first minute nothing is stored unless an agent is silent, so each report of the group would look at all Pods again.
-    if waited < MINUTE && slots.has_every_report() {
-        return;
-    }
     let stored_reason = stored.map(|it| it.reason.clone());
-    let silent = names(missing_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
+    let silent = names(unreported_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
     let (reason, what) = if silent.is_empty() && waited < MINUTE {
         return;
     } else if silent.is_empty() {
@@ -104,6 +100,12 @@ fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item =
     members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next))
 }
 
+/// Those of them that have no report at all. In the first minute each plan looks for silent agents, so it must not cost a look at
+/// every Pod of the group.
+fn unreported_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
+    members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.unreported())
+}
+
 /// The names of Pods, in their order.
 fn names<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a str> {
     let mut names: Vec<&str> = pods.map(|pod| &*pod.name).collect();
@@ -111,11 +113,10 @@ fn names<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a str> {
     names
 }
 
-/// Whether the agent of the Pod has run for long enough to have reported, and the Pod has no report at all.
+/// Whether the agent of the Pod has run for long enough to have reported.
 fn is_silent(reconciliation: &Reconciliation<'_>, pod: &PodView) -> bool {
     let started = if pod.sidecar { pod.agent_started } else { pod.workers_started };
-    let runs_long = started.is_some_and(|started| reconciliation.now.0.duration_since(started) >= SILENT);
-    pod.epoch.number().is_none() && runs_long
+    started.is_some_and(|started| reconciliation.now.0.duration_since(started) >= SILENT)
 }
 
 #[cfg(test)]

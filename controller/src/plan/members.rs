@@ -74,17 +74,7 @@ impl Slots {
 
     /// Whether every open slot has a Pod that has reported.
     pub(super) fn all_have_reported(&self) -> bool {
-        self.with_report() + self.mute >= self.open
-    }
-
-    /// Whether the report of every open slot is there: other than [`Slots::all_have_reported`], a mute Pod lacks one.
-    pub(super) fn has_every_report(&self) -> bool {
-        self.with_report() >= self.open
-    }
-
-    /// Open slots whose Pod reports an epoch.
-    fn with_report(&self) -> usize {
-        self.reports.values().chain(self.suspects.values()).sum()
+        self.reports.values().chain(self.suspects.values()).sum::<usize>() + self.mute >= self.open
     }
 }
 
@@ -237,8 +227,8 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }
-        for (epoch, count) in pods.suspects().filter(|(epoch, count)| valid.contains(epoch) && *count > 0) {
-            *slots.suspects.entry(epoch).or_default() += count;
+        for (epoch, count) in pods.suspect_members().range(valid) {
+            *slots.suspects.entry(*epoch).or_default() += count;
         }
         slots.running += pods.running_in(synced);
         slots.mute += pods.mute() + pods.reports().range(..1).map(|(_, count)| count).sum::<usize>();

@@ -35,9 +35,8 @@ pub(super) fn epochs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     }
     let mut reports: BTreeMap<i32, usize> = BTreeMap::new();
     for (pods, _) in running_jobs(reconciliation) {
-        let known = pods.reports().iter().map(|(epoch, count)| (*epoch, *count));
-        for (epoch, count) in known.chain(pods.suspects()) {
-            *reports.entry(epoch).or_default() += count;
+        for (epoch, count) in pods.reports().iter().chain(pods.suspect_members()) {
+            *reports.entry(*epoch).or_default() += count;
         }
     }
     // Every JobSet begins with epoch 1.

@@ -1,15 +1,17 @@
 //! The Pods of one Job, counted as they come: an event costs what one Pod costs, however many there are.
 
+mod counts;
 #[cfg(test)]
 mod kept;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::ObservedEpochs;
-use super::slot::{FailedWorker, PodSlot, Share, Trust};
+use super::slot::{FailedWorker, PodSlot, Share};
 use super::view::{Epoch, PodView};
 use crate::engine::Ranges;
 use crate::engine::members::JobMembers;
+use counts::Counts;
 #[cfg(test)]
 pub(crate) use kept::Kept;
 
@@ -44,28 +46,6 @@ impl Extent {
     fn counts(&self, index: i32) -> bool {
         (0..self.size).contains(&index) && !self.completed.contains(index)
     }
-}
-
-/// Sums over the slots that count. Sets hold indexes of what is rare.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
-    reports: BTreeMap<i32, usize>,
-    /// The newcomers among them, by index.
-    newcomers: BTreeMap<i32, BTreeSet<i32>>,
-    /// Those of them whose worker runs.
-    running: BTreeMap<i32, usize>,
-    suspects: BTreeMap<i32, BTreeSet<i32>>,
-    alone: BTreeSet<i32>,
-    malformed: BTreeSet<i32>,
-    mute: BTreeSet<i32>,
-    succeeded: usize,
-    broken: BTreeMap<i32, BTreeSet<i32>>,
-    blocked: BTreeSet<i32>,
-    domains: BTreeMap<Box<str>, BTreeSet<i32>>,
-    /// Losses count wherever they are: their index is completed.
-    lost: BTreeSet<i32>,
-    /// The member that first reported the newest epoch.
-    first_to_report: Option<(i32, i32)>,
 }
 
 impl JobPods {
@@ -161,9 +141,13 @@ impl JobPods {
     }
 
     /// Members whose Pod reports an epoch that its worker may not be in, by that epoch.
-    pub fn suspects(&self) -> impl Iterator<Item = (i32, usize)> {
-        let member = |index: &&i32| self.extent.as_ref().is_none_or(|extent| extent.members.contains(**index));
-        self.counts.suspects.iter().map(move |(epoch, indexes)| (*epoch, indexes.iter().filter(member).count()))
+    pub fn suspect_members(&self) -> &BTreeMap<i32, usize> {
+        &self.counts.suspect_members
+    }
+
+    /// The Pods that can fill an open slot and report nothing that is a number.
+    pub fn unreported(&self) -> impl Iterator<Item = &PodView> {
+        self.standing(&self.counts.unreported)
     }
 
     /// Pods whose agent restarted without its worker.
@@ -275,7 +259,7 @@ impl JobPods {
 
     fn change(&mut self, index: i32, change: impl FnOnce(&mut PodSlot)) -> bool {
         let slot = self.slots.entry(index).or_default();
-        let (before, pods) = (share(self.extent.as_ref(), self.epochs.synced, index, slot), slot.pods().count());
+        let (mut before, pods) = (share(self.extent.as_ref(), self.epochs.synced, index, slot), slot.pods().count());
         change(slot);
         let after = share(self.extent.as_ref(), self.epochs.synced, index, slot);
         self.pods = self.pods + slot.pods().count() - pods;
@@ -284,7 +268,9 @@ impl JobPods {
         }
         self.counts.remove(index, &before);
         self.counts.add(index, &after);
-        true
+        // No rule waits for a Pod that has nothing to report yet.
+        before.unreported = after.unreported;
+        before != after
     }
 }
 
@@ -304,94 +290,5 @@ fn reported(pod: &PodView) -> String {
         Epoch::Absent => String::new(),
         Epoch::Reported(epoch) => epoch.to_string(),
         Epoch::Malformed(text) => text.to_string(),
-    }
-}
-
-impl Counts {
-    fn add(&mut self, index: i32, share: &Share) {
-        if let Some(epoch) = share.report {
-            if share.trust == Trust::Sure {
-                *self.reports.entry(epoch).or_default() += 1;
-                if share.runs {
-                    *self.running.entry(epoch).or_default() += 1;
-                }
-                if share.newcomer {
-                    self.newcomers.entry(epoch).or_default().insert(index);
-                }
-            } else {
-                self.suspects.entry(epoch).or_default().insert(index);
-            }
-            if !share.newcomer && self.first_to_report.is_none_or(|(newest, _)| newest < epoch) {
-                self.first_to_report = Some((epoch, index));
-            }
-        }
-        if let Some(epoch) = share.broken {
-            self.broken.entry(epoch).or_default().insert(index);
-        }
-        if let Some(domain) = &share.domain {
-            self.domains.entry(domain.clone()).or_default().insert(index);
-        }
-        self.succeeded += usize::from(share.succeeded);
-        for (set, holds) in self.sets(share) {
-            if holds {
-                set.insert(index);
-            }
-        }
-    }
-
-    fn remove(&mut self, index: i32, share: &Share) {
-        match share.report {
-            Some(epoch) if share.trust != Trust::Sure => take(&mut self.suspects, &epoch, index),
-            Some(epoch) => {
-                count_down(&mut self.reports, epoch);
-                if share.runs {
-                    count_down(&mut self.running, epoch);
-                }
-                if share.newcomer {
-                    take(&mut self.newcomers, &epoch, index);
-                }
-            }
-            None => {}
-        }
-        if let Some(epoch) = &share.broken {
-            take(&mut self.broken, epoch, index);
-        }
-        if let Some(domain) = &share.domain {
-            take(&mut self.domains, domain, index);
-        }
-        self.succeeded -= usize::from(share.succeeded);
-        for (set, holds) in self.sets(share) {
-            if holds {
-                set.remove(&index);
-            }
-        }
-    }
-
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 5] {
-        [
-            (&mut self.alone, share.trust == Trust::Alone),
-            (&mut self.malformed, share.malformed),
-            (&mut self.mute, share.mute),
-            (&mut self.lost, share.lost),
-            (&mut self.blocked, share.failures_before_worker > 0),
-        ]
-    }
-}
-
-fn count_down(counts: &mut BTreeMap<i32, usize>, epoch: i32) {
-    if let Some(count) = counts.get_mut(&epoch) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&epoch);
-        }
-    }
-}
-
-fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<i32>>, key: &K, index: i32) {
-    if let Some(set) = sets.get_mut(key) {
-        set.remove(&index);
-        if set.is_empty() {
-            sets.remove(key);
-        }
     }
 }

@@ -48,11 +48,13 @@ pub(super) struct Share {
     pub report: Option<i32>,
     /// Whether the worker is in that epoch, too.
     pub trust: Trust,
+    /// There is no report that is a number.
+    pub unreported: bool,
     /// The report is not a number.
     pub malformed: bool,
     /// Its worker runs.
     pub runs: bool,
-    /// There is no report that is a number, and the worker runs all the same: the report was lost.
+    /// It is unreported, and the worker runs all the same: the report was lost.
     pub mute: bool,
     /// Its Pod has succeeded.
     pub succeeded: bool,
@@ -206,9 +208,10 @@ impl PodSlot {
             return share;
         }
         share.report = pod.epoch.number();
+        share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
         share.runs = pod.workers != 0;
-        share.mute = share.report.is_none() && pod.workers != 0;
+        share.mute = share.unreported && pod.workers != 0;
         share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone()) {
             (false, _) if member.goes_before_it_runs(synced) => Trust::Suspect,
             (false, _) => Trust::Sure,

@@ -149,11 +149,13 @@ impl SimulatedCluster {
 /// The counts of a Job's Pods that follow from what its Pods are, and not from what was observed before.
 fn counts(pods: &JobPods, synced: i32) -> String {
     let alone: Vec<&str> = pods.alone().map(|pod| pod.name.as_str()).collect();
-    let suspects: Vec<(i32, usize)> = pods.suspects().collect();
+    let mut unreported: Vec<&str> = pods.unreported().map(|pod| pod.name.as_str()).collect();
+    unreported.sort_unstable();
     let running: Vec<usize> = (0..=synced + 1).map(|epoch| pods.running_in(epoch)).collect();
-    let (reports, mute, succeeded, empty) = (pods.reports(), pods.mute(), pods.succeeded(), pods.is_empty());
+    let (reports, suspects, mute) = (pods.reports(), pods.suspect_members(), pods.mute());
+    let (succeeded, empty) = (pods.succeeded(), pods.is_empty());
     format!(
-        "reports {reports:?}, running {running:?}, suspects {suspects:?}, alone {alone:?}, mute {mute}, succeeded \
-         {succeeded}, empty {empty}"
+        "reports {reports:?}, running {running:?}, suspects {suspects:?}, alone {alone:?}, unreported {unreported:?}, mute \
+         {mute}, succeeded {succeeded}, empty {empty}"
     )
 }
