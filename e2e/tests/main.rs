@@ -9,6 +9,7 @@ mod features;
 mod harness;
 mod kubelet;
 mod objects;
+mod readme;
 mod seeds;
 mod takeover;
 mod training;

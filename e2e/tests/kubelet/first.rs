@@ -1,5 +1,4 @@
-//! The page of the first JobSet: its commands as they stand there, with nothing replaced but the image. The README has some of
-//! them.
+//! The page of the first JobSet: its commands as they stand there, with nothing replaced but the image.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -19,14 +18,15 @@ use tokio::process::Command;
 
 use super::shared::{installed, with_admission};
 
-const NAMESPACE: &str = "first";
+pub(crate) const NAMESPACE: &str = "first";
 
-fn read(path: &str) -> Result<String> {
+/// A file of the project.
+pub(crate) fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(paths::workspace().join(path)).with_context(|| format!("cannot read {path}"))
 }
 
 /// The manifest of the page, and the commands of each of its blocks.
-fn page() -> Result<(String, Vec<Vec<String>>)> {
+pub(crate) fn page() -> Result<(String, Vec<Vec<String>>)> {
     let blocks = blocks(&read("docs/src/first-jobset.md")?)?;
     let manifest = blocks.iter().find(|block| block.is_yaml()).context("the page has no manifest")?;
     let console = blocks.iter().filter(|block| block.language == "console");
@@ -34,29 +34,23 @@ fn page() -> Result<(String, Vec<Vec<String>>)> {
     Ok((manifest.text.clone(), commands))
 }
 
-#[test]
-fn first_jobset_of_readme_is_that_of_the_page() -> Result<()> {
-    let (manifest, commands) = page()?;
-    let readme = read("README.md")?;
-    let (_, rest) = readme.split_once("```yaml\n").context("the README has no manifest")?;
-    let (in_readme, rest) = rest.split_once("```\n").context("the manifest does not end")?;
-    assert_eq!(in_readme, manifest);
-    let in_readme = rest.lines().skip_while(|line| line.is_empty()).map_while(|line| line.strip_prefix("    "));
-    let in_readme: Vec<&str> = in_readme.collect();
-    let of_page: Vec<&str> = commands.iter().flatten().map(String::as_str).collect();
-    let first = of_page.iter().copied().filter(|command| in_readme.contains(command)).take(in_readme.len());
-    assert_eq!(in_readme.len(), 4);
-    assert_eq!(first.collect::<Vec<_>>(), in_readme);
-    Ok(())
-}
-
 /// A shell in which `kubectl` has the plugin and works on the namespace of this test.
-struct Shell<'a> {
+pub(crate) struct Shell<'a> {
     folder: &'a Path,
 }
 
-impl Shell<'_> {
-    async fn run(&self, command: &str) -> Result<String> {
+impl<'a> Shell<'a> {
+    pub(crate) async fn new(cluster: &Cluster, folder: &'a Path) -> Result<Self> {
+        symlink(cluster.kubectl_path(), folder.join("kubectl"))?;
+        symlink(beside("kubectl-jobset")?, folder.join("kubectl-jobset"))?;
+        std::fs::copy(cluster.kubeconfig(), folder.join("kubeconfig"))?;
+        let shell = Self { folder };
+        shell.run(&format!("kubectl config set-context --current --namespace={NAMESPACE}")).await?;
+        Ok(shell)
+    }
+
+    pub(crate) async fn run(&self, command: &str) -> Result<String> {
+        println!("$ {command}");
         let inherited = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{inherited}", self.folder.display());
         let mut shell = Command::new("sh");
@@ -67,17 +61,8 @@ impl Shell<'_> {
     }
 }
 
-async fn shell<'a>(cluster: &Cluster, folder: &'a Path) -> Result<Shell<'a>> {
-    symlink(cluster.kubectl_path(), folder.join("kubectl"))?;
-    symlink(beside("kubectl-jobset")?, folder.join("kubectl-jobset"))?;
-    std::fs::copy(cluster.kubeconfig(), folder.join("kubeconfig"))?;
-    let shell = Shell { folder };
-    shell.run(&format!("kubectl config set-context --current --namespace={NAMESPACE}")).await?;
-    Ok(shell)
-}
-
 /// Waits until the group runs again after so many restarts. The UIDs and addresses of its Pods.
-async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<String>, Option<String>)>> {
+pub(crate) async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<String>, Option<String>)>> {
     let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), NAMESPACE);
     wait::until_met(LIMIT, format!("the group to run after {restarts} restarts"), || async {
         let status = jobsets.get("first").await?.status.unwrap_or_default();
@@ -92,24 +77,6 @@ async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(Option<Stri
     Ok(pods.into_iter().map(|pod| (pod.metadata.uid, pod.status.and_then(|status| status.pod_ip))).collect())
 }
 
-/// In a cluster that has the product, they find nothing to do. The images are there, too: nodes of kind are no part of this test.
-#[tokio::test]
-async fn kubectl_commands_of_readme_install_the_product() -> Result<()> {
-    let cluster = installed().await?;
-    let readme = read("README.md")?;
-    let (_, section) = readme.split_once("## Install\n").context("the README has no section Install")?;
-    let (section, _) = section.split_once("\n## ").context("the section does not end")?;
-    let commands: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    kubectl ")).collect();
-    assert_eq!(commands.len(), 2, "{section}");
-    let folder = tempfile::tempdir()?;
-    let shell = shell(cluster, folder.path()).await?;
-    for command in commands {
-        let _admission = with_admission().await;
-        shell.run(&format!("cd {} && kubectl {command}", paths::workspace().display())).await?;
-    }
-    Ok(())
-}
-
 #[tokio::test]
 async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     let cluster = installed().await?;
@@ -118,7 +85,7 @@ async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     let folder = tempfile::tempdir()?;
     ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
     std::fs::write(folder.path().join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?;
-    let shell = shell(cluster, folder.path()).await?;
+    let shell = Shell::new(cluster, folder.path()).await?;
     let (mut restarts, mut reports, mut kept) = (0, Vec::new(), Vec::new());
     for block in commands {
         let before = restarts;

@@ -7,7 +7,7 @@ mod crash_loop;
 mod dashboard;
 mod examples;
 mod exit_codes;
-mod first;
+pub(crate) mod first;
 mod go_examples;
 mod injection;
 mod last_words;
@@ -15,7 +15,7 @@ mod monitoring;
 mod namespace;
 mod no_webhook;
 mod restart;
-mod shared;
+pub(crate) mod shared;
 mod stream;
 mod supervised;
 
