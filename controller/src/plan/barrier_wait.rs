@@ -100,8 +100,8 @@ fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item =
     members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next))
 }
 
-/// Those of them that have no report at all. In the first minute each plan looks for silent agents, so it must not cost a look at
-/// every Pod of the group.
+/// The Pods of open slots that report nothing that is a number. In the first minute each plan looks for silent agents, so it must
+/// not look at every Pod of the group.
 fn unreported_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
     members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.unreported())
 }

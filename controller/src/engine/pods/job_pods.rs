@@ -90,10 +90,6 @@ impl JobPods {
     /// The JobSet's epochs. Those who can change by that are few: others are waiting or well.
     pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
         let before = std::mem::replace(&mut self.epochs, epochs);
-        if epochs.synced < before.synced {
-            // Another JobSet of this name.
-            self.recount();
-        }
         if before == epochs {
             return;
         }
@@ -105,6 +101,10 @@ impl JobPods {
             self.counts.remove(index, &share(self.extent.as_ref(), before.synced, index, slot));
             slot.turn(epochs);
             self.counts.add(index, &share(self.extent.as_ref(), epochs.synced, index, slot));
+        }
+        if epochs.synced < before.synced {
+            // Another JobSet of this name, or one that has lost its status: slots that did not change count for another epoch.
+            self.recount();
         }
     }
 
@@ -268,7 +268,7 @@ impl JobPods {
         }
         self.counts.remove(index, &before);
         self.counts.add(index, &after);
-        // No rule waits for a Pod that has nothing to report yet.
+        // Only who looks for silent agents reads it, at times of its own.
         before.unreported = after.unreported;
         before != after
     }
@@ -290,5 +290,30 @@ fn reported(pod: &PodView) -> String {
         Epoch::Absent => String::new(),
         Epoch::Reported(epoch) => epoch.to_string(),
         Epoch::Malformed(text) => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::super::view::PodPhase;
+    use super::*;
+
+    /// The JobSet has lost its status, or is another one of this name.
+    #[test]
+    fn epoch_that_falls_changes_each_slot_once() {
+        let synced = |synced: i32| ObservedEpochs { synced, deprecated: synced - 1 };
+        let mut pods = JobPods::of([&Kept::default()], synced(1), JobMembers::All);
+        let pod = |name: &str| PodView { name: name.into(), uid: name.into(), index: Some(0), ..PodView::default() };
+        let (deleted_at, epoch) = (Some(Timestamp::UNIX_EPOCH), Epoch::Reported(2));
+        pods.see(PodView { epoch, deleted_at, workers: 1, ..pod("goes") }, synced(1));
+        pods.turn(synced(2));
+        pods.see(pod("fails"), synced(2));
+        pods.see(PodView { phase: PodPhase::Failed, ..pod("fails") }, synced(2));
+        assert_eq!(pods.blocked().count(), 1);
+        pods.turn(synced(1));
+        assert_eq!(pods.miscounted(), None);
+        assert_eq!(pods.suspect_members(), &BTreeMap::from([(2, 1)]));
     }
 }

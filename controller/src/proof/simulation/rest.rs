@@ -149,8 +149,7 @@ impl SimulatedCluster {
 /// The counts of a Job's Pods that follow from what its Pods are, and not from what was observed before.
 fn counts(pods: &JobPods, synced: i32) -> String {
     let alone: Vec<&str> = pods.alone().map(|pod| pod.name.as_str()).collect();
-    let mut unreported: Vec<&str> = pods.unreported().map(|pod| pod.name.as_str()).collect();
-    unreported.sort_unstable();
+    let unreported: Vec<&str> = pods.unreported().map(|pod| pod.name.as_str()).collect();
     let running: Vec<usize> = (0..=synced + 1).map(|epoch| pods.running_in(epoch)).collect();
     let (reports, suspects, mute) = (pods.reports(), pods.suspect_members(), pods.mute());
     let (succeeded, empty) = (pods.succeeded(), pods.is_empty());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::slot::{Share, Trust};
 
-/// Sums over the slots that count. Sets hold indexes of what is rare.
+/// Sums over the slots that count. Sets hold indexes of what is rare while workers run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) reports: BTreeMap<i32, usize>,
