@@ -58,7 +58,7 @@ async fn kubectl_commands_of_readme_install_the_product() -> Result<()> {
 }
 
 fn in_workspace(command: &str) -> String {
-    format!("cd {} && {command}", paths::workspace().display())
+    format!("cd '{}' && {command}", paths::workspace().display())
 }
 
 /// What else the README builds, shows and installs, on a cluster that has nothing of it. Nodes of kind need Docker, so `kind` notes
@@ -74,9 +74,9 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     program(
         folder.path(),
         "kind",
-        &format!("test \"$1 $2\" = 'load image-archive' && realpath \"$3\" >>{}", loads.display()),
+        &format!("test \"$1 $2\" = 'load image-archive' && realpath \"$3\" >>'{}'", loads.display()),
     )?;
-    program(folder.path(), "sudo", &format!("eval \"$(echo \"$*\" | sed 's|/usr/local/bin/|{bin}/|')\""))?;
+    program(folder.path(), "sudo", &format!("test \"$1 $3\" = 'install /usr/local/bin/' && install \"$2\" '{bin}'"))?;
 
     let [demo, test] = *commands(section(&readme, "# jobset-rs\n")?) else { anyhow::bail!("not demo and test alone") };
     ensure!((demo, test) == ("make demo", "make test"), "{demo}, {test}");
@@ -87,7 +87,7 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     let [load, apply, rollout] = *commands(install) else { anyhow::bail!("not three lines: {install}") };
     shell.run(&in_workspace(load)).await?;
     let archives: Vec<PathBuf> = fs::read_to_string(&loads)?.lines().map(PathBuf::from).collect();
-    assert_eq!(archives.len(), 5, "{archives:?}");
+    assert_eq!(archives.len(), 6, "five programs and the demo's worker: {archives:?}");
     for archive in archives {
         cluster.load_image(&archive).await?;
     }
@@ -98,8 +98,10 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     let (plugin, _) = plugin.split_once('`').context("its command does not end")?;
     fs::remove_file(folder.path().join("kubectl-jobset"))?;
     shell.run(&in_workspace(&format!("make plugin{plugin}"))).await?;
+    ensure!(folder.path().join("kubectl-jobset").is_file(), "the plugin is not where sudo has installed it");
 
     let (manifest, _) = first::page()?;
+    ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
     fs::write(folder.path().join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?;
     install::create_namespace(&cluster.client(), first::NAMESPACE).await?;
     for command in commands(section(&readme, "## A first JobSet\n")?) {

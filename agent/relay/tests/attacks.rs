@@ -51,22 +51,17 @@ async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> 
     Ok(())
 }
 
-/// Connections that are opened again at a time. One alone would wait for the relay most of the time.
-const REFILLS: usize = 32;
+/// More connections than one address can have. Where they filled the port, an agent would wait in its backlog until they are old.
+const GREEDY: usize = UNAUTHENTICATED_OF_ADDRESS + 32;
 
-/// Where the connections of one address filled the port, an agent would wait in its backlog until they are old.
 #[tokio::test]
 async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waiting() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-refill").await?);
     let mut controller = TestController::dial(&relay).await?;
-    let mut held = Vec::new();
-    for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
-        held.push(silent(&relay, 1).await?);
-    }
-    let refill = try_join_all((0..REFILLS).map(|_| async {
+    let refill = try_join_all((0..GREEDY).map(|_| async {
         loop {
-            let mut closed_at_once = silent(&relay, 1).await?;
-            closed(&mut closed_at_once).await?;
+            let mut closed_sooner_or_later = silent(&relay, 1).await?;
+            closed(&mut closed_sooner_or_later).await?;
         }
     }));
     let agent = async {

@@ -64,7 +64,7 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
 
 /// Makes a JobSet one of nearly 1 MiB, of so many variables, in which one field is not what it should be.
 pub(crate) fn unreadable(mut jobset: Value, variables: usize) -> Value {
-    let value = "x".repeat(950_000 / variables - "{'name':'V12345','value':''}".len());
+    let value = "x".repeat((950_000 / variables).saturating_sub("{'name':'V12345','value':''},".len()).max(1));
     let variable = |number| json!({ "name": format!("V{number}"), "value": value });
     let worker = &mut jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
     worker["env"] = (0..variables).map(variable).collect();
