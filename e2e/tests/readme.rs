@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use jobset_harness::cluster::Cluster;
-use jobset_harness::{images, install, paths};
+use jobset_harness::{install, paths};
 
 use crate::kubelet::first::{self, Shell, read};
 use crate::kubelet::shared::{installed, with_admission};
@@ -83,8 +83,8 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     let shown = shell.run(&in_workspace(demo)).await?;
     println!("{shown}");
 
-    let install = section(&readme, "## Install\n")?;
-    let [load, apply, rollout] = *commands(install) else { anyhow::bail!("not three lines: {install}") };
+    let how_to_install = section(&readme, "## Install\n")?;
+    let [load, apply, rollout] = *commands(how_to_install) else { anyhow::bail!("not three lines: {how_to_install}") };
     shell.run(&in_workspace(load)).await?;
     let archives: Vec<PathBuf> = fs::read_to_string(&loads)?.lines().map(PathBuf::from).collect();
     assert_eq!(archives.len(), 6, "five programs and the demo's worker: {archives:?}");
@@ -94,15 +94,14 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     shell.run(&in_workspace(apply)).await?;
     shell.run(&in_workspace(rollout)).await?;
 
-    let (_, plugin) = install.split_once("`make plugin").context("the README does not build the plugin")?;
+    let (_, plugin) = how_to_install.split_once("`make plugin").context("the README does not build the plugin")?;
     let (plugin, _) = plugin.split_once('`').context("its command does not end")?;
     fs::remove_file(folder.path().join("kubectl-jobset"))?;
     shell.run(&in_workspace(&format!("make plugin{plugin}"))).await?;
     ensure!(folder.path().join("kubectl-jobset").is_file(), "the plugin is not where sudo has installed it");
 
     let (manifest, _) = first::page()?;
-    ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
-    fs::write(folder.path().join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?;
+    first::save(&manifest, folder.path())?;
     install::create_namespace(&cluster.client(), first::NAMESPACE).await?;
     for command in commands(section(&readme, "## A first JobSet\n")?) {
         shell.run(command).await?;

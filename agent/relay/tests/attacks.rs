@@ -60,8 +60,8 @@ async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waitin
     let mut controller = TestController::dial(&relay).await?;
     let refill = try_join_all((0..GREEDY).map(|_| async {
         loop {
-            let mut closed_sooner_or_later = silent(&relay, 1).await?;
-            closed(&mut closed_sooner_or_later).await?;
+            let mut connection = silent(&relay, 1).await?;
+            closed(&mut connection).await?;
         }
     }));
     let agent = async {

@@ -34,6 +34,12 @@ pub(crate) fn page() -> Result<(String, Vec<Vec<String>>)> {
     Ok((manifest.text.clone(), commands))
 }
 
+/// Saves the manifest as `first.yaml`, with the image that the nodes have.
+pub(crate) fn save(manifest: &str, folder: &Path) -> Result<()> {
+    ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
+    Ok(std::fs::write(folder.join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?)
+}
+
 /// A shell in which `kubectl` has the plugin and works on the namespace of this test.
 pub(crate) struct Shell<'a> {
     folder: &'a Path,
@@ -83,8 +89,7 @@ async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     install::create_namespace(&cluster.client(), NAMESPACE).await?;
     let (manifest, commands) = page()?;
     let folder = tempfile::tempdir()?;
-    ensure!(manifest.contains("busybox:1.36"), "the manifest has another image");
-    std::fs::write(folder.path().join("first.yaml"), manifest.replace("busybox:1.36", images::BUSYBOX))?;
+    save(&manifest, folder.path())?;
     let shell = Shell::new(cluster, folder.path()).await?;
     let (mut restarts, mut reports, mut kept) = (0, Vec::new(), Vec::new());
     for block in commands {
