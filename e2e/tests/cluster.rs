@@ -149,9 +149,9 @@ async fn pods_services_and_host_reach_each_other() -> Result<()> {
     // From a Pod to the host.
     let listener = TcpListener::bind((cluster.ready().host_address, 0)).await?;
     let target = listener.local_addr()?;
-    let say = format!("echo greetings | nc -w 5 {} {}", target.ip(), target.port());
+    let say = format!("echo greetings | nc -w 60 {} {}", target.ip(), target.port());
     let heard = async {
-        let (mut stream, _) = tokio::time::timeout(Duration::from_secs(10), listener.accept()).await??;
+        let (mut stream, _) = tokio::time::timeout(Duration::from_mins(1), listener.accept()).await??;
         let mut line = [0; 9];
         stream.read_exact(&mut line).await?;
         anyhow::Ok(line)

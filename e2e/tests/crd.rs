@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::objects::create_strict;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(2);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
 async fn plane_with_crd() -> Result<ControlPlane> {

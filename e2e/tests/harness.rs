@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::objects::{create, running, shell};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn control_plane_creates_pods_of_a_job_and_stop_removes_its_folder() -> Result<()> {

@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 /// How long a Pod may take to run, on a machine that is busy.
-pub(crate) const POD_LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const POD_LIMIT: Duration = Duration::from_mins(4);
 
 /// A new namespace in which Pods can be made.
 pub(crate) async fn namespace(client: &Client, purpose: &str) -> Result<String> {

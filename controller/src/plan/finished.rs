@@ -13,8 +13,9 @@ use super::Action;
 use super::reconciliation::Reconciliation;
 use crate::engine::JobView;
 
-/// How long the agents of failed workers may take to end their Pods.
-const EVIDENCE_WAIT: SignedDuration = SignedDuration::from_secs(30);
+/// How long the Pods of failed workers may take to end. Their agents end within a second; a busy node, or API server, tells of it
+/// much later.
+const EVIDENCE_WAIT: SignedDuration = SignedDuration::from_mins(2);
 
 /// The `activeDeadlineSeconds` that ends a Job: the shortest that the API server accepts.
 pub(crate) const ENDED_JOB_DEADLINE: i64 = 1;

@@ -13,7 +13,7 @@ use jobset_harness::process::Process;
 use jobset_harness::wait;
 
 /// How long the kernel may take.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_mins(1);
 /// What the cgroup is left above what it uses: enough for the programs that fill it to start.
 const HEADROOM: u64 = 8 << 20;
 /// Joins the cgroup, fills it, and prints how often the kernel has killed in it. `tail` keeps the last line of an endless

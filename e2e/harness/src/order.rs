@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::http_client;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sends `GET path` to the worker of a Pod and returns the body of its answer.
 ///

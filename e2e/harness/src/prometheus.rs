@@ -21,7 +21,7 @@ use crate::progress::progress;
 use crate::wait;
 
 const PORT: u16 = 9090;
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(2);
 /// Services whose Pods it scrapes.
 const SERVICES: [&str; 3] = [CONTROLLER, "jobset-webhook-metrics", "jobset-certs-metrics"];
 /// The one that asks for a token.

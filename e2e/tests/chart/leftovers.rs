@@ -8,7 +8,7 @@ use jobset_harness::install::kubectl;
 use jobset_harness::wait;
 
 /// How long deleted Pods may take to end.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// Kinds that are there in every namespace, or that tell of what was.
 const OF_KUBERNETES: [&str; 4] =

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use jobset_api::{JobSetStatus, conditions};
 use jobset_harness::group::{Group, LIMIT};
-use jobset_harness::wait;
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::SUPERVISED;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -39,10 +39,10 @@ async fn workers_fail_at_start_group_waits_and_says_why(#[case] namespace: &str,
     let mut said: Vec<String> = status.recent_restarts.iter().map(|restart| restart.message.clone()).collect();
     said.push(failed.message.clone());
     said.extend(group.events("Restarting").await?);
-    let tells = |text: &&String| text.contains("exited with code 7") && text.contains(WORDS);
+    let tells = |text: &String| text.contains("exited with code 7") && text.contains(WORDS);
     // The kubelet may erase what a sidecar's worker has said before the controller observes it.
-    let expected = if shape == "Supervisor" { said.len() } else { 1 };
-    ensure!(said.iter().filter(tells).count() >= expected, "{said:?}");
+    let knows = |text: &String| tells(text) || shape != "Supervisor" && text.contains("exit code unknown");
+    ensure!(said.iter().all(knows), "{said:?}");
     let restarts = kubectl_jobset(&["restarts", &group.name, "-n", namespace]).await?;
     ensure!(shape != "Supervisor" || restarts.contains("exited with code 7") && restarts.contains(WORDS), "{restarts}");
     if shape != "Supervisor" {
@@ -71,11 +71,15 @@ fn waits(group: &Group, status: &JobSetStatus) -> Result<Vec<f64>> {
 
 /// The Pods whose workers failed last have ended, and their logs can be read.
 async fn pods_stay(group: &Group) -> Result<()> {
-    let ended = wait::until(LIMIT, "the Pods to end and stay", || async {
+    let ended = wait::until_met(LIMIT, "the Pods to end and stay", || async {
         let pods = group.pods.list(&ListParams::default()).await?.items;
         let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-        let all_ended = pods.iter().all(|pod| phase(pod) == "Failed" && pod.metadata.deletion_timestamp.is_none());
-        Ok((!pods.is_empty() && all_ended).then_some(pods))
+        let stays = |pod: &Pod| phase(pod) == "Failed" && pod.metadata.deletion_timestamp.is_none();
+        if !pods.is_empty() && pods.iter().all(stays) {
+            return Ok(Check::Met(pods));
+        }
+        let state = |pod: &Pod| format!("{:?} {} {:?}", pod.metadata.name, phase(pod), pod.metadata.deletion_timestamp);
+        Ok(Check::Unmet(format!("{:?}", pods.iter().map(state).collect::<Vec<_>>())))
     })
     .await?;
     for pod in &ended {

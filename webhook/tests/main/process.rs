@@ -9,7 +9,7 @@ use jobset_harness::admission::readyz;
 use jobset_harness::wait;
 use tempfile::NamedTempFile;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn webhook(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jobset-webhook"));

@@ -16,7 +16,7 @@ use super::{CONNECTIONS, Listening, Session, serve};
 use crate::mirror::WatchEvent;
 use crate::ui::live::Live;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running server with the JobSet `ml/train` of one Pod.
 struct Running {

@@ -12,7 +12,7 @@ use super::storage;
 use crate::paths;
 
 /// How long an owner may take to take its cluster down.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// Ends the cluster in `dir` and removes the folder.
 ///
