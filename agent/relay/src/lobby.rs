@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jobset_program::log_limit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -41,7 +42,9 @@ pub(crate) async fn accept(
                 None => refused(peer),
             },
             Err(error) => {
-                warn!(%error, "cannot accept a connection");
+                if let Some(suppressed) = log_limit::permit("accept") {
+                    warn!(%error, suppressed, "cannot accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
