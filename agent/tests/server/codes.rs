@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::fixture::{TestNamespace, shared};
 
 /// Longest time for an end at once, on a machine that runs all tests at once. The default grace period of a Pod is longer.
-const AT_ONCE: Duration = Duration::from_secs(25);
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A namespace whose JobSet does not restart in place: the container ends whenever the worker ends.
 async fn bypassed(namespace: &str) -> Result<TestNamespace> {

@@ -13,8 +13,8 @@ use super::Action;
 use super::reconciliation::Reconciliation;
 use crate::engine::JobView;
 
-/// How long the Pods of failed workers may take to end. Their agents end within a second; a busy node, or API server, tells of it
-/// much later.
+/// How long the Pods of failed workers may take to end. It takes a second or two, and on a busy node, or with a busy API server,
+/// much longer. A Pod may never end: its node is lost, or another of its containers runs on.
 const EVIDENCE_WAIT: SignedDuration = SignedDuration::from_mins(2);
 
 /// The `activeDeadlineSeconds` that ends a Job: the shortest that the API server accepts.

@@ -13,7 +13,7 @@ use super::fault::{Fault, Mode};
 use super::plan::{Hit, Step};
 
 /// Enough for a restart in place on a machine that is busy with everything else: it takes 3 s on a quiet one.
-const RECOVERY: Duration = Duration::from_mins(4);
+const RECOVERY: Duration = Duration::from_mins(2);
 /// How long the controller leaves a Pod alone whose agent has restarted without its worker.
 const AGENT_ALONE: Duration = Duration::from_secs(10);
 /// How long a standby waits for a leader that has died.

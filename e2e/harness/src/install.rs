@@ -36,7 +36,7 @@ pub const NAMESPACE: &str = "jobset-system";
 /// The CustomResourceDefinition.
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";
 /// How long one thing may take to come up.
-pub const LIMIT: Duration = Duration::from_mins(4);
+pub const LIMIT: Duration = Duration::from_mins(2);
 /// How long a Deployment may take. Managers of Kueue and Trainer look for their certificates less and less often: a kubelet that brings
 /// the Secret after a minute and a half may wait for the look after four.
 const ROLLOUT_LIMIT: Duration = Duration::from_mins(6);

@@ -85,7 +85,10 @@ pub(crate) async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(
 
 /// Fails if these restarts of sidecars do not name a cause. On a busy node the kubelet erases an exit code before it has told of it.
 pub(crate) fn names_cause_of_sidecar(restarts: &str) -> Result<()> {
-    ensure!(["exited with code 3", "exit code unknown"].iter().any(|cause| restarts.contains(cause)), "{restarts}");
+    ensure!(
+        ["worker exited with code 3", "exit code unknown"].iter().any(|cause| restarts.contains(cause)),
+        "{restarts}"
+    );
     Ok(())
 }
 

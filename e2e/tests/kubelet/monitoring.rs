@@ -14,7 +14,7 @@ use jobset_harness::workload::SUPERVISED;
 use super::dashboard;
 use super::shared::{installed, with_admission};
 
-const LIMIT: Duration = Duration::from_mins(4);
+const LIMIT: Duration = Duration::from_mins(2);
 /// The recoveries in place of the whole cluster.
 const RECOVERIES: &str = r#"jobset_restart_duration_seconds_count{strategy="in_place",result="recovered"}"#;
 

@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 
 use crate::client::{Client, Http, JSON, authority, certificates, request};
 
-pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// Of every review.
 pub(crate) const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 

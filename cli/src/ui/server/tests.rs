@@ -16,7 +16,8 @@ use super::{CONNECTIONS, Listening, Session, serve};
 use crate::mirror::WatchEvent;
 use crate::ui::live::Live;
 
-const LIMIT: Duration = Duration::from_mins(1);
+/// Shorter than the time after which the server closes a silent connection by itself.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running server with the JobSet `ml/train` of one Pod.
 struct Running {
@@ -163,13 +164,16 @@ async fn host_of_another_server_is_denied(#[case] host: &str, #[case] expected: 
 
 /// The next event of a page.
 async fn event(lines: &mut (impl AsyncBufReadExt + Unpin)) -> Value {
-    loop {
-        let mut line = String::new();
-        timeout(LIMIT, lines.read_line(&mut line)).await.unwrap().unwrap();
-        if let Some(data) = line.strip_prefix("data: ") {
-            return serde_json::from_str(data).unwrap();
+    let event = async {
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).await.unwrap();
+            if let Some(data) = line.strip_prefix("data: ") {
+                return serde_json::from_str(data).unwrap();
+            }
         }
-    }
+    };
+    timeout(LIMIT, event).await.expect("an event comes")
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use procfs::MountEntry;
 
 /// How long the kernel may take to empty the cgroups of killed processes.
-const REMOVE_LIMIT: Duration = Duration::from_mins(1);
+const REMOVE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Files with the weight of a cgroup, and that of a cluster's Pods: ten times that of one of the many threads which they share the
 /// CPUs with here, and not in a cluster of machines.

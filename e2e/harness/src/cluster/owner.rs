@@ -25,10 +25,12 @@ use crate::programs::{GoPrograms, Set, Versions};
 use crate::progress::{Phases, progress};
 use crate::{deps, images, programs, wait};
 
-/// Time limit for the cluster's namespaces to begin, and for a kubelet to listen.
+/// Time limit for the cluster's namespaces to begin.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+/// Time limit for a kubelet to listen.
 const LISTEN_LIMIT: Duration = Duration::from_mins(2);
 /// How long the namespaces may take to end.
-const END_LIMIT: Duration = Duration::from_mins(1);
+const END_LIMIT: Duration = Duration::from_secs(20);
 /// The most nodes for which there are addresses.
 const MOST_NODES: usize = 200;
 
@@ -88,7 +90,7 @@ async fn bring_up(
     }
     *namespaces = Some(enter_namespaces(layout)?);
     let socket = layout.supervisor();
-    wait::until(LISTEN_LIMIT, "the cluster's namespaces", || async {
+    wait::until(BEGIN_LIMIT, "the cluster's namespaces", || async {
         tokio::net::UnixStream::connect(&socket).await.map(Some).context("the supervisor does not answer")
     })
     .await?;
