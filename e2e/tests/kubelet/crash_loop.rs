@@ -11,7 +11,7 @@ use kube::api::{ListParams, LogParams};
 use rstest::rstest;
 use serde_json::json;
 
-use super::shared::{apply, installed, run_kubectl_jobset};
+use super::shared::{apply, installed, names_exit_of_sidecar, run_kubectl_jobset};
 
 const WORDS: &str = "loss is NaN";
 /// The documented waits before the restarts, in seconds.
@@ -39,16 +39,14 @@ async fn workers_fail_at_start_group_waits_and_says_why(#[case] namespace: &str,
     let mut said: Vec<String> = status.recent_restarts.iter().map(|restart| restart.message.clone()).collect();
     said.push(failed.message.clone());
     said.extend(group.events("Restarting").await?);
-    let tells = |text: &String| text.contains("exited with code 7") && text.contains(WORDS);
-    // The kubelet may erase what a sidecar's worker has said before the controller observes it, and the words before the code.
-    let of_sidecar = ["exited with code 7", "exit code unknown", "failures were not observed"];
-    let knows = |text: &String| of_sidecar.iter().any(|known| text.contains(known));
-    ensure!(said.iter().all(|text| if shape == "Supervisor" { tells(text) } else { knows(text) }), "{said:?}");
     let restarts = kubectl_jobset(&["restarts", &group.name, "-n", namespace]).await?;
-    ensure!(shape != "Supervisor" || restarts.contains("exited with code 7") && restarts.contains(WORDS), "{restarts}");
     if shape != "Supervisor" {
+        let names = |text: &String| names_exit_of_sidecar(text, 7) || text.contains("failures were not observed");
+        ensure!(said.iter().all(names), "{said:?}");
         return Ok(());
     }
+    said.push(restarts);
+    ensure!(said.iter().all(|text| text.contains("exited with code 7") && text.contains(WORDS)), "{said:?}");
     pods_stay(&group).await?;
     let status = kubectl_jobset(&["status", &group.name, "-n", namespace]).await?;
     ensure!(status.contains("Failed workers") && status.contains("worker: exit code 7: "), "{status}");

@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::process::Command;
 
-use super::shared::{installed, with_admission};
+use super::shared::{installed, names_exit_of_sidecar, with_admission};
 
 pub(crate) const NAMESPACE: &str = "first";
 
@@ -83,15 +83,6 @@ pub(crate) async fn runs_again(cluster: &Cluster, restarts: i32) -> Result<Vec<(
     Ok(pods.into_iter().map(|pod| (pod.metadata.uid, pod.status.and_then(|status| status.pod_ip))).collect())
 }
 
-/// Fails if these restarts of sidecars do not name a cause. On a busy node the kubelet erases an exit code before it has told of it.
-pub(crate) fn names_cause_of_sidecar(restarts: &str) -> Result<()> {
-    ensure!(
-        ["worker exited with code 3", "exit code unknown"].iter().any(|cause| restarts.contains(cause)),
-        "{restarts}"
-    );
-    Ok(())
-}
-
 #[tokio::test]
 async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     let cluster = installed().await?;
@@ -125,5 +116,6 @@ async fn first_jobset_page_is_followed_from_beginning_to_end() -> Result<()> {
     }
     let [sidecars, supervisors] = &reports[..] else { bail!("restarts of sidecars and of supervisors: {reports:?}") };
     ensure!(supervisors.contains("worker exited with code 3"), "{supervisors}");
-    names_cause_of_sidecar(sidecars)
+    ensure!(names_exit_of_sidecar(sidecars, 3), "{sidecars}");
+    Ok(())
 }

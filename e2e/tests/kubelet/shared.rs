@@ -55,6 +55,12 @@ pub(crate) async fn run_kubectl_jobset(cluster: &Cluster, arguments: &[&str]) ->
     Ok((text, output.status.code()))
 }
 
+/// Whether a text names the exit code of a sidecar's worker, or says that nobody knows it: a busy kubelet erases it before it has
+/// told of it.
+pub(crate) fn names_exit_of_sidecar(text: &str, code: u8) -> bool {
+    text.contains(&format!("worker exited with code {code}")) || text.contains("exit code unknown")
+}
+
 /// Asserts that this worker alone has another Pod, and that all others restarted in place, once.
 pub(crate) fn assert_replaced(before: &Workers, replaced: &Worker, mut after: Workers) -> Result<()> {
     let mut rest = before.clone();
