@@ -136,8 +136,8 @@ impl JobView {
     }
 
     /// Number of completion indexes that have succeeded or failed for good, of those that the Job runs.
-    pub fn done_count(&self) -> i32 {
-        self.completed.count_below(self.pods).saturating_add(self.failed.count_below(self.pods))
+    pub fn done_count(&self) -> i64 {
+        self.completed.count_below(self.pods.into()).saturating_add(self.failed.count_below(self.pods.into()))
     }
 }
 

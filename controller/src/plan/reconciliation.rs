@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use jobset_api::{JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, conditions};
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -110,8 +109,8 @@ impl<'a> Reconciliation<'a> {
         Plan { status, actions, notes, facts, requeue }
     }
 
-    /// Builds the Job at `place` for the current attempt.
-    pub(super) fn build(&self, place: build::JobPlace) -> Job {
+    /// The Job at `place` in the current attempt.
+    pub(super) fn desired_job(&self, place: build::JobPlace) -> build::DesiredJob {
         let group = &self.groups()[place.group_index];
         let status = self.status.replicated_job_at(place.group_index, &group.name);
         let attempt = build::Attempt {
@@ -119,7 +118,8 @@ impl<'a> Reconciliation<'a> {
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
             execution: attempts::of_new_jobs(self),
         };
-        build::job(self.observed.jobset, place, attempt, self.strategy, self.observed.priority_classes())
+        let classes = self.observed.priority_classes();
+        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, classes)
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {
