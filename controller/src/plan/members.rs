@@ -3,7 +3,7 @@
 //! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed (action
 //! FailJob) has no slots: the group does not wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use jobset_api::ReplicatedJob;
@@ -11,7 +11,7 @@ use jobset_api::ReplicatedJob;
 use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
 use crate::engine::Ranges;
 use crate::engine::members::Members;
-use crate::engine::pods::{FailedWorker, JobPods};
+use crate::engine::pods::{FailedWorker, JobPods, PodView};
 
 /// Counts of the slots of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -238,18 +238,18 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
             continue;
         }
         // While a Job is resized, the group waits for its present slots and for its future slots.
-        let resizes = reconciliation.settings.gates.elastic_job_set && job.finished.is_none();
+        let resizes = reconciliation.settings.gates.elastic_job_set && !current.is_over();
         let specified = if resizes { group.template.spec.pods() } else { 0 };
         let size = job.pods.max(specified);
         expected += i64::from(size);
-        done += if has_completed(job) { job.pods.into() } else { job.done_count() };
-        if job.finished.is_none() {
+        done += if current.has_succeeded() { job.pods.into() } else { job.done_count() };
+        if !current.is_over() {
             let of_job = growing[current.group].as_ref().map(|members| members.of_job(job.index.unwrap_or(-1)));
             let beyond = i64::from(size).saturating_sub(group.template.spec.pods().into());
             let newcomers = of_job.map_or(beyond, |members| members.newcomers(size, &job.completed));
             slots.newcomers = slots.newcomers.saturating_add(count(newcomers));
         }
-        let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
+        let Some(pods) = current.pods.filter(|_| !current.is_over()) else { continue };
         slots.arrived += pods.newcomers_at(reconciliation.next_epoch()).len();
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         let valid = 1..=reconciliation.next_epoch();
@@ -309,10 +309,39 @@ pub(super) fn completed_by_eviction(reconciliation: &Reconciliation<'_>, current
     reconciliation.in_place() && reconciliation.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }
 
-/// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
+/// A Pod outside of the specified size that can still start a worker in the next epoch, if there is one: of a Job that is too
+/// many, that is being deleted, of an earlier attempt or gone, or of an index beyond the size of its Job.
+///
+/// Agents only look at the epoch of the JobSet, so the barrier must stay closed until such a Pod has ended or is being deleted.
+/// The agent of a Pod on a node that nobody reaches cannot observe the epoch either.
+pub(super) fn leaving<'a>(reconciliation: &Reconciliation<'a>) -> Option<&'a PodView> {
+    let observed = reconciliation.observed;
+    let next = reconciliation.next_epoch();
+    let is_elastic = reconciliation.settings.gates.elastic_job_set;
+    // Without the feature gate ElasticJobSet, Jobs keep their size, and stay.
+    let kept = reconciliation.surplus.iter().filter(|_| !is_elastic);
+    let size_of = |current: &Current<'_>| match current.job.finished {
+        None if is_elastic => reconciliation.groups()[current.group].template.spec.pods(),
+        _ => i32::MAX,
+    };
+    let sizes = reconciliation.current.iter().chain(kept).map(|it| (it.job.uid.as_str(), size_of(it)));
+    let sizes: HashMap<&str, i32> = sizes.collect();
+    let own: HashSet<&str> = observed.jobs().map(|(_, job)| job.uid.as_str()).collect();
+    let foreign: HashSet<&str> = observed.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
+    let of_job = move |(job, pods): (&'a str, &'a JobPods)| {
+        let is_known = own.contains(job);
+        let pods = pods.startable_beyond(sizes.get(job).copied().unwrap_or(0), next);
+        // A Pod whose Job is gone may belong to an earlier JobSet of this name, whose epochs are others.
+        pods.filter(move |pod| is_known || pod.epoch.number() == Some(next))
+    };
+    let jobs = observed.pods().jobs().filter(move |(job, _)| !foreign.contains(job));
+    jobs.flat_map(of_job).filter(|pod| !observed.is_unreachable(pod)).min_by(|a, b| a.name.cmp(&b.name))
+}
+
+/// The Pods of the Jobs that are not over, with the index of their replicatedJob.
 pub(super) fn running_jobs<'a>(
     reconciliation: &Reconciliation<'a>,
 ) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
-    let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
+    let running = reconciliation.current.iter().filter(|current| !current.is_over());
     running.filter_map(|current| Some((current.pods?, current.group))).collect::<Vec<_>>().into_iter()
 }

@@ -91,14 +91,13 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
 
 fn dependencies_are_met(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob, started: &[i32]) -> bool {
     group.depends_on.iter().all(|dependency| {
-        let mut targets = reconciliation.groups().iter().zip(started);
-        let Some((target, started)) = targets.find(|(target, _)| target.name == dependency.name) else { return false };
+        let Some((place, target)) = reconciliation.group_named(&dependency.name) else { return false };
         match dependency.status {
-            DependsOnStatus::Complete => reconciliation
-                .status
-                .replicated_job(&target.name)
-                .is_some_and(|status| status.succeeded >= target.replicas()),
-            DependsOnStatus::Ready => *started >= target.replicas(),
+            DependsOnStatus::Complete => {
+                let status = reconciliation.status_of(&target.name);
+                status.is_some_and(|status| status.succeeded >= target.replicas())
+            }
+            DependsOnStatus::Ready => started[place] >= target.replicas(),
         }
     })
 }

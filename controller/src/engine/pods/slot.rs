@@ -60,6 +60,9 @@ pub(super) struct Share {
     pub succeeded: bool,
     /// Its success is a loss.
     pub lost: bool,
+    /// Its Pod has succeeded, and that is no loss. It counts wherever the slot is: the Job may have more indexes than it runs at
+    /// once.
+    pub done: bool,
     /// Epoch in which it failed.
     pub broken: Option<i32>,
     /// Failures before the worker ran.
@@ -204,6 +207,7 @@ impl PodSlot {
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
         share.succeeded = pod.phase == PodPhase::Succeeded;
+        share.done = share.succeeded && self.lost.is_none();
         if !pod.fills_its_slot() {
             return share;
         }
