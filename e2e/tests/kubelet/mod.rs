@@ -5,6 +5,7 @@ mod chaos;
 mod context;
 mod crash_loop;
 mod dashboard;
+mod ends;
 mod examples;
 mod exit_codes;
 pub(crate) mod first;
