@@ -18,6 +18,7 @@ mod no_webhook;
 mod restart;
 pub(crate) mod shared;
 mod stream;
+mod success;
 mod supervised;
 
 pub(crate) use shared::{assert_in_place, binaries, run_kubectl_jobset};

@@ -167,7 +167,7 @@ impl JobPods {
         self.counts.succeeded
     }
 
-    /// The indexes whose Pod has succeeded, whether the Job counts them as completed or not.
+    /// The indexes whose workers have succeeded, whether the Job counts them as completed or not.
     pub fn done(&self) -> &BTreeSet<i32> {
         &self.counts.done
     }

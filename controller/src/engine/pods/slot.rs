@@ -60,7 +60,7 @@ pub(super) struct Share {
     pub succeeded: bool,
     /// Its success is a loss.
     pub lost: bool,
-    /// Its Pod has succeeded, and that is no loss. It counts wherever the slot is: the Job may have more indexes than it runs at
+    /// Its workers have succeeded, and that is no loss. It counts wherever the slot is: the Job may have more indexes than it runs at
     /// once.
     pub done: bool,
     /// Epoch in which it failed.
@@ -207,7 +207,8 @@ impl PodSlot {
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
         share.succeeded = pod.phase == PodPhase::Succeeded;
-        share.done = share.succeeded && self.lost.is_none();
+        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none();
+        share.done = (share.succeeded || ends_well) && self.lost.is_none();
         if !pod.fills_its_slot() {
             return share;
         }
