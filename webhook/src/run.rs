@@ -120,9 +120,10 @@ impl Service {
         let _stopped = stopped.clone().drop_guard();
         let probed = ports.serve(stopped).map_err(Error::Ports)?;
         let lookup = Lookup::new(client.clone(), self.leader_wait);
-        let pods = limits::guard(serve::pod_router(lookup.clone()), limits, limits.max_concurrent_pods);
-        let (jobsets, cluster) = (serve::router(self.terms.clone()), self.terms.cluster);
-        let router = limits::guard(jobsets, limits, limits.max_concurrent_reviews).merge(pods);
+        let (jobsets, pods) = (serve::router(self.terms.clone()), serve::pod_router(lookup.clone()));
+        let (cluster, computed) = (self.terms.cluster, limits::computed());
+        let pods = limits::guard_with(pods, limits, limits.max_concurrent_pods, &computed);
+        let router = limits::guard_with(jobsets, limits, limits.max_concurrent_reviews, &computed).merge(pods);
         let router = metrics::measure(router, metrics);
         let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
         let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);

@@ -11,9 +11,9 @@ use jobset_program::log_limit;
 use tracing::warn;
 
 use crate::jobset::Terms;
-use crate::limits::{Overload, RETRY_AFTER};
 use crate::pod::lookup::Lookup;
-use crate::review::{self, Malformed, Review};
+use crate::review::{self, Malformed, Placement, Review};
+use crate::turn::Turn;
 
 /// Path of the mutating webhook, as the Go JobSet registers it.
 pub const MUTATE_PATH: &str = "/mutate-jobset-x-k8s-io-v1alpha2-jobset";
@@ -26,12 +26,18 @@ pub const VALIDATE_PATH: &str = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
 pub fn router(terms: Terms) -> Router {
     let terms = Arc::new(terms);
     let settings = Arc::clone(&terms);
-    let mutate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::mutate(body, &settings.injection).await),
+    let mutate = async move |turn: Turn, headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
+        Ok(()) => {
+            let terms = Arc::clone(&settings);
+            turn.compute(move || written(review::mutate(&body, &terms.injection))).await
+        }
         Err(refused) => refused,
     };
-    let validate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::validate(body, &terms).await),
+    let validate = async move |turn: Turn, headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
+        Ok(()) => {
+            let terms = Arc::clone(&terms);
+            turn.compute(move || written(review::validate(&body, &terms))).await
+        }
         Err(refused) => refused,
     };
     Router::new()
@@ -43,11 +49,27 @@ pub fn router(terms: Terms) -> Router {
 
 /// The route of the webhook that places Pods.
 pub fn pod_router(lookup: Lookup) -> Router {
-    let place = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::place(body, &lookup).await),
+    let place = async move |turn: Turn, headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
+        Ok(()) => place(&turn, body, &lookup).await,
         Err(refused) => refused,
     };
     Router::new().route(POD_PATH, post(place)).method_not_allowed_fallback(not_allowed)
+}
+
+/// A Pod that follows waits for its leader outside of the places in which others are computed.
+async fn place(turn: &Turn, body: Bytes, lookup: &Lookup) -> Response {
+    let sent = body.clone();
+    let begun = turn.compute(move || match review::place(&sent) {
+        Ok(Placement::Follows(follower)) => Err(follower),
+        Ok(Placement::Reviewed(review)) => Ok(written(Ok(*review))),
+        Err(malformed) => Ok(written(Err(malformed))),
+    });
+    let follower = match begun.await {
+        Ok(answer) => return answer,
+        Err(follower) => follower,
+    };
+    let domain = lookup.domain(&follower).await;
+    turn.compute(move || written(review::follow(&body, &follower, domain))).await
 }
 
 async fn not_allowed(method: Method) -> Response {
@@ -79,12 +101,6 @@ fn written(review: Result<Review, Malformed>) -> Response {
             let outcome = review.outcome();
             let mut answer = axum::Json(review).into_response();
             answer.extensions_mut().insert(outcome);
-            answer
-        }
-        Err(error @ Malformed::TooMany) => {
-            let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-            answer.extensions_mut().insert(Overload::Unreadable);
-            answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
             answer
         }
         Err(error) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
