@@ -1,11 +1,11 @@
 //! Limits for clients: time, connections, memory and Jobs. An answer names the limit that a request exceeds. What is limited and
 //! can be waited for is given to addresses and namespaces in turn ([`Places`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody as _};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
@@ -21,8 +21,7 @@ use tracing::warn;
 use crate::memory::{Coming, Memory, Shortage, TakenAway};
 use crate::party::{Party, PeerAddress};
 use crate::places::{Place, Places};
-use crate::registry::lock;
-use crate::turn::Turn;
+use crate::turn::{Computing, Turn};
 
 /// Largest body in bytes: the new and the old object, each at most 3 MiB (the API server's own limit), and the rest of the review.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -31,9 +30,6 @@ pub const BODY_LIMIT: usize = 8 << 20;
 pub(crate) const LARGE: usize = 1 << 20;
 /// Largest capacity for a body before any of it has arrived, whatever length the client announces.
 const FIRST_BUFFER: usize = 64 << 10;
-/// Reviews that are computed at the same time, of all routers that share these places. Each takes a thread, and memory: what is read
-/// may take dozens of times as much as its body.
-const COMPUTED_AT_ONCE: usize = 4;
 /// Seconds after which to try again. The API server's client does so, within the webhook's timeout.
 pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
 
@@ -51,17 +47,16 @@ pub struct Limits {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
 
-    /// Reviews of JobSets at the same time, of which up to 4 are computed. Others wait, and namespaces take turns: one alone gets
-    /// at most half.
-    #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = value_parser!(u32).range(1..=65_536))]
+    /// Reviews that are computed at the same time, at most 4. Others wait: namespaces take turns, and one alone gets at most half.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_reviews: u32,
 
-    /// Reviews of Pods at the same time; most of them wait for a leader to be placed. Others wait, and namespaces take turns: one
-    /// alone gets at most half.
+    /// Pods whose leader is looked for at the same time; most of them wait for it to be placed. Others wait: namespaces take turns,
+    /// and one alone gets at most half.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_pods: u32,
 
-    /// How long a review waits for these limits before it is answered with 503.
+    /// How long a review waits for its turn before it is answered with 503.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
     pub review_wait: Duration,
 
@@ -109,22 +104,14 @@ pub struct Limits {
 /// The limits of one router.
 struct Gate {
     limits: Limits,
-    at_once: u32,
     memory: Arc<Memory>,
-    reviews: Arc<Places>,
-    /// Of these, the ones that are computed.
-    computed: Arc<Places>,
+    computing: Arc<Computing>,
+    /// Reviews that wait for something else.
+    waiting: Arc<Places>,
     /// For reviews with a large body.
     large: Arc<Places>,
     /// Bytes of large bodies.
     large_memory: Arc<Semaphore>,
-}
-
-/// The permits that count a body, for as long as anybody has a part of it: also after its client has given up.
-struct Counted {
-    /// Its answer takes from this what it needs.
-    all: Mutex<OwnedSemaphorePermit>,
-    _large: Option<OwnedSemaphorePermit>,
 }
 
 /// A request whose body has arrived.
@@ -137,18 +124,6 @@ struct Arrived {
 /// The time that a review has waited for its turn, in the extensions of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited(pub(crate) Duration);
-
-/// A body with its permits.
-struct CountedBody {
-    bytes: Bytes,
-    _counted: Arc<Counted>,
-}
-
-impl AsRef<[u8]> for CountedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 /// The limit that a request has exceeded, when the client should try again: a label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +158,7 @@ impl Overload {
 
 /// Why a request is not reviewed.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+pub(crate) enum Refusal {
     #[error("the body must not be larger than {BODY_LIMIT} bytes")]
     TooLarge,
     #[error("the body did not arrive within {0:?}")]
@@ -201,31 +176,25 @@ enum Refusal {
     #[error("too many large requests at once: their bodies fill {0} bytes; try again")]
     NoMemoryForLarge(usize),
     #[error("too many reviews at once: {reviews}, and the turn of this one did not come within {wait:?}; try again")]
-    NoTurn { reviews: u32, wait: Duration },
+    NoTurn { reviews: usize, wait: Duration },
     #[error("reviews of over {LARGE} bytes have one turn, and none ended within {0:?}; try again")]
     NoTurnForLarge(Duration),
 }
 
-/// Applies the limits to the routes: handlers get requests with their whole body and their turn, and at most `at_once` at the same
-/// time. Each router has limits of its own.
+/// Applies the limits to the routes: handlers get requests whose body has arrived, with their turn ([`Turn`]). At most `at_once` are
+/// computed at the same time, and as many wait for something else. Each router has limits of its own.
 pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
-    guard_with(router, limits, at_once, &computed())
+    guard_with(router, limits, at_once, &Arc::new(Computing::new(at_once)))
 }
 
-/// The places in which reviews are computed.
-pub(crate) fn computed() -> Arc<Places> {
-    Places::new(COMPUTED_AT_ONCE)
-}
-
-/// As [`guard`]. Routers can share the places in which reviews are computed.
-pub(crate) fn guard_with(router: Router, limits: &Limits, at_once: u32, computed: &Arc<Places>) -> Router {
+/// As [`guard`], with places in which reviews of several routers are computed.
+pub(crate) fn guard_with(router: Router, limits: &Limits, at_once: u32, computing: &Arc<Computing>) -> Router {
     let gate = Gate {
         memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
-        reviews: Places::new(at_once as usize),
-        computed: Arc::clone(computed),
+        computing: Arc::clone(computing),
+        waiting: Places::new(at_once as usize),
         large: Places::new(1),
         large_memory: Arc::new(Semaphore::new(large_memory(limits))),
-        at_once,
         limits: limits.clone(),
     };
     // The size of the body is checked before a route's own limit could be.
@@ -243,44 +212,39 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
         Ok(arrived) => arrived,
         Err(refusal) => return refusal.answer(),
     };
-    let (began, party) = (Instant::now(), arrived.body.party().clone());
-    let turn = tokio::select! {
-        turn = gate.turn(&party, arrived.length) => turn,
-        taken_away = arrived.body.taken_away() => Err(taken_away.into()),
-    };
+    let began = Instant::now();
+    let turn = gate.turn(arrived).await;
     let waited = Waited(began.elapsed());
     let answered = async {
-        // Both are kept until the review is answered.
-        let (_place, turn) = turn?;
-        let (body, counted) = arrived.whole()?;
+        let turn = turn?;
         head.extensions.insert(turn.clone());
-        let answer = next.run(Request::from_parts(head, Body::from(body))).await;
-        gate.count(answer, &counted, &party).await
+        let answer = next.run(Request::from_parts(head, Body::new(turn.whole_body()))).await;
+        gate.count(answer, &turn).await
     };
     let mut answer = answered.await.unwrap_or_else(|refusal| refusal.answer());
     answer.extensions_mut().insert(waited);
     answer
 }
 
-impl Arrived {
-    fn whole(self) -> Result<(Bytes, Arc<Counted>), TakenAway> {
-        let (bytes, all) = self.body.whole()?;
-        let counted = Arc::new(Counted { all: Mutex::new(all), _large: self.large });
-        Ok((Bytes::from_owner(CountedBody { bytes, _counted: Arc::clone(&counted) }), counted))
-    }
-}
-
 impl Gate {
-    /// A place among all reviews, and a turn among those that are computed.
-    async fn turn(&self, party: &Party, length: usize) -> Result<(Place, Turn), Refusal> {
+    async fn turn(&self, Arrived { body, length, large }: Arrived) -> Result<Turn, Refusal> {
+        let (place, turn_of_large) = tokio::select! {
+            places = self.places(body.party(), length) => places?,
+            taken_away = body.taken_away() => return Err(taken_away.into()),
+        };
+        let (computing, waiting) = (Arc::clone(&self.computing), Arc::clone(&self.waiting));
+        Ok(Turn::new(body, place, computing, waiting, (turn_of_large, large)))
+    }
+
+    /// A place for the first computation, and the turn of a large body.
+    async fn places(&self, party: &Party, length: usize) -> Result<(Place, Option<Place>), Refusal> {
         let wait = self.limits.review_wait;
         let until = Instant::now() + wait;
-        let large = async { if length > LARGE { Some(self.large.take(party.clone()).await) } else { None } };
-        let large = timeout_at(until, large).await.map_err(|_| Refusal::NoTurnForLarge(wait))?;
-        let places = async { (self.reviews.take(party.clone()).await, self.computed.take(party.clone()).await) };
-        let places = timeout_at(until, places).await;
-        let (place, computed) = places.map_err(|_| Refusal::NoTurn { reviews: self.at_once, wait })?;
-        Ok((place, Turn::new(party.clone(), Arc::clone(&self.computed), computed, large)))
+        let turn_of_large = async { if length > LARGE { Some(self.large.take(party.clone()).await) } else { None } };
+        let turn_of_large = timeout_at(until, turn_of_large).await.map_err(|_| Refusal::NoTurnForLarge(wait))?;
+        let place = timeout_at(until, self.computing.places.take(party.clone())).await;
+        let place = place.map_err(|_| Refusal::NoTurn { reviews: self.computing.at_once, wait })?;
+        Ok((place, turn_of_large))
     }
 
     async fn read(&self, from: PeerAddress, body: Body) -> Result<Arrived, Refusal> {
@@ -318,10 +282,10 @@ impl Gate {
     }
 
     /// The answer, counted in place of its request until the client has received it.
-    async fn count(&self, answer: Response, request: &Counted, party: &Party) -> Result<Response, Refusal> {
+    async fn count(&self, answer: Response, turn: &Turn) -> Result<Response, Refusal> {
         let (head, body) = answer.into_parts();
         let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
-        let going = self.memory.going(body.into(), &mut lock(&request.all), party);
+        let going = self.memory.going(body.into(), turn.take_body(), turn.party());
         let going = going.map_err(|short| self.refuse(short.into()))?;
         Ok(Response::from_parts(head, Body::new(going)))
     }
@@ -370,7 +334,7 @@ impl Refusal {
         }
     }
 
-    fn answer(&self) -> Response {
+    pub(crate) fn answer(&self) -> Response {
         let status = self.status();
         let source = self.overload().map_or_else(|| status.to_string(), |it| it.label().to_owned());
         if let Some(suppressed) = log_limit::permit(&source) {

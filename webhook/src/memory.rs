@@ -70,13 +70,27 @@ struct Shares {
 
 struct Slot {
     since: Instant,
-    content: Mutex<Result<Content, TakenAway>>,
+    state: Mutex<State>,
     taken_away: Notify,
 }
 
-struct Content {
+enum State {
+    Held(Content),
+    /// Somebody works on it, and nobody takes its memory.
+    Lent,
+    TakenAway(TakenAway),
+}
+
+/// Bytes, with the permit that counts them.
+pub(crate) struct Content {
     bytes: Vec<u8>,
     counted: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A body or an answer that others may take the memory of.
@@ -99,13 +113,17 @@ impl Memory {
         Ok(Coming { share, party, named: false })
     }
 
-    /// The body of an answer. It takes what it needs of the memory of its request.
+    /// The body of an answer. It takes what it needs of the memory of its request, if that still has any.
     pub(crate) fn going(
         self: &Arc<Self>,
         bytes: Vec<u8>,
-        counted: &mut OwnedSemaphorePermit,
+        request: Option<Content>,
         party: &Party,
     ) -> Result<Going, NoMemory> {
+        let mut counted = match request {
+            Some(request) => request.counted,
+            None => self.claim(0, party, Instant::now())?,
+        };
         if let Some(more) = bytes.len().checked_sub(counted.num_permits()) {
             counted.merge(self.claim(more, party, Instant::now())?);
         }
@@ -115,8 +133,8 @@ impl Memory {
     }
 
     fn share(self: &Arc<Self>, content: Content) -> Share {
-        let (since, content) = (Instant::now(), Mutex::new(Ok(content)));
-        let slot = Arc::new(Slot { since, content, taken_away: Notify::new() });
+        let (since, state) = (Instant::now(), Mutex::new(State::Held(content)));
+        let slot = Arc::new(Slot { since, state, taken_away: Notify::new() });
         let mut shares = lock(&self.shares);
         let number = shares.next;
         shares.next = number.wrapping_add(1);
@@ -144,7 +162,7 @@ impl Memory {
         let (number, slot, why) = slowest.or_else(heaviest).ok_or(NoMemory)?;
         let slot = Arc::clone(slot);
         shares.forget(number);
-        *lock(&slot.content) = Err(why);
+        *lock(&slot.state) = State::TakenAway(why);
         slot.taken_away.notify_one();
         Ok(())
     }
@@ -163,7 +181,7 @@ impl Drop for Share {
     }
 }
 
-/// The body of a request, while it arrives and while it waits for its turn.
+/// The body of a request. While it arrives, and while it waits for something, others may take its memory.
 pub(crate) struct Coming {
     share: Share,
     party: Party,
@@ -175,15 +193,14 @@ impl Coming {
     /// Adds bytes that have arrived.
     pub(crate) fn extend(&mut self, data: &[u8]) -> Result<(), Shortage> {
         let Share { number, slot, memory } = &self.share;
-        let (length, counts) = match &*lock(&slot.content) {
-            Ok(Content { bytes, counted }) => (bytes.len() + data.len(), counted.num_permits()),
-            Err(taken_away) => return Err((*taken_away).into()),
+        let (length, counts) = {
+            let mut state = lock(&slot.state);
+            let content = state.content()?;
+            (content.bytes.len() + data.len(), content.counted.num_permits())
         };
-        let more = length.max(LEAST).saturating_sub(counts);
-        let more = memory.claim(more, &self.party, Instant::now())?;
-        let mut shares = lock(&memory.shares);
-        let mut content = lock(&slot.content);
-        let content = content.as_mut().map_err(|taken_away| *taken_away)?;
+        let more = memory.claim(length.max(LEAST).saturating_sub(counts), &self.party, Instant::now())?;
+        let (mut shares, mut state) = (lock(&memory.shares), lock(&slot.state));
+        let content = state.content()?;
         shares.bodies.grow(*number, more.num_permits());
         content.counted.merge(more);
         content.bytes.extend_from_slice(data);
@@ -195,13 +212,12 @@ impl Coming {
         Ok(())
     }
 
-    /// All of it is there. While it waits for its turn, it is not slow.
+    /// All of it is there. From now on it is not slow.
     pub(crate) fn arrived(&mut self) -> Result<(), TakenAway> {
         let Share { number, slot, memory } = &self.share;
-        let mut shares = lock(&memory.shares);
+        let (mut shares, mut state) = (lock(&memory.shares), lock(&slot.state));
         shares.moving.remove(number);
-        let content = lock(&slot.content);
-        let content = content.as_ref().map_err(|taken_away| *taken_away)?;
+        let content = state.content()?;
         if !self.named {
             self.party = self.party.named(&content.bytes);
             shares.bodies.rename(*number, self.party.clone());
@@ -218,17 +234,41 @@ impl Coming {
     pub(crate) async fn taken_away(&self) -> TakenAway {
         loop {
             self.share.slot.taken_away.notified().await;
-            if let Err(taken_away) = &*lock(&self.share.slot.content) {
+            if let State::TakenAway(taken_away) = &*lock(&self.share.slot.state) {
                 return *taken_away;
             }
         }
     }
 
-    /// The whole body, with the permit that counts it from now on.
-    pub(crate) fn whole(self) -> Result<(Bytes, OwnedSemaphorePermit), TakenAway> {
-        let mut content = lock(&self.share.slot.content);
-        let content = std::mem::replace(&mut *content, Err(TakenAway::HeldMost))?;
-        Ok((content.bytes.into(), content.counted))
+    /// The whole body, to work on. It keeps its memory until it is dropped or given back.
+    pub(crate) fn lend(&self) -> Result<Content, TakenAway> {
+        lock(&self.share.memory.shares).bodies.leave(self.share.number);
+        let mut state = lock(&self.share.slot.state);
+        match std::mem::replace(&mut *state, State::Lent) {
+            State::Held(content) => Ok(content),
+            State::TakenAway(taken_away) => Err(taken_away),
+            // Nobody asks for it twice.
+            State::Lent => Err(TakenAway::HeldMost),
+        }
+    }
+
+    /// Gives back what was lent.
+    pub(crate) fn give_back(&self, content: Content) {
+        let Share { number, slot, memory } = &self.share;
+        let (mut shares, mut state) = (lock(&memory.shares), lock(&slot.state));
+        shares.bodies.enter(*number, self.party.clone(), Arc::clone(slot));
+        shares.bodies.grow(*number, content.counted.num_permits());
+        *state = State::Held(content);
+    }
+}
+
+impl State {
+    fn content(&mut self) -> Result<&mut Content, TakenAway> {
+        match self {
+            Self::Held(content) => Ok(content),
+            Self::TakenAway(taken_away) => Err(*taken_away),
+            Self::Lent => Err(TakenAway::HeldMost),
+        }
     }
 }
 
@@ -246,12 +286,12 @@ impl HttpBody for Going {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        let piece = match &*lock(&self.share.slot.content) {
+        let piece = match lock(&self.share.slot.state).content() {
             Ok(Content { bytes, .. }) => {
                 let rest = &bytes[bytes.len() - self.left..];
                 Bytes::copy_from_slice(&rest[..rest.len().min(PIECE)])
             }
-            Err(taken_away) => return Poll::Ready(Some(Err(*taken_away))),
+            Err(taken_away) => return Poll::Ready(Some(Err(taken_away))),
         };
         self.left -= piece.len();
         Poll::Ready(Some(Ok(Frame::data(piece))))

@@ -23,6 +23,15 @@ use crate::strict::{Strict, budget};
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
 use crate::{jobset, patch, pod};
 
+/// How a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As API servers write it, or not at all.
+    Quick,
+    /// If that fails, in search of what cannot be read. It takes up to a hundred times as much memory as the body: one at a time.
+    Careful,
+}
+
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
@@ -37,6 +46,9 @@ pub enum Malformed {
         /// API version found.
         api_version: String,
     },
+    /// The body has to be read with care.
+    #[error("the body cannot be read quickly")]
+    Unread,
     /// A review without a request, such as an answer.
     #[error("the AdmissionReview has no request")]
     NoRequest,
@@ -91,9 +103,9 @@ pub(crate) enum Placement {
 /// names what is wrong better than we could.
 ///
 /// # Errors
-/// When the body is not an AdmissionReview.
-pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
-    let (asked, request) = match decode(body)? {
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub fn mutate(body: &[u8], reading: Reading, settings: &Settings) -> Result<Review, Malformed> {
+    let (asked, request) = match decode(body, reading)? {
         Decoded::Readable(request) => (Asked::by(&request), request),
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
@@ -107,9 +119,9 @@ pub fn mutate(body: &[u8], settings: &Settings) -> Result<Review, Malformed> {
 /// [`mutate`].
 ///
 /// # Errors
-/// When the body is not an AdmissionReview.
-pub(crate) fn place(body: &[u8]) -> Result<Placement, Malformed> {
-    let request = match decode::<Pod>(body)? {
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub(crate) fn place(body: &[u8], reading: Reading) -> Result<Placement, Malformed> {
+    let request = match decode::<Pod>(body, reading)? {
         Decoded::Readable(request) => request,
         Decoded::Unreadable { asked, .. } => return Ok(Placement::Reviewed(Box::new(Review::allow(asked)))),
     };
@@ -128,7 +140,7 @@ pub(crate) fn place(body: &[u8]) -> Result<Placement, Malformed> {
 /// # Errors
 /// When the body is not an AdmissionReview.
 pub(crate) fn follow(body: &[u8], follower: &Follower, domain: Result<String, Refusal>) -> Result<Review, Malformed> {
-    let request = match decode::<Pod>(body)? {
+    let request = match decode::<Pod>(body, Reading::Quick)? {
         Decoded::Readable(request) => request,
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
@@ -159,9 +171,9 @@ fn placed(request: &AdmissionRequest<Pod>, after: Result<Option<Pod>, Refusal>) 
 /// Answers a review of the validating webhook.
 ///
 /// # Errors
-/// When the body is not an AdmissionReview.
-pub fn validate(body: &[u8], terms: &Terms) -> Result<Review, Malformed> {
-    let (asked, name, namespace, errors) = match decode(body)? {
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub fn validate(body: &[u8], reading: Reading, terms: &Terms) -> Result<Review, Malformed> {
+    let (asked, name, namespace, errors) = match decode(body, reading)? {
         Decoded::Readable(request) => {
             let (asked, errors) = (Asked::by(&request), jobset::validate(&request, terms));
             if errors.is_empty() {
@@ -240,7 +252,7 @@ enum Decoded<K> {
     },
 }
 
-fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
+fn decode<K: Object>(body: &[u8], reading: Reading) -> Result<Decoded<K>, Malformed> {
     let read = |body: &str| {
         let (mut json, left) = (serde_json::Deserializer::from_str(body), Cell::new(budget(body.len())));
         AdmissionReview::deserialize(Strict::new(&mut json, &left)).and_then(|review| json.end().map(|()| review)).ok()
@@ -248,6 +260,7 @@ fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
     // All of it is found to be UTF-8 at once, which costs less than string by string.
     match str::from_utf8(body).ok().and_then(read) {
         Some(review) => request_of(review).map(Decoded::Readable),
+        None if reading == Reading::Quick => Err(Malformed::Unread),
         // Either the review itself is malformed, or an object in it.
         None => unreadable::decode(body),
     }

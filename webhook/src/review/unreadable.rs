@@ -2,7 +2,6 @@
 //! purpose; so they are read one at a time, with care for memory.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 
 use jobset_api::validation::{Errors, Path};
 use kube::core::admission::Operation;
@@ -11,17 +10,12 @@ use serde_json::Value;
 
 use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
-use crate::registry::lock;
 use crate::strict::{BUDGET, Strict, budget};
 use crate::wire::{AdmissionReview, Object};
 
 const WHOLE_OBJECT: &str = "request.object";
 const OBJECT: &str = "request.object.";
 const OLD_OBJECT: &str = "request.oldObject";
-
-/// Held while one is read: its tree takes up to a hundred times as much memory as its body. Of large ones, no tree is made. One
-/// that waits for this holds its place, and so waits for no more of them than there are places.
-static READ: Mutex<()> = Mutex::new(());
 
 /// What has to be known of any review.
 #[derive(Default, Deserialize)]
@@ -78,12 +72,11 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads what can be read.
+/// Reads what can be read. Of a large body no tree is made, which takes up to a hundred times as much memory.
 ///
 /// # Errors
 /// When it is not a review.
 pub(super) fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
-    let _read = lock(&READ);
     if body.len() > LARGE {
         return without_a_tree(body);
     }

@@ -10,7 +10,7 @@ use jobset_api::JobSet;
 use jobset_api::injection::Settings;
 use jobset_harness::paths;
 use jobset_webhook::jobset::Terms;
-use jobset_webhook::review;
+use jobset_webhook::review::{self, Reading};
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -50,8 +50,8 @@ fn answers(body: &[u8]) -> (Option<Value>, Option<Value>) {
     let written = |answer| serde_json::to_value(answer).unwrap();
     let injection = Settings { agent_image: Some("jobset-agent:1".to_owned()), ..Settings::default() };
     let terms = Terms { injection, ..Terms::default() };
-    let mutated = review::mutate(body, &terms.injection);
-    (mutated.ok().map(written), review::validate(body, &terms).ok().map(written))
+    let mutated = review::mutate(body, Reading::Careful, &terms.injection);
+    (mutated.ok().map(written), review::validate(body, Reading::Careful, &terms).ok().map(written))
 }
 
 /// Has an object admitted as the API server does. The object to be stored, if it is admitted.
