@@ -21,7 +21,9 @@ pub mod jobset;
 pub mod limits;
 mod memory;
 pub mod metrics;
+mod party;
 pub mod patch;
+mod places;
 pub mod pod;
 mod registry;
 pub mod review;
@@ -29,6 +31,7 @@ pub mod run;
 pub mod serve;
 mod strict;
 pub mod tls;
+mod turn;
 pub mod wire;
 
 pub use error::Error;
