@@ -38,6 +38,11 @@ const LONGEST_WAIT: Duration = Duration::from_hours(1);
 impl Engine {
     /// The next work, if there is a place for it and a JobSet is due. The shell sends its requests and calls [`Engine::finish`].
     pub fn next(&mut self, now: Now) -> Option<Work> {
+        self.next_telling(now, |_| ())
+    }
+
+    /// The same. `begins` is told each JobSet whose turn begins.
+    pub fn next_telling(&mut self, now: Now, begins: impl Fn(&Key)) -> Option<Work> {
         while let Some(key) = self.queue.expired(now.instant) {
             if let Some(group) = self.groups.get_mut(&key) {
                 self.queue.expire(&key, &mut group.progress.turn, now.instant);
@@ -45,6 +50,7 @@ impl Engine {
         }
         loop {
             let (key, urgency) = self.pop()?;
+            begins(&key);
             match caught(|| self.begin(&key, urgency, now)) {
                 Ok(Some(work)) => {
                     let place = Place { urgency: work.urgency, namespace: work.key.namespace.clone() };

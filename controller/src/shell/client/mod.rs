@@ -54,6 +54,7 @@ pub struct Workers {
 }
 
 /// Makes clients whose requests are counted together.
+#[derive(Clone)]
 pub struct Clients {
     config: Config,
     requests: IntCounterVec,
@@ -81,7 +82,8 @@ impl Clients {
         Ok(Workers { urgent: client(Urgency::Urgent)?, bulk: client(Urgency::Bulk)? })
     }
 
-    /// A client for the election, with connections of its own: nothing else delays its requests.
+    /// A client for the election, with connections of its own: nothing else delays its requests. Its tasks run in the runtime in
+    /// which it is made.
     pub fn elector(&self) -> anyhow::Result<Client> {
         Ok(Client::new(self.connected().context(INVALID)?, &self.config.default_namespace))
     }
