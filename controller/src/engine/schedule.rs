@@ -232,7 +232,8 @@ impl Engine {
         internal_error::clear(&mut plan.status, now);
         let progress = &mut group.progress;
         let stored = jobset.status.clone().unwrap_or_default();
-        let confirmed = progress.confirm(&jobset, &stored).or_else(|| progress.retell(&jobset, &stored, is_first));
+        let confirmed = progress.confirm(&jobset, &stored, now.instant);
+        let confirmed = confirmed.or_else(|| progress.retell(&jobset, &stored, is_first, now.instant));
         let paused = progress.pause_status(&mut plan, &stored, now.instant);
         let settled = plan.status == stored;
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
@@ -361,14 +362,14 @@ impl Progress {
                     confirmed.facts = decision.facts;
                 }
                 let stored = Stored::of(&decision.status);
-                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes());
+                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes(), now);
             }
             Err(error) => {
                 match error.failure {
                     Failure::Refused => {
                         let stored = jobset.status.as_ref().map(Stored::of).unwrap_or_default();
                         let notes = error.note.clone().into_iter().collect();
-                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes());
+                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes(), now);
                     }
                     Failure::Transient => self.unconfirmed = Some(decision),
                     Failure::Outdated => {}

@@ -158,7 +158,7 @@ impl Reconciler {
     fn new(workers: Workers, args: &Args, registry: &Registry, stream: Option<Stream>) -> prometheus::Result<Self> {
         Ok(Self {
             engine: Engine::new(args.settings()),
-            events: Events::new(workers.urgent.clone()),
+            events: Events::new(workers.bulk.clone(), registry)?,
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
             objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,

@@ -7,6 +7,7 @@ mod failure;
 mod finished;
 mod fixture;
 mod golden;
+mod notes;
 mod restart;
 mod skip;
 mod start;

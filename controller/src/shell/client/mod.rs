@@ -47,9 +47,9 @@ const INVALID: &str = "the configuration of the API server's client is not valid
 /// Clients that share one rate limit.
 #[derive(Clone)]
 pub struct Workers {
-    /// For watches, events and urgent requests.
+    /// For watches and urgent requests.
     pub urgent: Client,
-    /// For bulk requests.
+    /// For bulk requests and Events.
     pub bulk: Client,
 }
 
