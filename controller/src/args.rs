@@ -133,7 +133,8 @@ pub struct ElectionArgs {
     #[arg(long, alias = "leader-election-namespace", env = "POD_NAMESPACE", value_name = "NAME")]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// For how long the others wait for a leader that does not renew the Lease; whole seconds.
+    /// For how long the others wait for a leader that does not renew the Lease; whole seconds. A leader whose loop stands still for
+    /// as long, at least 5s and at most 1m, gives the Lease up and ends.
     #[arg(long, alias = "leader-election-lease-duration", default_value = "15s", value_parser = positive_duration,
           value_name = "DURATION")]
     pub leader_elect_lease_duration: Duration,

@@ -6,6 +6,7 @@
 mod cluster;
 pub(crate) mod dialect;
 mod event;
+mod event_log;
 #[cfg(debug_assertions)]
 mod failpoint;
 #[cfg(test)]

@@ -39,6 +39,11 @@ const LONGEST_WAIT: Duration = Duration::from_hours(1);
 impl Engine {
     /// The next work, if there is a place for it and a JobSet is due. The shell sends its requests and calls [`Engine::finish`].
     pub fn next(&mut self, now: Now) -> Option<Work> {
+        self.next_telling(now, |_| ())
+    }
+
+    /// The same. `begins` is told each JobSet whose turn begins.
+    pub fn next_telling(&mut self, now: Now, begins: impl Fn(&Key)) -> Option<Work> {
         while let Some(key) = self.queue.expired(now.instant) {
             if let Some(group) = self.groups.get_mut(&key) {
                 self.queue.expire(&key, &mut group.progress.turn, now.instant);
@@ -46,6 +51,7 @@ impl Engine {
         }
         loop {
             let (key, urgency) = self.pop()?;
+            begins(&key);
             match caught(|| self.begin(&key, urgency, now)) {
                 Ok(Some(work)) => {
                     let place = Place { urgency: work.urgency, namespace: work.key.namespace.clone() };
@@ -227,7 +233,8 @@ impl Engine {
         internal_error::clear(&mut plan.status, now);
         let progress = &mut group.progress;
         let stored = jobset.status.clone().unwrap_or_default();
-        let confirmed = progress.confirm(&jobset, &stored).or_else(|| progress.retell(&jobset, &stored, is_first));
+        let confirmed = progress.confirm(&jobset, &stored, now.instant);
+        let confirmed = confirmed.or_else(|| progress.retell(&jobset, &stored, is_first, now.instant));
         let paused = progress.pause_status(&mut plan, &stored, now.instant);
         let settled = plan.status == stored;
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
@@ -355,14 +362,14 @@ impl Progress {
                     confirmed.facts = decision.facts;
                 }
                 let stored = Stored::of(&decision.status);
-                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes());
+                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes(), now);
             }
             Err(error) => {
                 match error.failure {
                     Failure::Refused => {
                         let stored = jobset.status.as_ref().map(Stored::of).unwrap_or_default();
                         let notes = error.note.clone().into_iter().collect();
-                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes());
+                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes(), now);
                     }
                     Failure::Transient => self.unconfirmed = Some(decision),
                     Failure::Outdated => {}

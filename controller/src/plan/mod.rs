@@ -20,6 +20,7 @@ mod incident;
 mod invalid;
 mod members;
 mod namespace;
+mod notes;
 mod orphans;
 mod permissions;
 mod placement;
@@ -51,6 +52,7 @@ use crate::observe::Observed;
 use reconciliation::Reconciliation;
 
 pub(crate) use finished::ENDED_JOB_DEADLINE;
+pub(crate) use notes::merge as merge_notes;
 pub use types::{Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, Note, Plan, PodDeletion, Settings, Trigger};
 pub use waiting::{Barrier, barrier};
 

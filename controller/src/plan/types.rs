@@ -45,7 +45,7 @@ pub struct Plan {
     pub status: JobSetStatus,
     /// Requests to the API server, in order, sent before the status is written.
     pub actions: Vec<Action>,
-    /// Events to create once the status is written.
+    /// Events to create once the status is written, one for each reason.
     pub notes: Vec<Note>,
     /// Facts to count in the metrics once the status is written.
     pub facts: Vec<Fact>,

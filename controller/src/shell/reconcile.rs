@@ -3,6 +3,7 @@
 //!
 //! One task owns the engine. Only the requests run beside it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,9 @@ use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, View, WatchEvent
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
-/// Longest time between two turns of the loop, also if no work is due: `/healthz` asks for the last turn.
-pub(super) const TICK: Duration = Duration::from_secs(10);
+/// Longest time between two turns of the loop, also if no work is due: `/healthz` and the watchdog of the Lease ask for the last
+/// turn.
+pub(super) const TICK: Duration = Duration::from_secs(1);
 /// Time between two attempts to list the objects of a JobSet.
 const LIST_AGAIN: Duration = Duration::from_secs(5);
 /// How long requests under way may take when the controller stops.
@@ -68,7 +70,7 @@ pub async fn run(
         state.metrics.works(works);
         state.run_stream(works);
         // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
-        let work = if works { state.engine.next(Now::read()) } else { None };
+        let work = if works { state.next(&health) } else { None };
         let more = work.is_some();
         running.extend(work.map(|work| state.start(work)));
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
@@ -104,9 +106,19 @@ pub async fn run(
         }
         state.events.sent().await;
     };
-    tokio::time::timeout(DRAIN, drained)
-        .await
-        .context("the requests under way did not end in time; the Lease expires by itself")
+    let drained = tokio::time::timeout(DRAIN, taking_turns(&health, drained)).await;
+    drained.context("the requests under way did not end in time; the Lease expires by itself")
+}
+
+/// Waits for the work. The loop goes on meanwhile.
+async fn taking_turns<T>(health: &Health, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        health.begin_turn(Instant::now());
+        if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
+            return done;
+        }
+    }
 }
 
 /// What happens next on the stream; nothing without one.
@@ -146,7 +158,7 @@ impl Reconciler {
     fn new(workers: Workers, args: &Args, registry: &Registry, stream: Option<Stream>) -> prometheus::Result<Self> {
         Ok(Self {
             engine: Engine::new(args.settings()),
-            events: Events::new(workers.urgent.clone()),
+            events: Events::new(workers.bulk.clone(), registry)?,
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
             objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
@@ -154,6 +166,13 @@ impl Reconciler {
             retry_log: RetryLog::default(),
             stream,
         })
+    }
+
+    /// The next work. Others learn for which JobSet a plan is made.
+    fn next(&mut self, health: &Health) -> Option<Work> {
+        let work = self.engine.next_telling(Now::read(), |key| health.begin_plan(key));
+        health.end_plan();
+        work
     }
 
     fn measure(&self, leads: bool) {
