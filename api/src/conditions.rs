@@ -61,6 +61,8 @@ pub const KEEPS_FAILING: &str = "KeepsFailing";
 pub const BACKOFF_OVER: &str = "BackoffOver";
 /// Reason of [`BARRIER_WAITING`] being true: Pods are missing, or have not started.
 pub const PODS_MISSING: &str = "PodsMissing";
+/// Reason of [`BARRIER_WAITING`] being true: Pods outside of the size of the JobSet could still start their workers.
+pub const PODS_LEAVING: &str = "PodsLeaving";
 /// Reason of [`BARRIER_WAITING`] being true: agents run and do not report.
 pub const AGENTS_SILENT: &str = "AgentsSilent";
 /// Reason of [`BARRIER_WAITING`] being false: all Pods have reported.

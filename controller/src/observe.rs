@@ -157,6 +157,11 @@ impl<'a> Observed<'a> {
         pods.into_iter().filter_map(|pod| Some((nodes.unreachable_since(pod.node.as_deref()?)?, pod))).collect()
     }
 
+    /// Whether the node of the Pod is unreachable.
+    pub fn is_unreachable(&self, pod: &PodView) -> bool {
+        pod.node.as_deref().is_some_and(|node| self.cluster.nodes.unreachable_since(node).is_some())
+    }
+
     /// Whether the cluster has nodes, and none of them can restart Pods in place.
     pub fn all_nodes_outdated(&self) -> bool {
         self.cluster.nodes.all_outdated()

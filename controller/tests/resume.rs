@@ -38,7 +38,8 @@ fn admitted(jobset_uid: &str, annotations: &Value, pod: &Value) -> Result<Job> {
     }))?;
     let place = JobPlace { group_index: 0, job_index: 0 };
     let classes = PriorityClasses::default();
-    Ok(build::job(&jobset, place, Attempt::default(), RestartStrategy::Recreate, &classes))
+    let desired = build::DesiredJob::of(&jobset, place, Attempt::default(), RestartStrategy::Recreate, &classes);
+    Ok(build::job(&jobset, &desired))
 }
 
 #[tokio::test]

@@ -40,7 +40,9 @@ impl World {
             .flat_map(|group_index| (0..).take(jobs).map(move |job_index| JobPlace { group_index, job_index }));
         for place in places {
             let classes = PriorityClasses::default();
-            let mut job = build::job(&jobset, place, Attempt::default(), RestartStrategy::InPlaceRestart, &classes);
+            let strategy = RestartStrategy::InPlaceRestart;
+            let desired = build::DesiredJob::of(&jobset, place, Attempt::default(), strategy, &classes);
+            let mut job = build::job(&jobset, &desired);
             let name = names::job(JOBSET, &group(place.group_index), place.job_index);
             job.metadata.uid = Some(format!("uid-of-{name}"));
             let count = i32::try_from(pods_of_each).unwrap_or(i32::MAX);

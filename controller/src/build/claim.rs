@@ -1,21 +1,36 @@
 //! The PersistentVolumeClaims of a JobSet, and the volumes by which its Pods mount them.
 
+use std::collections::HashSet;
+
 use jobset_api::{JobSet, RetentionPolicy, VolumeClaimPolicy, labels, names};
-use k8s_openapi::api::core::v1::{
-    Container, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodSpec, Volume,
-};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodSpec, Volume};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-/// The specified claims of a JobSet: each policy with each of its templates. [`names::claim`] gives the name, [`claim`] builds
-/// the object.
-pub fn claims(jobset: &JobSet) -> impl Iterator<Item = (&VolumeClaimPolicy, &PersistentVolumeClaim)> {
-    let policies = jobset.spec.volume_claim_policies.iter();
-    policies.flat_map(|policy| policy.templates.iter().map(move |template| (policy, template)))
+/// The position of a claim in its JobSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimPlace {
+    /// Index of its policy in the specification.
+    pub policy: usize,
+    /// Index of its template in that policy.
+    pub template: usize,
+}
+
+/// The specified claims of a JobSet: each template of each policy. [`names::claim`] gives the name, [`claim`] builds the object.
+pub fn claims(jobset: &JobSet) -> impl Iterator<Item = (ClaimPlace, &PersistentVolumeClaim)> {
+    let policies = jobset.spec.volume_claim_policies.iter().enumerate();
+    policies.flat_map(|(policy, VolumeClaimPolicy { templates, .. })| {
+        templates.iter().enumerate().map(move |(template, claim)| (ClaimPlace { policy, template }, claim))
+    })
 }
 
 /// Builds the claim of a template. A claim has the JobSet as its owner only if the policy deletes it with the JobSet.
-pub fn claim(jobset: &JobSet, policy: &VolumeClaimPolicy, template: &PersistentVolumeClaim) -> PersistentVolumeClaim {
+///
+/// # Panics
+/// If the place is that of another JobSet.
+pub fn claim(jobset: &JobSet, place: ClaimPlace) -> PersistentVolumeClaim {
+    let policy = &jobset.spec.volume_claim_policies[place.policy];
+    let template = &policy.templates[place.template];
     let mut labels = template.labels().clone();
     labels.insert(labels::JOBSET_NAME.to_owned(), jobset.name_any());
     let retained = when_deleted(policy) == RetentionPolicy::Retain;
@@ -40,20 +55,21 @@ fn when_deleted(policy: &VolumeClaimPolicy) -> RetentionPolicy {
 /// Adds a volume for each claim that a container mounts by the name of the claim template. A volume of that name in the Pod
 /// template has precedence.
 pub(super) fn add_volumes(jobset: &JobSet, pod: &mut PodSpec) {
+    let volumes: HashSet<&str> = pod.volumes.iter().flatten().map(|volume| volume.name.as_str()).collect();
+    let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    let mounts = containers.flat_map(|container| container.volume_mounts.iter().flatten());
+    let mut unfilled: HashSet<&str> = mounts.map(|mount| mount.name.as_str()).collect();
+    unfilled.retain(|name| !volumes.contains(name));
+    let mut added = Vec::new();
     for (_, template) in claims(jobset) {
         let name = template.name_any();
-        let has_volume = pod.volumes.iter().flatten().any(|volume| volume.name == name);
-        if !has_volume && is_mounted(pod, &name) {
+        if unfilled.remove(name.as_str()) {
             let claim_name = names::claim(&name, &jobset.name_any());
             let source = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
-            let volume = Volume { name, persistent_volume_claim: Some(source), ..Volume::default() };
-            pod.volumes.get_or_insert_default().push(volume);
+            added.push(Volume { name, persistent_volume_claim: Some(source), ..Volume::default() });
         }
     }
-}
-
-fn is_mounted(pod: &PodSpec, volume: &str) -> bool {
-    let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten());
-    let mounts = |container: &Container| container.volume_mounts.iter().flatten().any(|mount| mount.name == volume);
-    containers.into_iter().any(mounts)
+    if !added.is_empty() {
+        pod.volumes.get_or_insert_default().extend(added);
+    }
 }

@@ -45,21 +45,53 @@ impl Attempt {
     }
 }
 
-/// Builds the Job at `place`. `strategy` is the one in effect, which is Recreate in place of InPlaceRestart if in-place restart
-/// is disabled.
+/// A Job as the JobSet wants it: what it is built from, beside the JobSet.
+///
+/// A plan has this in place of the Job. What a template weighs is spent when the request is sent, once for each request under
+/// way, and not for each Job of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredJob {
+    /// Name of the Job.
+    pub name: String,
+    /// Name of its replicatedJob.
+    pub replicated_job: String,
+    /// Its position in the JobSet.
+    pub place: JobPlace,
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// The restart strategy in effect, which is Recreate in place of InPlaceRestart if in-place restart is disabled.
+    pub strategy: RestartStrategy,
+    /// Value of the label for the priority of its Pods.
+    pub priority: String,
+}
+
+impl DesiredJob {
+    /// The Job at `place`. `strategy` is the one in effect.
+    ///
+    /// # Panics
+    /// If the JobSet has no replicatedJob with that index.
+    pub fn of(
+        jobset: &JobSet,
+        place: JobPlace,
+        attempt: Attempt,
+        strategy: RestartStrategy,
+        classes: &PriorityClasses,
+    ) -> Self {
+        let group = &jobset.spec.replicated_jobs[place.group_index];
+        let name = names::job(jobset.metadata.name.as_deref().unwrap_or_default(), &group.name, place.job_index);
+        let priority = placement::priority(group.template.spec.template.spec.as_ref(), classes);
+        Self { name, replicated_job: group.name.clone(), place, attempt, strategy, priority }
+    }
+}
+
+/// Builds a Job of this JobSet.
 ///
 /// # Panics
-/// If the JobSet has no replicatedJob with that index.
-pub fn job(
-    jobset: &JobSet,
-    place: JobPlace,
-    attempt: Attempt,
-    strategy: RestartStrategy,
-    classes: &PriorityClasses,
-) -> Job {
+/// If the Job belongs to another JobSet, which has no replicatedJob at that place.
+pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
+    let DesiredJob { name, place, attempt, strategy, priority, .. } = desired;
     let group = &jobset.spec.replicated_jobs[place.group_index];
-    let name = names::job(&jobset.name_any(), &group.name, place.job_index);
-    let keys = keys(jobset, place, &name, attempt);
+    let keys = keys(jobset, *place, name, *attempt);
     let placement = placement::annotations(jobset, group);
 
     let template = group.template.metadata.as_ref();
@@ -95,16 +127,15 @@ pub fn job(
         pod.subdomain = Some(jobset.subdomain().to_owned());
     }
     if placement::by_node_selector(metadata.annotations.get_or_insert_default()) {
-        placement::select_nodes(pod, metadata.namespace.as_deref().unwrap_or_default(), &name);
+        placement::select_nodes(pod, metadata.namespace.as_deref().unwrap_or_default(), name);
     } else {
         // Also without exclusive placement: the anti-affinity of other, exclusive JobSets reads this label.
-        let priority = placement::priority(pod, classes);
-        pod_metadata.labels.get_or_insert_default().insert(labels::PRIORITY.to_owned(), priority);
+        pod_metadata.labels.get_or_insert_default().insert(labels::PRIORITY.to_owned(), priority.clone());
     }
     claim::add_volumes(jobset, pod);
     // The strategy does not matter: the template may still have the agent when the JobSet falls back to Recreate.
     restart_rules::compile_pod(pod);
-    if strategy == RestartStrategy::InPlaceRestart {
+    if *strategy == RestartStrategy::InPlaceRestart {
         count_failures_by_index(&mut spec);
     }
     Job { metadata, spec: Some(spec), status: None }

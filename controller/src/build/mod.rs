@@ -13,8 +13,8 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{claim, claims};
-pub use job::{Attempt, JobPlace, job};
+pub use claim::{ClaimPlace, claim, claims};
+pub use job::{Attempt, DesiredJob, JobPlace, job};
 pub use resume::resume;
 pub use role_binding::role_binding;
 pub use service::service;

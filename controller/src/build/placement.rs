@@ -46,7 +46,7 @@ pub(super) fn select_nodes(pod: &mut PodSpec, namespace: &str, job: &str) {
 
 /// Value of [`labels::PRIORITY`]. The Go JobSet reads the priority when admission creates the Pod; set here, the label needs no
 /// admission call. The API server rejects a Pod whose PriorityClass does not exist, so the value for it does not matter.
-pub(super) fn priority(pod: &PodSpec, classes: &PriorityClasses) -> String {
-    let of_class = || classes.priority(pod.priority_class_name.as_deref());
-    names::priority(pod.priority.or_else(of_class).unwrap_or(0))
+pub(super) fn priority(pod: Option<&PodSpec>, classes: &PriorityClasses) -> String {
+    let of_class = || classes.priority(pod.and_then(|pod| pod.priority_class_name.as_deref()));
+    names::priority(pod.and_then(|pod| pod.priority).or_else(of_class).unwrap_or(0))
 }

@@ -1,6 +1,6 @@
 //! Builds the headless Service of a JobSet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jobset_api::{JobSet, labels};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -36,13 +36,13 @@ pub fn service(jobset: &JobSet) -> Service {
 fn ports(jobset: &JobSet) -> Vec<ServicePort> {
     let pods = jobset.spec.replicated_jobs.iter().filter_map(|group| group.template.spec.template.spec.as_ref());
     let declared = pods.flat_map(|pod| &pod.containers).flat_map(|container| container.ports.iter().flatten());
-    let mut ports: Vec<ServicePort> = Vec::new();
+    let (mut ports, mut known): (Vec<ServicePort>, _) = (Vec::new(), HashSet::new());
     for port in declared {
         let protocol = port.protocol.as_deref().unwrap_or("TCP");
-        let name = Some(format!("{}-{}", protocol.to_lowercase(), port.container_port));
-        if ports.iter().all(|known| known.name != name) {
+        let name = format!("{}-{}", protocol.to_lowercase(), port.container_port);
+        if known.insert(name.clone()) {
             ports.push(ServicePort {
-                name,
+                name: Some(name),
                 port: port.container_port,
                 target_port: Some(IntOrString::Int(port.container_port)),
                 protocol: Some(protocol.to_owned()),

@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Attempt, JobPlace, claim, claims, job, role_binding, service};
+use super::{Attempt, DesiredJob, JobPlace, claim, claims, job, role_binding, service};
 use crate::engine::PriorityClasses;
 
 #[test]
@@ -50,7 +50,7 @@ fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
     if jobset.spec.dns_hostnames_enabled() {
         children.push(yaml(&service(jobset)));
     }
-    children.extend(claims(jobset).map(|(policy, template)| yaml(&claim(jobset, policy, template))));
+    children.extend(claims(jobset).map(|(place, _)| yaml(&claim(jobset, place))));
     if jobset.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::INJECT_AGENT) {
         children.push(yaml(&role_binding(jobset, "jobset-agent")));
     }
@@ -59,7 +59,8 @@ fn children(jobset: &JobSet, classes: &PriorityClasses) -> Vec<String> {
             let status = jobset.status.clone().unwrap_or_default();
             let attempt = Attempt::current(&status, &group.name, job_index);
             let place = JobPlace { group_index, job_index };
-            let job = job(jobset, place, attempt, jobset.spec.restart_strategy(), classes);
+            let desired = DesiredJob::of(jobset, place, attempt, jobset.spec.restart_strategy(), classes);
+            let job = job(jobset, &desired);
             children.push(yaml(&with_common_part(serde_json::to_value(job).unwrap())));
         }
     }
@@ -87,7 +88,7 @@ fn only_job(strategy: RestartStrategy, replicated_job: &Value) -> Job {
     });
     let jobset: JobSet = serde_json::from_value(jobset).unwrap();
     let place = JobPlace { group_index: 0, job_index: 0 };
-    job(&jobset, place, Attempt::default(), strategy, &PriorityClasses::default())
+    job(&jobset, &DesiredJob::of(&jobset, place, Attempt::default(), strategy, &PriorityClasses::default()))
 }
 
 fn in_place_job(completions: i32, limit: Option<i32>, mode: &str, restart_policy: &str) -> Value {

@@ -51,7 +51,7 @@ fn next_failing_requests_do_not_keep_the_others_from_being_sent(#[case] failure:
         // What is accepted is not observed, and planned again.
         if let Some(work) = world.engine.next(world.now(second * 1_000)) {
             let names = work.actions.iter().filter_map(|action| match action {
-                Action::CreateJob(job) => Some((Request::of(action), job.metadata.name.clone()?)),
+                Action::CreateJob(job) => Some((Request::of(action), job.name.clone())),
                 _ => None,
             });
             // Eight of them fail for as long as the others are not sent.

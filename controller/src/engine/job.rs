@@ -13,6 +13,8 @@ use super::Ranges;
 
 /// Condition of a Job whose failure is decided, while its Pods end.
 const FAILURE_TARGET: &str = "FailureTarget";
+/// Condition of a Job whose success is decided, while its Pods end.
+const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 
 /// More restarts than any JobSet lives to see.
 const HIGHEST_ATTEMPT: i32 = 1_000_000_000;
@@ -42,6 +44,8 @@ pub struct JobView {
     pub finished: Option<Finished>,
     /// Whether the Job controller is about to fail it: it has given up, and deletes the Pods that are left.
     pub failing: bool,
+    /// Whether the Job controller is about to complete it: its success policy is met, or all its indexes have completed.
+    pub succeeding: bool,
     /// Seconds that it may be active for (`activeDeadlineSeconds`).
     pub deadline: Option<i64>,
     /// Pods pending or running.
@@ -101,7 +105,8 @@ impl JobView {
             deleting: job.metadata.deletion_timestamp.is_some(),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
             finished: finished(conditions),
-            failing: conditions.iter().any(|condition| condition.type_ == FAILURE_TARGET && condition.status == "True"),
+            failing: is_true(conditions, FAILURE_TARGET),
+            succeeding: is_true(conditions, SUCCESS_CRITERIA_MET),
             deadline: spec.and_then(|spec| spec.active_deadline_seconds),
             active: status.and_then(|status| status.active).unwrap_or(0),
             ready: status.and_then(|status| status.ready).unwrap_or(0),
@@ -119,10 +124,22 @@ impl JobView {
     /// What the rules decide by, but for the numbers that only people read.
     pub(super) fn without_counts(&self) -> impl PartialEq + use<> {
         let Self {
-            uid, controller, index, attempt, job_attempt, deleting, suspended, finished, failing, deadline, ..
+            uid,
+            controller,
+            index,
+            attempt,
+            job_attempt,
+            deleting,
+            suspended,
+            finished,
+            failing,
+            succeeding,
+            deadline,
+            ..
         } = self.clone();
         let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, (failing, deadline), sizes)
+        let ends = (failing, succeeding, deadline);
+        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, ends, sizes)
     }
 
     /// Whether as many of its Pods are ready or have succeeded as it runs at once.
@@ -136,8 +153,8 @@ impl JobView {
     }
 
     /// Number of completion indexes that have succeeded or failed for good, of those that the Job runs.
-    pub fn done_count(&self) -> i32 {
-        self.completed.count_below(self.pods).saturating_add(self.failed.count_below(self.pods))
+    pub fn done_count(&self) -> i64 {
+        self.completed.count_below(self.pods.into()).saturating_add(self.failed.count_below(self.pods.into()))
     }
 }
 
@@ -178,6 +195,10 @@ fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
 fn restarts_in_place(pod: &PodSpec) -> bool {
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
     containers.flat_map(|container| container.restart_policy_rules.iter().flatten()).any(restarts_pod)
+}
+
+fn is_true(conditions: &[JobCondition], type_: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
 fn finished(conditions: &[JobCondition]) -> Option<Finished> {

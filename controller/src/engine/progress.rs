@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions};
@@ -70,6 +71,8 @@ pub(super) struct Decision {
 /// Actions of a plan that are sent in later slices.
 #[derive(Debug)]
 pub(super) struct Rest {
+    /// The JobSet of the plan, from which its objects are built.
+    pub jobset: Arc<JobSet>,
     pub actions: std::vec::IntoIter<Action>,
     pub due: Option<(Instant, Urgency)>,
     pub settled: bool,

@@ -5,8 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, Instant};
 
-use jobset_api::labels;
-
 use crate::plan::{Action, Note};
 
 /// Wait after the first refusal; it doubles with each further one.
@@ -27,25 +25,25 @@ pub enum Request {
 impl Request {
     /// The request that an action is.
     pub fn of(action: &Action) -> Self {
-        let name = match action {
-            Action::CreateJob(job) | Action::ResumeJob { desired: job, .. } => job.metadata.name.as_deref(),
+        let name: &str = match action {
+            Action::CreateJob(job) | Action::ResumeJob { desired: job, .. } => &job.name,
             Action::DeleteJob { name, .. }
             | Action::EndJob { name, .. }
             | Action::SuspendJob { name, .. }
             | Action::ResizeJob { name, .. }
-            | Action::DeletePod { name, .. } => Some(name.as_str()),
-            Action::CreateService(service) => service.metadata.name.as_deref(),
-            Action::CreateClaim(claim) => claim.metadata.name.as_deref(),
-            Action::CreateRoleBinding(binding) => binding.metadata.name.as_deref(),
-            Action::DeleteJobSet | Action::DisableInPlaceRestart(_) | Action::AnnotateRestartBudget(_) => None,
+            | Action::DeletePod { name, .. }
+            | Action::CreateService { name }
+            | Action::CreateClaim { name, .. }
+            | Action::CreateRoleBinding { name, .. } => name,
+            Action::DeleteJobSet | Action::DisableInPlaceRestart(_) | Action::AnnotateRestartBudget(_) => "",
         };
-        Self::One(discriminant(action), name.unwrap_or_default().to_owned())
+        Self::One(discriminant(action), name.to_owned())
     }
 
     /// The request that an action shares with others of its kind.
     pub fn shared(action: &Action) -> Option<Self> {
         let Action::CreateJob(job) = action else { return None };
-        Some(Self::Jobs(job.metadata.labels.as_ref()?.get(labels::REPLICATED_JOB_NAME)?.clone()))
+        Some(Self::Jobs(job.replicated_job.clone()))
     }
 }
 
@@ -203,20 +201,25 @@ fn still_true(before: Option<(Note, u32)>, now: Option<Note>) -> Option<(Note, u
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::batch::v1::Job;
+    use jobset_api::{JobSet, RestartStrategy};
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
+    use crate::build::{Attempt, DesiredJob, JobPlace};
+    use crate::engine::PriorityClasses;
 
     fn delete(name: &str) -> Action {
         Action::DeleteJob { name: name.to_owned(), uid: String::new() }
     }
 
     fn create(group: &str, name: &str) -> Action {
-        let mut job = Job::default();
-        job.metadata.name = Some(name.to_owned());
-        job.metadata.labels = Some([(labels::REPLICATED_JOB_NAME.to_owned(), group.to_owned())].into());
-        Action::CreateJob(Box::new(job))
+        let group = json!({"name": group, "template": {}});
+        let jobset: JobSet =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"replicatedJobs": [group]}})).unwrap();
+        let (place, attempt) = (JobPlace { group_index: 0, job_index: 0 }, Attempt::default());
+        let job = DesiredJob::of(&jobset, place, attempt, RestartStrategy::Recreate, &PriorityClasses::default());
+        Action::CreateJob(Box::new(DesiredJob { name: name.to_owned(), ..job }))
     }
 
     fn note(message: &str) -> Note {
@@ -269,7 +272,7 @@ mod tests {
         let mut actions = vec![create("w", "w-0"), create("w", "w-1"), create("driver", "driver-0")];
         let due = refusals.withhold(Some(1), &mut actions, true, start + Duration::from_secs(second));
         let name = |action: &Action| match action {
-            Action::CreateJob(job) => job.metadata.name.clone().unwrap(),
+            Action::CreateJob(job) => job.name.clone(),
             _ => unreachable!("only Jobs are created"),
         };
         (actions.iter().map(name).collect(), due.map(|due| due.duration_since(start).as_secs()))

@@ -1,5 +1,6 @@
 //! What the engine does next, and what it makes of the answers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobset_api::{JobSet, JobSetStatus};
@@ -241,7 +242,7 @@ impl Engine {
         let slice = if urgency == Urgency::Urgent { URGENT_SLICE } else { SLICE };
         if actions.len() > slice {
             let rest = actions.split_off(slice).into_iter();
-            progress.rest = Some(Rest { actions: rest, due, settled });
+            progress.rest = Some(Rest { jobset: Arc::clone(&jobset), actions: rest, due, settled });
         }
         self.number += 1;
         let number = self.number;
@@ -254,11 +255,10 @@ impl Engine {
     /// The next actions of a plan that had many.
     fn next_slice(&mut self, key: &Key, now: Now) -> Option<Work> {
         let group = self.groups.get_mut(key)?;
-        let jobset = group.jobset.clone()?;
-        let Rest { mut actions, due, settled } = group.progress.rest.take()?;
+        let Rest { jobset, mut actions, due, settled } = group.progress.rest.take()?;
         let slice: Vec<_> = actions.by_ref().take(SLICE).collect();
         if actions.len() > 0 {
-            group.progress.rest = Some(Rest { actions, due, settled });
+            group.progress.rest = Some(Rest { jobset: Arc::clone(&jobset), actions, due, settled });
         }
         self.number += 1;
         let number = self.number;

@@ -97,12 +97,23 @@ fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, strategy: Restar
 
 /// Ends the wait when its time has come, or when the JobSet is suspended.
 pub(super) fn release(reconciliation: &mut Reconciliation<'_>) {
+    limit(reconciliation);
     if reconciliation.observed.jobset.spec.is_suspended() {
         end_wait(reconciliation, "jobset is suspended");
     } else if let Some(until) = waits_until(reconciliation) {
         reconciliation.requeue_at(until);
     } else {
         end_wait(reconciliation, "the wait is over");
+    }
+}
+
+/// Limits a wait that ends too late, because the clock of the leader that has written it was ahead, to the longest wait from
+/// now on.
+fn limit(reconciliation: &mut Reconciliation<'_>) {
+    let latest = reconciliation.now.0.saturating_add(seconds(reconciliation.settings.longest_restart_backoff));
+    let latest = micro_time(latest.unwrap_or(Timestamp::MAX));
+    if let Some(until) = reconciliation.status.barrier_until.as_mut().filter(|until| **until > latest) {
+        *until = latest;
     }
 }
 

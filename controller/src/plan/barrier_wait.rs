@@ -21,8 +21,11 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         && reconciliation.status.epochs().is_closed()
         && backoff::waits_until(reconciliation).is_none();
     let slots = if waits { members::slots(reconciliation) } else { Slots::default() };
-    let arrived = slots.reports.get(&reconciliation.next_epoch()).copied().unwrap_or(0);
-    if slots.open <= arrived {
+    let next = reconciliation.next_epoch();
+    let arrived = slots.reports.get(&next).copied().unwrap_or(0);
+    let are_there = slots.open <= arrived || slots.members() > 0 && slots.members_at(next) == slots.members();
+    let leaving = if waits && are_there { members::leaving(reconciliation) } else { None };
+    if slots.open <= arrived && leaving.is_none() {
         let message = if suspended { "jobset is suspended" } else { "all Pods have reached the barrier" };
         reconciliation.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, message);
         return;
@@ -42,7 +45,13 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     }
     let stored_reason = stored.map(|it| it.reason.clone());
     let silent = names(unreported_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
-    let (reason, what) = if silent.is_empty() && waited < MINUTE {
+    let (reason, what) = if let Some(pod) = leaving {
+        let what = format!(
+            "Pod {} is outside of the size of the JobSet, and could still start its worker; the Pod has to be deleted first",
+            pod.name
+        );
+        (conditions::PODS_LEAVING, what)
+    } else if silent.is_empty() && waited < MINUTE {
         return;
     } else if silent.is_empty() {
         let missing = names(missing_pods(reconciliation));

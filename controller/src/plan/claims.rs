@@ -9,14 +9,10 @@ use crate::build;
 pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
     let (observed, uid) = (reconciliation.observed, reconciliation.observed.jobset.metadata.uid.as_ref());
     let jobset_name = observed.jobset.metadata.name.as_deref().unwrap_or_default();
-    for (policy, template) in build::claims(observed.jobset) {
+    for (place, template) in build::claims(observed.jobset) {
         let name = names::claim(template.metadata.name.as_deref().unwrap_or_default(), jobset_name);
         match observed.claim(&name) {
-            None => reconciliation.actions.push(Action::CreateClaim(Box::new(build::claim(
-                observed.jobset,
-                policy,
-                template,
-            )))),
+            None => reconciliation.actions.push(Action::CreateClaim { name, place }),
             // A retained claim has no owner and is used again. The garbage collector deletes the claim of a predecessor.
             Some(found) => {
                 let owner = found.controller.as_ref().filter(|owner| Some(&owner.uid) != uid);

@@ -52,6 +52,9 @@ pub(super) fn enforce(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return ControlFlow::Continue(());
     }
     success::complete_if_met(reconciliation)?;
+    if success::is_decided(reconciliation) {
+        return ControlFlow::Continue(());
+    }
     reconciliation.facts.push(Fact::DeadlineExceeded);
     let message = format!("JobSet was active for longer than the specified deadline of {seconds}s");
     reconciliation.fail(conditions::DEADLINE_EXCEEDED, message)

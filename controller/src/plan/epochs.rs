@@ -9,7 +9,7 @@ use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
-use super::{Action, Fact, PodDeletion, Trigger, backoff};
+use super::{Action, Fact, PodDeletion, Trigger, backoff, success};
 use crate::engine::pods::PodView;
 use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::SignedDuration;
@@ -66,6 +66,13 @@ pub enum EpochDecision {
     },
 }
 
+impl EpochDecision {
+    /// Whether the next epoch begins.
+    fn lifts(self, current: Epochs) -> bool {
+        matches!(self, Self::Store { epochs, .. } if epochs.synced > current.synced)
+    }
+}
+
 /// Decides on the next epochs.
 ///
 /// Source: seed 003, "Implementation - JobSet controller". `protocol.md` adds how restarts are counted: in the one write
@@ -116,9 +123,17 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         let counting = if current.is_over() { Counting::Already } else { counting };
         return restart::recreate(reconciliation, counting, &cause);
     }
+    if success::is_decided(reconciliation) {
+        // The workers that are left fail because the others have done their work.
+        return ControlFlow::Continue(());
+    }
     let slots = members::slots(reconciliation);
     let held = backoff::waits_until(reconciliation).is_some();
-    match decide(current, &slots, held) {
+    let mut decision = decide(current, &slots, held);
+    if decision.lifts(current) && members::leaving(reconciliation).is_some() {
+        decision = decide(current, &slots, true);
+    }
+    match decision {
         EpochDecision::Nothing => {}
         EpochDecision::Recreate { has_begun, failed } => {
             let Incident { cause, counting, counted } = incident::first(reconciliation);

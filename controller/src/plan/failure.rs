@@ -1,5 +1,6 @@
 //! The failure policy (KEP-262): the action for failed Jobs.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, Scope, event};
@@ -10,8 +11,8 @@ use regex::Regex;
 use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
-use super::{Fact, Trigger, budget, epochs};
-use crate::engine::Finished;
+use super::{Fact, Trigger, budget, epochs, success};
+use crate::engine::{Finished, JobView};
 
 /// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
 const MAX_JOB_COUNTERS: usize = 1024;
@@ -19,6 +20,7 @@ const MAX_JOB_COUNTERS: usize = 1024;
 /// A failed Job of the current attempt.
 #[derive(Clone, Debug, PartialEq)]
 struct FailedJob<'a> {
+    job: &'a JobView,
     at: Timestamp,
     name: &'a str,
     /// Index of its replicatedJob in the specification.
@@ -43,6 +45,9 @@ struct PolicyVerdict<'a> {
 pub(super) fn apply_policy(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let failed = failed_jobs(reconciliation);
     let Some(first) = failed.first() else { return ControlFlow::Continue(()) };
+    if success::came_before(reconciliation, first.at) {
+        return ControlFlow::Continue(());
+    }
     let Some(policy) = &reconciliation.observed.jobset.spec.failure_policy else {
         let message = format!("{}; there is no failure policy", describe(first));
         return reconciliation.fail(conditions::FAILED_JOBS, message);
@@ -72,9 +77,7 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
             let counted = verdict.action != Do::RestartJobAndIgnoreMaxRestarts;
-            for job in &verdict.jobs {
-                restart_job(reconciliation, job, verdict.rule, counted)?;
-            }
+            restart_jobs(reconciliation, &verdict.jobs, verdict.rule, counted)?;
             // The counters have to be stored before another rule decides.
             ControlFlow::Break(())
         }
@@ -107,6 +110,27 @@ fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Po
     Some(PolicyVerdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
 }
 
+/// Recreates the Jobs. One that the status has no counter for is recreated with its whole replicatedJob, because restarts
+/// without a counter may never end.
+fn restart_jobs(
+    reconciliation: &mut Reconciliation<'_>,
+    jobs: &[FailedJob<'_>],
+    rule: Option<(usize, &FailurePolicyRule)>,
+    counted: bool,
+) -> ControlFlow<()> {
+    let has_counter = |job: &FailedJob<'_>| usize::try_from(job.index).is_ok_and(|index| index < MAX_JOB_COUNTERS);
+    let mut as_a_whole = HashSet::new();
+    for job in jobs.iter().filter(|job| !has_counter(job)) {
+        if as_a_whole.insert(job.group) {
+            restart_replicated_job(reconciliation, job, &cause(job, rule))?;
+        }
+    }
+    for job in jobs.iter().filter(|job| has_counter(job) && !as_a_whole.contains(&job.group)) {
+        restart_job(reconciliation, job, rule, counted)?;
+    }
+    ControlFlow::Continue(())
+}
+
 /// Recreates one Job. This raises its counter; the next reconciliation reads the counter and deletes the Job.
 fn restart_job(
     reconciliation: &mut Reconciliation<'_>,
@@ -115,15 +139,11 @@ fn restart_job(
     counted: bool,
 ) -> ControlFlow<()> {
     let cause = cause(job, rule);
-    let index = usize::try_from(job.index).unwrap_or(usize::MAX);
-    if index >= MAX_JOB_COUNTERS {
-        // The status has no counter for this Job, and restarts without a counter may never end.
-        return restart_replicated_job(reconciliation, job, &cause);
-    }
+    let index = usize::try_from(job.index).unwrap_or_default();
     if counted {
         budget::require(reconciliation, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
     }
-    let ahead = ahead(reconciliation, |current| current.name == job.name);
+    let ahead = ahead(reconciliation, job.group, [job.job]);
     let replicas = reconciliation.groups()[job.group].replicas();
     let status = &mut reconciliation.status.replicated_jobs_status[job.group];
     if counted {
@@ -149,7 +169,7 @@ fn restart_replicated_job(
     cause: &Cause,
 ) -> ControlFlow<()> {
     budget::require(reconciliation, Scope::ReplicatedJob(job.replicated_job), cause)?;
-    let ahead = ahead(reconciliation, |current| current.group == job.group);
+    let ahead = ahead(reconciliation, job.group, reconciliation.jobs_of(job.group).map(|current| current.job));
     let status = &mut reconciliation.status.replicated_jobs_status[job.group];
     status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
     status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
@@ -183,12 +203,10 @@ fn push_fact(reconciliation: &mut Reconciliation<'_>, action: FailurePolicyActio
 
 /// By how many attempts these Jobs are ahead of the status. A restart must use a higher attempt: otherwise it would keep the
 /// Jobs, and the rule would repeat the restart forever.
-fn ahead(reconciliation: &Reconciliation<'_>, is_one: impl Fn(&Current<'_>) -> bool) -> i32 {
-    let ahead = |current: &Current<'_>| {
-        let known = reconciliation.status.job_attempt(&current.job.replicated_job, current.job.index.unwrap_or(-1));
-        current.job.job_attempt.saturating_sub(known)
-    };
-    reconciliation.current.iter().filter(|current| is_one(current)).map(ahead).max().unwrap_or(0).max(0)
+fn ahead<'a>(reconciliation: &Reconciliation<'_>, group: usize, jobs: impl IntoIterator<Item = &'a JobView>) -> i32 {
+    let status = &reconciliation.status.replicated_jobs_status[group];
+    let ahead = |job: &JobView| job.job_attempt.saturating_sub(status.job_attempt(job.index.unwrap_or(-1)));
+    jobs.into_iter().map(ahead).max().unwrap_or(0).max(0)
 }
 
 /// The counter with this index, in a replicatedJob of `replicas` Jobs.
@@ -229,7 +247,7 @@ fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
         let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
-        Some(FailedJob { at: *at, name, group, replicated_job, index, reason, message })
+        Some(FailedJob { job, at: *at, name, group, replicated_job, index, reason, message })
     });
     let mut failed: Vec<FailedJob<'a>> = failed.collect();
     failed.sort_by_key(|job| (job.at, job.name));

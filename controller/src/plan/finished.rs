@@ -33,7 +33,10 @@ pub(super) fn end_active_jobs(reconciliation: &mut Reconciliation<'_>) -> Contro
     }
     let failed =
         reconciliation.status.conditions.iter().find(|it| it.type_ == conditions::FAILED && it.status == "True");
+    // A clock that was ahead must not make anybody wait for longer.
+    let latest = reconciliation.now.0.saturating_add(EVIDENCE_WAIT).unwrap_or(Timestamp::MAX);
     let until = failed.and_then(|failed| failed.last_transition_time.0.checked_add(EVIDENCE_WAIT).ok());
+    let until = until.map(|until| if until > latest { reconciliation.now.0 } else { until });
     for (name, job) in reconciliation.observed.jobs() {
         if job.finished.is_some() || job.deleting {
             continue;

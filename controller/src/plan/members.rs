@@ -3,15 +3,15 @@
 //! A slot is one completion index of one Job of the current attempt. A Job that the failure policy leaves failed (action
 //! FailJob) has no slots: the group does not wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use jobset_api::ReplicatedJob;
 
 use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
 use crate::engine::Ranges;
-use crate::engine::members::{JobMembers, Members};
-use crate::engine::pods::{FailedWorker, JobPods};
+use crate::engine::members::Members;
+use crate::engine::pods::{FailedWorker, JobPods, PodView};
 
 /// Counts of the slots of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,13 +85,15 @@ pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
     let groups = reconciliation.groups().iter().enumerate();
     // The slots of a Job that does not exist yet are open.
     for (index, group) in groups.filter(|(index, group)| present(*index) < group.replicas()) {
-        let pods = group.template.spec.pods();
+        let pods = group.template.spec.pods().max(0);
         let created: BTreeSet<i32> = reconciliation.jobs_of(index).filter_map(|current| current.job.index).collect();
+        let missing = i64::from(group.replicas()).saturating_sub(i64::try_from(created.len()).unwrap_or(i64::MAX));
+        let open = missing.saturating_mul(pods.into());
         let members = reconciliation.members(index);
-        for job in (0..group.replicas()).filter(|job| !created.contains(job)) {
-            slots.open = slots.open.saturating_add(count(pods.into()));
-            slots.newcomers += count(members.of_job(job).newcomers(pods, &Ranges::default()).into());
-        }
+        let of_created: i64 = created.iter().map(|job| members.of_job(*job).count_below(pods)).sum();
+        let of_missing = members.count_within(group.replicas(), pods).saturating_sub(of_created);
+        slots.open = slots.open.saturating_add(count(open));
+        slots.newcomers = slots.newcomers.saturating_add(count(open.saturating_sub(of_missing)));
     }
     if reconciliation.status.synced_epoch == 0 {
         // The first epoch begins without members.
@@ -101,14 +103,24 @@ pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
     slots
 }
 
+/// Which Pods are recorded as members, of those within the specified size.
+#[derive(Clone, Copy)]
+enum Record {
+    /// All of them.
+    All,
+    /// The members, and the newcomers that report this epoch.
+    MembersAndNewcomersAt(i32),
+    /// The members.
+    Members,
+    /// The Pods of the Jobs that exist.
+    PodsOfJobs,
+}
+
 /// Records the Pods that begin the next epoch as the members: all members, and the newcomers that have reported it.
 pub(super) fn record(reconciliation: &mut Reconciliation<'_>, slots: &Slots) {
     let next = reconciliation.next_epoch();
     let all = slots.arrived == slots.newcomers;
-    let has_arrived = |job: Option<&Current<'_>>, index: i32| {
-        job.and_then(|job| job.pods).is_some_and(|pods| pods.newcomers_at(next).contains(&index))
-    };
-    record_those(reconciliation, |members, job, index| all || members.contains(index) || has_arrived(job, index));
+    record_those(reconciliation, if all { Record::All } else { Record::MembersAndNewcomersAt(next) });
 }
 
 /// Records newcomers that have begun the synced epoch with the members: they reported it too late to be waited for.
@@ -119,10 +131,7 @@ pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.in_place() || is_over || !reconciliation.current.iter().any(has_joined) {
         return ControlFlow::Continue(());
     }
-    let changed = record_those(reconciliation, |members, job, index| {
-        let pods = job.and_then(|job| job.pods);
-        members.contains(index) || pods.is_some_and(|pods| pods.newcomers_at(synced).contains(&index))
-    });
+    let changed = record_those(reconciliation, Record::MembersAndNewcomersAt(synced));
     // A Pod outside of the specified size cannot be recorded, and must not hold up the other rules.
     if changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
@@ -134,7 +143,7 @@ pub(super) fn adopt(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> 
     if !reconciliation.in_place() || reconciliation.status.synced_epoch == 0 || recorded {
         return ControlFlow::Continue(());
     }
-    record_those(reconciliation, |_, job, index| job.is_some_and(|job| index < job.job.pods));
+    record_those(reconciliation, Record::PodsOfJobs);
     ControlFlow::Break(())
 }
 
@@ -147,7 +156,7 @@ pub(super) fn leave(reconciliation: &mut Reconciliation<'_>) -> bool {
     };
     let leave = reconciliation.in_place() && groups.enumerate().any(exceeds);
     if leave {
-        record_those(reconciliation, |members, _, index| members.contains(index));
+        record_those(reconciliation, Record::Members);
     }
     leave
 }
@@ -164,29 +173,49 @@ pub(super) fn forget(reconciliation: &mut Reconciliation<'_>) -> bool {
     forgotten
 }
 
-/// Records the specified Pods that are members. A Job that does not exist has the members that it had. Returns
-/// whether the record changes.
-fn record_those(
-    reconciliation: &mut Reconciliation<'_>,
-    is_member: impl Fn(&JobMembers, Option<&Current<'_>>, i32) -> bool,
-) -> bool {
-    let (is_member, mut changed) = (&is_member, false);
+/// Records members. A Job that does not exist has the members that it had. Returns whether the record changes.
+fn record_those(reconciliation: &mut Reconciliation<'_>, record: Record) -> bool {
+    let mut changed = false;
     for (index, group) in reconciliation.groups().iter().enumerate() {
-        let (parallelism, members) = (group.template.spec.pods(), reconciliation.members(index));
-        let jobs = reconciliation.jobs_of(index).filter_map(|current| Some((current.job.index?, current)));
-        let jobs: BTreeMap<i32, &Current<'_>> = jobs.collect();
-        let pods = (0..group.replicas()).flat_map(|job| {
-            let (current, of_job) = (jobs.get(&job).copied(), members.of_job(job));
-            let indexes = (0..parallelism).filter(move |index| is_member(&of_job, current, *index));
-            indexes.map(move |index| job.saturating_mul(parallelism).saturating_add(index))
-        });
-        let pods = pods.collect::<Ranges>().to_string();
+        let (replicas, parallelism) = (group.replicas(), group.template.spec.pods());
+        let members = || reconciliation.members(index).resized(replicas, parallelism);
+        let pods = match record {
+            Record::All => Members::All.resized(replicas, parallelism),
+            Record::Members => members(),
+            Record::MembersAndNewcomersAt(epoch) => {
+                members().union(&of_jobs(reconciliation, index, |job| newcomers_at(job, epoch)))
+            }
+            Record::PodsOfJobs => of_jobs(reconciliation, index, |job| vec![(0, i64::from(job.job.pods) - 1)]),
+        };
+        let pods = pods.to_string();
         if let Some(status) = reconciliation.status.replicated_jobs_status.get_mut(index) {
             changed |= status.synced_pods.as_deref() != Some(&*pods) || status.synced_parallelism != parallelism;
             (status.synced_pods, status.synced_parallelism) = (Some(pods), parallelism);
         }
     }
     changed
+}
+
+/// The numbers of some Pods of the Jobs of a replicatedJob, within its size. `indexes` are ranges of completion indexes.
+fn of_jobs(
+    reconciliation: &Reconciliation<'_>,
+    group: usize,
+    indexes: impl Fn(&Current<'_>) -> Vec<(i64, i64)>,
+) -> Ranges {
+    let parallelism = i64::from(reconciliation.groups()[group].template.spec.pods());
+    let jobs: BTreeMap<i32, &Current<'_>> =
+        reconciliation.jobs_of(group).filter_map(|current| Some((current.job.index?, current))).collect();
+    let of_job = |(job, current): (i32, &Current<'_>)| {
+        let begin = i64::from(job) * parallelism;
+        let within = move |(first, last): (i64, i64)| (begin + first, begin + last.min(parallelism - 1));
+        indexes(current).into_iter().map(within)
+    };
+    jobs.into_iter().flat_map(of_job).collect()
+}
+
+fn newcomers_at(job: &Current<'_>, epoch: i32) -> Vec<(i64, i64)> {
+    let indexes = job.pods.map(|pods| pods.newcomers_at(epoch)).into_iter().flatten();
+    indexes.map(|index| (i64::from(*index), i64::from(*index))).collect()
 }
 
 /// The slots of the Jobs that exist.
@@ -209,18 +238,18 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
             continue;
         }
         // While a Job is resized, the group waits for its present slots and for its future slots.
-        let resizes = reconciliation.settings.gates.elastic_job_set && job.finished.is_none();
+        let resizes = reconciliation.settings.gates.elastic_job_set && !current.is_over();
         let specified = if resizes { group.template.spec.pods() } else { 0 };
         let size = job.pods.max(specified);
         expected += i64::from(size);
-        done += i64::from(if has_completed(job) { job.pods } else { job.done_count() });
-        if job.finished.is_none() {
+        done += if current.has_succeeded() { job.pods.into() } else { job.done_count() };
+        if !current.is_over() {
             let of_job = growing[current.group].as_ref().map(|members| members.of_job(job.index.unwrap_or(-1)));
-            let beyond = size.saturating_sub(group.template.spec.pods());
+            let beyond = i64::from(size).saturating_sub(group.template.spec.pods().into());
             let newcomers = of_job.map_or(beyond, |members| members.newcomers(size, &job.completed));
-            slots.newcomers += count(newcomers.into());
+            slots.newcomers = slots.newcomers.saturating_add(count(newcomers));
         }
-        let Some(pods) = current.pods.filter(|_| job.finished.is_none()) else { continue };
+        let Some(pods) = current.pods.filter(|_| !current.is_over()) else { continue };
         slots.arrived += pods.newcomers_at(reconciliation.next_epoch()).len();
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
         let valid = 1..=reconciliation.next_epoch();
@@ -280,10 +309,39 @@ pub(super) fn completed_by_eviction(reconciliation: &Reconciliation<'_>, current
     reconciliation.in_place() && reconciliation.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }
 
-/// The Pods of the Jobs that have not finished, with the index of their replicatedJob.
+/// A Pod outside of the specified size that can still start a worker in the next epoch, if there is one: of a Job that is too
+/// many, that is being deleted, of an earlier attempt or gone, or of an index beyond the size of its Job.
+///
+/// Agents only look at the epoch of the JobSet, so the barrier must stay closed until such a Pod has ended or is being deleted.
+/// The agent of a Pod on a node that nobody reaches cannot observe the epoch either.
+pub(super) fn leaving<'a>(reconciliation: &Reconciliation<'a>) -> Option<&'a PodView> {
+    let observed = reconciliation.observed;
+    let next = reconciliation.next_epoch();
+    let is_elastic = reconciliation.settings.gates.elastic_job_set;
+    // Without the feature gate ElasticJobSet, Jobs keep their size, and stay.
+    let kept = reconciliation.surplus.iter().filter(|_| !is_elastic);
+    let size_of = |current: &Current<'_>| match current.job.finished {
+        None if is_elastic => reconciliation.groups()[current.group].template.spec.pods(),
+        _ => i32::MAX,
+    };
+    let sizes = reconciliation.current.iter().chain(kept).map(|it| (it.job.uid.as_str(), size_of(it)));
+    let sizes: HashMap<&str, i32> = sizes.collect();
+    let own: HashSet<&str> = observed.jobs().map(|(_, job)| job.uid.as_str()).collect();
+    let foreign: HashSet<&str> = observed.foreign_jobs().map(|(_, job)| job.uid.as_str()).collect();
+    let of_job = move |(job, pods): (&'a str, &'a JobPods)| {
+        let is_known = own.contains(job);
+        let pods = pods.startable_beyond(sizes.get(job).copied().unwrap_or(0), next);
+        // A Pod whose Job is gone may belong to an earlier JobSet of this name, whose epochs are others.
+        pods.filter(move |pod| is_known || pod.epoch.number() == Some(next))
+    };
+    let jobs = observed.pods().jobs().filter(move |(job, _)| !foreign.contains(job));
+    jobs.flat_map(of_job).filter(|pod| !observed.is_unreachable(pod)).min_by(|a, b| a.name.cmp(&b.name))
+}
+
+/// The Pods of the Jobs that are not over, with the index of their replicatedJob.
 pub(super) fn running_jobs<'a>(
     reconciliation: &Reconciliation<'a>,
 ) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
-    let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
+    let running = reconciliation.current.iter().filter(|current| !current.is_over());
     running.filter_map(|current| Some((current.pods?, current.group))).collect::<Vec<_>>().into_iter()
 }

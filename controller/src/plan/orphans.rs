@@ -12,8 +12,8 @@ pub(super) fn warn(reconciliation: &mut Reconciliation<'_>) {
     let is_of_predecessor = |job: &JobView| job.controller.as_ref().is_some_and(|owner| owner.is_jobset(jobset));
     // The rule that creates Jobs warns of a foreign Job with the name of one of the JobSet's Jobs.
     let has_our_name = |name: &str, job: &JobView| {
-        let group = reconciliation.groups().iter().find(|group| group.name == job.replicated_job);
-        let index = group.and_then(|group| job.index.filter(|index| (0..group.replicas()).contains(index)));
+        let group = reconciliation.group_named(&job.replicated_job);
+        let index = group.and_then(|(_, group)| job.index.filter(|index| (0..group.replicas()).contains(index)));
         index.is_some_and(|index| names::job(jobset, &job.replicated_job, index) == name)
     };
     let is_orphan = |name: &str, job: &JobView| !job.deleting && !is_of_predecessor(job) && !has_our_name(name, job);

@@ -5,7 +5,6 @@ use jobset_api::{event, injection::Shape};
 
 use super::Action;
 use super::reconciliation::Reconciliation;
-use crate::build;
 
 /// Ignores the feature gate InPlaceRestart: an agent needs the permission also to read that in-place restart is disabled.
 pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
@@ -19,8 +18,8 @@ pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
     let jobset_name = jobset.metadata.name.as_deref().unwrap_or_default();
     let name = names::role_binding(jobset_name);
     let Some(found) = observed.role_binding(&name) else {
-        let binding = build::role_binding(jobset, &reconciliation.settings.agent_cluster_role);
-        return reconciliation.actions.push(Action::CreateRoleBinding(Box::new(binding)));
+        let cluster_role = reconciliation.settings.agent_cluster_role.clone();
+        return reconciliation.actions.push(Action::CreateRoleBinding { name, cluster_role });
     };
     // The garbage collector deletes the RoleBinding of a predecessor.
     let uid = jobset.metadata.uid.as_ref();

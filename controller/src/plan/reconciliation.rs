@@ -4,12 +4,11 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use jobset_api::{JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, conditions};
-use k8s_openapi::api::batch::v1::Job;
+use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget, RestartStrategy, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings, attempts, backoff};
+use super::{Action, Fact, Note, Plan, Settings, attempts, backoff, success};
 use crate::build;
 use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
@@ -25,6 +24,20 @@ pub(super) struct Current<'a> {
     pub group: usize,
     /// Its Pods; `None` if it has none.
     pub pods: Option<&'a JobPods>,
+    /// Whether it is about to complete ([`success::is_succeeding`]).
+    pub succeeding: bool,
+}
+
+impl Current<'_> {
+    /// Whether it has finished or is about to complete. Nobody waits for its Pods, and how they end is nobody's failure.
+    pub(super) fn is_over(&self) -> bool {
+        self.job.finished.is_some() || self.succeeding
+    }
+
+    /// Whether it has completed or is about to.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.succeeding || has_completed(self.job)
+    }
 }
 
 /// One reconciliation of a JobSet.
@@ -74,7 +87,9 @@ impl<'a> Reconciliation<'a> {
             // The rules ignore a Job whose labels have no valid index.
             let (Some(group), Some(index @ 0..), false) = (group, job.index, job.deleting) else { continue };
             let jobs = if index < spec.replicated_jobs[group].replicas() { &mut current } else { &mut surplus };
-            jobs.push(Current { name, job, group, pods: observed.pods_of(job) });
+            let pods = observed.pods_of(job);
+            let succeeding = success::is_succeeding(job, pods, &spec.replicated_jobs[group].template.spec);
+            jobs.push(Current { name, job, group, pods, succeeding });
         }
         let mut by_group: Vec<usize> = (0..current.len()).collect();
         by_group.sort_by_key(|place| current[*place].group);
@@ -110,8 +125,8 @@ impl<'a> Reconciliation<'a> {
         Plan { status, actions, notes, facts, requeue }
     }
 
-    /// Builds the Job at `place` for the current attempt.
-    pub(super) fn build(&self, place: build::JobPlace) -> Job {
+    /// The Job at `place` in the current attempt.
+    pub(super) fn desired_job(&self, place: build::JobPlace) -> build::DesiredJob {
         let group = &self.groups()[place.group_index];
         let status = self.status.replicated_job_at(place.group_index, &group.name);
         let attempt = build::Attempt {
@@ -119,7 +134,8 @@ impl<'a> Reconciliation<'a> {
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
             execution: attempts::of_new_jobs(self),
         };
-        build::job(self.observed.jobset, place, attempt, self.strategy, self.observed.priority_classes())
+        let classes = self.observed.priority_classes();
+        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, classes)
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {
@@ -140,6 +156,18 @@ impl<'a> Reconciliation<'a> {
     /// Index of the Job's replicatedJob in the specification.
     pub(super) fn group_of(&self, job: &JobView) -> Option<usize> {
         self.places.get(job.replicated_job.as_str()).copied()
+    }
+
+    /// The replicatedJob of this name, and its place in the specification.
+    pub(super) fn group_named(&self, name: &str) -> Option<(usize, &'a ReplicatedJob)> {
+        let place = *self.places.get(name)?;
+        Some((place, &self.groups()[place]))
+    }
+
+    /// The status of the replicatedJob of this name.
+    pub(super) fn status_of(&self, name: &str) -> Option<&ReplicatedJobStatus> {
+        let (place, group) = self.group_named(name)?;
+        self.status.replicated_job_at(place, &group.name)
     }
 
     /// Whether workers restart in place.

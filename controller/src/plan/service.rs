@@ -2,11 +2,10 @@
 
 use super::Action;
 use super::reconciliation::Reconciliation;
-use crate::build;
 
 pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
     let jobset = reconciliation.observed.jobset;
     if jobset.spec.dns_hostnames_enabled() && !reconciliation.observed.has_service(jobset.subdomain()) {
-        reconciliation.actions.push(Action::CreateService(Box::new(build::service(jobset))));
+        reconciliation.actions.push(Action::CreateService { name: jobset.subdomain().to_owned() });
     }
 }

@@ -13,8 +13,8 @@ use super::{Action, Trigger, backoff, epochs, members};
 use crate::build;
 use crate::engine::JobView;
 
-/// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that JobSets of many Jobs
-/// do not block the others: to build a thousand Jobs takes some 50 ms, and memory until the last of them is created.
+/// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a plan costs what
+/// exists, and not what `replicas` says.
 const AT_ONCE: usize = 200;
 
 pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
@@ -91,14 +91,13 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
 
 fn dependencies_are_met(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob, started: &[i32]) -> bool {
     group.depends_on.iter().all(|dependency| {
-        let mut targets = reconciliation.groups().iter().zip(started);
-        let Some((target, started)) = targets.find(|(target, _)| target.name == dependency.name) else { return false };
+        let Some((place, target)) = reconciliation.group_named(&dependency.name) else { return false };
         match dependency.status {
-            DependsOnStatus::Complete => reconciliation
-                .status
-                .replicated_job(&target.name)
-                .is_some_and(|status| status.succeeded >= target.replicas()),
-            DependsOnStatus::Ready => *started >= target.replicas(),
+            DependsOnStatus::Complete => {
+                let status = reconciliation.status_of(&target.name);
+                status.is_some_and(|status| status.succeeded >= target.replicas())
+            }
+            DependsOnStatus::Ready => started[place] >= target.replicas(),
         }
     })
 }
@@ -140,7 +139,7 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
     }
     for current in suspended {
         let place = build::JobPlace { group_index: group, job_index: current.job.index.unwrap_or_default() };
-        let desired = Box::new(reconciliation.build(place));
+        let desired = Box::new(reconciliation.desired_job(place));
         let with_resources = reconciliation.settings.gates.mutable_pod_resources_for_suspended_job_sets;
         reconciliation.actions.push(Action::ResumeJob { uid: current.job.uid.clone(), with_resources, desired });
     }
@@ -157,6 +156,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
     if i64::try_from(present).is_ok_and(|present| present >= i64::from(group.replicas())) {
         return ControlFlow::Continue(());
     }
+    let members = reconciliation.members(group_index);
     for job_index in 0..group.replicas() {
         if *created >= AT_ONCE {
             break;
@@ -164,12 +164,12 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
         let name = names::job(jobset_name, &group.name, job_index);
         match observed.job(&name) {
             None => {
-                if !reconciliation.members(group_index).of_job(job_index).is_empty() {
+                if !members.of_job(job_index).is_empty() {
                     // The other members go on without those of this Job if they are not restarted.
                     epochs::restart_uncounted(reconciliation)?;
                 }
                 let place = build::JobPlace { group_index, job_index };
-                let job = reconciliation.build(place);
+                let job = reconciliation.desired_job(place);
                 reconciliation.actions.push(Action::CreateJob(Box::new(job)));
                 *created += 1;
             }

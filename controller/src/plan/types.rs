@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use jobset_api::gates::Gates;
 use jobset_api::{FailurePolicyAction, JobSetStatus, RestartBudget, RestartStrategy};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
-use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
+
+use crate::build::{ClaimPlace, DesiredJob};
 
 /// Default of [`Settings::longest_restart_backoff`]: 25 minutes, below the 30 minutes that Kueue waits by default for Pods
 /// to be ready again.
@@ -55,11 +54,11 @@ pub struct Plan {
 }
 
 /// One request to the API server. A request for an existing object carries its UID, so that it never changes another object
-/// of the same name.
+/// of the same name. An object to create is built from the JobSet of the plan when the request is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Create a Job.
-    CreateJob(Box<Job>),
+    CreateJob(Box<DesiredJob>),
     /// Delete a Job in the foreground: the Job exists until its Pods are gone.
     DeleteJob {
         /// Name of the Job.
@@ -81,7 +80,7 @@ pub enum Action {
         /// Whether requests and limits of containers are among these fields (KEP-1150).
         with_resources: bool,
         /// The Job as the controller would create it now.
-        desired: Box<Job>,
+        desired: Box<DesiredJob>,
     },
     /// End a Job that still runs: its active Pods are deleted, and those that have ended stay.
     EndJob {
@@ -101,12 +100,25 @@ pub enum Action {
         /// New `completions`.
         completions: Option<i32>,
     },
-    /// Create a Service.
-    CreateService(Box<Service>),
-    /// Create a RoleBinding.
-    CreateRoleBinding(Box<RoleBinding>),
+    /// Create the headless Service.
+    CreateService {
+        /// Name of the Service.
+        name: String,
+    },
+    /// Create the RoleBinding of injected agents.
+    CreateRoleBinding {
+        /// Name of the RoleBinding.
+        name: String,
+        /// Name of the ClusterRole of the agents.
+        cluster_role: String,
+    },
     /// Create a PersistentVolumeClaim.
-    CreateClaim(Box<PersistentVolumeClaim>),
+    CreateClaim {
+        /// Name of the claim.
+        name: String,
+        /// Its position in the JobSet.
+        place: ClaimPlace,
+    },
     /// Delete a Pod.
     DeletePod {
         /// Name of the Pod.

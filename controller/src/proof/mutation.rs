@@ -134,7 +134,7 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
             let status = jobset.status.iter_mut().flat_map(|status| &mut status.replicated_jobs_status);
             for (recorded, size) in status.zip(sizes) {
                 let pods = recorded.synced_pods.as_deref().map(Ranges::parse);
-                if pods.is_some_and(|pods| pods.count_below(i32::MAX) < size) {
+                if pods.is_some_and(|pods| pods.count() < size.into()) {
                     recorded.synced_pods = Some(String::new());
                 }
             }

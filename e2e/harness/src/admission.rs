@@ -4,11 +4,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use kube::api::PostParams;
-use serde::Deserialize as _;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use crate::cluster::Handle;
@@ -62,6 +64,33 @@ pub async fn register_all(handle: &Handle, addresses: &[SocketAddr]) -> Result<(
         }
     }
     apply(handle, "registration.yaml", &manifests).await
+}
+
+/// Takes a namespace out of the registration of the admission service. JobSets are stored there as they are created.
+pub async fn exempt(client: &Client, namespace: &str) -> Result<()> {
+    exempt_from::<MutatingWebhookConfiguration>(client, namespace).await?;
+    exempt_from::<ValidatingWebhookConfiguration>(client, namespace).await
+}
+
+async fn exempt_from<K>(client: &Client, namespace: &str) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let configurations: Api<K> = Api::all(client.clone());
+    for found in configurations.list(&ListParams::default()).await? {
+        let mut configuration = serde_json::to_value(&found)?;
+        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            let label = "kubernetes.io/metadata.name";
+            let other = json!({"key": label, "operator": "NotIn", "values": [namespace]});
+            match webhook["namespaceSelector"]["matchExpressions"].as_array_mut() {
+                Some(expressions) => expressions.push(other),
+                None => webhook["namespaceSelector"]["matchExpressions"] = json!([other]),
+            }
+        }
+        let changed = serde_json::from_value(configuration)?;
+        configurations.replace(&found.name_any(), &PostParams::default(), &changed).await?;
+    }
+    Ok(())
 }
 
 /// A token of one of these ServiceAccounts: it may what that program may, and no more.

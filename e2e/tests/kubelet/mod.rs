@@ -5,6 +5,7 @@ mod chaos;
 mod context;
 mod crash_loop;
 mod dashboard;
+mod ends;
 mod examples;
 mod exit_codes;
 pub(crate) mod first;
@@ -17,6 +18,7 @@ mod no_webhook;
 mod restart;
 pub(crate) mod shared;
 mod stream;
+mod success;
 mod supervised;
 
 pub(crate) use shared::{assert_in_place, binaries, run_kubectl_jobset};

@@ -22,6 +22,7 @@ Environment, all optional:
   SCRATCH_DIR       folder of /write and /read
   WORKER_PORT       port to serve on                                    [default: 9000]
   IGNORE_SIGTERM=1  stays alive on SIGTERM; without it ends with 143
+  PEERS=H,H         looks these names up and connects to their WORKER_PORT every 3 s; ends with 1 if that fails
   EXIT_AT_START=N:TEXT   writes TEXT to standard error and ends with exit code N at once
 ";
 
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) port: u16,
     pub(crate) ignore_sigterm: bool,
+    /// Names of the workers that it needs.
+    pub(crate) peers: Vec<String>,
     /// Exit code and last words of a worker that ends at once.
     pub(crate) exit_at_start: Option<(u8, String)>,
 }
@@ -66,6 +69,7 @@ impl Config {
                 None => 9000,
                 Some(port) => port.parse().map_err(|_| format!("WORKER_PORT is {port:?}; it must be a port"))?,
             },
+            peers: env("PEERS").map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
             exit_at_start: env("EXIT_AT_START").map(|text| exit_at_start(&text)).transpose()?,
             ignore_sigterm: env("IGNORE_SIGTERM").as_deref() == Some("1"),
             pod,

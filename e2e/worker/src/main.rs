@@ -7,6 +7,7 @@ mod config;
 mod http;
 mod journal;
 mod nap;
+mod peers;
 
 use std::io;
 use std::process::ExitCode;
@@ -101,6 +102,7 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
             }
         });
     }
+    peers::watch(config, &journal);
     http::serve(&server, config, &journal);
     Ok(ExitCode::FAILURE)
 }

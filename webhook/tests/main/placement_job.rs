@@ -80,7 +80,8 @@ impl Space {
     /// Creates one of its Jobs, as the controller builds it.
     async fn create_job(&self, jobset: &JobSet, job_index: i32) -> Result<()> {
         let (place, strategy) = (JobPlace { group_index: 0, job_index }, jobset.spec.restart_strategy());
-        let job = build::job(jobset, place, Attempt::default(), strategy, &PriorityClasses::default());
+        let desired = build::DesiredJob::of(jobset, place, Attempt::default(), strategy, &PriorityClasses::default());
+        let job = build::job(jobset, &desired);
         let jobs: Api<Job> = Api::namespaced(self.client.clone(), self.namespace);
         jobs.create(&PostParams::default(), &job).await?;
         Ok(())

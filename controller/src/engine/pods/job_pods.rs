@@ -6,9 +6,11 @@ mod kept;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::ObservedEpochs;
 use super::slot::{FailedWorker, PodSlot, Share};
-use super::view::{Epoch, PodView};
+use super::view::{Epoch, PodPhase, PodView};
 use crate::engine::Ranges;
 use crate::engine::members::JobMembers;
 use counts::Counts;
@@ -165,6 +167,30 @@ impl JobPods {
         self.counts.succeeded
     }
 
+    /// The indexes whose workers have succeeded, whether the Job counts them as completed or not.
+    pub fn done(&self) -> &BTreeSet<i32> {
+        &self.counts.done
+    }
+
+    /// When the last worker of these Pods ended, as far as their status says.
+    pub fn done_at(&self) -> Option<Timestamp> {
+        self.standing(&self.counts.done).filter_map(|pod| pod.workers_ended).max()
+    }
+
+    /// Number of Pods without a completion index that have succeeded.
+    pub fn done_without_index(&self) -> usize {
+        self.unindexed.values().filter(|pod| pod.phase == PodPhase::Succeeded).count()
+    }
+
+    /// The Pods with an index of `size` or above that can still start a worker in this epoch. One that is being deleted cannot,
+    /// unless its container runs and waits at the barrier of that epoch: its kubelet may not know of the deletion yet.
+    pub fn startable_beyond(&self, size: i32, epoch: i32) -> impl Iterator<Item = &PodView> {
+        let waits = move |pod: &PodView| pod.workers != 0 && pod.epoch.number() == Some(epoch);
+        let can_start = move |pod: &&PodView| pod.phase == PodPhase::Open && (pod.deleted_at.is_none() || waits(pod));
+        let slots = self.slots.iter().filter(move |(index, _)| **index >= size);
+        slots.flat_map(|(_, slot)| slot.pods()).filter(can_start)
+    }
+
     /// Workers that failed in this epoch.
     pub fn broken_in(&self, epoch: i32) -> impl Iterator<Item = &FailedWorker> {
         let indexes = self.counts.broken.get(&epoch).into_iter().flatten();
@@ -282,7 +308,7 @@ fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &PodSlot) -> Sh
         return Share { lost: false, newcomer, broken: share.broken.filter(|_| !newcomer), ..share };
     }
     // Until the Job says so, it may be failing, and have deleted the Pod itself.
-    Share { lost: share.lost && index < extent.size, ..Share::default() }
+    Share { lost: share.lost && index < extent.size, done: share.done, ..Share::default() }
 }
 
 fn reported(pod: &PodView) -> String {
@@ -295,9 +321,6 @@ fn reported(pod: &PodView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::jiff::Timestamp;
-
-    use super::super::view::PodPhase;
     use super::*;
 
     /// The JobSet has lost its status, or is another one of this name.

@@ -74,6 +74,11 @@ impl GroupPods {
         self.jobs.get(uid)
     }
 
+    /// The Pods of each Job, by its UID.
+    pub fn jobs(&self) -> impl Iterator<Item = (&str, &JobPods)> {
+        self.jobs.iter().map(|(uid, pods)| (&**uid, pods))
+    }
+
     /// Whether Pods exist whose Job is none of these.
     pub fn has_others_than(&self, is_one: impl Fn(&str) -> bool) -> bool {
         self.jobs.iter().any(|(uid, pods)| !pods.is_empty() && !is_one(uid))

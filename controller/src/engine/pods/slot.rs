@@ -60,6 +60,9 @@ pub(super) struct Share {
     pub succeeded: bool,
     /// Its success is a loss.
     pub lost: bool,
+    /// Its workers have succeeded, and that is no loss. It counts wherever the slot is: the Job may have more indexes than it runs at
+    /// once.
+    pub done: bool,
     /// Epoch in which it failed.
     pub broken: Option<i32>,
     /// Failures before the worker ran.
@@ -204,6 +207,8 @@ impl PodSlot {
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
         share.succeeded = pod.phase == PodPhase::Succeeded;
+        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none();
+        share.done = (share.succeeded || ends_well) && self.lost.is_none();
         if !pod.fills_its_slot() {
             return share;
         }

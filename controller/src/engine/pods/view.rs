@@ -65,6 +65,8 @@ pub struct PodView {
     pub restarting: bool,
     /// When the last worker ended, if all have.
     pub workers_ended: Option<Timestamp>,
+    /// Whether all workers have ended with 0. A Pod with a sidecar has succeeded a second or two later.
+    pub workers_succeeded: bool,
     /// Why it fails, if it does.
     pub failure: Option<Box<PodFailure>>,
 }
@@ -148,6 +150,7 @@ impl PodView {
             agent_restarts: agents().map(|it| it.restart_count).sum(),
             restarting,
             workers_ended: all_ended(workers),
+            workers_succeeded: !restarting && have_succeeded(pod),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
     }
@@ -231,6 +234,12 @@ fn identity<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) ->
 
 fn started(container: &PartialContainerStatus) -> Option<Timestamp> {
     container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
+}
+
+fn have_succeeded(pod: &PartialPod) -> bool {
+    let (workers, statuses) = (&pod.spec.containers, &pod.status.container_statuses);
+    let ended_well = |it: &PartialContainerStatus| it.state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
+    !statuses.is_empty() && statuses.len() >= workers.len() && statuses.iter().all(ended_well)
 }
 
 fn all_ended(workers: &[PartialContainerStatus]) -> Option<Timestamp> {

@@ -1,7 +1,7 @@
 //! Execution attempts: whatever write is lost, each resume counts once.
 
+use jobset_api::JobSetStatus;
 use jobset_api::gates::Gates;
-use jobset_api::{JobSetStatus, labels};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -24,15 +24,14 @@ fn attempts(status: &JobSetStatus) -> (Option<i32>, bool) {
     (status.execution_attempts, status.execution_ended)
 }
 
-/// The annotations of the Jobs that the plan resumes.
-fn resumed(plan: &Plan) -> Vec<&str> {
+/// The execution attempts of the Jobs that the plan resumes.
+fn resumed(plan: &Plan) -> Vec<i32> {
     plan.actions
         .iter()
         .filter_map(|action| match action {
-            Action::ResumeJob { desired, .. } => desired.metadata.annotations.as_ref()?.get(labels::EXECUTION_ATTEMPT),
+            Action::ResumeJob { desired, .. } => desired.attempt.execution,
             _ => None,
         })
-        .map(String::as_str)
         .collect()
 }
 
@@ -50,7 +49,7 @@ fn resume_is_counted_before_any_job_is_resumed_and_once_although_writes_are_lost
     // It is stored, and requests to resume are refused.
     for _ in 0..3 {
         let plan = reconcile(&world);
-        assert_eq!((attempts(&plan.status), resumed(&plan)), ((Some(7), false), vec!["7", "7"]));
+        assert_eq!((attempts(&plan.status), resumed(&plan)), ((Some(7), false), vec![7, 7]));
     }
 }
 
@@ -68,8 +67,7 @@ fn suspension_is_stored_before_any_job_is_suspended() {
 #[case::restarted_before(json!({"restarts": 4}), 4)]
 fn first_number_needs_no_write_before_jobs_are_resumed(#[case] stored: Value, #[case] expected: i32) {
     let plan = reconcile(&world(&json!({"suspend": false}), &stored, true));
-    let expected_text = expected.to_string();
-    assert_eq!((attempts(&plan.status), resumed(&plan)), ((Some(expected), false), vec![&*expected_text; 2]));
+    assert_eq!((attempts(&plan.status), resumed(&plan)), ((Some(expected), false), vec![expected; 2]));
 }
 
 #[test]

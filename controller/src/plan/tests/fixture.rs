@@ -55,7 +55,7 @@ pub(super) fn reconcile(world: &World) -> Plan {
 /// Names of the Jobs that the plan creates (`+`) and deletes (`-`).
 pub(super) fn jobs_of(plan: &Plan) -> Vec<String> {
     let short = |action: &Action| match action {
-        Action::CreateJob(job) => Some(format!("+{}", job.metadata.name.clone().unwrap_or_default())),
+        Action::CreateJob(job) => Some(format!("+{}", job.name)),
         Action::DeleteJob { name, .. } => Some(format!("-{name}")),
         _ => None,
     };

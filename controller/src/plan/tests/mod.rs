@@ -1,6 +1,7 @@
 //! Whole reconciliations: all rules together. `golden` compares plans with snapshots; the other modules use tables.
 
 mod attempts;
+mod bounds;
 mod budget;
 mod deadline;
 mod failure;

@@ -11,7 +11,7 @@ use crate::plan::{Action, Plan};
 fn new_jobset_creates_service_then_jobs() {
     let plan = reconcile(&World::without_service(jobset(&json!({}), &json!(null))));
     assert!(
-        matches!(plan.actions[0], Action::CreateService(_)),
+        matches!(plan.actions[0], Action::CreateService { .. }),
         "the Service comes before the Pods that use its DNS names"
     );
     assert_eq!(jobs_of(&plan), ["+train-w-0", "+train-w-1"]);

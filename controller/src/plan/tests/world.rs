@@ -6,6 +6,7 @@ use jobset_api::{JobSet, JobSetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::engine::pods::PodView;
 use crate::engine::{ControllerRef, Engine, JobView, Key, Kind, OwnedView, View, WatchEvent};
 use crate::observe::Observed;
 use crate::plan::{Plan, Settings, plan};
@@ -54,6 +55,13 @@ impl World {
         let uid = if job.uid.is_empty() { format!("uid-of-{name}") } else { job.uid.clone() };
         let view = JobView { controller, uid, index: job.index.or(index), ..job };
         self.engine.observe(WatchEvent::child(self.key.sibling(name), &self.key, View::Job(view)));
+        self
+    }
+
+    /// Adds a Pod.
+    pub(super) fn pod(mut self, pod: PodView) -> Self {
+        let object = self.key.sibling(&pod.name);
+        self.engine.observe(WatchEvent::child(object, &self.key, View::Pod(pod)));
         self
     }
 

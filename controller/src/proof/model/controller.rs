@@ -253,7 +253,7 @@ impl System {
 }
 
 fn stored(status: ModelStatus, pods: i32) -> JobSetStatus {
-    let members = if status.has_members { Ranges::below(pods) } else { Ranges::default() };
+    let members = if status.has_members { Ranges::below(pods.into()) } else { Ranges::default() };
     let workers = ReplicatedJobStatus {
         name: "workers".to_owned(),
         synced_pods: Some(members.to_string()),

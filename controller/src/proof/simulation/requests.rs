@@ -7,6 +7,7 @@ use kube::ResourceExt;
 
 use super::cluster::SimulatedCluster;
 use super::controller::WorkUnderWay;
+use crate::build;
 use crate::engine::{Failure, Kind, Request, RequestError, Versions};
 use crate::plan::{Action, ENDED_JOB_DEADLINE};
 use crate::proof::CheckResult;
@@ -40,7 +41,7 @@ impl SimulatedCluster {
         let (base, written) = (Arc::clone(&work.base), &mut work.written);
         let jobs = match action {
             Action::CreateJob(job) => {
-                let job = self.with_success_policy(*job);
+                let job = self.with_success_policy(build::job(&base, &job));
                 self.api.create_job(job, &now)
             }
             Action::DeleteJob { name, uid } => {
@@ -52,7 +53,7 @@ impl SimulatedCluster {
                 job.spec.get_or_insert_default().active_deadline_seconds = Some(ENDED_JOB_DEADLINE);
             }),
             Action::ResumeJob { uid, desired, .. } => {
-                let Some(version) = self.resume_job(&uid, &desired) else {
+                let Some(version) = self.resume_job(&uid, &build::job(&base, &desired)) else {
                     work.failures.push((request, RequestError { failure: Failure::Outdated, note: None }));
                     return;
                 };
@@ -66,7 +67,7 @@ impl SimulatedCluster {
                     spec.completions = completions.or(spec.completions);
                 })
             }
-            Action::CreateService(_) => {
+            Action::CreateService { .. } => {
                 written.raise(Versions::of(Kind::Service, self.api.create_service()));
                 0
             }
@@ -80,8 +81,8 @@ impl SimulatedCluster {
                 written.raise(Versions::of(Kind::JobSet, self.api.annotate_budget(&base, budget)));
                 0
             }
-            Action::CreateClaim(_)
-            | Action::CreateRoleBinding(_)
+            Action::CreateClaim { .. }
+            | Action::CreateRoleBinding { .. }
             | Action::DeleteJobSet
             | Action::DisableInPlaceRestart(_) => 0,
         };
@@ -114,11 +115,11 @@ fn set_suspend(job: &mut Job, suspend: bool) {
 
 pub(super) fn name(action: &Action) -> String {
     match action {
-        Action::CreateJob(job) => format!("create {}", job.name_any()),
+        Action::CreateJob(job) => format!("create {}", job.name),
         Action::DeleteJob { name, .. } => format!("delete {name}"),
         Action::SuspendJob { name, .. } => format!("suspend {name}"),
         Action::EndJob { name, .. } => format!("end {name}"),
-        Action::ResumeJob { desired, .. } => format!("resume {}", desired.name_any()),
+        Action::ResumeJob { desired, .. } => format!("resume {}", desired.name),
         Action::ResizeJob { name, parallelism, .. } => format!("resize {name} to {parallelism}"),
         Action::DeletePod { name, reason, .. } => format!("delete {name}: {reason:?}"),
         other => format!("{other:?}").chars().take(30).collect(),

@@ -64,15 +64,15 @@ pub(super) fn draw_policies(rng: &mut Rng, spec: &mut Value) -> bool {
 
 /// Index of the first rule that these succeeded indexes meet, as the Job controller evaluates it.
 pub(super) fn rule_met(policy: &SuccessPolicy, completions: i32, succeeded: &BTreeSet<i32>) -> Option<usize> {
-    let reaches = |count: usize, wanted: Option<i32>| {
-        wanted.is_some_and(|it| i32::try_from(count).is_ok_and(|count| count >= it))
-    };
+    let reaches =
+        |met: usize, wanted: Option<i64>| wanted.is_some_and(|it| i64::try_from(met).is_ok_and(|met| met >= it));
     policy.rules.iter().position(|rule| {
-        let Some(indexes) = &rule.succeeded_indexes else { return reaches(succeeded.len(), rule.succeeded_count) };
+        let count = rule.succeeded_count.map(i64::from);
+        let Some(indexes) = &rule.succeeded_indexes else { return reaches(succeeded.len(), count) };
         let wanted = Ranges::parse(indexes);
-        let required = wanted.count_below(completions);
+        let required = wanted.count_below(completions.into());
         let met = succeeded.iter().filter(|index| wanted.contains(**index)).count();
-        required > 0 && (i32::try_from(met) == Ok(required) || reaches(met, rule.succeeded_count))
+        required > 0 && (reaches(met, Some(required)) || reaches(met, count))
     })
 }
 

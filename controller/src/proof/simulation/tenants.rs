@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::cluster::SimulatedCluster;
+use crate::build;
 use crate::engine::{JobView, Key, Kind, Outcome, OwnedView, Request, SLICE, Versions, View, Work};
 use crate::plan::Action;
 
@@ -50,8 +51,9 @@ impl SimulatedCluster {
         let accepted = actions.iter().map(Request::of).collect();
         for action in actions {
             let (kind, version) = match action {
-                Action::CreateJob(mut job) => {
-                    let object = Key::of(&*job);
+                Action::CreateJob(job) => {
+                    let mut job = build::job(&jobset, &job);
+                    let object = Key::of(&job);
                     job.metadata.uid = Some(job.name_any());
                     let version = self.api.put_other(object, &key, |version| {
                         job.metadata.resource_version = Some(version);
@@ -59,7 +61,7 @@ impl SimulatedCluster {
                     });
                     (Kind::Job, version)
                 }
-                Action::CreateService(_) => {
+                Action::CreateService { .. } => {
                     let view = |version: String| {
                         let version = version.parse().unwrap_or_default();
                         View::Owned(Kind::Service, OwnedView { version, ..OwnedView::default() })

@@ -19,6 +19,7 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use super::client::Workers;
 use super::error::ApplyError;
+use crate::build;
 use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions, version};
 use crate::plan::{Action, ENDED_JOB_DEADLINE};
 use create::not_headless;
@@ -181,23 +182,29 @@ struct Actor<'a> {
 impl Actor<'_> {
     async fn carry_out(&self, action: Action) -> Result<Done, ApplyError> {
         match action {
-            Action::CreateJob(job) => self.create(Kind::Job, &*job, |_| None).await,
+            Action::CreateJob(job) => self.create(Kind::Job, &build::job(self.jobset, &job), |_| None).await,
             Action::DeleteJob { name, uid } => self.delete_job(&name, uid).await,
             Action::SuspendJob { name, uid } => self.patch_job(&name, &uid, json!({"suspend": true})).await,
             // The Job controller deletes the active Pods of a Job whose deadline has passed, and keeps those that have ended.
             Action::EndJob { name, uid } => {
                 self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": ENDED_JOB_DEADLINE})).await
             }
-            Action::ResumeJob { uid, with_resources, desired } => self.resume_job(&uid, &desired, with_resources).await,
+            Action::ResumeJob { uid, with_resources, desired } => {
+                self.resume_job(&uid, &build::job(self.jobset, &desired), with_resources).await
+            }
             Action::ResizeJob { name, uid, parallelism, completions } => {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
             }
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
-            Action::CreateService(service) => self.create(Kind::Service, &*service, not_headless).await,
-            Action::CreateClaim(claim) => self.create(Kind::Claim, &*claim, |_| None).await,
-            Action::CreateRoleBinding(binding) => {
+            Action::CreateService { .. } => {
+                self.create(Kind::Service, &build::service(self.jobset), not_headless).await
+            }
+            Action::CreateClaim { place, .. } => {
+                self.create(Kind::Claim, &build::claim(self.jobset, place), |_| None).await
+            }
+            Action::CreateRoleBinding { cluster_role, .. } => {
                 self.require_agent_policy().await?;
-                self.create(Kind::RoleBinding, &*binding, |_| None).await
+                self.create(Kind::RoleBinding, &build::role_binding(self.jobset, &cluster_role), |_| None).await
             }
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,

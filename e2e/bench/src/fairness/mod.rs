@@ -8,6 +8,7 @@
 
 mod bulk;
 mod foreign;
+mod hostile;
 mod report;
 
 use std::path::PathBuf;
@@ -23,9 +24,10 @@ use jobset_harness::progress::progress;
 use crate::BACKOFF_IS_OFF;
 use crate::agent::failures::{FailingGroup, duration};
 use crate::agent::mode::{MeasuredMode, case};
-use crate::report::Report;
+use crate::report::{Report, number, rounded};
 use crate::{at_least_one, results};
 use foreign::ForeignJobs;
+use hostile::HostileJobSets;
 use report::FairnessFigures;
 
 /// Nodes of the cluster.
@@ -54,6 +56,12 @@ pub struct FairnessOptions {
     /// The program jobset-controller to measure. Default: build that of the image.
     #[arg(long, value_name = "PATH")]
     pub controller: Option<PathBuf>,
+    /// JobSets that ask for as much as the API server takes, of every kind, in a namespace that admission does not see.
+    #[arg(long, value_name = "N", default_value = "200", value_parser = at_least_one())]
+    pub hostile: usize,
+    /// Measures restarts of an idle cluster and beside hostile JobSets alone, and writes no result.
+    #[arg(long, conflicts_with = "bulk_only")]
+    pub hostile_only: bool,
     /// Another jobset-controller, such as that of an earlier commit, whose rate of creations is measured in the same way.
     #[arg(long, value_name = "PATH")]
     pub compare: Option<PathBuf>,
@@ -83,6 +91,10 @@ pub async fn run(options: &FairnessOptions) -> Result<()> {
         measure_restarts(&cluster, options, &mut figures).await?;
         cluster.stop().await?;
     }
+    if options.hostile_only {
+        println!("\n{}", report::summary(&Report::new(figures, &binaries.controller)));
+        return Ok(());
+    }
     progress("== Jobs a second, nothing urgent ==");
     figures.bulk_jobs_per_second = bulk::measure(&binaries.controller, options.bulk_jobs).await?;
     if let Some(other) = &options.compare {
@@ -104,6 +116,24 @@ async fn measure_restarts(cluster: &Cluster, options: &FairnessOptions, figures:
     for index in 0..options.restarts {
         figures.idle_seconds.push(restart(&mut group, index).await?);
     }
+    progress("== beside hostile JobSets ==");
+    let hostile = HostileJobSets::create(cluster, options.hostile).await?;
+    figures.hostile_jobsets = hostile.count();
+    let restarts = async {
+        for index in 0..options.restarts {
+            figures.hostile_seconds.push(restart(&mut group, index).await?);
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        ended = restarts => ended?,
+        ended = hostile.change_for_ever() => ended?,
+    }
+    figures.controllers_peak_mb = rounded(number(usize::try_from(hostile::controllers_peak_kib()?)?) / 1024.0, 1e1);
+    if options.hostile_only {
+        return Ok(());
+    }
+    hostile.remove().await?;
     progress("== while Jobs are being created ==");
     let foreign = ForeignJobs::create(cluster, "foreign", JOBSETS, JOBS_OF_EACH).await?;
     for index in 0..options.restarts {

@@ -8,6 +8,8 @@ use crate::report::{Report, Table, number, rounded};
 /// By how many seconds the median, and the longest, may exceed those of an idle cluster.
 const MEDIAN_MORE: f64 = 0.5;
 const LONGEST_MORE: f64 = 2.0;
+/// The memory limit of the controller, in MB.
+const CONTROLLER_MB: f64 = 2048.0;
 /// Jobs of the other namespace that exist before the part in which they stand begins.
 const FOREIGN_JOBS: f64 = 100_000.0;
 /// The least part of the compared controller's rate.
@@ -18,10 +20,15 @@ const LEAST_RATE: f64 = 0.8;
 pub(super) struct FairnessFigures {
     /// From a worker's exit to the last worker's start: while nothing else happens,
     pub(super) idle_seconds: Vec<f64>,
+    /// beside hostile JobSets of another namespace,
+    pub(super) hostile_seconds: Vec<f64>,
     /// while another namespace creates Jobs,
     pub(super) creating_seconds: Vec<f64>,
     /// and while these Jobs stand.
     pub(super) standing_seconds: Vec<f64>,
+    /// Number of the hostile JobSets, and the most memory that a controller has taken up to their end.
+    pub(super) hostile_jobsets: usize,
+    pub(super) controllers_peak_mb: f64,
     /// Jobs of the other namespace in the last part.
     pub(super) foreign_jobs_created: usize,
     /// Creations a second while nothing is urgent.
@@ -42,11 +49,16 @@ pub(super) fn summary(report: &Report<FairnessFigures>) -> String {
     let (idle, longest_idle) = of(&figures.idle_seconds);
     table.figure("idle: median", idle, None, "s");
     table.figure("idle: longest", longest_idle, None, "s");
-    let others = [("Jobs are created", &figures.creating_seconds), ("Jobs stand", &figures.standing_seconds)];
-    for (what, seconds) in others {
+    let hostile = ("hostile JobSets", &figures.hostile_seconds);
+    let others = [hostile, ("Jobs are created", &figures.creating_seconds), ("Jobs stand", &figures.standing_seconds)];
+    for (what, seconds) in others.into_iter().filter(|(_, seconds)| !seconds.is_empty()) {
         let (middle, longest) = of(seconds);
         table.figure(&format!("{what}: median"), middle, Some(rounded(idle + MEDIAN_MORE, 1e3)), "s");
         table.figure(&format!("{what}: longest"), longest, Some(rounded(longest_idle + LONGEST_MORE, 1e3)), "s");
+    }
+    if figures.hostile_jobsets > 0 {
+        table.line(&["hostile JobSets that are stored".to_owned(), figures.hostile_jobsets.to_string(), String::new()]);
+        table.figure("controller's memory, peak", figures.controllers_peak_mb, Some(CONTROLLER_MB), "MB");
     }
     let mut at_least = |what: &str, value: f64, least: Option<f64>| {
         let target = least.map(|least| format!("at least {least}\t{}", if value >= least { "met" } else { "MISSED" }));
@@ -72,6 +84,9 @@ mod tests {
     fn report(compared_jobs_per_second: Option<f64>) -> Report<FairnessFigures> {
         let figures = FairnessFigures {
             idle_seconds: vec![0.16, 0.2, 0.18],
+            hostile_seconds: vec![0.2, 0.3, 0.4],
+            hostile_jobsets: 200,
+            controllers_peak_mb: 600.5,
             creating_seconds: vec![0.3, 0.9, 0.68],
             standing_seconds: vec![0.2, 2.3, 0.69],
             foreign_jobs_created: 104_000,
@@ -88,7 +103,8 @@ mod tests {
             written.as_object_mut().unwrap().remove(of_machine).unwrap();
         }
         let expected = json!({
-            "idle_seconds": [0.16, 0.2, 0.18], "creating_seconds": [0.3, 0.9, 0.68], "standing_seconds": [0.2, 2.3, 0.69],
+            "idle_seconds": [0.16, 0.2, 0.18], "hostile_seconds": [0.2, 0.3, 0.4], "hostile_jobsets": 200,
+            "controllers_peak_mb": 600.5, "creating_seconds": [0.3, 0.9, 0.68], "standing_seconds": [0.2, 2.3, 0.69],
             "foreign_jobs_created": 104_000, "bulk_jobs_per_second": 400.0,
         });
         assert_eq!(written, expected);
@@ -100,10 +116,14 @@ mod tests {
             "4 supervised workers, exit to last start measured target",
             "idle: median 0.18 s",
             "idle: longest 0.2 s",
+            "hostile JobSets: median 0.3 s 0.68 s met",
+            "hostile JobSets: longest 0.4 s 2.2 s met",
             "Jobs are created: median 0.68 s 0.68 s met",
             "Jobs are created: longest 0.9 s 2.2 s met",
             "Jobs stand: median 0.69 s 0.68 s MISSED",
             "Jobs stand: longest 2.3 s 2.2 s MISSED",
+            "hostile JobSets that are stored 200",
+            "controller's memory, peak 600.5 MB 2048 MB met",
             "foreign Jobs 104000 at least 100000 met",
             "Jobs a second, nothing urgent 400 at least 408 MISSED",
             "the same, compared controller 510",

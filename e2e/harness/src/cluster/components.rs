@@ -82,6 +82,11 @@ pub(super) fn kubelet_name(node: &str) -> String {
     format!("kubelet-{node}")
 }
 
+/// The supervisor's name for the containerd of a node.
+pub(super) fn containerd_name(node: &str) -> String {
+    format!("containerd-{node}")
+}
+
 /// The folders that must exist before the processes start.
 pub(super) fn folders(layout: &Layout) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = ["logs", "tmp", "shared", "sysctl"].map(|name| layout.dir.join(name)).into();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layout::{Layout, Node};
+use super::layout::{Layout, Node, Options};
 use crate::images;
 
 /// Kernel settings that the kubelet requires. It would write them machine-wide, so it gets files that have these values.
@@ -16,14 +16,18 @@ pub(super) const KUBELET_SYSCTLS: [(&str, &str); 6] = [
 ];
 
 /// Every configuration file with its content; `runc` and `cni` are the program and the folder of the plugins.
-pub(super) fn files(layout: &Layout, node_programs: Option<(&Path, &Path)>) -> Vec<(PathBuf, String)> {
+pub(super) fn files(
+    layout: &Layout,
+    options: &Options,
+    node_programs: Option<(&Path, &Path)>,
+) -> Vec<(PathBuf, String)> {
     let of_cluster = |name: &str, template: &str| (layout.dir.join(name), filled(template, layout, None));
     let mut files = vec![of_cluster("audit-policy.yaml", include_str!("../../configs/audit-policy.yaml"))];
     if let Some((runc, cni)) = node_programs {
         // One serves all nodes, and speaks for the first.
         let proxy = filled(include_str!("../../configs/kube-proxy.yaml"), layout, layout.nodes.first());
         files.push((layout.dir.join("kube-proxy.yaml"), proxy));
-        files.push(of_cluster("Corefile", include_str!("../../configs/Corefile")));
+        files.push(of_cluster("Corefile", &corefile(options.dns_cache)));
         files.push(of_cluster("resolv.conf", "nameserver {inside}\n"));
         for (path, value) in KUBELET_SYSCTLS {
             files.push((sysctl_file(layout, path), format!("{value}\n")));
@@ -44,6 +48,14 @@ pub(super) fn files(layout: &Layout, node_programs: Option<(&Path, &Path)>) -> V
     files
 }
 
+/// The configuration of CoreDNS, which keeps answers for so many seconds: those that a name does not exist, too.
+fn corefile(cache: u32) -> String {
+    let line = |indent: &str, word: &str| if cache == 0 { String::new() } else { format!("\n{indent}{word} {cache}") };
+    include_str!("../../configs/Corefile")
+        .replace("{dns-cache}", &line("    ", "cache"))
+        .replace("{dns-ttl}", &line("        ", "ttl"))
+}
+
 /// A template with the files and addresses of the cluster, and of one of its nodes.
 pub(super) fn filled(template: &str, layout: &Layout, node: Option<&Node>) -> String {
     let text = template
@@ -61,4 +73,16 @@ pub(super) fn filled(template: &str, layout: &Layout, node: Option<&Node>) -> St
 /// The file that stands for a sysctl in the cluster's mount namespace.
 pub(super) fn sysctl_file(layout: &Layout, path: &str) -> PathBuf {
     layout.dir.join("sysctl").join(path.replace('/', "."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::corefile;
+
+    #[test]
+    fn corefile_with_cache_keeps_answers_as_long_as_they_say() {
+        let cached = corefile(30);
+        assert!(cached.contains("\n    cache 30\n") && cached.contains("\n        ttl 30\n"), "{cached}");
+        assert!(!corefile(0).contains("cache") && !corefile(0).contains("ttl"));
+    }
 }

@@ -263,6 +263,11 @@ impl Handle {
         ask(&supervisor_socket(self.dir()), &Request::Start(process)).await.map(|_| ())
     }
 
+    /// Stops a program that [`Handle::start_program`] has started.
+    pub async fn stop_program(&self, name: &str) -> Result<()> {
+        self.stop_process(name, STOP_GRACE).await
+    }
+
     /// Stops the API server, starts it again and waits until it serves.
     pub async fn restart_api_server(&self) -> Result<()> {
         self.stop_api_server().await?;
@@ -280,12 +285,12 @@ impl Handle {
         readiness::api_server(&self.client()).await
     }
 
-    async fn stop_process(&self, name: &str, grace: Duration) -> Result<()> {
+    pub(super) async fn stop_process(&self, name: &str, grace: Duration) -> Result<()> {
         let request = Request::Stop { name: name.to_owned(), grace };
         ask(&supervisor_socket(self.dir()), &request).await.map(|_| ())
     }
 
-    async fn restart_process(&self, name: &str) -> Result<()> {
+    pub(super) async fn restart_process(&self, name: &str) -> Result<()> {
         let request = Request::Restart { name: name.to_owned() };
         ask(&supervisor_socket(self.dir()), &request).await.map(|_| ())
     }

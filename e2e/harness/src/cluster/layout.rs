@@ -35,6 +35,9 @@ pub struct Options {
     /// One more argument for each kubelet; may be repeated.
     #[arg(long = "kubelet-arg")]
     pub kubelet_args: Vec<String>,
+    /// For how many seconds DNS keeps its answers; 0 means not at all.
+    #[arg(long, default_value_t = 0)]
+    pub dns_cache: u32,
     /// The minor version of Kubernetes. Default: that of the variable `KUBERNETES_VERSION`, else 1.36.
     #[arg(long)]
     pub kubernetes: Option<Kubernetes>,
@@ -83,6 +86,13 @@ impl Options {
     #[must_use]
     pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
         self.kubelet_args.push(arg.into());
+        self
+    }
+
+    /// Has DNS keep its answers for so many seconds, those that a name does not exist, too.
+    #[must_use]
+    pub fn dns_cache(mut self, seconds: u32) -> Self {
+        self.dns_cache = seconds;
         self
     }
 

@@ -10,6 +10,7 @@ mod layout;
 mod network;
 mod owner;
 mod pki;
+mod power;
 mod readiness;
 mod shared;
 mod slot;

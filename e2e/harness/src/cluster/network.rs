@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
@@ -74,6 +75,20 @@ pub(super) async fn device_plugin_socket(layout: &Layout) -> Result<Option<u64>>
     let init = init_pid(&layout.supervisor()).await?;
     let socket = format!("/proc/{init}/root/var/lib/kubelet/device-plugins/kubelet.sock");
     Ok(tokio::fs::metadata(socket).await.ok().map(|socket| socket.ino()))
+}
+
+/// Unmounts all that is mounted below this folder in the cluster's own namespace, the last first.
+pub(super) async fn unmount_below(supervisor: &Path, dir: &Path) -> Result<()> {
+    let init = init_pid(supervisor).await?;
+    let mounts = Process::new(init)?.mountinfo().context("cannot read the mounts of the cluster")?;
+    let below = mounts.0.into_iter().map(|mount| mount.mount_point).filter(|point| point.starts_with(dir));
+    let mut points: Vec<String> = below.map(|point| point.to_string_lossy().into_owned()).collect();
+    points.reverse();
+    if points.is_empty() {
+        return Ok(());
+    }
+    let points: Vec<&str> = points.iter().map(String::as_str).collect();
+    run_in(init, "umount --lazy", &points).await
 }
 
 /// Runs `nft` with this script in the network namespace of a cluster: its nodes, not its Pods. The rules end with the namespace.

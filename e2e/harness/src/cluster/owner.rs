@@ -181,7 +181,7 @@ fn write_files(layout: &Layout, programs: &GoPrograms, options: &Options) -> Res
     }
     let node_programs = if layout.nodes.is_empty() { None } else { Some((programs.path("runc")?, programs.cni()?)) };
     let node_programs = node_programs.as_ref().map(|(runc, cni)| (runc.as_path(), cni.as_path()));
-    for (path, content) in configs::files(layout, node_programs) {
+    for (path, content) in configs::files(layout, options, node_programs) {
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

@@ -138,6 +138,15 @@ pub(super) async fn services(inside: Ipv4Addr) -> Result<()> {
     Ok(())
 }
 
+/// The containerd at `socket` serves.
+pub(super) async fn containerd(ctr: &Path, socket: &Path) -> Result<()> {
+    wait::until(LIMIT, format!("containerd at {}", socket.display()), || async {
+        let output = Command::new(ctr).arg("--address").arg(socket).arg("version").output().await;
+        succeeded("ctr version", &output.context("cannot run ctr")?).map(Some)
+    })
+    .await
+}
+
 /// Imports an image into the containerd at `socket`, waiting for containerd to serve.
 pub(super) async fn load_image(ctr: &Path, socket: PathBuf, image: &Path) -> Result<()> {
     wait::until(LIMIT, format!("the import of {} through {}", image.display(), socket.display()), || async {

@@ -1,6 +1,7 @@
 //! The controller's rules on what was admitted: they go on until they have nothing more to do, and build every Job.
 
 use jobset_api::{DependsOnStatus, JobSet, StartupPolicyOrder};
+use jobset_controller::build;
 use jobset_controller::engine::{Engine, JobView, Key, Kind, OwnedView, View, WatchEvent};
 use jobset_controller::observe::Observed;
 use jobset_controller::plan::{Action, Settings, plan};
@@ -71,16 +72,17 @@ impl World {
         let plan = plan(&seen, &Settings::default(), &now);
         let rests = plan.actions.is_empty() && jobset.status.as_ref() == Some(&plan.status);
         for action in plan.actions {
-            self.carry_out(action);
+            self.carry_out(&jobset, action);
         }
         jobset.status = Some(plan.status);
         self.see(&jobset.name_any(), View::JobSet(jobset.into()));
         !rests
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, jobset: &JobSet, action: Action) {
         match action {
-            Action::CreateJob(mut job) => {
+            Action::CreateJob(job) => {
+                let mut job = build::job(jobset, &job);
                 let name = job.name_any();
                 job.metadata.uid = Some(format!("uid-of-{name}"));
                 let pods = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
@@ -88,17 +90,20 @@ impl World {
                 job.status = Some(JobStatus { active: Some(pods), ready: Some(pods), ..JobStatus::default() });
                 self.see(&name, View::Job(JobView::of(&job)));
             }
-            Action::CreateService(service) => {
-                self.see(&service.name_any(), View::Owned(Kind::Service, OwnedView::of(&*service)));
-                self.children.services.push(*service);
+            Action::CreateService { name } => {
+                let service = build::service(jobset);
+                self.see(&name, View::Owned(Kind::Service, OwnedView::of(&service)));
+                self.children.services.push(service);
             }
-            Action::CreateClaim(claim) => {
-                self.see(&claim.name_any(), View::Owned(Kind::Claim, OwnedView::of(&*claim)));
-                self.children.claims.push(*claim);
+            Action::CreateClaim { name, place } => {
+                let claim = build::claim(jobset, place);
+                self.see(&name, View::Owned(Kind::Claim, OwnedView::of(&claim)));
+                self.children.claims.push(claim);
             }
-            Action::CreateRoleBinding(binding) => {
-                self.see(&binding.name_any(), View::Owned(Kind::RoleBinding, OwnedView::of(&*binding)));
-                self.children.role_bindings.push(*binding);
+            Action::CreateRoleBinding { name, cluster_role } => {
+                let binding = build::role_binding(jobset, &cluster_role);
+                self.see(&name, View::Owned(Kind::RoleBinding, OwnedView::of(&binding)));
+                self.children.role_bindings.push(binding);
             }
             // Without Jobs it is finished, and its time may be over.
             Action::DeleteJobSet => drop(self.engine.observe(WatchEvent::Gone(Kind::JobSet, self.key.clone(), 0))),

@@ -24,6 +24,8 @@ pub(super) struct Counts {
     pub(super) broken: BTreeMap<i32, BTreeSet<i32>>,
     pub(super) blocked: BTreeSet<i32>,
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
+    /// Those whose Pod has succeeded, wherever they are.
+    pub(super) done: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
     pub(super) lost: BTreeSet<i32>,
     /// The member that first reported the newest epoch.
@@ -100,13 +102,14 @@ impl Counts {
         }
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 6] {
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 7] {
         [
             (&mut self.unreported, share.unreported),
             (&mut self.alone, share.trust == Trust::Alone),
             (&mut self.malformed, share.malformed),
             (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
+            (&mut self.done, share.done),
             (&mut self.blocked, share.failures_before_worker > 0),
         ]
     }

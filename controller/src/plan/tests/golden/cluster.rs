@@ -99,7 +99,7 @@ impl CaseCluster {
         }
     }
 
-    fn jobset(&self) -> JobSet {
+    pub(super) fn jobset(&self) -> JobSet {
         typed(&self.objects[&(Kind::JobSet, defaults::JOBSET.to_owned())])
     }
 

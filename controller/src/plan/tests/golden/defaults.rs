@@ -39,7 +39,8 @@ pub(super) fn job(jobset: &JobSet, name: &str) -> Value {
     let place = build::JobPlace { group_index: group_index.unwrap_or_default(), job_index: index.parse().unwrap() };
     let attempt = build::Attempt::current(&jobset.status.clone().unwrap_or_default(), group, place.job_index);
     let strategy = jobset.spec.restart_strategy();
-    let job = build::job(jobset, place, attempt, strategy, &PriorityClasses::default());
+    let desired = build::DesiredJob::of(jobset, place, attempt, strategy, &PriorityClasses::default());
+    let job = build::job(jobset, &desired);
     let mut job = serde_json::to_value(job).unwrap();
     merge(&mut job, json!({"metadata": {"uid": uid(name)}}));
     job

@@ -85,7 +85,7 @@ fn plans(case: &str) -> String {
         cluster.apply_step(step, number);
         let before = cluster.status();
         let plan = cluster.plan();
-        plans.push_str(&text::plan(&before, &plan));
+        plans.push_str(&text::plan(&cluster.jobset(), &before, &plan));
         cluster.store_status(plan.status);
     }
     plans

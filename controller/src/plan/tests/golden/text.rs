@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use jobset_api::{JobSetStatus, labels};
+use jobset_api::{JobSet, JobSetStatus, labels};
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::Value;
 
+use crate::build;
 use crate::plan::{Action, Plan};
 
 /// Maximum number of lines of a section. A plan may have thousands of actions.
 const SHOWN: usize = 12;
 
-pub(super) fn plan(before: &JobSetStatus, plan: &Plan) -> String {
+/// The plan for this JobSet, with the objects that it creates as they are built.
+pub(super) fn plan(jobset: &JobSet, before: &JobSetStatus, plan: &Plan) -> String {
     let mut text = String::new();
     section(&mut text, "status", &changes(before, &plan.status));
-    section(&mut text, "actions", &plan.actions.iter().map(action).collect::<Vec<_>>());
+    section(&mut text, "actions", &plan.actions.iter().map(|it| action(jobset, it)).collect::<Vec<_>>());
     section(&mut text, "notes", &plan.notes.iter().map(note).collect::<Vec<_>>());
     section(&mut text, "facts", &plan.facts.iter().map(|fact| format!("{fact:?}")).collect::<Vec<_>>());
     section(&mut text, "requeue", &plan.requeue.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -123,15 +125,16 @@ fn note(note: &crate::plan::Note) -> String {
     format!("{kind} {}: {}", note.reason, note.message)
 }
 
-fn action(action: &Action) -> String {
+fn action(jobset: &JobSet, action: &Action) -> String {
     match action {
-        Action::CreateJob(job) => {
+        Action::CreateJob(desired) => {
+            let job = build::job(jobset, desired);
             let name = job.metadata.name.as_deref().unwrap_or_default();
             let label =
                 |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("?", String::as_str);
             let (attempt, alone) = (label(labels::RESTART_ATTEMPT), label(labels::JOB_RESTART_ATTEMPT));
             let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
-            let execution = execution(job).map(|execution| format!(", execution {execution}")).unwrap_or_default();
+            let execution = execution(&job).map(|execution| format!(", execution {execution}")).unwrap_or_default();
             format!(
                 "create Job {name}, attempt {attempt}.{alone}{execution}{}",
                 if suspended { ", suspended" } else { "" }
@@ -141,25 +144,24 @@ fn action(action: &Action) -> String {
         Action::SuspendJob { name, uid } => format!("suspend Job {}", identity(name, uid)),
         Action::EndJob { name, uid } => format!("end Job {}", identity(name, uid)),
         Action::ResumeJob { uid, with_resources, desired } => {
-            let name = identity(desired.metadata.name.as_deref().unwrap_or_default(), uid);
-            let execution = execution(desired).map(|execution| format!(", execution {execution}")).unwrap_or_default();
+            let (name, job) = (identity(&desired.name, uid), build::job(jobset, desired));
+            let execution = execution(&job).map(|execution| format!(", execution {execution}")).unwrap_or_default();
             format!("resume Job {name}{execution}{}", if *with_resources { ", with resources" } else { "" })
         }
         Action::ResizeJob { name, uid, parallelism, completions } => {
             let completions = completions.map_or("as they are".to_owned(), |it| it.to_string());
             format!("resize Job {}, parallelism {parallelism}, completions {completions}", identity(name, uid))
         }
-        Action::CreateService(service) => {
-            format!("create Service {}", service.metadata.name.as_deref().unwrap_or_default())
-        }
-        Action::CreateRoleBinding(binding) => {
+        Action::CreateService { name } => format!("create Service {name}"),
+        Action::CreateRoleBinding { name, cluster_role } => {
+            let binding = build::role_binding(jobset, cluster_role);
             let accounts: Vec<&str> = binding.subjects.iter().flatten().map(|it| it.name.as_str()).collect();
-            let name = binding.metadata.name.as_deref().unwrap_or_default();
             format!("create RoleBinding {name} of {} to {}", accounts.join(", "), binding.role_ref.name)
         }
-        Action::CreateClaim(claim) => {
-            let owned = if claim.metadata.owner_references.is_some() { "" } else { ", owned by nobody" };
-            format!("create PersistentVolumeClaim {}{owned}", claim.metadata.name.as_deref().unwrap_or_default())
+        Action::CreateClaim { name, place } => {
+            let owned =
+                if build::claim(jobset, *place).metadata.owner_references.is_some() { "" } else { ", owned by nobody" };
+            format!("create PersistentVolumeClaim {name}{owned}")
         }
         Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
         Action::DeleteJobSet => "delete the JobSet".to_owned(),
