@@ -84,6 +84,10 @@ pub(super) enum RuleMutation {
     FallBackReportsOlderEpoch,
     /// The agent does not wait for the answer to one annotation before it writes the next.
     WritesOvertakeEachOther,
+    /// The success policies of Jobs do not reach the engine: a success is known when the Job controller says so.
+    SuccessPolicyNotObserved,
+    /// The barrier is lifted once all Pods of the specified size have reported, whoever else waits at it.
+    LeavingLetIn,
 }
 
 /// What of an event reaches the engine.
@@ -112,6 +116,11 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
     match broken {
         Some(RuleMutation::DeadlineNotObserved) if jobset.spec.active_deadline_seconds.is_some() => {
             Arc::make_mut(jobset).spec.active_deadline_seconds = None;
+        }
+        Some(RuleMutation::SuccessPolicyNotObserved) => {
+            for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
+                group.template.spec.success_policy = None;
+            }
         }
         Some(RuleMutation::BudgetOffByOne) => {
             if let Some(policy) = &mut Arc::make_mut(jobset).spec.failure_policy {
@@ -162,6 +171,16 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
             if i64::try_from(reported(synced + 1)).is_ok_and(|reported| reported + 1 == specified) =>
         {
             (status.synced_epoch, status.deprecated_epoch) = (synced + 1, synced);
+        }
+        RuleMutation::LeavingLetIn
+            if synced > 0
+                && before.deprecated_epoch == synced
+                && status.synced_epoch == synced
+                && !status.is_finished()
+                && !observed.jobset.spec.is_suspended()
+                && i64::try_from(reported(synced + 1)).is_ok_and(|reported| reported >= specified) =>
+        {
+            (status.synced_epoch, status.free_epoch) = (synced + 1, 0);
         }
         RuleMutation::ActiveForgotten => {
             if let Some(group) = status.replicated_jobs_status.iter_mut().find(|group| group.active > 0) {

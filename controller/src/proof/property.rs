@@ -39,6 +39,10 @@ pub(super) enum Property {
     ExecutionAttempts,
     /// No bulk work begins while urgent work waits.
     UrgentFirst,
+    /// A Job that meets its success policy is neither restarted nor taken for failed because of Pods of its own that failed.
+    SuccessIsFinal,
+    /// No epoch begins while a Pod outside of the specified size could start its worker in it.
+    LeavingStayOut,
 }
 
 /// A property that does not hold.

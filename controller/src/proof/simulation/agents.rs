@@ -86,6 +86,11 @@ impl AgentProcess {
 }
 
 impl AgentProcess {
+    /// The supervisor is asked to end, and asks its worker to.
+    pub(super) fn ask_to_end(&mut self) {
+        self.agent.step(Input::Terminate);
+    }
+
     /// The code with which a supervisor ends that is asked to, whose worker then exits with this one.
     pub(super) fn terminate(&mut self, worker: u8) -> Option<u8> {
         let exit = |outputs: Vec<Output>| {
@@ -138,7 +143,8 @@ impl SimulatedCluster {
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in);
         let is_there = self.api.pods.contains_key(&pod);
-        self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}"));
+        let leaves = if self.leaves(&pod) { ", and leaves" } else { "" };
+        self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}{leaves}"));
         if fate != Fate::Lost && is_there {
             if epoch > self.api.synced() + 1 {
                 let message = format!("{pod} reports {epoch}, and the synced epoch is {}", self.api.synced());

@@ -25,8 +25,20 @@ pub(super) struct JobObject {
     pub job: Job,
     /// Reason and message of the failure that is under way: the Pods have to end first.
     pub failing: Option<(String, String)>,
+    /// The success that is under way: the success policy is met, and the other Pods have to end first.
+    pub succeeding: Option<CriteriaMet>,
+    /// Until when its Pods live on that it is to lose, in milliseconds.
+    pub keeps_until: i64,
     pub completed: BTreeSet<i32>,
     pub failures: i32,
+}
+
+/// The success policy of a Job is met.
+#[derive(Clone, Debug)]
+pub(super) struct CriteriaMet {
+    pub message: String,
+    /// The version of the Job that says so, once it is written.
+    pub version: Option<u64>,
 }
 
 /// A Pod.
@@ -142,8 +154,9 @@ impl ApiServer {
         }
         job.metadata.uid = Some(format!("{name}-{}", self.version + 1));
         job.metadata.creation_timestamp = Some(now.clone());
-        let (completed, failing) = (BTreeSet::new(), None);
-        self.jobs.insert(name.clone(), JobObject { job, failing, completed, failures: 0 });
+        let found =
+            JobObject { job, failing: None, succeeding: None, keeps_until: 0, completed: BTreeSet::new(), failures: 0 };
+        self.jobs.insert(name.clone(), found);
         self.show_job(&name)
     }
 

@@ -3,9 +3,11 @@
 use rstest::rstest;
 
 use super::cluster::run;
+use super::{PENDING, Pending};
 use crate::proof::Property::{
     self, Backoff, Barrier, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch,
-    NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts, UrgentFirst,
+    LeavingStayOut, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts,
+    SuccessIsFinal, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -41,9 +43,13 @@ const SEEDS: u64 = 4_000;
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, &[OneRestartPerIncident, Barrier])]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, &[EngineCounts, NoHang])]
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, &[EngineCounts, NoHang])]
+#[case::success_policy_not_observed(RuleMutation::SuccessPolicyNotObserved, &[SuccessIsFinal])]
+#[case::leaving_let_in(RuleMutation::LeavingLetIn, &[LeavingStayOut])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
-    let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));
+    let pending = if by.iter().any(|it| PENDING.contains(it)) { Pending::Checked } else { Pending::Left };
+    let caught =
+        |seed| run(seed, Some(broken), pending).err().filter(|(violation, _)| by.contains(&violation.property));
     let found = (0..SEEDS).find_map(|seed| Some((seed, caught(seed)?.0)));
     println!("{broken:?}: {found:?}");
     assert!(found.is_some(), "{broken:?} is not caught by {by:?} within {SEEDS} seeds");

@@ -1,7 +1,7 @@
 //! The controller: the engine that runs in the cluster. Its requests are sent one at a time, so that it can crash between any two.
 
 use std::cell::Cell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub(super) struct WorkUnderWay {
     pub accepted: HashSet<Request>,
     /// What is wrong with the status, unless its write is refused as outdated.
     objection: Option<Violation>,
+    /// The Pods outside of the specified size that were observed when it was decided.
+    leaving: BTreeSet<String>,
 }
 
 impl SimulatedController {
@@ -170,14 +172,16 @@ impl SimulatedCluster {
         if let Some(confirmed) = &confirmed {
             self.controller.note_lifts(confirmed);
         }
-        let mut objection = None;
+        let (mut objection, mut leaving) = (None, BTreeSet::new());
         if let Some(status) = &mut status {
             dialect::decode(status);
             // Nothing was counted if the plan has panicked.
             if !conditions::is_true(&status.conditions, conditions::INTERNAL_ERROR) {
                 self.check_counts_of_jobs(&jobset, status)?;
             }
-            objection = self.check_announcement(&jobset, status).err();
+            let checked = self.check_announcement(&jobset, status);
+            objection = checked.and_then(|()| self.check_success_is_final(&jobset, status)).err();
+            leaving = self.leaving(&jobset, status);
             if self.broken == Some(RuleMutation::LiftSentBeforeWrite) {
                 let early = JobSet { status: Some(status.clone()), ..JobSet::clone(&jobset) };
                 self.tell_desk(GroupSnapshot::of(&early))?;
@@ -192,6 +196,7 @@ impl SimulatedCluster {
             failures: Vec::new(),
             accepted: HashSet::new(),
             objection,
+            leaving,
         });
         Ok(())
     }
@@ -258,12 +263,15 @@ impl SimulatedCluster {
             return Ok(Err(RequestError { failure: Failure::Outdated, note: None }));
         };
         self.trace(|| format!("status: {}", brief(&status)));
-        self.check_write(&before, &status)?;
-        if !is_late && let Some((begun, _)) = &mut self.controller.lifts {
-            *begun += status.synced_epoch - before.synced_epoch;
+        if status.synced_epoch > before.synced_epoch {
+            self.check_leaving(&work.leaving, status.synced_epoch)?;
         }
         if let Some(objection) = work.objection.take() {
             return Err(objection);
+        }
+        self.check_write(&before, &status)?;
+        if !is_late && let Some((begun, _)) = &mut self.controller.lifts {
+            *begun += status.synced_epoch - before.synced_epoch;
         }
         let is_lift = status.synced_epoch > before.synced_epoch;
         if !is_late && is_lift && std::mem::take(&mut self.controller.loses_answer) {

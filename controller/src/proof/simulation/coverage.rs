@@ -2,6 +2,7 @@
 
 use jobset_api::conditions;
 
+use super::Pending;
 use super::cluster::trace;
 
 /// Seeds within which everything has to happen.
@@ -11,7 +12,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 32] = [
+const EVENTS: [&str; 36] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -30,6 +31,10 @@ const EVENTS: [&str; 32] = [
     "is Failed DeadlineExceeded",
     "is Failed BackoffLimitExceeded",
     "is Failed PodFailurePolicy",
+    "meets its success policy",
+    "is Complete SuccessPolicy",
+    "and leaves",
+    "takes its time to end",
     "request: suspend",
     "request: resume",
     "is not at rest",
@@ -62,7 +67,7 @@ const STREAM: [&str; 8] = [
 fn everything_happens() {
     let mut missing = EVENTS.to_vec();
     for seed in 0..SEEDS {
-        let lines = trace(seed, None);
+        let lines = trace(seed, None, Pending::Left);
         missing.retain(|what| !lines.iter().any(|line| line.contains(what)));
         if missing.is_empty() {
             return;
@@ -77,7 +82,7 @@ fn the_stream_is_used() {
     let mut missing = STREAM.to_vec();
     let (mut before_annotations, mut after_annotations) = (0, 0);
     for seed in 0..SEEDS {
-        let lines = trace(seed, None);
+        let lines = trace(seed, None, Pending::Left);
         missing.retain(|what| !lines.iter().any(|line| line.contains("stream:") && line.contains(what)));
         for (number, line) in lines.iter().enumerate() {
             let Some((_, report)) = line.split_once("stream: the leader hears that ") else { continue };
@@ -97,7 +102,7 @@ fn the_stream_is_used() {
 #[test]
 fn supervisors_go_through_a_resize() {
     let supervised_resize = |seed: &u64| {
-        let lines = trace(*seed, None);
+        let lines = trace(*seed, None, Pending::Left);
         let has = |what: &str| lines.iter().any(|line| line.contains(what));
         has("the supervisor of") && has("request: resize") && has("in place, from epoch") && has("status: S 3")
     };

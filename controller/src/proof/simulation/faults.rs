@@ -11,7 +11,7 @@ use super::watches::KINDS;
 use crate::proof::CheckResult;
 
 /// Exit codes of workers that fail, as the Pods' own rules restart them for.
-const CODES: [i32; 4] = [1, 3, 137, 139];
+pub(super) const CODES: [i32; 4] = [1, 3, 137, 139];
 
 impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
@@ -75,14 +75,19 @@ impl SimulatedCluster {
     }
 
     fn worker_exits(&mut self, code: i32) {
-        let Some(uid) = self.pick_machine(SimulatedMachine::runs) else { return };
+        if let Some(uid) = self.pick_machine(SimulatedMachine::runs) {
+            self.exit_worker(&uid, code);
+        }
+    }
+
+    pub(super) fn exit_worker(&mut self, uid: &str, code: i32) {
         if code == 0 {
             self.trace(|| format!("{uid}: its worker has done its work"));
         } else {
-            self.strike(&uid, false, &format!("its worker exits with {code}"));
+            self.strike(uid, false, &format!("its worker exits with {code}"));
         }
         let now = self.now();
-        if let Some(machine) = self.machines.get_mut(&uid) {
+        if let Some(machine) = self.machines.get_mut(uid) {
             machine.end_worker(code, &now);
         }
     }
@@ -207,7 +212,7 @@ impl SimulatedCluster {
     }
 
     fn fail_job(&mut self) {
-        let Some(name) = self.pick_job(|job| job.failing.is_none()) else { return };
+        let Some(name) = self.pick_job(|job| !job.ends()) else { return };
         self.trace(|| format!("Job {name} is past its deadline"));
         if let Some(found) = self.api.jobs.get_mut(&name) {
             let message = "Job was active longer than specified deadline".to_owned();
@@ -221,6 +226,7 @@ impl SimulatedCluster {
         self.trace(|| format!("somebody deletes Job {name}"));
         self.truth.job_was_deleted_by_hand = true;
         let now = self.now();
+        self.keep_leaving(&name);
         self.api.delete_job(&name, &uid, &now);
     }
 

@@ -1,14 +1,15 @@
 //! The Job controller of Kubernetes, as far as JobSets see it: Pods by completion index, their ends counted, the Job
 //! failed, completed or suspended, and what is deleted removed.
 
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus, SuccessPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::api::PodObject;
+use super::api::{CriteriaMet, JobObject, PodObject};
 use super::cluster::SimulatedCluster;
 use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
+use super::successes::rule_met;
 
 /// What the Job controller reads of a Job's specification.
 #[allow(clippy::struct_excessive_bools)]
@@ -18,6 +19,7 @@ struct Wanted {
     suspended: bool,
     backoff_limit: i32,
     fatal: bool,
+    success_policy: Option<SuccessPolicy>,
     /// Its deadline has passed.
     is_late: bool,
     only_replaces_failed: bool,
@@ -34,20 +36,18 @@ impl SimulatedCluster {
         }
         self.count_ended(name, &wanted);
         let Some(found) = self.api.jobs.get_mut(name).filter(|found| finished(&found.job).is_none()) else { return };
-        if wanted.is_late && found.failing.is_none() {
-            found.failing =
-                Some(("DeadlineExceeded".to_owned(), "Job was active longer than specified deadline".to_owned()));
-        }
         found.completed.retain(|index| *index < wanted.pods);
+        found.evaluate(&wanted);
         let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
-        let failing = found.failing.clone();
-        if failing.is_some() || done >= wanted.pods || wanted.suspended {
+        if found.ends() || done >= wanted.pods || wanted.suspended {
             self.delete_pods(name, |_| true);
         } else {
-            self.delete_pods(name, |pod| pod.index >= wanted.pods);
+            if found.keeps_until <= self.clock {
+                self.delete_pods(name, |pod| pod.index >= wanted.pods);
+            }
             self.create_pods(name, &wanted);
         }
-        self.write_job_status(name, &wanted, done, failing.as_ref());
+        self.write_job_status(name, &wanted, done);
     }
 
     /// Ends are counted, and the finalizers that wait for that come off.
@@ -63,15 +63,15 @@ impl SimulatedCluster {
             if succeeded {
                 // Indexes beyond the size of the Job are not counted.
                 found.completed.extend((index < wanted.pods).then_some(index));
-            } else if fatal && found.failing.is_none() {
+            } else if fatal && !found.ends() {
                 let message = format!(
                     "Container worker for pod {NAMESPACE}/{pod_name} failed with exit code {FATAL} matching FailJob rule \
                      at index 0"
                 );
                 found.failing = Some(("PodFailurePolicy".to_owned(), message));
-            } else if !wanted.suspended && !asked {
+            } else if !wanted.suspended && !asked && index < wanted.pods {
                 found.failures += 1;
-                if found.failures > wanted.backoff_limit && found.failing.is_none() {
+                if found.failures > wanted.backoff_limit && !found.ends() {
                     let message = "Job has reached the specified backoff limit".to_owned();
                     found.failing = Some(("BackoffLimitExceeded".to_owned(), message));
                 }
@@ -129,7 +129,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn write_job_status(&mut self, name: &str, wanted: &Wanted, done: i32, failing: Option<&(String, String)>) {
+    fn write_job_status(&mut self, name: &str, wanted: &Wanted, done: i32) {
         let now = self.now();
         let open = || self.api.pods.values().filter(|pod| pod.job == name && !has_ended(pod));
         let active = count(open().filter(|pod| !is_going(pod)));
@@ -139,13 +139,19 @@ impl SimulatedCluster {
         let before = found.job.status.clone().unwrap_or_default();
         let mut conditions = before.conditions.clone().unwrap_or_default();
         set(&mut conditions, "Suspended", wanted.suspended, "JobSuspended", "", &now);
-        if let Some((reason, message)) = failing {
+        let (failing, met) = (found.failing.clone(), found.succeeding.clone());
+        if let Some((reason, message)) = &failing {
             set(&mut conditions, "FailureTarget", true, reason, message, &now);
         }
-        let ends_as = match failing {
-            Some((reason, message)) if is_quiet => Some(("Failed", reason.clone(), message.clone())),
-            None if done >= wanted.pods && is_quiet => Some(("Complete", String::new(), String::new())),
-            _ => None,
+        if let Some(met) = &met {
+            set(&mut conditions, "SuccessCriteriaMet", true, "SuccessPolicy", &met.message, &now);
+        }
+        let ends_as = match (failing, met) {
+            _ if !is_quiet => None,
+            (Some((reason, message)), _) => Some(("Failed", reason, message)),
+            (None, Some(met)) => Some(("Complete", "SuccessPolicy".to_owned(), met.message)),
+            (None, None) if done >= wanted.pods => Some(("Complete", String::new(), String::new())),
+            (None, None) => None,
         };
         if let Some((type_, reason, message)) = &ends_as {
             set(&mut conditions, type_, true, reason, message, &now);
@@ -169,14 +175,20 @@ impl SimulatedCluster {
                 self.truth.job_failed(&found.job, reason);
             }
         }
-        self.api.change_job(name, &wanted.uid, |job| job.status = Some(status));
+        let version = self.api.change_job(name, &wanted.uid, |job| job.status = Some(status));
+        let met = self.api.jobs.get_mut(name).and_then(|found| found.succeeding.as_mut());
+        if let Some(met) = met.filter(|met| met.version.is_none()) {
+            met.version = Some(version);
+            self.trace(|| format!("Job {name} meets its success policy"));
+        }
         self.worked = true;
     }
 
     /// Foreground deletion: the Pods go first, then the Job.
     fn collect_garbage(&mut self, name: &str) {
+        let keeps = self.api.jobs.get(name).is_some_and(|found| found.keeps_until > self.clock);
         for pod in &self.pods_of(name, |_| true) {
-            if !is_going(&self.api.pods[pod]) {
+            if !keeps && !is_going(&self.api.pods[pod]) {
                 self.delete_own_pod(pod);
             }
             if let Some(pod) = self.api.pods.get_mut(pod) {
@@ -201,6 +213,29 @@ impl SimulatedCluster {
     }
 }
 
+impl JobObject {
+    /// Whether it is decided how the Job ends.
+    pub(super) fn ends(&self) -> bool {
+        self.failing.is_some() || self.succeeding.is_some()
+    }
+
+    /// Decides how the Job ends once its Pods were counted, in the order of the Job controller: rules and limits that fail it
+    /// come before its deadline, and its success policy comes last.
+    fn evaluate(&mut self, wanted: &Wanted) {
+        if !self.ends() && wanted.is_late {
+            let message = "Job was active longer than specified deadline".to_owned();
+            self.failing = Some(("DeadlineExceeded".to_owned(), message));
+        }
+        if !self.ends()
+            && let Some(policy) = &wanted.success_policy
+        {
+            let rule = rule_met(policy, wanted.pods, &self.completed);
+            let message = |rule| format!("Matched rules at index {rule}");
+            self.succeeding = rule.map(|rule| CriteriaMet { message: message(rule), version: None });
+        }
+    }
+}
+
 impl Wanted {
     fn of(job: &Job) -> Self {
         let spec = job.spec.as_ref();
@@ -211,6 +246,7 @@ impl Wanted {
             backoff_limit: spec.and_then(|spec| spec.backoff_limit).unwrap_or(6),
             is_late: spec.is_some_and(|spec| spec.active_deadline_seconds.is_some()),
             fatal: spec.is_some_and(|spec| spec.pod_failure_policy.is_some()),
+            success_policy: spec.and_then(|spec| spec.success_policy.clone()),
             only_replaces_failed: spec.and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed"),
         }
     }
@@ -241,6 +277,11 @@ fn set(conditions: &mut Vec<JobCondition>, type_: &str, is: bool, reason: &str, 
         }),
         None => {}
     }
+}
+
+/// Whether a podFailurePolicy of the Job fails it because of this Pod.
+pub(super) fn pod_fails_job(job: &Job, pod: &PodObject) -> bool {
+    job.spec.as_ref().is_some_and(|spec| spec.pod_failure_policy.is_some()) && exit_code(pod) == Some(FATAL)
 }
 
 fn exit_code(pod: &PodObject) -> Option<i32> {

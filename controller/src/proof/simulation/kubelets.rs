@@ -10,6 +10,8 @@ use crate::proof::{CheckResult, Property, Violation};
 
 /// Exit code of a worker that is ended by SIGTERM.
 pub(super) const TERMINATED: i32 = 143;
+/// Longest time that a slow worker takes to end, in milliseconds.
+const LONGEST_END: i64 = 20_000;
 
 impl SimulatedCluster {
     pub(super) fn machine_of(&self, pod: &str) -> Option<&SimulatedMachine> {
@@ -115,6 +117,9 @@ impl SimulatedCluster {
 
     /// The Pod was asked to go.
     fn stop(&mut self, uid: &str) {
+        if self.ends_later(uid) {
+            return;
+        }
         let now = self.now();
         let code = if self.scenario.ends_well_when_asked { 0 } else { TERMINATED };
         let Some(machine) = self.machines.get_mut(uid) else { return };
@@ -140,6 +145,26 @@ impl SimulatedCluster {
         self.trace(|| format!("{name} is stopped{}", if well { ", its worker exits 0" } else { "" }));
     }
 
+    /// Whether the worker takes its time to end, now that it was asked to.
+    fn ends_later(&mut self, uid: &str) -> bool {
+        let clock = self.clock;
+        let Some(machine) = self.machines.get_mut(uid).filter(|it| self.scenario.ends_slowly && it.runs()) else {
+            return false;
+        };
+        if machine.ends_at.is_none() {
+            let wait = self.extra.i64(0..LONGEST_END);
+            machine.ends_at = Some(clock + wait);
+            if let Some(process) = machine.agent.as_mut().filter(|_| machine.supervised) {
+                process.ask_to_end();
+            }
+        }
+        let (pod, is_later) = (machine.pod.clone(), machine.ends_at > Some(clock));
+        if is_later {
+            self.trace(|| format!("{pod} takes its time to end"));
+        }
+        is_later
+    }
+
     /// The kubelet writes the status of a Pod as it is now.
     pub(super) fn write_pod_status(&mut self, uid: &str) {
         let says = |it: &&mut SimulatedMachine| it.status_is_outdated && !it.lost && !it.waits_for_node;
@@ -152,6 +177,7 @@ impl SimulatedCluster {
         let status = machine.status(&pod.wire.status);
         self.trace(|| format!("status of {name}: {} {}", status.phase, brief(&status)));
         self.api.change_pod(&name, |wire| wire.status = status);
+        self.note_success(uid);
         self.worked = true;
         self.reap(&name);
     }

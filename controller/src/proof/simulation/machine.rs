@@ -49,6 +49,8 @@ pub(super) struct SimulatedMachine {
     started: u32,
     /// The status in the API server is outdated.
     pub status_is_outdated: bool,
+    /// When its worker ends that was asked to go, in milliseconds.
+    pub ends_at: Option<i64>,
 }
 
 /// A worker.
@@ -106,6 +108,19 @@ impl SimulatedMachine {
     pub(super) fn runs_in(&self) -> Option<i32> {
         match self.worker {
             SimulatedWorker::Runs { epoch, .. } => epoch,
+            _ => None,
+        }
+    }
+
+    /// Whether its worker has exited 0, and nothing has started it again.
+    pub(super) fn has_done_its_work(&self) -> bool {
+        self.ended == Some(true) || matches!(self.worker, SimulatedWorker::Ended { code: 0, .. })
+    }
+
+    /// When its worker has ended.
+    pub(super) fn ended_at(&self) -> Option<&Time> {
+        match &self.worker {
+            SimulatedWorker::Ended { at, .. } => Some(at),
             _ => None,
         }
     }

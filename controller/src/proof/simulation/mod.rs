@@ -29,6 +29,11 @@
 //!   connections break, relays restart or lose the leader, nobody reaches them, the leader does not read for a while, and one that
 //!   was stopped wakes and says what it had to say, also just when an agent is born ([`relays`], [`streams`]).
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
+//! - In a quarter of the lives, Jobs have a success policy: workers exit 0, and others of their Job fail before, with or after
+//!   them. The Job controller says later that the policy is met ([`successes`]).
+//! - In a quarter of the lives, workers that are asked to go take their time.
+//! - Pods that a Job is to lose live on for a while, restart in place and report with the others ([`leaving`]). Their slots
+//!   come back, or do not.
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
 //! # What has to hold
@@ -59,6 +64,7 @@ mod executions;
 mod faults;
 mod jobs;
 mod kubelets;
+mod leaving;
 mod machine;
 mod properties;
 mod relays;
@@ -67,6 +73,7 @@ mod rest;
 mod scenario;
 mod slots;
 mod streams;
+mod successes;
 mod supervisors;
 mod tenants;
 mod truth;
@@ -76,6 +83,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Property;
+
 /// Seeds where nothing else is said.
 const SEEDS: u64 = 10_000;
 /// Events that a failure shows.
@@ -83,13 +92,33 @@ const LAST: usize = 120;
 /// Failures after which no further seeds are tried.
 const ENOUGH: usize = 5;
 
+/// Properties whose rules the controller does not have yet.
+const PENDING: [Property; 2] = [Property::SuccessIsFinal, Property::LeavingStayOut];
+
 #[test]
 fn properties_hold_under_every_seed() {
+    hold(Pending::Left);
+}
+
+#[test]
+#[ignore = "the rules of these properties are not in the controller yet"]
+fn pending_properties_hold_under_every_seed() {
+    hold(Pending::Checked);
+}
+
+/// Whether [`PENDING`] is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Left,
+    Checked,
+}
+
+fn hold(pending: Pending) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("SIMULATION_SEED") {
-        let lines = cluster::trace(seed, None);
+        let lines = cluster::trace(seed, None, pending);
         println!("{}", lines.join("\n"));
-        assert!(cluster::run(seed, None).is_ok(), "seed {seed}: {}", lines.last().unwrap());
+        assert!(cluster::run(seed, None, pending).is_ok(), "seed {seed}: {}", lines.last().unwrap());
         return;
     }
     let from = number("SIMULATION_FROM").unwrap_or(0);
@@ -101,7 +130,7 @@ fn properties_hold_under_every_seed() {
             if seed >= until {
                 break;
             }
-            if let Some(failure) = failure(seed) {
+            if let Some(failure) = failure(seed, pending) {
                 failures.lock().unwrap().push((seed, failure));
             }
         }
@@ -115,9 +144,9 @@ fn properties_hold_under_every_seed() {
 }
 
 /// What is wrong under this seed, and how to see it again.
-fn failure(seed: u64) -> Option<String> {
+fn failure(seed: u64, pending: Pending) -> Option<String> {
     let again = format!("SIMULATION_SEED={seed} cargo test -p jobset-controller --lib properties_hold -- --nocapture");
-    match catch_unwind(AssertUnwindSafe(|| cluster::run(seed, None))) {
+    match catch_unwind(AssertUnwindSafe(|| cluster::run(seed, None, pending))) {
         Ok(Ok(())) => None,
         Ok(Err((violation, trace))) => {
             let last = trace[trace.len().saturating_sub(LAST)..].join("\n");

@@ -40,8 +40,14 @@ impl SimulatedCluster {
         self.trace(|| format!("request: {}", name(&action)));
         let (base, written) = (Arc::clone(&work.base), &mut work.written);
         let jobs = match action {
-            Action::CreateJob(job) => self.api.create_job(build::job(&base, &job), &now),
-            Action::DeleteJob { name, uid } => self.api.delete_job(&name, &uid, &now),
+            Action::CreateJob(job) => {
+                let job = self.with_success_policy(build::job(&base, &job));
+                self.api.create_job(job, &now)
+            }
+            Action::DeleteJob { name, uid } => {
+                self.keep_leaving(&name);
+                self.api.delete_job(&name, &uid, &now)
+            }
             Action::SuspendJob { name, uid } => self.api.change_job(&name, &uid, |job| set_suspend(job, true)),
             Action::EndJob { name, uid } => self.api.change_job(&name, &uid, |job| {
                 job.spec.get_or_insert_default().active_deadline_seconds = Some(ENDED_JOB_DEADLINE);
@@ -53,11 +59,14 @@ impl SimulatedCluster {
                 };
                 version
             }
-            Action::ResizeJob { name, uid, parallelism, completions } => self.api.change_job(&name, &uid, |job| {
-                let spec = job.spec.get_or_insert_default();
-                spec.parallelism = Some(parallelism);
-                spec.completions = completions.or(spec.completions);
-            }),
+            Action::ResizeJob { name, uid, parallelism, completions } => {
+                self.keep_leaving(&name);
+                self.api.change_job(&name, &uid, |job| {
+                    let spec = job.spec.get_or_insert_default();
+                    spec.parallelism = Some(parallelism);
+                    spec.completions = completions.or(spec.completions);
+                })
+            }
             Action::CreateService { .. } => {
                 written.raise(Versions::of(Kind::Service, self.api.create_service()));
                 0

@@ -12,6 +12,7 @@ use super::jobs::finished;
 use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::requests::name;
 use super::scenario::key;
+use super::slots::SpecifiedSlot;
 use super::watches::KINDS;
 use crate::engine::pods::JobPods;
 use crate::engine::{Engine, Request};
@@ -28,6 +29,9 @@ impl SimulatedCluster {
         if self.owes_annotations() {
             return Err("an annotation is due".to_owned());
         }
+        if self.any_is_kept() {
+            return Err("Pods that leave are still there".to_owned());
+        }
         let status = self.api.status();
         if !status.terminal_state.is_empty() {
             let left = self.api.jobs.values().find(|it| finished(&it.job).is_none());
@@ -40,8 +44,10 @@ impl SimulatedCluster {
         if self.deadline_has_passed(&status) {
             return Err("its deadline has passed, and it goes on".to_owned());
         }
+        let members = self.recorded(&status);
+        let is_open_member = |slot: SpecifiedSlot<'_>| members.contains(&slot.place) && !slot.is_completed();
         let can_run_without_newcomers =
-            self.scenario.in_place() && status.synced_epoch > 0 && !self.recorded(&status).is_empty();
+            self.scenario.in_place() && status.synced_epoch > 0 && self.open_slots(&status).any(is_open_member);
         if self.any_waits_for_node() && !can_run_without_newcomers {
             return Ok(());
         }

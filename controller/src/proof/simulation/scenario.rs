@@ -25,6 +25,8 @@ const ALL: &str = "RestartAllContainers";
 const MOST_PODS: i32 = 9;
 
 /// A JobSet, and how its workers behave.
+// Each is true or not whatever the others are.
+#[allow(clippy::struct_excessive_bools)]
 pub(super) struct Scenario {
     pub jobset: JobSet,
     /// What its restarts spend, whatever becomes of it.
@@ -36,6 +38,10 @@ pub(super) struct Scenario {
     pub ends_well_when_asked: bool,
     /// Whether the agents are the parents of their workers.
     pub supervised: bool,
+    /// Whether some Jobs have a success policy.
+    pub has_success_policy: bool,
+    /// Whether workers take their time to end when they are asked to go.
+    pub ends_slowly: bool,
     /// Settings of the controller.
     pub settings: Settings,
 }
@@ -67,6 +73,9 @@ impl Scenario {
             spec["suspend"] = json!(true);
         }
         let settings = settings(rng, &mut spec);
+        let mut later = Rng::with_seed(!rng.clone().u64(..));
+        let has_success_policy = super::successes::draw_policies(&mut later, &mut spec);
+        let ends_slowly = later.u8(..4) == 0;
         let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
         // Without admission, the controller has to annotate it.
         let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
@@ -75,7 +84,17 @@ impl Scenario {
         }
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let budget = annotated.unwrap_or(RestartBudget::Shared);
-        Self { jobset, budget, strategy, has_fatal_code, ends_well_when_asked, supervised, settings }
+        Self {
+            jobset,
+            budget,
+            strategy,
+            has_fatal_code,
+            ends_well_when_asked,
+            supervised,
+            has_success_policy,
+            ends_slowly,
+            settings,
+        }
     }
 
     /// How the agents work.

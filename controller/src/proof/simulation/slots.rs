@@ -23,6 +23,13 @@ pub(super) struct SpecifiedSlot<'a> {
     pub id: SlotId,
 }
 
+impl SpecifiedSlot<'_> {
+    /// Whether its Job counts its index as completed.
+    pub(super) fn is_completed(&self) -> bool {
+        self.job.completed.contains(&self.id.1)
+    }
+}
+
 impl SimulatedCluster {
     /// The name and the Job of each place of the current attempt, if it exists.
     pub(super) fn wanted_jobs<'a>(
@@ -60,7 +67,7 @@ impl SimulatedCluster {
     /// Whether the slot has reported the epoch or is done.
     pub(super) fn has_arrived(&self, slot: &SpecifiedSlot<'_>, epoch: i32) -> bool {
         let ended_well = |it: &SimulatedMachine| it.is_of(&slot.id) && it.ended == Some(true);
-        let is_done = slot.job.completed.contains(&slot.id.1) || self.machines.values().any(ended_well);
+        let is_done = slot.is_completed() || self.machines.values().any(ended_well);
         is_done || self.truth.has_reported(&slot.id, epoch)
     }
 
@@ -113,7 +120,7 @@ impl SimulatedCluster {
 
     pub(super) fn any_is_done(&self) -> bool {
         self.api.jobs.values().any(|job| !job.completed.is_empty() || finished(&job.job).is_some())
-            || self.machines.values().any(|machine| machine.ended == Some(true))
+            || self.machines.values().any(SimulatedMachine::has_done_its_work)
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Truth {
     /// Name of the Job and completion index of the Pods that had reported the epoch when it began.
     pub present: BTreeSet<(String, i32)>,
     pub failed_jobs: Vec<JobFailure>,
+    /// The slots whose Pod has succeeded, and not because it was asked to go; when its worker has ended, in milliseconds.
+    pub succeeded: BTreeMap<SlotId, i64>,
     /// When the newest epoch began.
     pub lifted_at: Option<Timestamp>,
     pub job_was_deleted_by_hand: bool,
@@ -88,6 +90,11 @@ impl Truth {
         self.faults.iter().any(|fault| fault.epoch == epoch)
     }
 
+    /// Whether anything struck workers of this epoch in such slots.
+    pub(super) fn was_struck_in_by(&self, epoch: i32, is_one: impl Fn(&SlotId) -> bool) -> bool {
+        self.faults.iter().any(|fault| fault.epoch == epoch && is_one(&fault.slot))
+    }
+
     pub(super) fn was_asked_in(&self, epoch: i32) -> bool {
         self.asked.contains(&epoch)
     }
@@ -98,6 +105,12 @@ impl Truth {
 
     /// The most that any slot was struck since the last lift.
     pub(super) fn most_strikes(&self) -> i32 {
-        self.strikes.values().copied().max().unwrap_or(0)
+        self.most_strikes_of(|_| true)
+    }
+
+    /// The most that any such slot was struck since the last lift.
+    pub(super) fn most_strikes_of(&self, is_one: impl Fn(&SlotId) -> bool) -> i32 {
+        let strikes = self.strikes.iter().filter(|(slot, _)| is_one(slot));
+        strikes.map(|(_, strikes)| *strikes).max().unwrap_or(0)
     }
 }
