@@ -97,6 +97,11 @@ impl<'a> Observed<'a> {
         self.group.findings()?.unmatchable.as_deref()
     }
 
+    /// The index of the first rule of the failure policy that the failed Job matches, if any.
+    pub fn own_rule(&self, job: &JobView) -> Option<usize> {
+        self.group.own_rule(job)
+    }
+
     /// The refused requests of the JobSet, each with its reason; `None` before the controller has sent any.
     pub fn refused(&self) -> Option<&'a [String]> {
         self.group.refused.as_deref()

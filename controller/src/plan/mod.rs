@@ -50,6 +50,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::observe::Observed;
 use reconciliation::Reconciliation;
 
+pub(crate) use failure::own_rule;
 pub(crate) use finished::ENDED_JOB_DEADLINE;
 pub use types::{Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, Note, Plan, PodDeletion, Settings, Trigger};
 pub use waiting::{Barrier, barrier};
