@@ -27,6 +27,7 @@ mod registry;
 pub mod review;
 pub mod run;
 pub mod serve;
+mod size;
 mod strict;
 pub mod tls;
 pub mod wire;
