@@ -7,7 +7,8 @@
 //!
 //! | rule | a stored violation is |
 //! |---|---|
-//! | names of replicatedJobs: DNS labels, unique; numbers: not negative, at most 2147483647 | not run |
+//! | names of replicatedJobs: DNS labels, unique; numbers: not negative | not run |
+//! | more Jobs or Pods than one JobSet may have ([`crate::JobSetLimits`]), or than can be counted | run: nothing is created, resumed or resized |
 //! | names of Jobs, or host names of Pods, of more than 63 characters | not run |
 //! | `network.subdomain` that is no DNS label, with DNS host names | not run |
 //! | network name of the coordinator that is too long for its label | not run |
@@ -149,6 +150,8 @@ mod tests {
     #[case::name_of_a_rule("/spec/failurePolicy/rules/0/name", json!("a b"))]
     #[case::max_restarts("/spec/failurePolicy/maxRestarts", json!(-1))]
     #[case::manager("/spec/managedBy", json!("nobody"))]
+    #[case::pods("/spec/replicatedJobs/1/template/spec/parallelism", json!(i32::MAX))]
+    #[case::jobs("/spec/replicatedJobs/0/replicas", json!(i32::MAX))]
     fn stored_jobset_that_admission_rejects_can_run(#[case] pointer: &str, #[case] value: Value) {
         let object = jobset(&[(pointer, value)]);
         assert_eq!(all(&cannot_run(&read(&object))), Vec::<String>::new());

@@ -9,6 +9,7 @@ use super::internal_error::InternalError;
 use super::members::Members;
 use super::pods::{Extent, GroupPods, ObservedEpochs};
 use super::progress::{Progress, differs_in_decisions};
+use super::stored::Unread;
 use super::verdict::SpecVerdict;
 use super::{Finished, JobView, SLICE, Urgency, dialect};
 use crate::plan;
@@ -18,6 +19,8 @@ use crate::plan;
 pub struct Group {
     /// The JobSet.
     pub(crate) jobset: Option<Arc<JobSet>>,
+    /// Why not all of the JobSet was read, if so.
+    pub(super) unread: Option<Unread>,
     /// What of its specification cannot be carried out.
     verdict: SpecVerdict,
     /// Jobs by name.
@@ -35,8 +38,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// The JobSet was observed. Returns how soon the change must be reconciled.
-    pub(super) fn put_jobset(&mut self, mut jobset: Arc<JobSet>) -> Urgency {
+    /// The JobSet was observed, and perhaps not read whole. Returns how soon the change must be reconciled.
+    pub(super) fn put_jobset(&mut self, mut jobset: Arc<JobSet>, unread: Option<Unread>) -> Urgency {
         if let Some(status) = &mut Arc::make_mut(&mut jobset).status {
             dialect::decode(status);
         }
@@ -44,7 +47,12 @@ impl Group {
         let epochs =
             status.map(|status| ObservedEpochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
         self.pods.set_epochs(epochs.unwrap_or_default());
-        self.verdict.renew(self.jobset.as_deref(), &jobset);
+        match &unread {
+            Some(unread) => self.verdict = SpecVerdict::of_unread(&unread.reason),
+            // What was kept of a JobSet that was not read is no specification.
+            None => self.verdict.renew(self.jobset.as_deref().filter(|_| self.unread.is_none()), &jobset),
+        }
+        let is_read_differently = std::mem::replace(&mut self.unread, unread) != self.unread;
         let before = self.jobset.replace(Arc::clone(&jobset));
         if before.as_deref().is_none_or(|before| records(before) != records(&jobset)) {
             let members = members(&jobset);
@@ -61,7 +69,7 @@ impl Group {
                 && (&one.annotations, &one.labels) == (&other.annotations, &other.labels)
                 && !differs_in_decisions(&of(&before), &of(&jobset))
         });
-        if only_counts { Urgency::Bulk } else { Urgency::Urgent }
+        if only_counts && !is_read_differently { Urgency::Bulk } else { Urgency::Urgent }
     }
 
     /// Whether this JobSet has the name of the known one, and is another.
@@ -71,7 +79,7 @@ impl Group {
 
     /// The JobSet is gone. Its children may still exist.
     pub(super) fn remove_jobset(&mut self) {
-        (self.jobset, self.refused, self.internal_error) = (None, None, None);
+        (self.jobset, self.unread, self.refused, self.internal_error) = (None, None, None, None);
         (self.verdict, self.progress) = (SpecVerdict::default(), Progress::default());
         self.pods.set_epochs(ObservedEpochs::default());
     }
@@ -121,6 +129,16 @@ impl Group {
     /// What is found wrong with the specification. The first call judges it.
     pub(crate) fn findings(&self) -> Option<&super::Findings> {
         Some(self.verdict.findings(self.jobset.as_ref()?))
+    }
+
+    /// Whether the specification was not read, so that the JobSet has none.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.is_some()
+    }
+
+    /// Whether the status was not read, so that none may be written.
+    pub(crate) fn is_status_missing(&self) -> bool {
+        self.unread.as_ref().is_some_and(|unread| unread.is_status_missing)
     }
 
     /// Whether the specification was judged, so that [`Group::findings`] costs nothing.

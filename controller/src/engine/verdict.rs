@@ -61,6 +61,12 @@ impl SpecVerdict {
         *self = Self { subject, kept, ..Self::default() };
     }
 
+    /// The verdict on a JobSet whose specification was not read.
+    pub(super) fn of_unread(reason: &str) -> Self {
+        let findings = Findings { invalid: Some(reason.into()), ..Findings::default() };
+        Self { judged: Judged { findings, patterns: Arc::default() }.into(), ..Self::default() }
+    }
+
     /// Whether the specification was judged.
     pub(super) fn is_given(&self) -> bool {
         self.judged.get().is_some()

@@ -30,6 +30,7 @@ mod resize;
 mod restart;
 mod restore;
 mod service;
+mod size;
 mod skip;
 mod start;
 mod success;
@@ -52,7 +53,9 @@ use reconciliation::Reconciliation;
 
 pub(crate) use failure::own_rule;
 pub(crate) use finished::ENDED_JOB_DEADLINE;
-pub use types::{Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, Note, Plan, PodDeletion, Settings, Trigger};
+pub use types::{
+    Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, MEMORY_OF_NAMESPACE, Note, Plan, PodDeletion, Settings, Trigger,
+};
 pub use waiting::{Barrier, barrier};
 
 /// The rules, in order. A rule that breaks ends the reconciliation.
@@ -61,6 +64,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     skip::if_managed_by_another(reconciliation)?;
     ttl::delete_when_expired(reconciliation)?;
     namespace::delete_jobset_if_terminating(reconciliation)?;
+    invalid::skip_if_unread(reconciliation)?;
     budget::annotate(reconciliation)?;
     restart::adopt_go_counts(reconciliation);
     tally::count_jobs(reconciliation);
