@@ -29,6 +29,7 @@ mod registry;
 pub mod review;
 pub mod run;
 pub mod serve;
+mod size;
 mod strict;
 pub mod tls;
 mod turn;

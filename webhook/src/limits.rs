@@ -1,5 +1,5 @@
-//! Limits for clients: time, connections, memory and Jobs. An answer names the limit that a request exceeds. What is limited and
-//! can be waited for is given to addresses and namespaces in turn ([`Places`]).
+//! Limits for clients: time, connections, memory, and the size of JobSets. An answer names the limit that a request exceeds. What is
+//! limited and can be waited for is given to addresses and namespaces in turn ([`Places`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
+use jobset_api::JobSetLimits;
 use jobset_program::duration::positive_duration;
 use jobset_program::log_limit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -32,6 +33,9 @@ pub(crate) const LARGE: usize = 1 << 20;
 const FIRST_BUFFER: usize = 64 << 10;
 /// Seconds after which to try again. The API server's client does so, within the webhook's timeout.
 pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
+
+/// Bytes of a MiB.
+const MIB: usize = 1 << 20;
 
 /// Limits of the service.
 #[derive(Clone, Debug, Args)]
@@ -68,8 +72,20 @@ pub struct Limits {
 
     /// Jobs that one JobSet may have: the replicas of all its replicatedJobs together. An existing JobSet that has more keeps
     /// them, and may be changed except to have still more. 0 sets no limit.
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().jobs)]
     pub max_jobs_per_jobset: u32,
+
+    /// Pods that one JobSet may run at the same time: for each replicatedJob, replicas times the smaller of parallelism and
+    /// completions. An existing JobSet that has more keeps them, and may be changed except to have still more. 0 sets no limit.
+    /// The controller must have the same.
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().pods)]
+    pub max_pods_per_jobset: u32,
+
+    /// Memory that the specification of one JobSet may take in the controller, in MiB. Long lists take it: an entry of volumes
+    /// has 3 KiB, a container 2 KiB, a variable of the environment 0.4 KiB, whatever is in it. An existing JobSet that takes
+    /// more may be changed except to take still more. 0 sets no limit. The controller must have the same.
+    #[arg(long, value_name = "MIB", default_value_t = mib(JobSetLimits::default().memory), value_parser = value_parser!(u32).range(..=1024))]
+    pub max_memory_per_jobset: u32,
 
     /// How long a body or an answer may be on its way before others can take its memory or its connection.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]
@@ -99,6 +115,19 @@ pub struct Limits {
     /// How long they may take to answer.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     pub keep_alive_timeout: Duration,
+}
+
+impl Limits {
+    /// What one JobSet may take.
+    pub(crate) fn of_jobset(&self) -> JobSetLimits {
+        let memory = self.max_memory_per_jobset as usize * MIB;
+        JobSetLimits { jobs: self.max_jobs_per_jobset, pods: self.max_pods_per_jobset, memory }
+    }
+}
+
+/// A default in MiB.
+fn mib(bytes: usize) -> u32 {
+    u32::try_from(bytes / MIB).unwrap_or(u32::MAX)
 }
 
 /// The limits of one router.

@@ -2,10 +2,9 @@
 
 mod unreadable;
 
-use std::cell::Cell;
-
 use jobset_api::injection::Settings;
 use jobset_api::validation::Errors;
+use jobset_api::weight::{Meter, Metered};
 use jobset_program::log_limit;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +18,7 @@ use crate::jobset::Terms;
 use crate::metrics::{Outcome, Verdict};
 use crate::pod::placement::{Follower, Role};
 use crate::pod::refusal::{Reason, Refusal};
-use crate::strict::{Strict, budget};
+use crate::strict::budget;
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
 use crate::{jobset, patch, pod};
 
@@ -254,8 +253,10 @@ enum Decoded<K> {
 
 fn decode<K: Object>(body: &[u8], reading: Reading) -> Result<Decoded<K>, Malformed> {
     let read = |body: &str| {
-        let (mut json, left) = (serde_json::Deserializer::from_str(body), Cell::new(budget(body.len())));
-        AdmissionReview::deserialize(Strict::new(&mut json, &left)).and_then(|review| json.end().map(|()| review)).ok()
+        let (mut json, meter) = (serde_json::Deserializer::from_str(body), Meter::new(budget(body.len())));
+        AdmissionReview::deserialize(Metered::new(&mut json, &meter))
+            .and_then(|review| json.end().map(|()| review))
+            .ok()
     };
     // All of it is found to be UTF-8 at once, which costs less than string by string.
     match str::from_utf8(body).ok().and_then(read) {

@@ -1,7 +1,6 @@
 //! Puts the parts together and takes them down again.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +65,7 @@ impl Service {
                 gates: args.features.gates,
                 injection: args.features.injection(),
                 cluster: Cluster::default(),
-                max_jobs: NonZeroU32::new(args.limits.max_jobs_per_jobset),
+                limits: args.limits.of_jobset(),
                 topology_keys: args.placement.exclusive_topology_keys.clone(),
             },
             drain_delay: args.serving.drain_delay,

@@ -10,7 +10,7 @@ use super::internal_error::{self, caught};
 use super::progress::{Decision, Progress, Rest, UnderWay, differs_in_decisions};
 use super::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
 use super::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored, Work};
-use super::{Engine, Key, Place, Urgency, Versions, dialect};
+use super::{Engine, Group, Key, Place, Urgency, Versions, dialect};
 use crate::observe::Observed;
 use crate::plan::{Barrier, Plan, barrier, plan};
 
@@ -33,6 +33,9 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Shortest time between two plans for bulk changes, for each Job of the JobSet. A plan reads all of them.
 const PAUSE_PER_JOB: Duration = Duration::from_micros(25);
+/// Failed Jobs whose messages are compared with the patterns of the failure policy in one turn. One takes up to some
+/// milliseconds.
+const MESSAGES_AT_ONCE: usize = 16;
 /// Longest time until a JobSet that asks to be reconciled again is reconciled: the clock by which it asks may be set in between.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
@@ -79,9 +82,9 @@ impl Engine {
         self.queue.oldest_urgent()
     }
 
-    /// The barrier of a JobSet, if it has one.
+    /// The barrier of a JobSet, if it has one. Unknown until the first plan for its specification.
     pub fn barrier(&self, key: &Key, now: Now) -> Option<Barrier> {
-        let observed = Observed::of(self, key)?;
+        let observed = Observed::of(self, key).filter(|_| self.group(key).is_some_and(Group::is_judged))?;
         caught(|| barrier(&observed, &self.settings, &Time(now.time))).ok().flatten()
     }
 
@@ -219,6 +222,12 @@ impl Engine {
             self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
             return None;
         }
+        if !self.groups.get_mut(key)?.note_own_rules(MESSAGES_AT_ONCE) {
+            let progress = &mut self.groups.get_mut(key)?.progress;
+            self.queue.requeue(key, &mut progress.turn, (now.instant, urgency), now.instant);
+            return None;
+        }
+        let progress = &mut self.groups.get_mut(key)?.progress;
         let is_first = progress.planned.is_none();
         (progress.unobserved_writes, progress.planned) = (None, Some(now.instant));
         let Some(observed) = Observed::of(self, key) else {

@@ -16,7 +16,7 @@ use kube::Client;
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, info};
 
 use super::apply::{Answers, Applier};
 use super::client::Workers;
@@ -29,7 +29,7 @@ use super::serve::Health;
 use super::stream::{Stream, StreamEvent};
 use super::{feed, installed};
 use crate::args::Args;
-use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, View, WatchEvent, Work};
+use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
@@ -129,10 +129,10 @@ async fn stream_event(stream: &mut Option<Stream>) -> StreamEvent {
     }
 }
 
-/// Lists the objects of a JobSet that has caused a panic, until that succeeds.
+/// Lists the objects of a JobSet again, until that succeeds.
 fn list_again(client: Client, key: Key) -> BoxFuture<'static, (Key, Vec<WatchEvent>)> {
     Box::pin(async move {
-        error!(jobset = %key, "a panic: the JobSet waits, its objects are listed again");
+        info!(jobset = %key, "the objects of the JobSet are listed again: after a panic, or since there is memory for it");
         loop {
             match feed::list(&client, &key).await {
                 Ok(objects) => return (key, objects),
@@ -187,7 +187,7 @@ impl Reconciler {
             self.ledger.forget_namespace(&namespace.name);
         }
         let jobset = match &event {
-            WatchEvent::Put { view: View::JobSet(jobset), .. } if self.stream.is_some() => Some(Arc::clone(jobset)),
+            WatchEvent::Put { object, view, .. } if view.kind() == Kind::JobSet => Some(object.clone()),
             _ => None,
         };
         for key in self.engine.see(event, Instant::now()) {
@@ -199,7 +199,9 @@ impl Reconciler {
                 objects.forget(&key);
             }
         }
-        if let (Some(stream), Some(jobset)) = (&mut self.stream, jobset) {
+        if let (Some(stream), Some(key)) = (&mut self.stream, jobset)
+            && let Some(jobset) = self.engine.jobset(&key).cloned()
+        {
             stream.stored(&jobset, &mut self.engine);
         }
     }

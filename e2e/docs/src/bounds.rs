@@ -37,7 +37,8 @@ pub fn problems(page: &str, workspace: &Path) -> Result<Vec<String>> {
         if of_row.is_empty() {
             problems.push(format!("{what}: no test"));
         }
-        problems.extend(of_row.iter().filter(|name| !tests.contains(*name)).map(|name| format!("{what}: no test {name}")));
+        problems
+            .extend(of_row.iter().filter(|name| !tests.contains(*name)).map(|name| format!("{what}: no test {name}")));
     }
     Ok(problems)
 }

@@ -1,16 +1,15 @@
 //! Reviews in which something cannot be read: which object it is, and where in it. They are rare, and may be made so on
 //! purpose; so they are read one at a time, with care for memory.
 
-use std::cell::Cell;
-
 use jobset_api::validation::{Errors, Path};
+use jobset_api::weight::{Meter, Metered};
 use kube::core::admission::Operation;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
-use crate::strict::{BUDGET, Strict, budget};
+use crate::strict::{BUDGET, budget};
 use crate::wire::{AdmissionReview, Object};
 
 const WHOLE_OBJECT: &str = "request.object";
@@ -85,8 +84,8 @@ pub(super) fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
 
 fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
     let Head { request } = serde_json::from_slice(body).map_err(Malformed::Json)?;
-    let (mut json, left) = (serde_json::Deserializer::from_slice(body), Cell::new(budget(body.len())));
-    let errors = match serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Strict::new(&mut json, &left)) {
+    let (mut json, meter) = (serde_json::Deserializer::from_slice(body), Meter::new(budget(body.len())));
+    let errors = match serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Metered::new(&mut json, &meter)) {
         Ok(review) => return request_of(review).map(Decoded::Readable),
         Err(_) if !request.sub_resource.is_empty() || is_leaving(body) => Errors::default(),
         Err(error) => errors(error, None)?,
@@ -99,8 +98,8 @@ fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
 /// rule looks at.
 fn by_tree<K: Object>(mut review: Value) -> Result<Decoded<K>, Malformed> {
     let read = |review: &Value| {
-        let left = Cell::new(BUDGET);
-        serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Strict::new(review, &left))
+        let meter = Meter::new(BUDGET);
+        serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Metered::new(review, &meter))
     };
     let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let exempt = text("/request/subResource").is_some() || text("/request/object/metadata/deletionTimestamp").is_some();
