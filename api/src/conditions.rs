@@ -23,7 +23,7 @@ pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// The JobSet has restartStrategy InPlaceRestart and cannot restart in place. The cause is its specification, the API
 /// server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
-/// The specification is invalid. The controller does nothing for the JobSet.
+/// The specification is invalid, and the controller does nothing for the JobSet; or it is too large, and nothing is created.
 pub const INVALID: &str = "Invalid";
 /// The API server refuses a child object, or another object has its name. The controller retries without limit.
 pub const CHILD_REFUSED: &str = "ChildRefused";

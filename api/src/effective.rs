@@ -54,10 +54,12 @@ impl JobSetSpec {
 
     /// Number of worker Pods that run at the same time, over all replicatedJobs (KEP-467, `countExpectedChildPods`).
     pub fn expected_pods(&self) -> i64 {
-        self.replicated_jobs
-            .iter()
-            .map(|group| i64::from(group.replicas()) * i64::from(group.template.spec.pods()))
-            .sum()
+        self.replicated_jobs.iter().map(ReplicatedJob::expected_pods).fold(0, i64::saturating_add)
+    }
+
+    /// The rules of the failure policy.
+    pub fn failure_rules(&self) -> &[FailurePolicyRule] {
+        self.failure_policy.as_ref().map(|policy| policy.rules.as_slice()).unwrap_or_default()
     }
 }
 
@@ -105,6 +107,11 @@ impl ReplicatedJob {
         self.replicas.unwrap_or(1)
     }
 
+    /// Number of Pods that its Jobs run at the same time. A negative number counts as none.
+    pub fn expected_pods(&self) -> i64 {
+        i64::from(self.replicas().max(0)) * i64::from(self.template.spec.pods().max(0))
+    }
+
     /// Name of the group of the replicatedJob. Default `default`.
     pub fn group_name(&self) -> &str {
         self.group_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
@@ -144,4 +151,41 @@ impl SuccessPolicy {
 
 fn targets(targets: &[String], replicated_job: &str) -> bool {
     targets.is_empty() || targets.iter().any(|target| target == replicated_job)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const MAX: i64 = i32::MAX as i64;
+
+    #[rstest]
+    #[case::absent(json!({}), Value::Null, 1)]
+    #[case::no_jobs(json!({ "parallelism": 4 }), json!(0), 0)]
+    #[case::no_pods(json!({ "parallelism": 0 }), json!(i32::MAX), 0)]
+    #[case::queue_without_completions(json!({ "parallelism": 4, "completionMode": "NonIndexed" }), json!(2), 8)]
+    #[case::fewer_completions(json!({ "parallelism": 4, "completions": 3 }), json!(2), 6)]
+    #[case::more_completions(json!({ "parallelism": 4, "completions": 9 }), json!(2), 8)]
+    #[case::completions_alone(json!({ "completions": 9 }), json!(2), 2)]
+    #[case::no_completions(json!({ "parallelism": 4, "completions": 0 }), json!(2), 0)]
+    #[case::largest_parallelism(json!({ "parallelism": i32::MAX, "completions": i32::MAX }), json!(1), MAX)]
+    #[case::largest_replicas(json!({ "parallelism": 1 }), json!(i32::MAX), MAX)]
+    #[case::both(json!({ "parallelism": i32::MAX }), json!(i32::MAX), MAX * MAX)]
+    #[case::negative_replicas(json!({ "parallelism": i32::MAX }), json!(i32::MIN), 0)]
+    #[case::negative_parallelism(json!({ "parallelism": i32::MIN }), json!(i32::MAX), 0)]
+    #[case::negative_completions(json!({ "parallelism": 4, "completions": -1 }), json!(2), 0)]
+    #[case::both_negative(json!({ "parallelism": i32::MIN }), json!(i32::MIN), 0)]
+    fn expected_pods_of_any_numbers(#[case] job: Value, #[case] replicas: Value, #[case] expected: i64) {
+        let mut group = json!({ "name": "w", "template": { "spec": job } });
+        if !replicas.is_null() {
+            group["replicas"] = replicas;
+        }
+        let group: ReplicatedJob = serde_json::from_value(group).unwrap();
+        assert_eq!(group.expected_pods(), expected);
+        let several = JobSetSpec { replicated_jobs: vec![group; 4], ..JobSetSpec::default() };
+        assert_eq!(several.expected_pods(), expected.saturating_mul(4));
+    }
 }

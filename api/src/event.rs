@@ -40,7 +40,7 @@ pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
 pub const RESTART_BACKOFF: &str = "RestartBackoff";
 /// Normal. The number of Jobs or Pods follows a change of the specification (KEP-463).
 pub const RESIZED: &str = "Resized";
-/// Warning. The stored specification cannot be carried out. The controller does nothing for the JobSet.
+/// Warning. The stored specification cannot be carried out. The controller does nothing for the JobSet, or creates nothing.
 pub const INVALID_SPECIFICATION: &str = "InvalidSpecification";
 /// Warning. A message pattern of the failure policy can never match, and is ignored.
 pub const MESSAGE_PATTERN_INVALID: &str = "MessagePatternInvalid";

@@ -11,7 +11,8 @@
 //! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and how an update that omits them
 //!   gets them back ([`restore`]),
 //! - the [`validation`] of a JobSet,
-//! - the [`message_pattern`]s that match the messages of failed Jobs.
+//! - the [`message_pattern`]s that match the messages of failed Jobs,
+//! - the [`weight`] of an object: the memory that it takes.
 //!
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
@@ -29,6 +30,7 @@ pub mod in_place;
 pub mod injection;
 mod job_template;
 mod jobset;
+mod limits;
 pub mod message_pattern;
 pub mod names;
 mod policy;
@@ -40,6 +42,7 @@ mod status;
 mod syntax;
 pub mod validation;
 mod volume;
+pub mod weight;
 
 pub mod schema;
 
@@ -47,6 +50,7 @@ pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
 pub use jobset_protocol::{GROUP, LEASE, VERSION, epoch, labels};
+pub use limits::JobSetLimits;
 pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,

@@ -29,6 +29,8 @@ pub const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 pub const RESTART_POD: &str = "RestartPod";
 /// The seeds' action that restarts nothing.
 pub const TERMINATE: &str = "Terminate";
+/// Maximum number of rules of a container in Kubernetes 1.36.
+pub(crate) const MAX_RULES: usize = 20;
 
 /// A set of exit codes, given by an operator and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,16 @@ impl ExitCodes {
         }
     }
 
+    /// The same set without values that are no exit code, 0 to 255: a list of values can be long.
+    #[must_use]
+    pub fn possible(self) -> Self {
+        let possible = |codes: BTreeSet<i32>| codes.into_iter().filter(|code| (0..=255).contains(code)).collect();
+        match self {
+            Self::In(codes) => Self::In(possible(codes)),
+            Self::NotIn(codes) => Self::NotIn(possible(codes)),
+        }
+    }
+
     /// Whether no code is in the set.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::In(codes) if codes.is_empty())
@@ -109,8 +121,12 @@ pub fn is_agent_sidecar(container: &Container) -> bool {
 
 /// The rules in the names of Kubernetes, without `Terminate`.
 ///
-/// A rule with an unknown operator is copied unchanged, so that the API server rejects it by name.
+/// A rule with an unknown operator is copied unchanged, so that the API server rejects it by name. For the same reason, nothing
+/// is changed if there are more rules than Kubernetes allows: each could leave out the codes of all others.
 pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
+    if rules.len() > MAX_RULES {
+        return rules.to_vec();
+    }
     let mut terminated: Vec<ExitCodes> = Vec::new();
     let mut compiled = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -119,7 +135,7 @@ pub fn compile(rules: &[ContainerRestartRule]) -> Vec<ContainerRestartRule> {
             continue;
         };
         if rule.action == TERMINATE {
-            terminated.push(codes);
+            terminated.push(codes.possible());
             continue;
         }
         let codes = terminated.iter().fold(codes, |codes, terminated| codes.minus(terminated));

@@ -24,7 +24,8 @@ pub struct JobSetStatus {
     /// - BarrierBlocked: in place, a Pod keeps failing before its worker can start.
     /// - StartupPolicyInProgress, StartupPolicyCompleted: progress of startupPolicy InOrder.
     /// - InPlaceUnsupported: the JobSet cannot restart in place. The message says why.
-    /// - Invalid: the specification is invalid, and the controller does nothing.
+    /// - Invalid: the specification is invalid, and the controller does nothing; or it is too large, and nothing is
+    ///   created.
     /// - ChildRefused: a Job, Service or claim cannot be created. The controller tries again.
     /// - InternalError: the controller has an error of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

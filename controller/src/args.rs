@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
-use clap::{ArgAction, Parser};
-use jobset_api::LEASE;
+use clap::{ArgAction, Parser, value_parser};
 use jobset_api::gates::Gates;
+use jobset_api::{JobSetLimits, LEASE};
 use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
 
-use crate::plan::Settings;
+use crate::plan::{MEMORY_OF_NAMESPACE, Settings};
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
 ///
@@ -48,6 +48,26 @@ pub struct Args {
     /// recoveryTimeout of Kueue's waitForPodsReady, or Kueue evicts a JobSet that waits.
     #[arg(long, value_parser = positive_duration, default_value = "25m", value_name = "DURATION")]
     pub longest_restart_backoff: Duration,
+
+    /// Jobs that one JobSet may have. For a JobSet that specifies more, as one that admission has not seen, no Job is created,
+    /// resumed or resized; what exists goes on. 0 sets no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().jobs)]
+    pub max_jobs_per_jobset: u32,
+
+    /// The same for the Pods that one JobSet may run at the same time: for each replicatedJob, replicas times the smaller of
+    /// parallelism and completions.
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().pods)]
+    pub max_pods_per_jobset: u32,
+
+    /// Memory that the specification of one JobSet may take, in MiB. A JobSet that takes more is not read: it is left alone, and
+    /// its Jobs and Pods go on. 0 sets no limit.
+    #[arg(long, value_name = "MIB", default_value_t = mib(JobSetLimits::default().memory), value_parser = value_parser!(u32).range(..=1024))]
+    pub max_memory_per_jobset: u32,
+
+    /// Memory that all JobSets of one namespace may take, in MiB: some ten to a hundred KiB each. A JobSet that has no room is
+    /// left alone until others are deleted. 0 sets no limit.
+    #[arg(long, value_name = "MIB", default_value_t = mib(MEMORY_OF_NAMESPACE), value_parser = value_parser!(u32).range(..=1 << 20))]
+    pub max_memory_per_namespace: u32,
 
     /// ClusterRole of the agents that admission injects; their ServiceAccounts are bound to it.
     #[arg(long, default_value = "jobset-agent", value_name = "NAME")]
@@ -113,8 +133,22 @@ impl Args {
             force_delete_after: self.force_delete_unreachable_after,
             longest_restart_backoff: self.longest_restart_backoff,
             agent_cluster_role: self.agent_cluster_role.clone(),
+            limits: JobSetLimits {
+                jobs: self.max_jobs_per_jobset,
+                pods: self.max_pods_per_jobset,
+                memory: self.max_memory_per_jobset as usize * MIB,
+            },
+            memory_of_namespace: self.max_memory_per_namespace as usize * MIB,
         }
     }
+}
+
+/// Bytes of a MiB.
+const MIB: usize = 1 << 20;
+
+/// A default in MiB.
+fn mib(bytes: usize) -> u32 {
+    u32::try_from(bytes / MIB).unwrap_or(u32::MAX)
 }
 
 /// Leader election, by flags that kube-controller-manager has, too.
@@ -133,7 +167,8 @@ pub struct ElectionArgs {
     #[arg(long, alias = "leader-election-namespace", env = "POD_NAMESPACE", value_name = "NAME")]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// For how long the others wait for a leader that does not renew the Lease; whole seconds.
+    /// For how long the others wait for a leader that does not renew the Lease; whole seconds. A leader whose loop stands still for
+    /// as long, at least 5s and at most 1m, gives the Lease up and ends.
     #[arg(long, alias = "leader-election-lease-duration", default_value = "15s", value_parser = positive_duration,
           value_name = "DURATION")]
     pub leader_elect_lease_duration: Duration,
@@ -241,6 +276,18 @@ mod tests {
     fn empty_namespace_means_all(#[case] flag: &str, #[case] expected: Option<&str>) {
         let args = Args::try_parse_from(["jobset-controller", flag]).unwrap().with_all_namespaces();
         assert_eq!(args.namespace.as_deref(), expected);
+    }
+
+    #[test]
+    fn limits_are_in_mib_and_0_sets_none() {
+        let settings =
+            |flags: &[&str]| Args::try_parse_from(["jobset-controller"].iter().chain(flags)).unwrap().settings();
+        let of_flags = |settings: Settings| (settings.limits, settings.memory_of_namespace);
+        assert_eq!(of_flags(settings(&[])), of_flags(Settings::default()));
+        let flags = ["jobs-per-jobset=1", "pods-per-jobset=2", "memory-per-jobset=3", "memory-per-namespace=0"];
+        let flags = flags.map(|flag| format!("--max-{flag}"));
+        let found = of_flags(settings(&flags.each_ref().map(String::as_str)));
+        assert_eq!(found, (JobSetLimits { jobs: 1, pods: 2, memory: 3 << 20 }, 0));
     }
 
     #[test]

@@ -71,6 +71,16 @@ impl<'a> Observed<'a> {
         self.group.findings()?.invalid.as_deref()
     }
 
+    /// Whether the specification was not read, so that the JobSet has none: [`Self::invalid`] says why.
+    pub fn is_unread(&self) -> bool {
+        self.group.is_unread()
+    }
+
+    /// Whether the status was not read, so that none may be written.
+    pub fn is_status_missing(&self) -> bool {
+        self.group.is_status_missing()
+    }
+
     /// Why the specification does not allow in-place restart although it requests it, if so.
     pub fn not_in_place(&self) -> Option<&'a str> {
         self.group.findings()?.not_in_place.as_deref()
@@ -95,6 +105,11 @@ impl<'a> Observed<'a> {
     /// Which message patterns of the failure policy can never match, if any.
     pub fn unmatchable(&self) -> Option<&'a str> {
         self.group.findings()?.unmatchable.as_deref()
+    }
+
+    /// The index of the first rule of the failure policy that the failed Job matches, if any.
+    pub fn own_rule(&self, job: &JobView) -> Option<usize> {
+        self.group.own_rule(job)
     }
 
     /// The refused requests of the JobSet, each with its reason; `None` before the controller has sent any.

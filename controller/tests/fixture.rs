@@ -86,6 +86,11 @@ impl Vacant {
         &self.plane
     }
 
+    /// Stops the control plane.
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.plane.stop().await
+    }
+
     /// Starts the controller with these arguments.
     pub(crate) fn start_controller(self, arguments: &[&str]) -> Result<Fixture> {
         let Self { plane, space } = self;

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::fixture::{Fixture, LIMIT, in_place, next};
+use crate::fixture::{Fixture, LIMIT, Space, in_place, next};
 use crate::outcome::{self, restarts};
 use crate::program::{NAMESPACE, Program};
 use crate::workload::recreated;
@@ -41,8 +41,8 @@ impl Pair {
     }
 }
 
-async fn lease(fixture: &Fixture) -> Result<LeaseSpec> {
-    let leases: Api<Lease> = Api::namespaced(fixture.client.clone(), NAMESPACE);
+pub(crate) async fn lease(space: &Space) -> Result<LeaseSpec> {
+    let leases: Api<Lease> = Api::namespaced(space.client.clone(), NAMESPACE);
     leases.get("6d4f6a47.jobset.x-k8s.io").await?.spec.context("an empty Lease")
 }
 

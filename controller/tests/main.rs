@@ -42,6 +42,7 @@ mod rivals;
 mod scrape;
 mod seeds;
 mod shared;
+mod standstill;
 mod startup;
 mod strays;
 mod stream;

@@ -6,6 +6,8 @@ use std::process::{ExitStatus, Stdio};
 use anyhow::{Context, Result};
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install, paths};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_yaml_ng::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,6 +45,12 @@ pub(crate) async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()
 
 /// An annotation of JobSets on which the controller panics. Shipped builds do not know the variable that names it.
 pub(crate) const PANICS: &str = "test.jobset.sigs.k8s.io/panics";
+
+/// The configuration of its client.
+pub(crate) async fn client_config(plane: &ControlPlane) -> Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig(plane))?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
 
 fn kubeconfig(plane: &ControlPlane) -> PathBuf {
     plane.dir().join("jobset-controller.kubeconfig")

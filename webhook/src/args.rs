@@ -244,6 +244,8 @@ fn host_and_port(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use jobset_api::JobSetLimits;
+
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Args, clap::Error> {
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
         assert_eq!(args.certificates.leaf_secret_name, "jobset-webhook-leaf");
         assert!(args.features.gates.in_place_restart);
-        assert_eq!(args.limits.max_jobs_per_jobset, 20_000);
+        assert_eq!(args.limits.of_jobset(), JobSetLimits { jobs: 20_000, pods: 150_000, memory: 8 << 20 });
     }
 
     #[test]

@@ -30,6 +30,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, error, warn};
 
 use crate::limits::Limits;
+use crate::party::PeerAddress;
 use crate::registry::{Connection, Registry};
 use crate::tls;
 
@@ -147,7 +148,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &server.limits;
-    let service = service_fn(|request| answer(request, Arc::clone(server), connection.clone()));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(PeerAddress(peer.ip()));
+        answer(request, Arc::clone(server), connection.clone())
+    });
     let builder = protocol(http2, limits);
     let hearing = connection.clone();
     // Before the first byte of a head the connection is idle: API servers open connections in reserve. Bytes of an idle HTTP/2

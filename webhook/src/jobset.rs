@@ -2,16 +2,16 @@
 //! comes in, an object or errors go out.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use jobset_api::gates::Gates;
 use jobset_api::injection::{self, Settings};
-use jobset_api::validation::{self, Errors, Path};
-use jobset_api::{JobSet, JobSetSpec, RestartBudget, RestartStrategy, defaults, labels, restore};
+use jobset_api::validation::{self, Errors};
+use jobset_api::{JobSet, JobSetLimits, JobSetSpec, RestartBudget, RestartStrategy, defaults, labels, restore};
 use kube::core::ObjectMeta;
 use kube::core::admission::Operation;
 
 use crate::cluster::Cluster;
+use crate::size;
 use crate::wire::AdmissionRequest;
 
 /// A JobSet before and after admission filled something in. What stays the same need be in neither.
@@ -93,8 +93,8 @@ pub struct Terms {
     pub injection: Settings,
     /// The cluster that they are to run in.
     pub cluster: Cluster,
-    /// Jobs that one JobSet may have, if that is limited.
-    pub max_jobs: Option<NonZeroU32>,
+    /// What one JobSet may take.
+    pub limits: JobSetLimits,
     /// Keys of topology domains for exclusive placement; empty for any.
     pub topology_keys: Vec<String>,
 }
@@ -115,28 +115,9 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
         }
         _ => validation::validate_create(jobset, gates),
     };
-    check_number_of_jobs(old, jobset, terms.max_jobs, &mut errors);
+    size::check(old, jobset, request.weight, &terms.limits, &mut errors);
     validation::check_allowed_topology_keys(old, jobset, &terms.topology_keys, &mut errors);
     errors
-}
-
-/// Rejects more Jobs than one JobSet may have: one object could fill etcd. An update is rejected only if it adds Jobs,
-/// because a lower limit must not lock the JobSets that exist.
-fn check_number_of_jobs(old: Option<&JobSet>, new: &JobSet, max_jobs: Option<NonZeroU32>, errors: &mut Errors) {
-    let Some(limit) = max_jobs else { return };
-    let jobs = number_of_jobs(new);
-    if jobs <= i64::from(limit.get()) || old.is_some_and(|old| jobs <= number_of_jobs(old)) {
-        return;
-    }
-    let required = format_args!(
-        "the replicas of all replicatedJobs together must not exceed {limit}, the limit of this cluster \
-         (--max-jobs-per-jobset of the webhook)"
-    );
-    errors.invalid(&Path::root("spec").child("replicatedJobs"), jobs, required);
-}
-
-fn number_of_jobs(jobset: &JobSet) -> i64 {
-    jobset.spec.replicated_jobs.iter().map(|job| i64::from(job.replicas().max(0))).sum()
 }
 
 /// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
@@ -222,33 +203,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case::created_at_limit(request("CREATE", &sized(&[3, 2]), &Value::Null), None)]
-    #[case::created_above(request("CREATE", &sized(&[3, 3]), &Value::Null), Some(6))]
-    #[case::created_with_sum_above_32_bits(request("CREATE", &sized(&[1_500_000_000; 2]), &Value::Null), Some(3_000_000_000))]
-    #[case::replaced_what_cannot_be_read(request("UPDATE", &sized(&[6]), &Value::Null), Some(6))]
-    #[case::grown_to_limit(request("UPDATE", &sized(&[5]), &sized(&[1])), None)]
-    #[case::grown_above(request("UPDATE", &sized(&[6]), &sized(&[5])), Some(6))]
-    #[case::above_and_unchanged(request("UPDATE", &sized(&[7]), &sized(&[7])), None)]
-    #[case::above_and_shrunk(request("UPDATE", &sized(&[6]), &sized(&[7])), None)]
-    #[case::above_and_grown(request("UPDATE", &sized(&[8]), &sized(&[7])), Some(8))]
-    fn number_of_jobs_above_limit_is_rejected_if_it_grows(
-        #[case] request: AdmissionRequest<JobSet>,
-        #[case] rejected: Option<i64>,
-    ) {
-        let terms = |max_jobs| Terms { max_jobs: NonZeroU32::new(max_jobs), ..Terms::default() };
-        let errors = |max_jobs| {
-            let errors = validate(&request, &terms(max_jobs));
-            let of_limit = errors.iter().filter(|error| error.message.contains("--max-jobs-per-jobset"));
-            of_limit.map(ToString::to_string).collect::<Vec<_>>()
+    #[case::created(request("CREATE", &sized(&[6]), &Value::Null), true)]
+    #[case::replaced_what_cannot_be_read(request("UPDATE", &sized(&[6]), &Value::Null), true)]
+    #[case::grown(request("UPDATE", &sized(&[6]), &sized(&[5])), true)]
+    #[case::unchanged(request("UPDATE", &sized(&[7]), &sized(&[7])), false)]
+    fn limits_apply_to_what_grows(#[case] request: AdmissionRequest<JobSet>, #[case] is_rejected: bool) {
+        let limits = JobSetLimits { jobs: 5, pods: 5, memory: 1 << 10 };
+        let is_rejected_by = |limits: JobSetLimits, flag: &str| {
+            let errors = validate(&request, &Terms { limits, ..Terms::default() });
+            errors.iter().any(|error| error.message.contains(flag))
         };
-        let expected = rejected.map(|jobs| {
-            format!(
-                "spec.replicatedJobs: Invalid value: {jobs}: the replicas of all replicatedJobs together must not exceed 5, the \
-                 limit of this cluster (--max-jobs-per-jobset of the webhook)"
-            )
-        });
-        assert_eq!(errors(5), Vec::from_iter(expected));
-        assert_eq!(errors(0), Vec::<String>::new());
+        for flag in ["--max-jobs-per-jobset", "--max-pods-per-jobset", "--max-memory-per-jobset"] {
+            // The weight does not grow with the numbers.
+            let expected = is_rejected && (request.old_object.is_none() || !flag.contains("memory"));
+            assert_eq!(is_rejected_by(limits, flag), expected, "{flag}");
+            assert!(!is_rejected_by(JobSetLimits::NONE, flag));
+        }
     }
 
     /// A JobSet that is admitted with a warning.

@@ -21,14 +21,18 @@ pub mod jobset;
 pub mod limits;
 mod memory;
 pub mod metrics;
+mod party;
 pub mod patch;
+mod places;
 pub mod pod;
 mod registry;
 pub mod review;
 pub mod run;
 pub mod serve;
+mod size;
 mod strict;
 pub mod tls;
+mod turn;
 pub mod wire;
 
 pub use error::Error;

@@ -1,24 +1,28 @@
-//! Limits for clients: time, connections, memory and Jobs. An answer names the limit that a request exceeds.
+//! Limits for clients: time, connections, memory, and the size of JobSets. An answer names the limit that a request exceeds. What is
+//! limited and can be waited for is given to addresses and namespaces in turn ([`Places`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody as _};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
+use jobset_api::JobSetLimits;
 use jobset_program::duration::positive_duration;
 use jobset_program::log_limit;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use crate::memory::{Memory, Shortage, TakenAway};
-use crate::registry::lock;
+use crate::memory::{Coming, Memory, Shortage, TakenAway};
+use crate::party::{Party, PeerAddress};
+use crate::places::{Place, Places};
+use crate::turn::{Computing, Turn};
 
 /// Largest body in bytes: the new and the old object, each at most 3 MiB (the API server's own limit), and the rest of the review.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -29,6 +33,9 @@ pub(crate) const LARGE: usize = 1 << 20;
 const FIRST_BUFFER: usize = 64 << 10;
 /// Seconds after which to try again. The API server's client does so, within the webhook's timeout.
 pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
+
+/// Bytes of a MiB.
+const MIB: usize = 1 << 20;
 
 /// Limits of the service.
 #[derive(Clone, Debug, Args)]
@@ -44,28 +51,41 @@ pub struct Limits {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
 
-    /// Reviews of JobSets at the same time. Others wait.
-    #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = value_parser!(u32).range(1..=65_536))]
+    /// Reviews that are computed at the same time, at most 4. Others wait: namespaces take turns, and one alone gets at most half.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_reviews: u32,
 
-    /// Reviews of Pods at the same time; most of them wait for a leader to be placed. Others wait.
+    /// Pods whose leader is looked for at the same time; most of them wait for it to be placed. Others wait: namespaces take turns,
+    /// and one alone gets at most half.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=65_536))]
     pub max_concurrent_pods: u32,
 
-    /// How long a review waits for these limits before it is answered with 503.
+    /// How long a review waits for its turn before it is answered with 503.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
     pub review_wait: Duration,
 
     /// Memory for the bodies and answers of reviews of JobSets in MiB, and as much again for those of Pods. When it is used up,
-    /// a request takes the memory of the one that has been on its way longest, if that is longer than `--displace-after`;
-    /// otherwise it is answered with 503. At least the 8 MiB of one body.
+    /// a request takes the memory of the one that has been on its way longest, if that is longer than `--displace-after`, or else
+    /// of the latest one of the namespace that holds most; otherwise it is answered with 503. At least the 8 MiB of one body.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
     pub max_body_memory: u32,
 
     /// Jobs that one JobSet may have: the replicas of all its replicatedJobs together. An existing JobSet that has more keeps
     /// them, and may be changed except to have still more. 0 sets no limit.
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().jobs)]
     pub max_jobs_per_jobset: u32,
+
+    /// Pods that one JobSet may run at the same time: for each replicatedJob, replicas times the smaller of parallelism and
+    /// completions. An existing JobSet that has more keeps them, and may be changed except to have still more. 0 sets no limit.
+    /// The controller must have the same.
+    #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().pods)]
+    pub max_pods_per_jobset: u32,
+
+    /// Memory that the specification of one JobSet may take in the controller, in MiB. Long lists take it: an entry of volumes
+    /// has 3 KiB, a container 2 KiB, a variable of the environment 0.4 KiB, whatever is in it. An existing JobSet that takes
+    /// more may be changed except to take still more. 0 sets no limit. The controller must have the same.
+    #[arg(long, value_name = "MIB", default_value_t = mib(JobSetLimits::default().memory), value_parser = value_parser!(u32).range(..=1024))]
+    pub max_memory_per_jobset: u32,
 
     /// How long a body or an answer may be on its way before others can take its memory or its connection.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]
@@ -97,36 +117,42 @@ pub struct Limits {
     pub keep_alive_timeout: Duration,
 }
 
+impl Limits {
+    /// What one JobSet may take.
+    pub(crate) fn of_jobset(&self) -> JobSetLimits {
+        let memory = self.max_memory_per_jobset as usize * MIB;
+        JobSetLimits { jobs: self.max_jobs_per_jobset, pods: self.max_pods_per_jobset, memory }
+    }
+}
+
+/// A default in MiB.
+fn mib(bytes: usize) -> u32 {
+    u32::try_from(bytes / MIB).unwrap_or(u32::MAX)
+}
+
 /// The limits of one router.
 struct Gate {
     limits: Limits,
-    at_once: u32,
     memory: Arc<Memory>,
-    reviews: Semaphore,
+    computing: Arc<Computing>,
+    /// Reviews that wait for something else.
+    waiting: Arc<Places>,
     /// For reviews with a large body.
-    large: Semaphore,
+    large: Arc<Places>,
     /// Bytes of large bodies.
     large_memory: Arc<Semaphore>,
 }
 
-/// The permits that count a body, for as long as anybody has a part of it: also after its client has given up.
-struct Counted {
-    /// Its answer takes from this what it needs.
-    all: Mutex<OwnedSemaphorePermit>,
-    _large: Option<OwnedSemaphorePermit>,
+/// A request whose body has arrived.
+struct Arrived {
+    body: Coming,
+    length: usize,
+    large: Option<OwnedSemaphorePermit>,
 }
 
-/// A body with its permits.
-struct CountedBody {
-    bytes: Bytes,
-    _counted: Arc<Counted>,
-}
-
-impl AsRef<[u8]> for CountedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+/// The time that a review has waited for its turn, in the extensions of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited(pub(crate) Duration);
 
 /// The limit that a request has exceeded, when the client should try again: a label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,14 +167,11 @@ pub enum Overload {
     Turn,
     /// Reviews of large bodies at the same time.
     LargeTurn,
-    /// Reviews of objects that cannot be read.
-    Unreadable,
 }
 
 impl Overload {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn, Self::Unreadable];
+    pub const ALL: [Self; 5] = [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn];
 
     /// Value of the label.
     pub fn label(self) -> &'static str {
@@ -158,14 +181,13 @@ impl Overload {
             Self::Displaced => "displaced",
             Self::Turn => "turn",
             Self::LargeTurn => "large_turn",
-            Self::Unreadable => "unreadable",
         }
     }
 }
 
 /// Why a request is not reviewed.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+pub(crate) enum Refusal {
     #[error("the body must not be larger than {BODY_LIMIT} bytes")]
     TooLarge,
     #[error("the body did not arrive within {0:?}")]
@@ -175,24 +197,33 @@ enum Refusal {
     #[error("too many requests at once: they and their answers fill {0} MiB (--max-body-memory); try again")]
     NoMemory(u32),
     #[error("the body came too slowly: {0} (--displace-after); try again")]
-    TakenAway(TakenAway),
+    Slow(TakenAway),
+    #[error(
+        "too many requests of one namespace at once: they fill memory that others need (--max-body-memory); try again"
+    )]
+    HeldMost,
     #[error("too many large requests at once: their bodies fill {0} bytes; try again")]
     NoMemoryForLarge(usize),
-    #[error("too many reviews at once: {reviews}, and none of them ended within {wait:?}; try again")]
-    NoTurn { reviews: u32, wait: Duration },
+    #[error("too many reviews at once: {reviews}, and the turn of this one did not come within {wait:?}; try again")]
+    NoTurn { reviews: usize, wait: Duration },
     #[error("reviews of over {LARGE} bytes have one turn, and none ended within {0:?}; try again")]
     NoTurnForLarge(Duration),
 }
 
-/// Applies the limits to the routes: handlers get requests with their whole body, and at most `at_once` at the same time. Each
-/// router has limits of its own.
+/// Applies the limits to the routes: handlers get requests whose body has arrived, with their turn ([`Turn`]). At most `at_once` are
+/// computed at the same time, and as many wait for something else. Each router has limits of its own.
 pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
+    guard_with(router, limits, at_once, &Arc::new(Computing::new(at_once)))
+}
+
+/// As [`guard`], with places in which reviews of several routers are computed.
+pub(crate) fn guard_with(router: Router, limits: &Limits, at_once: u32, computing: &Arc<Computing>) -> Router {
     let gate = Gate {
         memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
-        reviews: Semaphore::new(at_once as usize),
-        large: Semaphore::new(1),
+        computing: Arc::clone(computing),
+        waiting: Places::new(at_once as usize),
+        large: Places::new(1),
         large_memory: Arc::new(Semaphore::new(large_memory(limits))),
-        at_once,
         limits: limits.clone(),
     };
     // The size of the body is checked before a route's own limit could be.
@@ -205,40 +236,59 @@ fn large_memory(limits: &Limits) -> usize {
 }
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    let (body, counted) = match gate.read(body).await {
-        Ok(read) => read,
+    let (mut head, body) = request.into_parts();
+    let arrived = match gate.read(PeerAddress::of(&head.extensions), body).await {
+        Ok(arrived) => arrived,
         Err(refusal) => return refusal.answer(),
     };
-    let (reviews, wait) = (gate.at_once, gate.limits.review_wait);
-    let until = Instant::now() + wait;
-    let Ok(_large) = timeout_at(until, gate.turn_of_large(body.len())).await else {
-        return Refusal::NoTurnForLarge(wait).answer();
+    let began = Instant::now();
+    let turn = gate.turn(arrived).await;
+    let waited = Waited(began.elapsed());
+    let answered = async {
+        let turn = turn?;
+        head.extensions.insert(turn.clone());
+        let answer = next.run(Request::from_parts(head, Body::new(turn.whole_body()))).await;
+        gate.count(answer, &turn).await
     };
-    let Ok(_turn) = timeout_at(until, gate.reviews.acquire()).await else {
-        return Refusal::NoTurn { reviews, wait }.answer();
-    };
-    let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
-    gate.count(answer, &counted).await.unwrap_or_else(|refusal| refusal.answer())
+    let mut answer = answered.await.unwrap_or_else(|refusal| refusal.answer());
+    answer.extensions_mut().insert(waited);
+    answer
 }
 
 impl Gate {
-    async fn turn_of_large(&self, length: usize) -> Option<SemaphorePermit<'_>> {
-        if length > LARGE { self.large.acquire().await.ok() } else { None }
+    async fn turn(&self, Arrived { body, length, large }: Arrived) -> Result<Turn, Refusal> {
+        let (place, turn_of_large) = tokio::select! {
+            places = self.places(body.party(), length) => places?,
+            taken_away = body.taken_away() => return Err(taken_away.into()),
+        };
+        let (computing, waiting) = (Arc::clone(&self.computing), Arc::clone(&self.waiting));
+        Ok(Turn::new(body, place, computing, waiting, (turn_of_large, large)))
     }
 
-    async fn read(&self, body: Body) -> Result<(Bytes, Arc<Counted>), Refusal> {
+    /// A place for the first computation, and the turn of a large body.
+    async fn places(&self, party: &Party, length: usize) -> Result<(Place, Option<Place>), Refusal> {
+        let wait = self.limits.review_wait;
+        let until = Instant::now() + wait;
+        let turn_of_large = async { if length > LARGE { Some(self.large.take(party.clone()).await) } else { None } };
+        let turn_of_large = timeout_at(until, turn_of_large).await.map_err(|_| Refusal::NoTurnForLarge(wait))?;
+        let place = timeout_at(until, self.computing.places.take(party.clone())).await;
+        let place = place.map_err(|_| Refusal::NoTurn { reviews: self.computing.at_once, wait })?;
+        Ok((place, turn_of_large))
+    }
+
+    async fn read(&self, from: PeerAddress, body: Body) -> Result<Arrived, Refusal> {
         let limit = self.limits.body_timeout;
-        timeout(limit, self.collect(body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
+        timeout(limit, self.collect(from, body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
     }
 
     /// Reads the whole body. It is counted as it arrives, so that a client cannot hold memory without sending as much.
-    async fn collect(&self, mut body: Body) -> Result<(Bytes, Arc<Counted>), Refusal> {
+    async fn collect(&self, from: PeerAddress, mut body: Body) -> Result<Arrived, Refusal> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > BODY_LIMIT {
             return Err(Refusal::TooLarge);
         }
-        let coming = self.memory.coming(announced.min(FIRST_BUFFER)).map_err(|short| self.refuse(short.into()))?;
+        let coming = self.memory.coming(Party::unnamed(from), announced.min(FIRST_BUFFER));
+        let mut coming = coming.map_err(|short| self.refuse(short.into()))?;
         let mut length = 0;
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(Refusal::Broken)?.into_data() else { continue };
@@ -249,9 +299,8 @@ impl Gate {
             coming.extend(&data).map_err(|short| self.refuse(short))?;
         }
         let large = self.count_large(length)?;
-        let (bytes, all) = coming.whole().map_err(Refusal::TakenAway)?;
-        let counted = Arc::new(Counted { all: Mutex::new(all), _large: large });
-        Ok((Bytes::from_owner(CountedBody { bytes, _counted: Arc::clone(&counted) }), counted))
+        coming.arrived()?;
+        Ok(Arrived { body: coming, length, large })
     }
 
     /// A whole body keeps its memory until it is answered, so large ones are counted a second time.
@@ -262,18 +311,27 @@ impl Gate {
     }
 
     /// The answer, counted in place of its request until the client has received it.
-    async fn count(&self, answer: Response, counted: &Counted) -> Result<Response, Refusal> {
-        let (parts, body) = answer.into_parts();
+    async fn count(&self, answer: Response, turn: &Turn) -> Result<Response, Refusal> {
+        let (head, body) = answer.into_parts();
         let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
-        let going = self.memory.going(body.into(), &mut lock(&counted.all));
+        let going = self.memory.going(body.into(), turn.take_body(), turn.party());
         let going = going.map_err(|short| self.refuse(short.into()))?;
-        Ok(Response::from_parts(parts, Body::new(going)))
+        Ok(Response::from_parts(head, Body::new(going)))
     }
 
     fn refuse(&self, shortage: Shortage) -> Refusal {
         match shortage {
             Shortage::NoMemory(_) => Refusal::NoMemory(self.limits.max_body_memory),
-            Shortage::TakenAway(taken) => Refusal::TakenAway(taken),
+            Shortage::TakenAway(taken_away) => taken_away.into(),
+        }
+    }
+}
+
+impl From<TakenAway> for Refusal {
+    fn from(taken_away: TakenAway) -> Self {
+        match taken_away {
+            TakenAway::Slow(_) => Self::Slow(taken_away),
+            TakenAway::HeldMost => Self::HeldMost,
         }
     }
 }
@@ -286,7 +344,8 @@ impl Refusal {
             Self::Broken(_) => StatusCode::BAD_REQUEST,
             Self::NoMemory(_)
             | Self::NoMemoryForLarge(_)
-            | Self::TakenAway(_)
+            | Self::Slow(_)
+            | Self::HeldMost
             | Self::NoTurn { .. }
             | Self::NoTurnForLarge(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -296,15 +355,15 @@ impl Refusal {
     fn overload(&self) -> Option<Overload> {
         match self {
             Self::TooLarge | Self::TooSlow(_) | Self::Broken(_) => None,
-            Self::NoMemory(_) => Some(Overload::Memory),
+            Self::NoMemory(_) | Self::HeldMost => Some(Overload::Memory),
             Self::NoMemoryForLarge(_) => Some(Overload::LargeMemory),
-            Self::TakenAway(_) => Some(Overload::Displaced),
+            Self::Slow(_) => Some(Overload::Displaced),
             Self::NoTurn { .. } => Some(Overload::Turn),
             Self::NoTurnForLarge(_) => Some(Overload::LargeTurn),
         }
     }
 
-    fn answer(&self) -> Response {
+    pub(crate) fn answer(&self) -> Response {
         let status = self.status();
         let source = self.overload().map_or_else(|| status.to_string(), |it| it.label().to_owned());
         if let Some(suppressed) = log_limit::permit(&source) {

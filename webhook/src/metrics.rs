@@ -1,8 +1,8 @@
 //! What is measured of reviews. Labels are enums: nothing that a client sends becomes one.
 //!
 //! A review says in the extensions of its answer what came of it ([`Outcome`]), and a request that was refused for load which
-//! limit it met ([`Overload`]). Here that is counted, around everything that an API server waits for: the body, the turn, the
-//! review. An answer that says nothing, and none at all, is an error.
+//! limit it met ([`Overload`]); either, how long it waited for its turn ([`Waited`]). Here that is counted, around everything that
+//! an API server waits for: the body, the turn, the review. An answer that says nothing, and none at all, is an error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use kube::core::admission::Operation;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::Error;
-use crate::limits::Overload;
+use crate::limits::{Overload, Waited};
 use crate::pod::refusal::Reason;
 use crate::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH};
 
@@ -113,6 +113,7 @@ fn operation_label(operation: Option<&Operation>) -> &'static str {
 pub struct Metrics {
     requests: IntCounterVec,
     duration: HistogramVec,
+    turn_wait: HistogramVec,
     rejections: IntCounterVec,
     overload: IntCounterVec,
 }
@@ -132,12 +133,20 @@ impl Metrics {
             registry.register(Box::new(counter.clone()))?;
             prometheus::Result::Ok(counter)
         };
-        let options = HistogramOpts::new(
+        let histogram = |name, help| {
+            let options = HistogramOpts::new(name, help).buckets(BUCKETS.into());
+            let histogram = HistogramVec::new(options, &["webhook"])?;
+            registry.register(Box::new(histogram.clone()))?;
+            prometheus::Result::Ok(histogram)
+        };
+        let duration = histogram(
             "jobset_webhook_request_duration_seconds",
             "Duration of requests, from their head to their answer: the body, the wait for a turn and for a leader, the review.",
-        );
-        let duration = HistogramVec::new(options.buckets(BUCKETS.into()), &["webhook"])?;
-        registry.register(Box::new(duration.clone()))?;
+        )?;
+        let turn_wait = histogram(
+            "jobset_webhook_turn_wait_seconds",
+            "Wait of requests for their turn, from the end of their body: namespaces take turns.",
+        )?;
         let metrics = Self {
             requests: counter(
                 "jobset_webhook_requests_total",
@@ -145,6 +154,7 @@ impl Metrics {
                 &["webhook", "operation", "result"],
             )?,
             duration,
+            turn_wait,
             rejections: counter(
                 "jobset_placement_rejections_total",
                 "Pods that were refused because they could not be placed, most of them followers of a leader without a node.",
@@ -163,6 +173,7 @@ impl Metrics {
     fn begin(&self) {
         for webhook in Webhook::ALL {
             self.duration.with_label_values(&[webhook.label()]);
+            self.turn_wait.with_label_values(&[webhook.label()]);
             for operation in webhook.operations() {
                 for verdict in Verdict::ALL {
                     self.requests.with_label_values(&series(webhook, Some(operation), verdict));
@@ -192,6 +203,9 @@ async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
     let Some(webhook) = Webhook::at(request.uri().path()) else { return next.run(request).await };
     let mut measured = Measured { metrics, webhook, began: Instant::now(), outcome: None, overload: None };
     let response = next.run(request).await;
+    if let Some(Waited(wait)) = response.extensions().get() {
+        measured.metrics.turn_wait.with_label_values(&[webhook.label()]).observe(wait.as_secs_f64());
+    }
     measured.outcome = response.extensions().get().cloned();
     measured.overload = response.extensions().get().copied();
     response

@@ -2,11 +2,9 @@
 
 mod unreadable;
 
-use std::cell::Cell;
-
-use axum::body::Bytes;
 use jobset_api::injection::Settings;
 use jobset_api::validation::Errors;
+use jobset_api::weight::{Meter, Metered};
 use jobset_program::log_limit;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,12 +16,20 @@ use tracing::{debug, info};
 
 use crate::jobset::Terms;
 use crate::metrics::{Outcome, Verdict};
-use crate::pod::lookup::Lookup;
-use crate::pod::refusal::Reason;
-use crate::strict::{Strict, budget};
+use crate::pod::placement::{Follower, Role};
+use crate::pod::refusal::{Reason, Refusal};
+use crate::strict::budget;
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
 use crate::{jobset, patch, pod};
-use unreadable::PLACES;
+
+/// How a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As API servers write it, or not at all.
+    Quick,
+    /// If that fails, in search of what cannot be read. It takes up to a hundred times as much memory as the body: one at a time.
+    Careful,
+}
 
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +45,12 @@ pub enum Malformed {
         /// API version found.
         api_version: String,
     },
+    /// The body has to be read with care.
+    #[error("the body cannot be read quickly")]
+    Unread,
     /// A review without a request, such as an answer.
     #[error("the AdmissionReview has no request")]
     NoRequest,
-    /// Its object cannot be read, as those of others that wait.
-    #[error("too many reviews at once whose objects cannot be read: {PLACES} of them wait; try again")]
-    TooMany,
 }
 
 /// The answer to a review.
@@ -82,15 +88,23 @@ struct Response {
     warnings: Vec<String>,
 }
 
+/// What comes of a review of the webhook that places Pods.
+pub(crate) enum Placement {
+    /// An answer.
+    Reviewed(Box<Review>),
+    /// The Pod goes where its leader is, which has to be found out first: see [`follow`].
+    Follows(Follower),
+}
+
 /// Answers a review of the mutating webhook.
 ///
 /// An object that cannot be read is let through as it is: the API server validates it against the schema after this, and
 /// names what is wrong better than we could.
 ///
 /// # Errors
-/// When the body is not an AdmissionReview.
-pub async fn mutate(body: Bytes, settings: &Settings) -> Result<Review, Malformed> {
-    let (asked, request) = match decode(body).await? {
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub fn mutate(body: &[u8], reading: Reading, settings: &Settings) -> Result<Review, Malformed> {
+    let (asked, request) = match decode(body, reading)? {
         Decoded::Readable(request) => (Asked::by(&request), request),
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
@@ -100,22 +114,47 @@ pub async fn mutate(body: Bytes, settings: &Settings) -> Result<Review, Malforme
     Ok(Review::change(asked, &change.before, &change.after))
 }
 
-/// Answers a review of the webhook that places Pods. One that cannot be read is let through, as by [`mutate`].
+/// Answers a review of the webhook that places Pods, unless the Pod follows. One that cannot be read is let through, as by
+/// [`mutate`].
+///
+/// # Errors
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub(crate) fn place(body: &[u8], reading: Reading) -> Result<Placement, Malformed> {
+    let request = match decode::<Pod>(body, reading)? {
+        Decoded::Readable(request) => request,
+        Decoded::Unreadable { asked, .. } => return Ok(Placement::Reviewed(Box::new(Review::allow(asked)))),
+    };
+    let after = match pod::role(&request) {
+        Ok(Some(Role::Follower(follower))) => return Ok(Placement::Follows(follower)),
+        Ok(Some(Role::Leader(leader))) => Ok(request.object.as_ref().map(|pod| leader.keep_away(pod))),
+        Ok(None) => Ok(None),
+        Err(refusal) => Err(refusal),
+    };
+    Ok(Placement::Reviewed(Box::new(placed(&request, after))))
+}
+
+/// Answers a review of a Pod that follows, which goes to this domain. It is read again: as long as it waited for its leader,
+/// nothing was kept of it but the body.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview.
-pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
-    let (asked, request) = match decode::<Pod>(body).await? {
-        Decoded::Readable(request) => (Asked::by(&request), request),
+pub(crate) fn follow(body: &[u8], follower: &Follower, domain: Result<String, Refusal>) -> Result<Review, Malformed> {
+    let request = match decode::<Pod>(body, Reading::Quick)? {
+        Decoded::Readable(request) => request,
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
-    let (pod, namespace) = (name(&request), request.namespace.as_deref());
-    match (&request.object, pod::mutate(&request, lookup).await) {
-        (Some(before), Ok(Some(after))) => {
+    let after = domain.map(|domain| request.object.as_ref().map(|pod| follower.follow(pod, domain)));
+    Ok(placed(&request, after))
+}
+
+fn placed(request: &AdmissionRequest<Pod>, after: Result<Option<Pod>, Refusal>) -> Review {
+    let (asked, pod, namespace) = (Asked::by(request), name(request), request.namespace.as_deref());
+    match (&request.object, after) {
+        (Some(before), Ok(Some(after))) if *before != after => {
             debug!(pod, namespace, "placed");
-            Ok(Review::change(asked, before, &after))
+            Review::change(asked, before, &after)
         }
-        (_, Ok(_)) => Ok(Review::allow(asked)),
+        (_, Ok(_)) => Review::allow(asked),
         (_, Err(refusal)) => {
             if let Some(suppressed) = log_limit::permit(namespace.unwrap_or_default()) {
                 let refusal = refusal.to_string();
@@ -123,7 +162,7 @@ pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
                     [pod, namespace.unwrap_or_default(), &refusal].map(log_limit::beginning);
                 info!(pod, namespace, refusal, suppressed, "refused");
             }
-            Ok(Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) })
+            Review { rejection: Some(refusal.reason()), ..Review::deny(asked, refusal.status()) }
         }
     }
 }
@@ -131,9 +170,9 @@ pub async fn place(body: Bytes, lookup: &Lookup) -> Result<Review, Malformed> {
 /// Answers a review of the validating webhook.
 ///
 /// # Errors
-/// When the body is not an AdmissionReview.
-pub async fn validate(body: Bytes, terms: &Terms) -> Result<Review, Malformed> {
-    let (asked, name, namespace, errors) = match decode(body).await? {
+/// When the body is not an AdmissionReview, or has to be read with care.
+pub fn validate(body: &[u8], reading: Reading, terms: &Terms) -> Result<Review, Malformed> {
+    let (asked, name, namespace, errors) = match decode(body, reading)? {
         Decoded::Readable(request) => {
             let (asked, errors) = (Asked::by(&request), jobset::validate(&request, terms));
             if errors.is_empty() {
@@ -212,16 +251,19 @@ enum Decoded<K> {
     },
 }
 
-async fn decode<K: Object + Send + 'static>(body: Bytes) -> Result<Decoded<K>, Malformed> {
+fn decode<K: Object>(body: &[u8], reading: Reading) -> Result<Decoded<K>, Malformed> {
     let read = |body: &str| {
-        let (mut json, left) = (serde_json::Deserializer::from_str(body), Cell::new(budget(body.len())));
-        AdmissionReview::deserialize(Strict::new(&mut json, &left)).and_then(|review| json.end().map(|()| review)).ok()
+        let (mut json, meter) = (serde_json::Deserializer::from_str(body), Meter::new(budget(body.len())));
+        AdmissionReview::deserialize(Metered::new(&mut json, &meter))
+            .and_then(|review| json.end().map(|()| review))
+            .ok()
     };
     // All of it is found to be UTF-8 at once, which costs less than string by string.
-    match str::from_utf8(&body).ok().and_then(read) {
+    match str::from_utf8(body).ok().and_then(read) {
         Some(review) => request_of(review).map(Decoded::Readable),
+        None if reading == Reading::Quick => Err(Malformed::Unread),
         // Either the review itself is malformed, or an object in it.
-        None => unreadable::decode(body).await,
+        None => unreadable::decode(body),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Puts the parts together and takes them down again.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::pod::lookup::Lookup;
 use crate::tls::{self, MinVersion};
+use crate::turn::Computing;
 use crate::{Error, check, connections, metrics, serve};
 
 /// How often the certificate is looked at by the wall clock.
@@ -65,7 +65,7 @@ impl Service {
                 gates: args.features.gates,
                 injection: args.features.injection(),
                 cluster: Cluster::default(),
-                max_jobs: NonZeroU32::new(args.limits.max_jobs_per_jobset),
+                limits: args.limits.of_jobset(),
                 topology_keys: args.placement.exclusive_topology_keys.clone(),
             },
             drain_delay: args.serving.drain_delay,
@@ -120,9 +120,11 @@ impl Service {
         let _stopped = stopped.clone().drop_guard();
         let probed = ports.serve(stopped).map_err(Error::Ports)?;
         let lookup = Lookup::new(client.clone(), self.leader_wait);
-        let pods = limits::guard(serve::pod_router(lookup.clone()), limits, limits.max_concurrent_pods);
-        let (jobsets, cluster) = (serve::router(self.terms.clone()), self.terms.cluster);
-        let router = limits::guard(jobsets, limits, limits.max_concurrent_reviews).merge(pods);
+        let (jobsets, pods) = (serve::router(self.terms.clone()), serve::pod_router(lookup.clone()));
+        let (cluster, at_once) = (self.terms.cluster, limits.max_concurrent_reviews);
+        let computing = Arc::new(Computing::new(at_once));
+        let pods = limits::guard_with(pods, limits, limits.max_concurrent_pods, &computing);
+        let router = limits::guard_with(jobsets, limits, at_once, &computing).merge(pods);
         let router = metrics::measure(router, metrics);
         let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
         let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);

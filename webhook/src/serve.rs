@@ -1,19 +1,21 @@
 //! The webhooks by path: requests in, answers out.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use axum::{Extension, Router};
 use jobset_program::log_limit;
 use tracing::warn;
 
 use crate::jobset::Terms;
-use crate::limits::{Overload, RETRY_AFTER};
+use crate::limits::Refusal;
+use crate::memory::TakenAway;
 use crate::pod::lookup::Lookup;
-use crate::review::{self, Malformed, Review};
+use crate::review::{self, Malformed, Placement, Reading, Review};
+use crate::turn::Turn;
 
 /// Path of the mutating webhook, as the Go JobSet registers it.
 pub const MUTATE_PATH: &str = "/mutate-jobset-x-k8s-io-v1alpha2-jobset";
@@ -26,13 +28,13 @@ pub const VALIDATE_PATH: &str = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
 pub fn router(terms: Terms) -> Router {
     let terms = Arc::new(terms);
     let settings = Arc::clone(&terms);
-    let mutate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::mutate(body, &settings.injection).await),
-        Err(refused) => refused,
+    let mutate = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| {
+        let settings = Arc::clone(&settings);
+        answer(&turn, &headers, move |body, reading| review::mutate(body, reading, &settings.injection)).await
     };
-    let validate = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::validate(body, &terms).await),
-        Err(refused) => refused,
+    let validate = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| {
+        let terms = Arc::clone(&terms);
+        answer(&turn, &headers, move |body, reading| review::validate(body, reading, &terms)).await
     };
     Router::new()
         .route(MUTATE_PATH, post(mutate))
@@ -43,11 +45,77 @@ pub fn router(terms: Terms) -> Router {
 
 /// The route of the webhook that places Pods.
 pub fn pod_router(lookup: Lookup) -> Router {
-    let place = async move |headers: HeaderMap, body: Bytes| match content_type_of(&headers) {
-        Ok(()) => written(review::place(body, &lookup).await),
+    let place = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| match content_type_of(&headers) {
+        Ok(()) => place(&turn, &lookup).await.unwrap_or_else(Failed::answer),
         Err(refused) => refused,
     };
     Router::new().route(POD_PATH, post(place)).method_not_allowed_fallback(not_allowed)
+}
+
+/// Why a request gets no review.
+enum Failed {
+    Malformed(Malformed),
+    TakenAway(TakenAway),
+}
+
+impl Failed {
+    fn answer(self) -> Response {
+        match self {
+            Self::Malformed(malformed) => refuse(StatusCode::BAD_REQUEST, &malformed.to_string()),
+            Self::TakenAway(taken_away) => Refusal::from(taken_away).answer(),
+        }
+    }
+}
+
+impl From<Malformed> for Failed {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<TakenAway> for Failed {
+    fn from(taken_away: TakenAway) -> Self {
+        Self::TakenAway(taken_away)
+    }
+}
+
+/// What is read of the body, and made of it: quickly, and where that fails, with care.
+async fn computed<T: Send + 'static>(
+    turn: &Turn,
+    review: impl Fn(&[u8], Reading) -> Result<T, Malformed> + Clone + Send + 'static,
+) -> Result<T, Failed> {
+    let quick = review.clone();
+    let computed = match turn.compute(move |body| quick(body, Reading::Quick)).await? {
+        Err(Malformed::Unread) => turn.compute_alone(move |body| review(body, Reading::Careful)).await?,
+        computed => computed,
+    };
+    Ok(computed?)
+}
+
+async fn answer(
+    turn: &Turn,
+    headers: &HeaderMap,
+    review: impl Fn(&[u8], Reading) -> Result<Review, Malformed> + Clone + Send + 'static,
+) -> Response {
+    if let Err(refused) = content_type_of(headers) {
+        return refused;
+    }
+    let written = move |body: &[u8], reading| review(body, reading).map(written);
+    computed(turn, written).await.unwrap_or_else(Failed::answer)
+}
+
+/// A Pod that follows waits for its leader outside of the places in which others are computed.
+async fn place(turn: &Turn, lookup: &Lookup) -> Result<Response, Failed> {
+    let begin = |body: &[u8], reading| match review::place(body, reading)? {
+        Placement::Follows(follower) => Ok(ControlFlow::Continue(follower)),
+        Placement::Reviewed(review) => Ok(ControlFlow::Break(written(*review))),
+    };
+    let follower = match computed(turn, begin).await? {
+        ControlFlow::Continue(follower) => follower,
+        ControlFlow::Break(answer) => return Ok(answer),
+    };
+    let domain = turn.wait(lookup.domain(&follower)).await?;
+    Ok(turn.compute(move |body| review::follow(body, &follower, domain).map(written)).await??)
 }
 
 async fn not_allowed(method: Method) -> Response {
@@ -73,20 +141,9 @@ fn content_type_of(headers: &HeaderMap) -> Result<(), Response> {
     Ok(())
 }
 
-fn written(review: Result<Review, Malformed>) -> Response {
-    match review {
-        Ok(review) => {
-            let outcome = review.outcome();
-            let mut answer = axum::Json(review).into_response();
-            answer.extensions_mut().insert(outcome);
-            answer
-        }
-        Err(error @ Malformed::TooMany) => {
-            let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-            answer.extensions_mut().insert(Overload::Unreadable);
-            answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-            answer
-        }
-        Err(error) => refuse(StatusCode::BAD_REQUEST, &error.to_string()),
-    }
+fn written(review: Review) -> Response {
+    let outcome = review.outcome();
+    let mut answer = axum::Json(review).into_response();
+    answer.extensions_mut().insert(outcome);
+    answer
 }

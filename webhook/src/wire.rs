@@ -3,9 +3,11 @@
 //!
 //! There is no `flatten` here. What serde flattens it first reads into a tree, and from that a second time.
 
+use jobset_api::weight::Weighed;
 use jobset_api::{JobSet, JobSetSpec, JobSetStatus};
+use jobset_objects::whole_metadata;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::admission::Operation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -24,27 +26,67 @@ pub struct AdmissionReview<K> {
 
 /// What somebody wants to do with an object.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound = "K: Object")]
+#[serde(bound = "K: Object", from = "SentRequest<K>")]
 pub struct AdmissionRequest<K> {
     /// Has to be in the answer.
     pub uid: String,
     /// What is to be done.
     pub operation: Operation,
     /// The subresource that it is done to; none for the object as a whole.
-    #[serde(default)]
     pub sub_resource: Option<String>,
     /// Name of the object; empty where the API server is yet to generate it.
-    #[serde(default)]
     pub name: String,
     /// Namespace of the object.
-    #[serde(default)]
     pub namespace: Option<String>,
     /// The object as it will be; none in deletions.
-    #[serde(default, deserialize_with = "object")]
     pub object: Option<K>,
     /// The object as it is; none in creations.
-    #[serde(default, deserialize_with = "object")]
     pub old_object: Option<K>,
+    /// The memory that the specifications of both take, in bytes.
+    pub weight: SpecWeight,
+}
+
+/// The memory that the specifications of the objects of a review take, in bytes; 0 for an object that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpecWeight {
+    /// That of the object as it will be.
+    pub new: usize,
+    /// That of the object as it is.
+    pub old: usize,
+}
+
+/// A request as it is sent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "K: Object")]
+struct SentRequest<K> {
+    uid: String,
+    operation: Operation,
+    #[serde(default)]
+    sub_resource: Option<String>,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default, deserialize_with = "object")]
+    object: Option<Weighed<K>>,
+    #[serde(default, deserialize_with = "object")]
+    old_object: Option<Weighed<K>>,
+}
+
+impl<K> From<SentRequest<K>> for AdmissionRequest<K> {
+    fn from(sent: SentRequest<K>) -> Self {
+        let weight = |object: &Option<Weighed<K>>| object.as_ref().map_or(0, |object| object.weight);
+        Self {
+            uid: sent.uid,
+            operation: sent.operation,
+            sub_resource: sent.sub_resource,
+            name: sent.name,
+            namespace: sent.namespace,
+            weight: SpecWeight { new: weight(&sent.object), old: weight(&sent.old_object) },
+            object: sent.object.map(|object| object.value),
+            old_object: sent.old_object.map(|object| object.value),
+        }
+    }
 }
 
 /// A kind of objects that are reviewed.
@@ -79,57 +121,18 @@ impl Object for Pod {
 /// An object as it is sent.
 #[derive(Deserialize)]
 struct Sent<S, T> {
-    #[serde(default)]
-    metadata: Metadata,
-    spec: S,
+    #[serde(default, deserialize_with = "whole_metadata")]
+    metadata: ObjectMeta,
+    spec: Weighed<S>,
     status: Option<T>,
 }
 
-/// All of [`ObjectMeta`] but `managedFields`.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    annotations: Option<std::collections::BTreeMap<String, String>>,
-    creation_timestamp: Option<Time>,
-    deletion_grace_period_seconds: Option<i64>,
-    deletion_timestamp: Option<Time>,
-    finalizers: Option<Vec<String>>,
-    generate_name: Option<String>,
-    generation: Option<i64>,
-    labels: Option<std::collections::BTreeMap<String, String>>,
-    name: Option<String>,
-    namespace: Option<String>,
-    owner_references: Option<Vec<OwnerReference>>,
-    resource_version: Option<String>,
-    self_link: Option<String>,
-    uid: Option<String>,
-}
-
-impl From<Metadata> for ObjectMeta {
-    fn from(sent: Metadata) -> Self {
-        Self {
-            annotations: sent.annotations,
-            creation_timestamp: sent.creation_timestamp,
-            deletion_grace_period_seconds: sent.deletion_grace_period_seconds,
-            deletion_timestamp: sent.deletion_timestamp,
-            finalizers: sent.finalizers,
-            generate_name: sent.generate_name,
-            generation: sent.generation,
-            labels: sent.labels,
-            managed_fields: None,
-            name: sent.name,
-            namespace: sent.namespace,
-            owner_references: sent.owner_references,
-            resource_version: sent.resource_version,
-            self_link: sent.self_link,
-            uid: sent.uid,
-        }
-    }
-}
-
-fn object<'de, D: Deserializer<'de>, K: Object>(deserializer: D) -> Result<Option<K>, D::Error> {
+fn object<'de, D: Deserializer<'de>, K: Object>(deserializer: D) -> Result<Option<Weighed<K>>, D::Error> {
     let sent = Option::<Sent<K::Spec, K::Status>>::deserialize(deserializer)?;
-    Ok(sent.map(|sent| K::of(sent.metadata.into(), sent.spec, sent.status)))
+    Ok(sent.map(|Sent { metadata, spec, status }| Weighed {
+        value: K::of(metadata, spec.value, status),
+        weight: spec.weight,
+    }))
 }
 
 #[cfg(test)]

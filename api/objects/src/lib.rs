@@ -12,7 +12,7 @@ mod worker_exit;
 
 pub use condition::PartialCondition;
 pub use job::{PartialJob, PartialJobSpec, PartialJobStatus};
-pub use metadata::{metadata, owner_job};
+pub use metadata::{metadata, owner_job, whole_metadata};
 pub use node::{NodeSystemInfo, NodeTaint, PartialNode, PartialNodeSpec, PartialNodeStatus};
 pub use pod::{
     ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, PartialContainer, PartialContainerStatus,

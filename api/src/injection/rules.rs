@@ -1,7 +1,7 @@
 //! The restart rules that a container gets if it has none. Every failure restarts it, except exit codes for which the
 //! podFailurePolicy fails the Job.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::Container;
 
@@ -18,33 +18,39 @@ struct ExitCodeDecision {
     fatal: bool,
 }
 
-/// The decisions of a podFailurePolicy on exit codes, in the order of its rules.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rules(Vec<ExitCodeDecision>);
+/// The failure exit codes that are not fatal, by a podFailurePolicy.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    /// For the containers that the policy names.
+    named: HashMap<String, ExitCodes>,
+    /// For all other containers.
+    others: ExitCodes,
+}
 
 /// Maximum number of rules of a podFailurePolicy in Kubernetes. Further rules are ignored: the API server refuses the
 /// Job.
 const LIMIT: usize = 20;
 
 impl Rules {
-    /// The decisions of this policy. Restart rules must respect them: a container that restarts does not fail its Pod.
+    /// What this policy leaves. Restart rules must respect it: a container that restarts does not fail its Pod.
     pub(super) fn beside(policy: Option<&PodFailurePolicy>) -> Self {
         let rules = policy.into_iter().flat_map(|policy| &policy.rules).take(LIMIT);
-        Self(
-            rules
-                .filter_map(|it| {
-                    let requirement = it.on_exit_codes.as_ref()?;
-                    let values: BTreeSet<i32> = requirement.values.iter().copied().collect();
-                    let codes = match requirement.operator.as_str() {
-                        "In" => ExitCodes::In(values),
-                        "NotIn" => ExitCodes::NotIn(values),
-                        _ => return None,
-                    };
-                    let fatal = matches!(it.action.as_str(), "FailJob" | "FailIndex");
-                    Some(ExitCodeDecision { container: requirement.container_name.clone(), codes, fatal })
-                })
-                .collect(),
-        )
+        let decisions = rules.filter_map(|it| {
+            let requirement = it.on_exit_codes.as_ref()?;
+            let values: BTreeSet<i32> = requirement.values.iter().copied().collect();
+            let codes = match requirement.operator.as_str() {
+                "In" => ExitCodes::In(values),
+                "NotIn" => ExitCodes::NotIn(values),
+                _ => return None,
+            };
+            let fatal = matches!(it.action.as_str(), "FailJob" | "FailIndex");
+            // Each container gets a rule with these codes.
+            Some(ExitCodeDecision { container: requirement.container_name.clone(), codes: codes.possible(), fatal })
+        });
+        let decisions: Vec<_> = decisions.collect();
+        let containers = decisions.iter().filter_map(|decision| decision.container.clone());
+        let named = containers.map(|name| (name.clone(), survivable(&decisions, Some(&name)))).collect();
+        Self { named, others: survivable(&decisions, None) }
     }
 
     /// Sets restart rules with this action on a container, except for these exit codes. A container that has rules, or another restartPolicy than
@@ -55,25 +61,26 @@ impl Rules {
             return;
         }
         let except = ExitCodes::In(except.iter().copied().map(i32::from).collect());
-        let codes = self.survivable(&container.name).minus(&except);
+        let codes = self.named.get(&container.name).unwrap_or(&self.others).minus(&except);
         if !codes.is_empty() {
             container.restart_policy = Some("Never".to_owned());
             container.restart_policy_rules = Some(vec![rule(action, codes)]);
         }
     }
+}
 
-    /// The failure exit codes that are not fatal. The first matching rule decides on a code.
-    fn survivable(&self, container: &str) -> ExitCodes {
-        let mut harmless: Vec<&ExitCodes> = Vec::new();
-        let mut left = ExitCodes::failures();
-        for decision in self.0.iter().filter(|it| it.container.as_deref().is_none_or(|name| name == container)) {
-            if decision.fatal {
-                let fatal = harmless.iter().fold(decision.codes.clone(), |codes, other| codes.minus(other));
-                left = left.minus(&fatal);
-            } else {
-                harmless.push(&decision.codes);
-            }
+/// The failure exit codes that are not fatal in the container of this name, or in one that no decision names. The first
+/// matching rule decides on a code.
+fn survivable(decisions: &[ExitCodeDecision], container: Option<&str>) -> ExitCodes {
+    let mut harmless: Vec<&ExitCodes> = Vec::new();
+    let mut left = ExitCodes::failures();
+    for decision in decisions.iter().filter(|it| it.container.is_none() || it.container.as_deref() == container) {
+        if decision.fatal {
+            let fatal = harmless.iter().fold(decision.codes.clone(), |codes, other| codes.minus(other));
+            left = left.minus(&fatal);
+        } else {
+            harmless.push(&decision.codes);
         }
-        left
     }
+    left
 }

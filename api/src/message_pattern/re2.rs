@@ -28,9 +28,28 @@ const CLASSES: [(char, &str); 6] = [
     ('W', "[^0-9A-Za-z_]"),
 ];
 
-/// The pattern in the syntax of the `regex` crate.
-pub(super) fn translate(pattern: &str) -> String {
-    let mut to = Translation { rest: pattern.chars().peekable(), text: String::with_capacity(pattern.len() + 16) };
+/// Number of code points from which on a range of a class is large.
+const LARGE: u32 = 128;
+
+/// A pattern in the syntax of the `regex` crate.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// Number of its classes that may have many code points. The parser builds each of them, whatever it is used for.
+    pub(super) large_classes: usize,
+    /// Whether letters match in either case, at least in a part of the pattern. The parser then looks at each code point of
+    /// a large class.
+    pub(super) ignores_case: bool,
+}
+
+/// Translates a pattern.
+pub(super) fn translate(pattern: &str) -> Translated {
+    let mut to = Translation {
+        rest: pattern.chars().peekable(),
+        text: String::with_capacity(pattern.len() + 16),
+        large_classes: 0,
+        ignores_case: false,
+    };
     while let Some(next) = to.rest.next() {
         match next {
             '\\' => to.escape(),
@@ -41,12 +60,14 @@ pub(super) fn translate(pattern: &str) -> String {
             other => to.text.push(other),
         }
     }
-    to.text
+    Translated { text: to.text, large_classes: to.large_classes, ignores_case: to.ignores_case }
 }
 
 struct Translation<'a> {
     rest: Peekable<Chars<'a>>,
     text: String,
+    large_classes: usize,
+    ignores_case: bool,
 }
 
 impl Translation<'_> {
@@ -129,6 +150,7 @@ impl Translation<'_> {
 
     /// Translates a Unicode class.
     fn property(&mut self) {
+        self.large_classes += 1;
         let Some(letter) = self.rest.next() else { return };
         let negated = self.rest.peek() == Some(&'{') && {
             let mut ahead = self.rest.clone();
@@ -152,18 +174,36 @@ impl Translation<'_> {
     fn class(&mut self) {
         self.text.push('[');
         self.text.extend(self.rest.next_if_eq(&'^'));
-        let mut first = true;
+        let (mut first, mut is_large) = (true, false);
+        // The character before, and whether a hyphen makes it the first one of a range.
+        let (mut before, mut is_range) = ('\0', false);
         while let Some(next) = self.rest.next() {
+            let was_range = std::mem::take(&mut is_range);
             match next {
-                ']' if !first => return self.text.push(']'),
+                ']' if !first => {
+                    self.large_classes += usize::from(is_large);
+                    return self.text.push(']');
+                }
                 '[' if self.is_posix_class() => {
+                    is_large |= self.rest.clone().nth(1) == Some('^');
                     self.text.push('[');
                     self.copy_to(']');
                 }
-                '\\' => self.escape_of_class(),
+                '\\' => {
+                    // Codes can be the ends of a range, and these classes have all but a few characters.
+                    is_large |= matches!(self.rest.peek(), Some('0'..='7' | 'x' | 'D' | 'S' | 'W'));
+                    self.escape_of_class();
+                }
                 // A hyphen between two characters is a range.
-                '-' if !first && self.rest.peek() != Some(&']') => self.text.push('-'),
-                other => self.literal(other),
+                '-' if !first && self.rest.peek() != Some(&']') => {
+                    is_range = true;
+                    self.text.push('-');
+                }
+                other => {
+                    is_large |= was_range && u32::from(other).saturating_sub(u32::from(before)) > LARGE;
+                    before = other;
+                    self.literal(other);
+                }
             }
             first = false;
         }
@@ -183,15 +223,19 @@ impl Translation<'_> {
         } else if rest.starts_with("?<") && !rest.starts_with("?<=") && !rest.starts_with("?<!") {
             2
         } else {
-            0
+            self.ignores_case |= rest.starts_with('?') && self.sets_case();
+            return;
         };
-        let named: Vec<char> = self.rest.clone().skip(begin).take_while(|next| *next != '>').collect();
-        let is_name = |name: &[char]| {
-            !name.is_empty() && name.iter().all(|letter| letter.is_ascii_alphanumeric() || *letter == '_')
-        };
-        if begin > 0 && is_name(&named) {
-            let _ = self.rest.nth(begin + named.len());
+        let is_of_name = |next: &char| next.is_ascii_alphanumeric() || *next == '_';
+        let name = self.rest.clone().skip(begin).take_while(is_of_name).count();
+        if name > 0 && self.rest.clone().nth(begin + name) == Some('>') {
+            let _ = self.rest.nth(begin + name);
         }
+    }
+
+    /// Whether the flags of the group, which begin here with `?`, have an `i`.
+    fn sets_case(&self) -> bool {
+        self.rest.clone().skip(1).take_while(|next| next.is_ascii_alphabetic() || *next == '-').any(|flag| flag == 'i')
     }
 
     /// Translates a brace: the start of a repetition, or a literal.

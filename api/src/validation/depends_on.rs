@@ -1,5 +1,7 @@
 //! The order in which replicatedJobs start.
 
+use std::collections::HashSet;
+
 use super::subject::Subject;
 use crate::field::{Errors, Path};
 use crate::{JobSetSpec, StartupPolicyOrder};
@@ -19,8 +21,9 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = path.index(index);
         let path = path.child("dependsOn");
+        let mut names = HashSet::with_capacity(replicated_job.depends_on.len());
         for (entry, dependency) in replicated_job.depends_on.iter().enumerate() {
-            if replicated_job.depends_on[..entry].iter().any(|other| other.name == dependency.name) {
+            if !names.insert(dependency.name.as_str()) {
                 let path = path.index(entry);
                 errors.duplicate(&path.child("name"), &dependency.name, UNIQUE);
             }

@@ -1,6 +1,6 @@
 //! Exclusive placement: each Job alone in a topology domain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::subject::Subject;
 use crate::field::{Errors, Path};
@@ -49,12 +49,12 @@ pub fn check_allowed_topology_keys(old: Option<&JobSet>, new: &JobSet, allowed: 
     if allowed.is_empty() {
         return;
     }
-    let mut kept = Vec::new();
+    let mut kept = HashSet::new();
     if let Some(old) = old {
-        for_each_key(old, &mut |path, key| kept.push((path.to_string(), key.to_owned())));
+        for_each_key(old, &mut |path, key| kept.extend([(path.to_string(), key.to_owned())]));
     }
     for_each_key(new, &mut |path, key| {
-        let is_kept = || kept.iter().any(|(place, value)| *place == path.to_string() && value == key);
+        let is_kept = || kept.contains(&(path.to_string(), key.to_owned()));
         if !allowed.iter().any(|it| it == key) && !is_kept() {
             let required = format_args!("must be one of the topology keys of this cluster: {}", allowed.join(", "));
             errors.invalid(path, key, required);

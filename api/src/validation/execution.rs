@@ -7,7 +7,8 @@
 //!
 //! | rule | a stored violation is |
 //! |---|---|
-//! | names of replicatedJobs: DNS labels, unique; numbers: not negative, at most 2147483647 | not run |
+//! | names of replicatedJobs: DNS labels, unique; numbers: not negative | not run |
+//! | more Jobs or Pods than one JobSet may have ([`crate::JobSetLimits`]), or than can be counted | run: nothing is created, resumed or resized |
 //! | names of Jobs, or host names of Pods, of more than 63 characters | not run |
 //! | `network.subdomain` that is no DNS label, with DNS host names | not run |
 //! | network name of the coordinator that is too long for its label | not run |
@@ -16,7 +17,7 @@
 //! | success policy of which no target exists | not run |
 //! | exclusive placement by affinity of Jobs without indexes | not run |
 //! | in place: `startupPolicy: InOrder`, `dependsOn`, Jobs without indexes, `completions` other than `parallelism`, Pods without an agent | run: restarts by recreation |
-//! | message patterns that do not compile, or too many | run: they match nothing |
+//! | message patterns that do not compile, are too many, or take too much time or memory together | run: they match nothing |
 //! | in place: `backoffLimit`, `podReplacementPolicy`, `restartPolicy` | run with these values |
 //! | syntax of the JobSet's name and of `groupName` | run, or refused by the API server |
 //! | coordinator: its replicatedJob, Job and Pod | run: label and annotation may name a Pod that does not exist |
@@ -39,8 +40,9 @@ use super::{
     targets, volume_claims,
 };
 use crate::JobSet;
-use crate::field::Errors;
+use crate::field::{Errors, Path};
 use crate::gates::Gates;
+use crate::message_pattern::MessagePatterns;
 
 /// The rules without which the JobSet cannot run.
 const RULES: [Rule; 8] = [
@@ -67,12 +69,11 @@ pub fn cannot_restart_in_place(jobset: &JobSet) -> Errors {
     violations(jobset, &[in_place::check_group])
 }
 
-/// The errors of message patterns of the failure policy. Such a pattern matches nothing.
-///
-/// The function compiles the patterns, which takes up to some 10 ms for a pattern. Callers should cache the result by
-/// `metadata.generation`.
-pub fn cannot_match(jobset: &JobSet) -> Errors {
-    violations(jobset, &[message_patterns::check])
+/// The errors of message patterns of the failure policy, which are compiled. Such a pattern matches nothing.
+pub fn cannot_match(jobset: &JobSet, patterns: &MessagePatterns) -> Errors {
+    let mut errors = Errors::default();
+    message_patterns::check_compiled(jobset.spec.failure_rules(), patterns, &Path::root("spec"), &mut errors);
+    errors
 }
 
 fn violations(jobset: &JobSet, rules: &[Rule]) -> Errors {
@@ -149,6 +150,8 @@ mod tests {
     #[case::name_of_a_rule("/spec/failurePolicy/rules/0/name", json!("a b"))]
     #[case::max_restarts("/spec/failurePolicy/maxRestarts", json!(-1))]
     #[case::manager("/spec/managedBy", json!("nobody"))]
+    #[case::pods("/spec/replicatedJobs/1/template/spec/parallelism", json!(i32::MAX))]
+    #[case::jobs("/spec/replicatedJobs/0/replicas", json!(i32::MAX))]
     fn stored_jobset_that_admission_rejects_can_run(#[case] pointer: &str, #[case] value: Value) {
         let object = jobset(&[(pointer, value)]);
         assert_eq!(all(&cannot_run(&read(&object))), Vec::<String>::new());
@@ -197,6 +200,7 @@ mod tests {
     fn stored_pattern_that_does_not_compile_is_listed_and_jobset_can_run() {
         let stored = read(&jobset(&[("/spec/failurePolicy/rules/0/onJobFailureMessagePatterns", json!(["a", "a("]))]));
         assert_eq!(all(&cannot_run(&stored)), Vec::<String>::new());
-        assert_one(&all(&cannot_match(&stored)), "onJobFailureMessagePatterns[1]: Invalid value: \"a(\"");
+        let patterns = MessagePatterns::compile(stored.spec.failure_rules());
+        assert_one(&all(&cannot_match(&stored, &patterns)), "onJobFailureMessagePatterns[1]: Invalid value: \"a(\"");
     }
 }

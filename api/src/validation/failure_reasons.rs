@@ -12,6 +12,8 @@ const OF_KUBERNETES: [&str; 5] =
     ["BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"];
 /// Action of a podFailurePolicy that fails the Job.
 const FAIL_JOB: &str = "FailJob";
+/// Maximum number of given reasons that an error lists.
+const LISTED: usize = 20;
 /// Maximum number of characters of a condition reason.
 const LENGTH: usize = 1024;
 
@@ -21,8 +23,9 @@ const NOT_OF_KUBERNETES: &str = "must not be a reason that Kubernetes itself giv
 /// Rejects reasons that no Job of the rule's targets can have, and values of `setConditionReason` that no Job can have.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("failurePolicy.rules");
-    for (index, rule) in subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate() {
-        matched_reasons(rule, &subject.spec.replicated_jobs, &path.index(index), errors);
+    let given = GivenReasons::of(&subject.spec.replicated_jobs);
+    for (index, rule) in subject.spec.failure_rules().iter().enumerate() {
+        matched_reasons(subject, rule, &given, &path.index(index), errors);
     }
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
@@ -30,24 +33,57 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Checks the reasons of a rule of the failure policy.
-fn matched_reasons(rule: &FailurePolicyRule, replicated_jobs: &[ReplicatedJob], path: &Path<'_>, errors: &mut Errors) {
-    let known = |reason: &String| OF_KUBERNETES.contains(&reason.as_str());
-    if rule.on_job_failure_reasons.iter().all(known) {
-        return;
+/// The reasons of `setConditionReason`: all of them, and those of each replicatedJob.
+struct GivenReasons<'a> {
+    all: BTreeSet<&'a str>,
+    of: Vec<BTreeSet<&'a str>>,
+}
+
+impl<'a> GivenReasons<'a> {
+    fn of(replicated_jobs: &'a [ReplicatedJob]) -> Self {
+        let of: Vec<BTreeSet<_>> = replicated_jobs.iter().map(|it| set_reasons(it).collect()).collect();
+        Self { all: of.iter().flatten().copied().collect(), of }
     }
-    let targeted = |it: &&ReplicatedJob| rule.targets(&it.name);
-    let mut supported: BTreeSet<&str> = replicated_jobs.iter().filter(targeted).flat_map(set_reasons).collect();
-    supported.extend(OF_KUBERNETES);
+}
+
+/// Checks the reasons of a rule of the failure policy.
+fn matched_reasons(
+    subject: &Subject<'_>,
+    rule: &FailurePolicyRule,
+    given: &GivenReasons<'_>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let known = |reason: &str| OF_KUBERNETES.contains(&reason);
+    let reasons = rule.on_job_failure_reasons.iter().enumerate().filter(|(_, reason)| !known(reason));
+    let reasons: Vec<_> = reasons.collect();
+    let targets: BTreeSet<usize> =
+        rule.target_replicated_jobs.iter().filter_map(|target| subject.place(target)).collect();
+    let of_targets = || targets.iter().filter_map(|place| given.of.get(*place));
+    // Of two ways to look the reasons up, the shorter one: many rules may have few, or few rules many.
+    let (each, union) = (reasons.len() * targets.len(), of_targets().map(BTreeSet::len).sum::<usize>());
+    let union: Option<BTreeSet<&str>> = (union < each).then(|| of_targets().flatten().copied().collect());
     let path = path.child("onJobFailureReasons");
-    for (index, reason) in rule.on_job_failure_reasons.iter().enumerate() {
-        if !supported.contains(reason.as_str()) {
-            let list = supported.iter().map(|reason| format!("\"{reason}\"")).collect::<Vec<_>>().join(", ");
-            let list =
-                format_args!("{list}, and what podFailurePolicy.rules[].setConditionReason of the targets gives");
-            errors.not_supported(&path.index(index), reason, list);
+    for (index, reason) in reasons {
+        let reason = reason.as_str();
+        let is_given = match &union {
+            _ if rule.target_replicated_jobs.is_empty() => given.all.contains(reason),
+            Some(union) => union.contains(reason),
+            None => of_targets().any(|reasons| reasons.contains(reason)),
+        };
+        if !is_given {
+            let listed = if rule.target_replicated_jobs.is_empty() { Some(&given.all) } else { of_targets().next() };
+            errors.not_supported(&path.index(index), reason, supported(listed));
         }
     }
+}
+
+/// The supported reasons: those of Kubernetes, and the first of the given ones.
+fn supported(given: Option<&BTreeSet<&str>>) -> String {
+    let given = given.into_iter().flatten().copied().take(LISTED);
+    let reasons: BTreeSet<&str> = given.chain(OF_KUBERNETES).collect();
+    let list = reasons.iter().map(|reason| format!("\"{reason}\"")).collect::<Vec<_>>().join(", ");
+    format!("{list}, and what podFailurePolicy.rules[].setConditionReason of the targets gives")
 }
 
 /// The values of `setConditionReason` in a Job template.

@@ -1,40 +1,32 @@
 //! Patterns for the messages of failed Jobs.
 
 use super::subject::Subject;
+use crate::FailurePolicyRule;
 use crate::field::{Errors, Path};
-use crate::message_pattern::{MAX_PATTERNS, MAX_SIZE, compile_within};
-
-/// Maximum size of all compiled patterns of a new JobSet, in bytes. To compile 1 MiB takes some 10 ms, and the
-/// admission service must also serve other requests.
-const MAX_TOTAL_SIZE: usize = 4 << 20;
+use crate::message_pattern::{InvalidPattern, MessagePatterns};
 
 /// Rejects patterns that match nothing: those that do not compile, or all of them if there are too many.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    check_within(subject, spec, errors, |_| MAX_SIZE);
+    let rules = subject.spec.failure_rules();
+    check_compiled(rules, &MessagePatterns::compile(rules), spec, errors);
 }
 
-/// As [`check`], for a new JobSet. The limit for each pattern is its share of the limit for all patterns.
-pub(super) fn check_new(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    check_within(subject, spec, errors, |count| (MAX_TOTAL_SIZE / count.max(1)).min(MAX_SIZE));
-}
-
-fn check_within(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors, max_size: impl Fn(usize) -> usize) {
-    let rules = || subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
+/// The same for rules whose patterns are compiled already.
+pub(super) fn check_compiled(
+    rules: &[FailurePolicyRule],
+    patterns: &MessagePatterns,
+    spec: &Path<'_>,
+    errors: &mut Errors,
+) {
     let path = spec.child("failurePolicy.rules");
-    let count: usize = rules().map(|(_, rule)| rule.on_job_failure_message_patterns.len()).sum();
-    if count > MAX_PATTERNS {
+    if let Some(count) = patterns.too_many() {
         errors.too_many(&path, count, "must have at most 256 onJobFailureMessagePatterns in all rules together");
-        return;
     }
-    let max_size = max_size(count);
-    for (index, rule) in rules() {
-        let path = path.index(index);
+    for (rule, index, error) in patterns.errors().filter(|(.., error)| **error != InvalidPattern::NotTried) {
+        let pattern = rules.get(rule).and_then(|rule| rule.on_job_failure_message_patterns.get(index));
+        let path = path.index(rule);
         let path = path.child("onJobFailureMessagePatterns");
-        for (index, pattern) in rule.on_job_failure_message_patterns.iter().enumerate() {
-            if let Err(error) = compile_within(pattern, max_size) {
-                errors.invalid(&path.index(index), pattern, error);
-            }
-        }
+        errors.invalid(&path.index(index), pattern, error);
     }
 }
 
@@ -42,8 +34,10 @@ fn check_within(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors, max
 mod tests {
     use serde_json::json;
 
-    use super::super::cannot_match;
-    use super::super::testing::{accepts, admission_errors, jobset, read, rejects};
+    use super::super::testing::{accepts, admission_errors, assert_one, changed, jobset, read, rejects};
+    use super::super::{cannot_match, validate_update};
+    use crate::gates::Gates;
+    use crate::message_pattern::MessagePatterns;
 
     const PATTERNS: &str = "/spec/failurePolicy/rules/0/onJobFailureMessagePatterns";
 
@@ -61,15 +55,21 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_large_total_size_are_rejected_at_creation_only() {
-        let complex = |count: usize| json!(vec![r"(\pL{20})"; count]);
-        let of = |patterns| admission_errors(&jobset(&[(PATTERNS, patterns)]));
-        assert_eq!(of(complex(2)), Vec::<String>::new());
-        assert_eq!(cannot_match(&read(&jobset(&[(PATTERNS, complex(64))]))).to_string(), "");
-        let errors = of(complex(64));
-        assert!(errors[0].contains("must be simpler: compiled, it would take more than 64 KiB"), "{errors:?}");
-        let ordinary = r"^Pod \S+ failed with exit code (1[0-9]+|2)$";
-        assert_eq!(of(json!(vec![ordinary; 100])), Vec::<String>::new());
+    fn patterns_of_large_total_size_are_rejected_once() {
+        let object = jobset(&[(PATTERNS, json!(vec![r"(\pL{20})"; 64]))]);
+        let expected = "Patterns[1]: Invalid value: \"(\\\\pL{20})\": must be simpler: compiled, all patterns of a JobSet \
+                        together must take at most 512 KiB; this one and those after it do not fit";
+        assert_one(&admission_errors(&object), expected);
+        let stored = read(&object);
+        let patterns = MessagePatterns::compile(stored.spec.failure_rules());
+        assert_eq!(cannot_match(&stored, &patterns).to_string(), admission_errors(&object).join("; "));
+    }
+
+    #[test]
+    fn update_that_keeps_patterns_is_accepted() {
+        let old = jobset(&[(PATTERNS, json!(vec!["("; 64])), ("/spec/suspend", json!(true))]);
+        let new = changed(old.clone(), &[("/spec/suspend", json!(false))]);
+        assert_eq!(validate_update(&read(&old), &read(&new), Gates::default()).to_string(), "");
     }
 
     #[test]

@@ -72,7 +72,7 @@ const RULES: [Rule; 23] = [
     in_place::check,
     exclusive_placement::check,
     // Values that would not have the effect that the user expects.
-    message_patterns::check_new,
+    message_patterns::check,
     inject_agent::check,
     restart_budget::check,
     additional_restarts::check,

@@ -17,7 +17,17 @@ const JOBS: &str = "the replicas of all replicatedJobs together must not exceed 
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     check_jobs(subject, spec, errors);
     let path = spec.child("replicatedJobs");
+    let jobs: i64 = subject.spec.replicated_jobs.iter().map(|job| i64::from(job.replicas().max(0))).sum();
+    if jobs > i64::from(i32::MAX) {
+        errors.invalid(&path, jobs, JOBS);
+    }
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
+        let pods =
+            i64::from(replicated_job.replicas()) * i64::from(replicated_job.template.spec.parallelism.unwrap_or(1));
+        if pods > i64::from(i32::MAX) {
+            let required = format_args!("replicas * parallelism must not exceed 2147483647, and is {pods}");
+            errors.invalid(&path.index(index).child("replicas"), replicated_job.replicas(), required);
+        }
         if !syntax::is_dns1035_label(replicated_job.group_name()) {
             let path = path.index(index);
             errors.invalid(&path.child("groupName"), replicated_job.group_name(), syntax::DNS_1035_LABEL);
@@ -29,7 +39,6 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 pub(super) fn check_jobs(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let path = spec.child("replicatedJobs");
     let mut names = HashSet::with_capacity(subject.spec.replicated_jobs.len());
-    let mut jobs = 0;
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = path.index(index);
         if !syntax::is_dns1123_label(&replicated_job.name) {
@@ -38,10 +47,6 @@ pub(super) fn check_jobs(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Er
             errors.duplicate(&path.child("name"), &replicated_job.name, UNIQUE);
         }
         numbers(replicated_job, &path, errors);
-        jobs += i64::from(replicated_job.replicas().max(0));
-    }
-    if jobs > i64::from(i32::MAX) {
-        errors.invalid(&path, jobs, JOBS);
     }
 }
 
@@ -57,11 +62,6 @@ fn numbers(replicated_job: &ReplicatedJob, path: &Path<'_>, errors: &mut Errors)
         if let Some(negative) = number.filter(|number| *number < 0) {
             errors.invalid(&path, negative, NOT_NEGATIVE);
         }
-    }
-    let pods = i64::from(replicated_job.replicas()) * i64::from(job.parallelism.unwrap_or(1));
-    if pods > i64::from(i32::MAX) {
-        let required = format_args!("replicas * parallelism must not exceed 2147483647, and is {pods}");
-        errors.invalid(&path.child("replicas"), replicated_job.replicas(), required);
     }
 }
 

@@ -8,11 +8,10 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
 use super::subject::{Subject, for_each_container};
 use crate::field::{Errors, Path};
 use crate::restart_rules::{
-    ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE, compile, compile_agent, is_agent_sidecar,
+    ExitCodes, MAX_RULES, NEVER, RESTART, RESTART_ALL_CONTAINERS, RESTART_POD, TERMINATE, compile, compile_agent,
+    is_agent_sidecar,
 };
 
-/// Maximum number of rules of a container in Kubernetes 1.36.
-const RULES: usize = 20;
 /// Maximum number of exit codes of a rule in Kubernetes 1.36.
 const CODES: usize = 255;
 
@@ -41,7 +40,7 @@ fn container(container: &Container, pod: &PodSpec, path: &Path<'_>, errors: &mut
         errors.required(&path.child("restartPolicy"), POLICY);
     }
     let list = path.child("restartPolicyRules");
-    if rules.len() > RULES {
+    if rules.len() > MAX_RULES {
         // To check more rules would take too long.
         errors.too_many(&list, rules.len(), TOO_MANY_RULES);
         return;
@@ -51,7 +50,7 @@ fn container(container: &Container, pod: &PodSpec, path: &Path<'_>, errors: &mut
     }
     terminate(container, pod, rules, &list, errors);
     let is_agent = is_agent_sidecar(container) && pod.init_containers.iter().flatten().any(|it| ptr::eq(it, container));
-    if is_agent && compile_agent(rules).len() > RULES {
+    if is_agent && compile_agent(rules).len() > MAX_RULES {
         errors.too_many(&list, rules.len(), TOO_MANY_OF_AGENT);
     }
 }

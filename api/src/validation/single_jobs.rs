@@ -1,5 +1,7 @@
 //! Rules of the failure policy that restart single Jobs.
 
+use std::collections::HashMap;
+
 use super::subject::Subject;
 use crate::FailurePolicyAction::{RecreateJob, RestartJob, RestartJobAndIgnoreMaxRestarts};
 use crate::FailurePolicyRule;
@@ -24,21 +26,46 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         }
         return;
     }
+    let single = FirstRules::of(&single);
     let path = spec.child("replicatedJobs");
     for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
         let replicas = replicated_job.replicas();
         if replicas <= LIMIT {
             continue;
         }
-        if let Some((rule, FailurePolicyRule { action, .. })) =
-            single.iter().find(|(_, rule)| rule.targets(&replicated_job.name))
-        {
+        if let Some((rule, FailurePolicyRule { action, .. })) = single.rule_for(&replicated_job.name) {
             let required = format_args!(
                 "must not exceed 1024, since spec.failurePolicy.rules[{rule}] restarts single Jobs of it: choose action \
                  RestartReplicatedJob or RestartJobSet instead of {action:?}, or other targetReplicatedJobs"
             );
             errors.invalid(&path.index(index).child("replicas"), replicas, required);
         }
+    }
+}
+
+/// The first rule for each replicatedJob, with its index.
+struct FirstRules<'a> {
+    by_target: HashMap<&'a str, (usize, &'a FailurePolicyRule)>,
+    without_targets: Option<(usize, &'a FailurePolicyRule)>,
+}
+
+impl<'a> FirstRules<'a> {
+    fn of(rules: &[(usize, &'a FailurePolicyRule)]) -> Self {
+        let mut first = Self { by_target: HashMap::new(), without_targets: None };
+        for (index, rule) in rules.iter().copied() {
+            if rule.target_replicated_jobs.is_empty() {
+                first.without_targets.get_or_insert((index, rule));
+            }
+            for target in &rule.target_replicated_jobs {
+                first.by_target.entry(target).or_insert((index, rule));
+            }
+        }
+        first
+    }
+
+    fn rule_for(&self, replicated_job: &str) -> Option<(usize, &'a FailurePolicyRule)> {
+        let targeted = self.by_target.get(replicated_job).copied();
+        targeted.into_iter().chain(self.without_targets).min_by_key(|(index, _)| *index)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::job::{ControllerRef, controller};
 use super::pods::PodView;
-use super::{JobView, Key, Kind, version};
+use super::{JobView, Key, Kind, StoredJobSet, version};
 
 /// An event of a watch.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub enum WatchEvent {
 pub enum View {
     /// A JobSet, whole.
     JobSet(Arc<JobSet>),
+    /// A JobSet that the engine reads, if it does not take too much memory.
+    StoredJobSet(Box<StoredJobSet>),
     /// A Job.
     Job(JobView),
     /// A Pod.
@@ -92,6 +94,12 @@ impl WatchEvent {
         Self::Put { object: key.clone(), owner: Some(key), view: View::JobSet(jobset) }
     }
 
+    /// A JobSet that is not read yet.
+    pub fn stored_jobset(jobset: StoredJobSet) -> Self {
+        let key = Key::of(&jobset);
+        Self::Put { object: key.clone(), owner: Some(key), view: View::StoredJobSet(Box::new(jobset)) }
+    }
+
     /// An object that belongs to no JobSet and concerns any.
     pub fn shared(object: Key, view: View) -> Self {
         Self::Put { object, owner: None, view }
@@ -102,7 +110,7 @@ impl View {
     /// The kind of the object.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::JobSet(_) => Kind::JobSet,
+            Self::JobSet(_) | Self::StoredJobSet(_) => Kind::JobSet,
             Self::Job(_) => Kind::Job,
             Self::Pod(_) => Kind::Pod,
             Self::Owned(kind, _) => *kind,
@@ -116,6 +124,7 @@ impl View {
     pub fn version(&self) -> u64 {
         match self {
             Self::JobSet(jobset) => version(jobset.as_ref()),
+            Self::StoredJobSet(jobset) => version(jobset.as_ref()),
             Self::Job(job) => job.version,
             Self::Pod(pod) => pod.version,
             Self::Owned(_, view) => view.version,

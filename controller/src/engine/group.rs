@@ -9,16 +9,20 @@ use super::internal_error::InternalError;
 use super::members::Members;
 use super::pods::{Extent, GroupPods, ObservedEpochs};
 use super::progress::{Progress, differs_in_decisions};
+use super::stored::Unread;
 use super::verdict::SpecVerdict;
 use super::{Finished, JobView, SLICE, Urgency, dialect};
+use crate::plan;
 
 /// A JobSet, or a name that children carry in their label before or after the JobSet exists.
 #[derive(Debug, Default)]
 pub struct Group {
     /// The JobSet.
     pub(crate) jobset: Option<Arc<JobSet>>,
+    /// Why not all of the JobSet was read, if so.
+    pub(super) unread: Option<Unread>,
     /// What of its specification cannot be carried out.
-    verdict: Option<SpecVerdict>,
+    verdict: SpecVerdict,
     /// Jobs by name.
     pub(crate) jobs: BTreeMap<String, JobView>,
     /// Pods that a Job controls.
@@ -34,8 +38,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// The JobSet was observed. Returns how soon the change must be reconciled.
-    pub(super) fn put_jobset(&mut self, mut jobset: Arc<JobSet>) -> Urgency {
+    /// The JobSet was observed, and perhaps not read whole. Returns how soon the change must be reconciled.
+    pub(super) fn put_jobset(&mut self, mut jobset: Arc<JobSet>, unread: Option<Unread>) -> Urgency {
         if let Some(status) = &mut Arc::make_mut(&mut jobset).status {
             dialect::decode(status);
         }
@@ -43,9 +47,12 @@ impl Group {
         let epochs =
             status.map(|status| ObservedEpochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
         self.pods.set_epochs(epochs.unwrap_or_default());
-        if !self.verdict.as_ref().is_some_and(|verdict| verdict.is_on(&jobset)) {
-            self.verdict = Some(SpecVerdict::of(&jobset));
+        match &unread {
+            Some(unread) => self.verdict = SpecVerdict::of_unread(&unread.reason),
+            // What was kept of a JobSet that was not read is no specification.
+            None => self.verdict.renew(self.jobset.as_deref().filter(|_| self.unread.is_none()), &jobset),
         }
+        let is_read_differently = std::mem::replace(&mut self.unread, unread) != self.unread;
         let before = self.jobset.replace(Arc::clone(&jobset));
         if before.as_deref().is_none_or(|before| records(before) != records(&jobset)) {
             let members = members(&jobset);
@@ -62,7 +69,7 @@ impl Group {
                 && (&one.annotations, &one.labels) == (&other.annotations, &other.labels)
                 && !differs_in_decisions(&of(&before), &of(&jobset))
         });
-        if only_counts { Urgency::Bulk } else { Urgency::Urgent }
+        if only_counts && !is_read_differently { Urgency::Bulk } else { Urgency::Urgent }
     }
 
     /// Whether this JobSet has the name of the known one, and is another.
@@ -72,8 +79,8 @@ impl Group {
 
     /// The JobSet is gone. Its children may still exist.
     pub(super) fn remove_jobset(&mut self) {
-        (self.jobset, self.verdict, self.refused, self.internal_error) = (None, None, None, None);
-        self.progress = Progress::default();
+        (self.jobset, self.unread, self.refused, self.internal_error) = (None, None, None, None);
+        (self.verdict, self.progress) = (SpecVerdict::default(), Progress::default());
         self.pods.set_epochs(ObservedEpochs::default());
     }
 
@@ -88,6 +95,9 @@ impl Group {
         let (uid, extent) = (job.uid.clone(), extent(Some(&members), &job));
         let failed = |job: &JobView| job.failing || matches!(job.finished, Some(Finished::Failed { .. }));
         let (has_failed, rest) = (failed(&job), job.without_counts());
+        if self.jobs.get(&name).is_some_and(|before| before.finished != job.finished) {
+            self.verdict.forget_job(&uid);
+        }
         let before = self.jobs.insert(name, job);
         let urgency = match &before {
             Some(before) if has_failed && !failed(before) => Urgency::Urgent,
@@ -95,6 +105,7 @@ impl Group {
             _ => self.urgency_of_one(),
         };
         if let Some(before) = before.filter(|before| before.uid != uid) {
+            self.verdict.forget_job(&before.uid);
             self.pods.forget_job(&before.uid);
         }
         self.pods.set_extent(&uid, extent);
@@ -110,13 +121,58 @@ impl Group {
     /// A Job is gone, with all that its slots remember.
     pub(super) fn remove_job(&mut self, name: &str) {
         if let Some(job) = self.jobs.remove(name) {
+            self.verdict.forget_job(&job.uid);
             self.pods.forget_job(&job.uid);
         }
     }
 
-    /// The verdict on the specification.
+    /// What is found wrong with the specification. The first call judges it.
     pub(crate) fn findings(&self) -> Option<&super::Findings> {
-        self.verdict.as_ref().map(SpecVerdict::findings)
+        Some(self.verdict.findings(self.jobset.as_ref()?))
+    }
+
+    /// Whether the specification was not read, so that the JobSet has none.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.is_some()
+    }
+
+    /// Whether the status was not read, so that none may be written.
+    pub(crate) fn is_status_missing(&self) -> bool {
+        self.unread.as_ref().is_some_and(|unread| unread.is_status_missing)
+    }
+
+    /// Whether the specification was judged, so that [`Group::findings`] costs nothing.
+    pub(super) fn is_judged(&self) -> bool {
+        self.verdict.is_given()
+    }
+
+    /// The index of the first rule of the failure policy that the failed Job matches, if any.
+    pub(crate) fn own_rule(&self, job: &JobView) -> Option<usize> {
+        let jobset = self.jobset.as_ref()?;
+        let noted = self.verdict.own_rules().get(&job.uid).copied();
+        noted.unwrap_or_else(|| plan::own_rule(jobset, self.verdict.patterns(jobset), job))
+    }
+
+    /// Notes the own rules of at most so many failed Jobs: to compare messages with patterns can take long. Returns whether those
+    /// of all Jobs are noted.
+    pub(super) fn note_own_rules(&mut self, mut at_most: usize) -> bool {
+        let Some(jobset) = &self.jobset else { return true };
+        let has_failed = |job: &&JobView| matches!(job.finished, Some(Finished::Failed { .. }));
+        for job in self.jobs.values().filter(has_failed) {
+            if self.verdict.patterns(jobset).is_empty() {
+                return true;
+            }
+            if self.verdict.own_rules().contains_key(&job.uid) {
+                continue;
+            }
+            if at_most == 0 {
+                return false;
+            }
+            at_most -= 1;
+            let rule = plan::own_rule(jobset, self.verdict.patterns(jobset), job);
+            self.verdict.note_own_rule(job.uid.clone(), rule);
+        }
+        true
     }
 
     /// Notes the requests that the API server refuses at present, in a stable order. Returns whether the rules must look

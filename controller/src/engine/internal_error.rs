@@ -84,7 +84,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Engine {
-    /// The JobSets whose entries were dropped since the last call. The shell lists the objects of each, and passes them to
+    /// The JobSets whose entries were dropped since the last call, or that can be read now. The shell lists the objects of each, and passes them to
     /// [`Engine::rebuild`].
     pub fn take_dropped(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.dropped)
@@ -115,14 +115,14 @@ impl Engine {
         let nodes: Vec<_> = group.pods.nodes().cloned().collect();
         // No watch tells of them again.
         let reports = group.pods.reports();
-        let Group { jobset, internal_error: before, .. } = std::mem::take(group);
+        let Group { jobset, unread, internal_error: before, .. } = std::mem::take(group);
         let generation = jobset.as_ref().and_then(|jobset| jobset.metadata.generation);
         // A panic while the entry is rebuilt would follow again at once.
         let is_rebuilding = before.as_ref().is_none_or(|before| before.is_rebuilt);
         let is_reported = before.is_some_and(|before| before.is_reported);
         let (is_rebuilt, until) = (false, now + PAUSE);
         let internal_error = InternalError { message, generation, until, is_reported, is_rebuilding, is_rebuilt };
-        (group.jobset, group.internal_error) = (jobset, Some(internal_error));
+        (group.jobset, group.unread, group.internal_error) = (jobset, unread, Some(internal_error));
         group.pods = GroupPods::with_reports(reports);
         if group.jobset.is_some() {
             self.queue.mark(key, &mut group.progress.turn, Urgency::Urgent, now);
@@ -138,7 +138,7 @@ impl Engine {
 
     /// The work that reports a panic, if it has not been reported.
     pub(super) fn report_internal_error(&mut self, key: &Key, now: Now) -> Option<Work> {
-        let group = self.groups.get_mut(key)?;
+        let group = self.groups.get_mut(key).filter(|group| !group.is_status_missing())?;
         let jobset = group.jobset.clone()?;
         let error = group.internal_error.as_ref().filter(|error| !error.is_reported)?;
         let message = format!(

@@ -6,6 +6,7 @@
 mod cluster;
 pub(crate) mod dialect;
 mod event;
+mod event_log;
 #[cfg(debug_assertions)]
 mod failpoint;
 #[cfg(test)]
@@ -22,9 +23,13 @@ mod progress;
 mod queue;
 mod ranges;
 mod refusals;
+mod room;
 mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod stored;
+#[cfg(test)]
+mod stored_tests;
 mod stream;
 #[cfg(test)]
 mod stream_tests;
@@ -55,9 +60,11 @@ use queue::Queue;
 pub use queue::Urgency;
 pub use ranges::Ranges;
 pub use refusals::Request;
+use room::Room;
 #[cfg(test)]
 pub(crate) use schedule::{EngineMutation, PlanHook};
 pub use schedule::{PLACES, SLICE};
+pub use stored::{JobSetHead, StoredJobSet};
 pub use verdict::Findings;
 pub use work::{Confirmed, Effects, EventWrite, Failure, Now, Outcome, RequestError, Stored, Work};
 
@@ -100,6 +107,8 @@ pub struct Engine {
     /// The newest observed version of each kind.
     observed: Versions,
     queue: Queue,
+    /// The memory of JobSets.
+    room: Room,
     /// The places of the works under way, by number.
     places: HashMap<u64, Place>,
     /// Number of the last work.
@@ -181,7 +190,7 @@ impl Engine {
     pub(crate) fn with_pods(jobset: Arc<JobSet>, name: &str, job: JobView, pods: pods::JobPods) -> Self {
         let (mut engine, key, uid) = (Self::default(), Key::of(jobset.as_ref()), job.uid.clone());
         let group = engine.groups.entry(key).or_default();
-        group.put_jobset(jobset);
+        group.put_jobset(jobset, None);
         group.jobs.insert(name.to_owned(), job);
         group.pods.insert_job(&uid, pods);
         engine
@@ -249,6 +258,13 @@ impl Engine {
             }
             return marks;
         };
+        let (view, unread) = match view {
+            View::StoredJobSet(stored) => {
+                let (jobset, unread) = self.read(&owner, &stored);
+                (View::JobSet(jobset), unread)
+            }
+            view => (view, None),
+        };
         let group = self.groups.entry(owner.clone()).or_default();
         let urgency = match view {
             View::Owned(kind, view) => {
@@ -260,7 +276,7 @@ impl Engine {
                     self.queue.forget(&owner, &mut group.progress.turn);
                     group.remove_jobset();
                 }
-                Some(group.put_jobset(jobset))
+                Some(group.put_jobset(jobset, unread))
             }
             View::Job(job) => Some(group.put_job(object.name, job)),
             View::Pod(pod) => {
@@ -278,7 +294,7 @@ impl Engine {
                 self.cluster.moved(&owner, change.entered, change.left);
                 matters.then_some(Urgency::Urgent)
             }
-            View::Node(_) | View::PriorityClass(_) | View::Namespace(_) => None,
+            View::StoredJobSet(_) | View::Node(_) | View::PriorityClass(_) | View::Namespace(_) => None,
         };
         marks.extend(urgency.map(|urgency| (owner, urgency)));
         marks
@@ -316,6 +332,9 @@ impl Engine {
                 let sharers = groups.filter(|(_, group)| group.jobset.as_deref().is_some_and(uses));
                 marks.extend(sharers.map(|(key, _)| (key.clone(), Urgency::Urgent)));
             }
+        }
+        if kind == Kind::JobSet {
+            self.forget_memory(owner);
         }
         let Some(group) = self.groups.get_mut(&**owner) else { return marks };
         let mut urgency = group.urgency_of_one();

@@ -10,8 +10,6 @@
 //! counts its own (the status has it); so are Events other than that of the restart. The same holds when the JobSet changes
 //! again before the written version is observed, or when a panic costs the entry.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,9 +17,10 @@ use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::event_log::EventLog;
 use super::queue::Turn;
 use super::refusals::Refusals;
-use super::work::{Confirmed, EventWrite, Stored};
+use super::work::{Confirmed, Stored};
 use super::{Urgency, Versions};
 use crate::plan::{Action, Fact, Note};
 
@@ -113,63 +112,9 @@ fn without_times(status: &JobSetStatus) -> JobSetStatus {
     status
 }
 
-/// The notes of the last reconciliation: one that holds for many of them becomes one Event. A refusal that repeats is counted
-/// in the series of its Event, as the Go JobSet does, each time that the count has doubled.
-#[derive(Debug, Default)]
-pub(super) struct EventLog(HashMap<Note, LoggedEvent>);
-
-#[derive(Debug)]
-struct LoggedEvent {
-    event: String,
-    times: u32,
-}
-
-impl EventLog {
-    /// The Events for the notes that the reconciliation before did not have. `refused` are the requests that the API server
-    /// refuses at present, each with how often it has refused them.
-    pub(super) fn report(
-        &mut self,
-        jobset: &JobSet,
-        stored: Stored,
-        notes: Vec<Note>,
-        refused: Vec<(Note, u32)>,
-    ) -> Vec<EventWrite> {
-        let mut before = std::mem::take(&mut self.0);
-        let mut writes = Vec::new();
-        for (note, times) in notes.into_iter().map(|note| (note, 1)).chain(refused) {
-            if self.0.contains_key(&note) {
-                continue;
-            }
-            let known = before.remove(&note);
-            let event = known.as_ref().map_or_else(|| event_name(jobset, stored, &note), |known| known.event.clone());
-            match known {
-                None => {
-                    let (name, note) = (event.clone(), note.clone());
-                    writes.push(EventWrite::Create { name, note, stored });
-                }
-                // What is refused for days costs a few writes, not one a minute.
-                Some(known) if known.times < times && times.is_power_of_two() => {
-                    writes.push(EventWrite::Repeat { name: known.event, times });
-                }
-                Some(_) => {}
-            }
-            self.0.insert(note, LoggedEvent { event, times });
-        }
-        writes
-    }
-}
-
-/// The name of the Event: the same for the same note on the same state of the same JobSet, so that no restart of the
-/// controller and no lost answer makes two of it.
-fn event_name(jobset: &JobSet, stored: Stored, note: &Note) -> String {
-    let mut hasher = DefaultHasher::new();
-    (jobset.metadata.uid.as_deref(), stored, note.reason, &note.message).hash(&mut hasher);
-    format!("{}.{:016x}", jobset.metadata.name.as_deref().unwrap_or_default(), hasher.finish())
-}
-
 impl Progress {
     /// The consequences of a status write whose answer was lost, if this observed status shows that it was carried out.
-    pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus) -> Option<Confirmed> {
+    pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus, now: Instant) -> Option<Confirmed> {
         // Until another version is observed, nobody knows.
         let decision = self.unconfirmed.take_if(|decision| jobset.metadata.resource_version != decision.base)?;
         if without_times(observed) != without_times(&decision.status) {
@@ -177,17 +122,24 @@ impl Progress {
         }
         let stored = Stored::of(&decision.status);
         let refused = self.refusals.notes();
-        Some(Confirmed { facts: decision.facts, events: self.events.report(jobset, stored, decision.notes, refused) })
+        let events = self.events.report(jobset, stored, decision.notes, refused, now);
+        Some(Confirmed { facts: decision.facts, events })
     }
 
     /// The Event of a restart that has begun and is under way when the engine first plans for the JobSet: the leader before
     /// may have ended before it could create it. If it did, this is the same Event, by its name. Metrics do not count it: they
     /// count what this process has done.
-    pub(super) fn retell(&mut self, jobset: &JobSet, stored: &JobSetStatus, is_first: bool) -> Option<Confirmed> {
+    pub(super) fn retell(
+        &mut self,
+        jobset: &JobSet,
+        stored: &JobSetStatus,
+        is_first: bool,
+        now: Instant,
+    ) -> Option<Confirmed> {
         let begun = |it: &&Condition| it.type_ == conditions::RESTARTING && it.status == "True";
         let condition = stored.conditions.iter().find(begun).filter(|_| is_first && stored.epochs().is_closed())?;
         let note = Note::warning("Restarting", condition.message.clone());
-        let events = self.events.report(jobset, Stored::of(stored), vec![note], Vec::new());
+        let events = self.events.report(jobset, Stored::of(stored), vec![note], Vec::new(), now);
         Some(Confirmed { facts: Vec::new(), events })
     }
 }
@@ -239,51 +191,5 @@ mod tests {
     #[case::condition(suspended(), true)]
     fn status_differs_in_all_but_counts(#[case] planned: JobSetStatus, #[case] expected: bool) {
         assert_eq!(differs_in_decisions(&status(), &planned), expected);
-    }
-
-    /// The Events of a reconciliation with these notes and refusals: names of new ones, and counts of repeated ones.
-    fn events(log: &mut EventLog, notes: &[&str], refused: &[(&str, u32)]) -> Vec<String> {
-        let note = |text: &&str| Note::warning("Said", (*text).to_owned());
-        let refused = refused.iter().map(|(text, times)| (note(text), *times)).collect();
-        let writes = log.report(&JobSet::default(), Stored::default(), notes.iter().map(note).collect(), refused);
-        let text = |write| match write {
-            EventWrite::Create { note, .. } => note.message,
-            EventWrite::Repeat { times, .. } => times.to_string(),
-        };
-        writes.into_iter().map(text).collect()
-    }
-
-    #[test]
-    fn note_that_holds_is_one_event_until_it_ceases() {
-        let mut log = EventLog::default();
-        assert_eq!(events(&mut log, &["a", "a"], &[]), ["a"]);
-        assert_eq!(events(&mut log, &["a", "b"], &[]), ["b"]);
-        assert_eq!(events(&mut log, &["b"], &[]), [""; 0]);
-        assert_eq!(events(&mut log, &["a"], &[]), ["a"]);
-    }
-
-    #[test]
-    fn refusal_is_counted_each_time_that_it_has_doubled() {
-        let mut log = EventLog::default();
-        let counts: Vec<_> = (1..=8).flat_map(|times| events(&mut log, &[], &[("quota", times)])).collect();
-        assert_eq!(counts, ["quota", "2", "4", "8"]);
-    }
-
-    #[test]
-    fn event_names_differ_by_jobset_numbers_and_note() {
-        let jobset = |uid: &str| {
-            let mut jobset = JobSet::default();
-            jobset.metadata.uid = Some(uid.to_owned());
-            jobset
-        };
-        let (one, note) = (Stored::default(), |text: &str| Note::warning("Restarting", text.to_owned()));
-        let name = event_name(&jobset("a"), one, &note("x"));
-        assert_eq!(name, event_name(&jobset("a"), one, &note("x")));
-        let others = [
-            event_name(&jobset("b"), one, &note("x")),
-            event_name(&jobset("a"), Stored { epoch: 2, ..one }, &note("x")),
-            event_name(&jobset("a"), one, &note("y")),
-        ];
-        assert!(!others.contains(&name), "{name} {others:?}");
     }
 }

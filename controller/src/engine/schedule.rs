@@ -10,7 +10,7 @@ use super::internal_error::{self, caught};
 use super::progress::{Decision, Progress, Rest, UnderWay, differs_in_decisions};
 use super::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
 use super::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored, Work};
-use super::{Engine, Key, Place, Urgency, Versions, dialect};
+use super::{Engine, Group, Key, Place, Urgency, Versions, dialect};
 use crate::observe::Observed;
 use crate::plan::{Barrier, Plan, barrier, plan};
 
@@ -33,12 +33,20 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Shortest time between two plans for bulk changes, for each Job of the JobSet. A plan reads all of them.
 const PAUSE_PER_JOB: Duration = Duration::from_micros(25);
+/// Failed Jobs whose messages are compared with the patterns of the failure policy in one turn. One takes up to some
+/// milliseconds.
+const MESSAGES_AT_ONCE: usize = 16;
 /// Longest time until a JobSet that asks to be reconciled again is reconciled: the clock by which it asks may be set in between.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 impl Engine {
     /// The next work, if there is a place for it and a JobSet is due. The shell sends its requests and calls [`Engine::finish`].
     pub fn next(&mut self, now: Now) -> Option<Work> {
+        self.next_telling(now, |_| ())
+    }
+
+    /// The same. `begins` is told each JobSet whose turn begins.
+    pub fn next_telling(&mut self, now: Now, begins: impl Fn(&Key)) -> Option<Work> {
         while let Some(key) = self.queue.expired(now.instant) {
             if let Some(group) = self.groups.get_mut(&key) {
                 self.queue.expire(&key, &mut group.progress.turn, now.instant);
@@ -46,6 +54,7 @@ impl Engine {
         }
         loop {
             let (key, urgency) = self.pop()?;
+            begins(&key);
             match caught(|| self.begin(&key, urgency, now)) {
                 Ok(Some(work)) => {
                     let place = Place { urgency: work.urgency, namespace: work.key.namespace.clone() };
@@ -73,9 +82,9 @@ impl Engine {
         self.queue.oldest_urgent()
     }
 
-    /// The barrier of a JobSet, if it has one.
+    /// The barrier of a JobSet, if it has one. Unknown until the first plan for its specification.
     pub fn barrier(&self, key: &Key, now: Now) -> Option<Barrier> {
-        let observed = Observed::of(self, key)?;
+        let observed = Observed::of(self, key).filter(|_| self.group(key).is_some_and(Group::is_judged))?;
         caught(|| barrier(&observed, &self.settings, &Time(now.time))).ok().flatten()
     }
 
@@ -213,6 +222,12 @@ impl Engine {
             self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
             return None;
         }
+        if !self.groups.get_mut(key)?.note_own_rules(MESSAGES_AT_ONCE) {
+            let progress = &mut self.groups.get_mut(key)?.progress;
+            self.queue.requeue(key, &mut progress.turn, (now.instant, urgency), now.instant);
+            return None;
+        }
+        let progress = &mut self.groups.get_mut(key)?.progress;
         let is_first = progress.planned.is_none();
         (progress.unobserved_writes, progress.planned) = (None, Some(now.instant));
         let Some(observed) = Observed::of(self, key) else {
@@ -227,7 +242,8 @@ impl Engine {
         internal_error::clear(&mut plan.status, now);
         let progress = &mut group.progress;
         let stored = jobset.status.clone().unwrap_or_default();
-        let confirmed = progress.confirm(&jobset, &stored).or_else(|| progress.retell(&jobset, &stored, is_first));
+        let confirmed = progress.confirm(&jobset, &stored, now.instant);
+        let confirmed = confirmed.or_else(|| progress.retell(&jobset, &stored, is_first, now.instant));
         let paused = progress.pause_status(&mut plan, &stored, now.instant);
         let settled = plan.status == stored;
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
@@ -355,14 +371,14 @@ impl Progress {
                     confirmed.facts = decision.facts;
                 }
                 let stored = Stored::of(&decision.status);
-                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes());
+                confirmed.events = self.events.report(jobset, stored, decision.notes, self.refusals.notes(), now);
             }
             Err(error) => {
                 match error.failure {
                     Failure::Refused => {
                         let stored = jobset.status.as_ref().map(Stored::of).unwrap_or_default();
                         let notes = error.note.clone().into_iter().collect();
-                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes());
+                        confirmed.events = self.events.report(jobset, stored, notes, self.refusals.notes(), now);
                     }
                     Failure::Transient => self.unconfirmed = Some(decision),
                     Failure::Outdated => {}

@@ -74,6 +74,11 @@ pub enum EventWrite {
         /// How often it has occurred.
         times: u32,
     },
+    /// Send no Event: the budget of the JobSet is spent.
+    Drop {
+        /// What it would say.
+        note: Note,
+    },
 }
 
 /// The numbers of the status that programs read in the annotations of an Event.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, ReplicatedJob, Scope, event};
-use jobset_api::{conditions, message_pattern};
+use jobset_api::conditions;
+use jobset_api::message_pattern::MessagePatterns;
+use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, JobSet, ReplicatedJob, Scope, event};
 use k8s_openapi::jiff::Timestamp;
-use regex::Regex;
 
 use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
@@ -29,6 +29,8 @@ struct FailedJob<'a> {
     index: i32,
     reason: &'a str,
     message: &'a str,
+    /// Index of the first rule that it matches, if any.
+    own_rule: Option<usize>,
 }
 
 /// The action of the policy for the failed Jobs.
@@ -92,15 +94,8 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
 
 /// The rule to carry out now. Jobs with the action FailJob stay failed and need no further action.
 fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<PolicyVerdict<'a>> {
-    let patterns = message_pattern::compile_all(&policy.rules);
-    let own_rule = |job: &FailedJob<'_>| {
-        let rules = policy.rules.iter().zip(&patterns);
-        rules
-            .enumerate()
-            .find(|(_, (rule, patterns))| matches(rule, patterns, job))
-            .map(|(index, (rule, _))| (index, rule))
-    };
-    let mut judged: Vec<_> = failed.into_iter().map(|job| (own_rule(&job), job)).collect();
+    let rule_of = |job: &FailedJob<'_>| job.own_rule.and_then(|index| Some((index, policy.rules.get(index)?)));
+    let mut judged: Vec<_> = failed.into_iter().map(|job| (rule_of(&job), job)).collect();
     judged.retain(|(rule, _)| rule.is_none_or(|(_, rule)| rule.action != FailurePolicyAction::FailJob));
     // Jobs without a matching rule come last.
     let first = judged.iter().map(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index)).min()?;
@@ -247,7 +242,8 @@ fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
         let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
-        Some(FailedJob { job, at: *at, name, group, replicated_job, index, reason, message })
+        let own_rule = reconciliation.observed.own_rule(job);
+        Some(FailedJob { job, at: *at, name, group, replicated_job, index, reason, message, own_rule })
     });
     let mut failed: Vec<FailedJob<'a>> = failed.collect();
     failed.sort_by_key(|job| (job.at, job.name));
@@ -267,12 +263,20 @@ fn custom_reason<'a>(group: &'a ReplicatedJob, reason: &str, message: &str) -> O
     group.template.spec.pod_failure_policy.as_ref()?.reason(index[..digits].parse().ok()?)
 }
 
-/// Whether the Job meets all requirements of the rule. An empty list is no requirement.
-fn matches(rule: &FailurePolicyRule, patterns: &[Option<Regex>], job: &FailedJob<'_>) -> bool {
+/// The index of the first rule of the failure policy whose requirements the failed Job meets, if any. An empty list is no
+/// requirement. To compare the message with the patterns can take milliseconds.
+pub(crate) fn own_rule(jobset: &JobSet, patterns: &MessagePatterns, job: &JobView) -> Option<usize> {
+    let policy = jobset.spec.failure_policy.as_ref()?;
+    let Some(Finished::Failed { reason, message, .. }) = &job.finished else { return None };
+    let group = jobset.spec.replicated_jobs.iter().find(|group| group.name == job.replicated_job);
+    let reason = group.and_then(|group| custom_reason(group, reason, message)).unwrap_or(reason);
     let any = |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
-    // A pattern that does not compile never matches.
-    let message = patterns.is_empty() || patterns.iter().flatten().any(|pattern| pattern.is_match(job.message));
-    rule.targets(job.replicated_job) && any(&rule.on_job_failure_reasons, job.reason) && message
+    let meets = |(index, rule): &(usize, &FailurePolicyRule)| {
+        rule.targets(&job.replicated_job)
+            && any(&rule.on_job_failure_reasons, reason)
+            && (rule.on_job_failure_message_patterns.is_empty() || patterns.any_matches(*index, message))
+    };
+    policy.rules.iter().enumerate().find(meets).map(|(index, _)| index)
 }
 
 fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Cause {

@@ -20,6 +20,7 @@ mod incident;
 mod invalid;
 mod members;
 mod namespace;
+mod notes;
 mod orphans;
 mod permissions;
 mod placement;
@@ -30,6 +31,7 @@ mod resize;
 mod restart;
 mod restore;
 mod service;
+mod size;
 mod skip;
 mod start;
 mod success;
@@ -50,8 +52,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::observe::Observed;
 use reconciliation::Reconciliation;
 
+pub(crate) use failure::own_rule;
 pub(crate) use finished::ENDED_JOB_DEADLINE;
-pub use types::{Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, Note, Plan, PodDeletion, Settings, Trigger};
+pub(crate) use notes::merge as merge_notes;
+pub use types::{
+    Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, MEMORY_OF_NAMESPACE, Note, Plan, PodDeletion, Settings, Trigger,
+};
 pub use waiting::{Barrier, barrier};
 
 /// The rules, in order. A rule that breaks ends the reconciliation.
@@ -60,6 +66,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     skip::if_managed_by_another(reconciliation)?;
     ttl::delete_when_expired(reconciliation)?;
     namespace::delete_jobset_if_terminating(reconciliation)?;
+    invalid::skip_if_unread(reconciliation)?;
     budget::annotate(reconciliation)?;
     restart::adopt_go_counts(reconciliation);
     tally::count_jobs(reconciliation);

@@ -8,7 +8,7 @@ use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Action, Fact, Note, Plan, Settings, attempts, backoff, success};
+use super::{Action, Fact, Note, Plan, Settings, attempts, backoff, merge_notes, success};
 use crate::build;
 use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
@@ -122,6 +122,8 @@ impl<'a> Reconciliation<'a> {
         if status.epochs() != before.unwrap_or_default() {
             status.epoch_transition_time = Some(backoff::micro_time(self.now.0));
         }
+        let notes = merge_notes(notes.into_iter().map(|note| (note, 1)));
+        let notes = notes.into_iter().map(|(note, _)| note).collect();
         Plan { status, actions, notes, facts, requeue }
     }
 

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use jobset_api::event;
 
 use super::reconciliation::{Current, Reconciliation, first_few};
-use super::{Action, epochs, members};
+use super::{Action, epochs, members, size};
 
 /// A Job whose size differs from the specification.
 struct Misfit<'a> {
@@ -31,7 +31,7 @@ impl Misfit<'_> {
 }
 
 pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.settings.gates.elastic_job_set {
+    if !reconciliation.settings.gates.elastic_job_set || size::is_too_large(reconciliation) {
         return ControlFlow::Continue(());
     }
     let surplus = reconciliation.surplus.iter().map(|current| Misfit { current: *current, specified: None });

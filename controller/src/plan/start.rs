@@ -9,7 +9,7 @@ use jobset_api::{conditions, event, labels, names};
 use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
-use super::{Action, Trigger, backoff, epochs, members};
+use super::{Action, Trigger, backoff, epochs, members, size};
 use crate::build;
 use crate::engine::JobView;
 
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 200;
 
 pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let waits = !reconciliation.in_place() && backoff::waits_until(reconciliation).is_some();
-    if waits || previous_attempt_exists(reconciliation) {
+    if waits || size::is_too_large(reconciliation) || previous_attempt_exists(reconciliation) {
         return ControlFlow::Continue(());
     }
     let spec = &reconciliation.observed.jobset.spec;

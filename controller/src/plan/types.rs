@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetStatus, RestartBudget, RestartStrategy};
+use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::build::{ClaimPlace, DesiredJob};
@@ -24,7 +24,14 @@ pub struct Settings {
     pub longest_restart_backoff: Duration,
     /// Name of the ClusterRole of the agents.
     pub agent_cluster_role: String,
+    /// What one JobSet may take.
+    pub limits: JobSetLimits,
+    /// Memory that all JobSets of one namespace may take, in bytes; 0 sets no limit.
+    pub memory_of_namespace: usize,
 }
+
+/// Default of [`Settings::memory_of_namespace`]: a quarter of the memory that the chart gives the controller.
+pub const MEMORY_OF_NAMESPACE: usize = 512 << 20;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -34,6 +41,8 @@ impl Default for Settings {
             force_delete_after: None,
             longest_restart_backoff: LONGEST_RESTART_BACKOFF,
             agent_cluster_role,
+            limits: JobSetLimits::default(),
+            memory_of_namespace: MEMORY_OF_NAMESPACE,
         }
     }
 }
@@ -45,7 +54,7 @@ pub struct Plan {
     pub status: JobSetStatus,
     /// Requests to the API server, in order, sent before the status is written.
     pub actions: Vec<Action>,
-    /// Events to create once the status is written.
+    /// Events to create once the status is written, one for each reason.
     pub notes: Vec<Note>,
     /// Facts to count in the metrics once the status is written.
     pub facts: Vec<Fact>,

@@ -4,8 +4,12 @@ use jobset_api::event;
 use kube::core::Status;
 
 use super::lease::NotLeading;
+use crate::engine::pods::shorten;
 use crate::engine::{Failure, Kind, RequestError};
 use crate::plan::Note;
+
+/// Longest message of a refusal, in bytes. The API server may show a whole template, for each field that is wrong.
+const LONGEST: usize = 2048;
 
 /// A failed request. The text names the request; the source is the cause.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +128,7 @@ impl ApplyError {
             Some(source) => format!("{self}: {source}"),
             None => self.to_string(),
         };
-        Some(Note::warning(reason, message))
+        Some(Note::warning(reason, shorten(&message, LONGEST)))
     }
 }
 
@@ -244,5 +248,13 @@ mod tests {
     fn refused_request_has_the_reason_of_its_kind(#[case] error: ApplyError, #[case] reason: &str, #[case] end: &str) {
         let note = error.note().unwrap();
         assert!((note.warning, note.reason) == (true, reason) && note.message.ends_with(end), "{note:?}");
+    }
+
+    #[test]
+    fn long_message_of_refusal_is_kept_in_part() {
+        let source = kube::Error::Api(Status::failure(&"x".repeat(1 << 20), "").with_code(422).boxed());
+        let error = ApplyError::Api { verb: CREATE, kind: Kind::Job, object: "ml/train".to_owned(), source };
+        let message = error.note().unwrap().message;
+        assert!(message.starts_with("cannot create Job ml/train: x") && message.len() == LONGEST, "{}", message.len());
     }
 }

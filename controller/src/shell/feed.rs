@@ -1,37 +1,40 @@
 //! The watches: one for each kind, all into one stream.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
 use futures::stream::{self, BoxStream, StreamExt};
-use jobset_api::{JobSet, labels};
+use jobset_api::labels;
 use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::retry_log::RetryLog;
 use crate::engine::pods::PodView;
 use crate::engine::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
+
+/// JobSets of one page of a list. Each can have up to 1.5 MiB, and a page is held twice.
+const JOBSETS_AT_ONCE: u32 = 50;
 
 /// The events of all watches. The stream does not end: each watch is retried with back-off.
 ///
 /// Lists are consistent reads (no resourceVersion). The cache of an API server may be outdated.
 pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, WatchEvent> {
     let all = watcher::Config::default();
+    let jobsets = watcher::Config::default().page_size(JOBSETS_AT_ONCE);
     let children = watcher::Config::default().labels(labels::JOBSET_NAME);
     stream::select_all([
-        watch(api(client, namespace), all.clone(), Kind::JobSet, read_jobset),
+        watch(api(client, namespace), jobsets, Kind::JobSet, WatchEvent::stored_jobset),
         watch(api(client, namespace), children.clone(), Kind::Job, child(job)),
         watch(api(client, namespace), children.clone(), Kind::Pod, child(pod)),
         watch(api::<Service>(client, namespace), children.clone(), Kind::Service, child(owned(Kind::Service))),
@@ -61,7 +64,7 @@ pub(super) async fn list(client: &Client, key: &Key) -> kube::Result<Vec<WatchEv
     let children = ListParams::default().labels(&format!("{}={}", labels::JOBSET_NAME, key.name));
     let namespace = &key.namespace[..];
     let (jobsets, jobs, pods, services, claims, bindings) = tokio::try_join!(
-        list_kind(client, namespace, &this, read_jobset),
+        list_kind(client, namespace, &this, WatchEvent::stored_jobset),
         list_kind(client, namespace, &children, child(job)),
         list_kind(client, namespace, &children, child(pod)),
         list_kind::<Service>(client, namespace, &children, child(owned(Kind::Service))),
@@ -152,19 +155,4 @@ fn pod(pod: &PartialPod) -> View {
 
 fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(&K) -> View {
     move |object| View::Owned(kind, OwnedView::of(object))
-}
-
-/// A JobSet without its managed fields.
-fn read_jobset(read: DeserializeGuard<JobSet>) -> WatchEvent {
-    let key = Key::of(&read);
-    match read.0 {
-        Ok(mut jobset) => {
-            jobset.metadata.managed_fields = None;
-            WatchEvent::jobset(Arc::new(jobset))
-        }
-        Err(invalid) => {
-            warn!(jobset = %key, error = invalid.error, "the JobSet does not match the schema and is ignored");
-            WatchEvent::Gone(Kind::JobSet, key, 0)
-        }
-    }
 }

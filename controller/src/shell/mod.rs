@@ -13,6 +13,7 @@ mod retry_log;
 pub mod scrape;
 mod serve;
 mod stream;
+pub mod thread;
 
 pub use reconcile::run;
 pub use serve::Health;

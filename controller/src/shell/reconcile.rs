@@ -3,6 +3,7 @@
 //!
 //! One task owns the engine. Only the requests run beside it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use kube::Client;
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, info};
 
 use super::apply::{Answers, Applier};
 use super::client::Workers;
@@ -28,12 +29,13 @@ use super::serve::Health;
 use super::stream::{Stream, StreamEvent};
 use super::{feed, installed};
 use crate::args::Args;
-use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, View, WatchEvent, Work};
+use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
-/// Longest time between two turns of the loop, also if no work is due: `/healthz` asks for the last turn.
-pub(super) const TICK: Duration = Duration::from_secs(10);
+/// Longest time between two turns of the loop, also if no work is due: `/healthz` and the watchdog of the Lease ask for the last
+/// turn.
+pub(super) const TICK: Duration = Duration::from_secs(1);
 /// Time between two attempts to list the objects of a JobSet.
 const LIST_AGAIN: Duration = Duration::from_secs(5);
 /// How long requests under way may take when the controller stops.
@@ -68,7 +70,7 @@ pub async fn run(
         state.metrics.works(works);
         state.run_stream(works);
         // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
-        let work = if works { state.engine.next(Now::read()) } else { None };
+        let work = if works { state.next(&health) } else { None };
         let more = work.is_some();
         running.extend(work.map(|work| state.start(work)));
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
@@ -104,9 +106,19 @@ pub async fn run(
         }
         state.events.sent().await;
     };
-    tokio::time::timeout(DRAIN, drained)
-        .await
-        .context("the requests under way did not end in time; the Lease expires by itself")
+    let drained = tokio::time::timeout(DRAIN, taking_turns(&health, drained)).await;
+    drained.context("the requests under way did not end in time; the Lease expires by itself")
+}
+
+/// Waits for the work. The loop goes on meanwhile.
+async fn taking_turns<T>(health: &Health, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        health.begin_turn(Instant::now());
+        if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
+            return done;
+        }
+    }
 }
 
 /// What happens next on the stream; nothing without one.
@@ -117,10 +129,10 @@ async fn stream_event(stream: &mut Option<Stream>) -> StreamEvent {
     }
 }
 
-/// Lists the objects of a JobSet that has caused a panic, until that succeeds.
+/// Lists the objects of a JobSet again, until that succeeds.
 fn list_again(client: Client, key: Key) -> BoxFuture<'static, (Key, Vec<WatchEvent>)> {
     Box::pin(async move {
-        error!(jobset = %key, "a panic: the JobSet waits, its objects are listed again");
+        info!(jobset = %key, "the objects of the JobSet are listed again: after a panic, or since there is memory for it");
         loop {
             match feed::list(&client, &key).await {
                 Ok(objects) => return (key, objects),
@@ -146,7 +158,7 @@ impl Reconciler {
     fn new(workers: Workers, args: &Args, registry: &Registry, stream: Option<Stream>) -> prometheus::Result<Self> {
         Ok(Self {
             engine: Engine::new(args.settings()),
-            events: Events::new(workers.urgent.clone()),
+            events: Events::new(workers.bulk.clone(), registry)?,
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
             objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
@@ -154,6 +166,13 @@ impl Reconciler {
             retry_log: RetryLog::default(),
             stream,
         })
+    }
+
+    /// The next work. Others learn for which JobSet a plan is made.
+    fn next(&mut self, health: &Health) -> Option<Work> {
+        let work = self.engine.next_telling(Now::read(), |key| health.begin_plan(key));
+        health.end_plan();
+        work
     }
 
     fn measure(&self, leads: bool) {
@@ -168,7 +187,7 @@ impl Reconciler {
             self.ledger.forget_namespace(&namespace.name);
         }
         let jobset = match &event {
-            WatchEvent::Put { view: View::JobSet(jobset), .. } if self.stream.is_some() => Some(Arc::clone(jobset)),
+            WatchEvent::Put { object, view, .. } if view.kind() == Kind::JobSet => Some(object.clone()),
             _ => None,
         };
         for key in self.engine.see(event, Instant::now()) {
@@ -180,7 +199,9 @@ impl Reconciler {
                 objects.forget(&key);
             }
         }
-        if let (Some(stream), Some(jobset)) = (&mut self.stream, jobset) {
+        if let (Some(stream), Some(key)) = (&mut self.stream, jobset)
+            && let Some(jobset) = self.engine.jobset(&key).cloned()
+        {
             stream.stored(&jobset, &mut self.engine);
         }
     }

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`.
+//! What others observe of the loop: `/healthz` and `/readyz`, and the watchdog of the Lease.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,23 +8,44 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 
-/// Time without a turn after which the controller's loop counts as standing still. A turn takes milliseconds, and the loop
-/// takes one at least each [`super::reconcile::TICK`].
-const STANDS_STILL: Duration = Duration::from_mins(1);
+use crate::engine::Key;
 
-/// What the probes ask about the controller's loop.
+/// Time without a turn after which `/healthz` fails. A turn takes milliseconds, and the loop takes one at least each
+/// [`super::reconcile::TICK`]. A leader has given the Lease up before that.
+pub(super) const STANDS_STILL: Duration = Duration::from_mins(1);
+
+/// What others observe of the controller's loop.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<State>);
 
-#[derive(Debug, Default)]
+/// Called with each JobSet whose plan begins, on the thread of the loop.
+type OnPlan = Box<dyn Fn(&Key) + Send + Sync>;
+
+#[derive(Default)]
 struct State {
     /// Whether the controller has listed all objects once. A standby replica lists them, too.
     listed: AtomicBool,
     /// When the loop began its last turn; `None` until the loop begins.
     last_turn: Mutex<Option<Instant>>,
+    /// The JobSet that the loop plans for.
+    planned: Mutex<Option<Key>>,
+    on_plan: Option<OnPlan>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { listed, last_turn, planned, on_plan: _ } = self;
+        let mut state = f.debug_struct("State");
+        state.field("listed", listed).field("last_turn", last_turn).field("planned", planned).finish_non_exhaustive()
+    }
 }
 
 impl Health {
+    /// Calls this with each JobSet whose plan begins, on the thread of the loop. A test makes a plan last long.
+    pub fn calling(on_plan: impl Fn(&Key) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(State { on_plan: Some(Box::new(on_plan)), ..State::default() }))
+    }
+
     /// From now on the controller is ready.
     pub fn set_ready(&self) {
         self.0.listed.store(true, Ordering::Relaxed);
@@ -33,6 +54,33 @@ impl Health {
     /// The loop begins a turn.
     pub fn begin_turn(&self, now: Instant) {
         *self.0.last_turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// The plan for a JobSet begins.
+    pub fn begin_plan(&self, jobset: &Key) {
+        self.plan(Some(jobset.clone()));
+        if let Some(on_plan) = &self.0.on_plan {
+            on_plan(jobset);
+        }
+    }
+
+    /// No plan is made any longer.
+    pub fn end_plan(&self) {
+        self.plan(None);
+    }
+
+    fn plan(&self, jobset: Option<Key>) {
+        *self.0.planned.lock().unwrap_or_else(PoisonError::into_inner) = jobset;
+    }
+
+    /// When the loop began its last turn; `None` until the loop begins.
+    pub fn last_turn(&self) -> Option<Instant> {
+        *self.0.last_turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The JobSet that the loop plans for.
+    pub fn planned(&self) -> Option<Key> {
+        self.0.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn readiness(&self) -> (StatusCode, &'static str) {
@@ -45,8 +93,7 @@ impl Health {
 
     /// Whether the loop goes on. A loop that has ended, by a panic or without one, takes no more turns.
     fn liveness(&self, now: Instant) -> (StatusCode, String) {
-        let last_turn = *self.0.last_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match last_turn.map(|last| now.saturating_duration_since(last)) {
+        match self.last_turn().map(|last| now.saturating_duration_since(last)) {
             Some(age) if age > STANDS_STILL => {
                 let text = format!("the loop stands still: its last turn began {} s ago\n", age.as_secs());
                 (StatusCode::SERVICE_UNAVAILABLE, text)

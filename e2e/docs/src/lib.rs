@@ -2,6 +2,7 @@
 //!
 //! [`pages`] are pure text: [`write`] stores them, [`drift`] compares them with what is stored.
 
+pub mod bounds;
 pub mod check;
 pub mod figures;
 pub mod reference;

@@ -20,25 +20,18 @@ pub mod placement;
 pub mod refusal;
 mod seats;
 
-use lookup::Lookup;
 use placement::Role;
 use refusal::Refusal;
 
 use crate::wire::AdmissionRequest;
 
-/// The Pod as it is to be placed, or `None` where placement is not asked for, or has been carried out already.
+/// The role of the Pod that is created, or `None` where placement is not asked for.
 ///
 /// # Errors
-/// When the Pod cannot be placed, or cannot be placed yet.
-pub async fn mutate(request: &AdmissionRequest<Pod>, lookup: &Lookup) -> Result<Option<Pod>, Refusal> {
+/// When the Pod lacks what its role depends on.
+pub fn role(request: &AdmissionRequest<Pod>) -> Result<Option<Role>, Refusal> {
     let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
     let created = request.operation == Operation::Create && whole;
     let Some(pod) = request.object.as_ref().filter(|_| created) else { return Ok(None) };
-    let namespace = request.namespace.as_deref().unwrap_or_default();
-    let placed = match placement::role(pod, namespace).map_err(Refusal::Invalid)? {
-        None => return Ok(None),
-        Some(Role::Leader(leader)) => leader.keep_away(pod),
-        Some(Role::Follower(follower)) => follower.follow(pod, lookup.domain(&follower).await?),
-    };
-    Ok((placed != *pod).then_some(placed))
+    placement::role(pod, request.namespace.as_deref().unwrap_or_default()).map_err(Refusal::Invalid)
 }

@@ -1,37 +1,20 @@
 //! Reviews in which something cannot be read: which object it is, and where in it. They are rare, and may be made so on
-//! purpose; so they are read one at a time, on a thread that answers nobody else, and with care for memory.
+//! purpose; so they are read one at a time, with care for memory.
 
-use std::cell::Cell;
-use std::sync::{Arc, LazyLock};
-
-use axum::body::Bytes;
 use jobset_api::validation::{Errors, Path};
+use jobset_api::weight::{Meter, Metered};
 use kube::core::admission::Operation;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
-use crate::strict::{BUDGET, Strict, budget};
+use crate::strict::{BUDGET, budget};
 use crate::wire::{AdmissionReview, Object};
 
 const WHOLE_OBJECT: &str = "request.object";
 const OBJECT: &str = "request.object.";
 const OLD_OBJECT: &str = "request.oldObject";
-
-static QUEUE: LazyLock<Queue> = LazyLock::new(Queue::new);
-/// How many may wait at once.
-pub(super) const PLACES: usize = 24;
-
-/// Those that are read, one after the other.
-struct Queue {
-    /// The turn of the one that is read. A tree of it, which takes up to a hundred times as much as the body, is not made of
-    /// large ones.
-    turn: Arc<Semaphore>,
-    /// Places of those that wait for it, and of that one. They hold places among all reviews, of which others need some.
-    places: Arc<Semaphore>,
-}
 
 /// What has to be known of any review.
 #[derive(Default, Deserialize)]
@@ -88,44 +71,21 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads what can be read, when it is its turn.
+/// Reads what can be read. Of a large body no tree is made, which takes up to a hundred times as much memory.
 ///
 /// # Errors
-/// When it is not a review, or too many wait.
-pub(super) async fn decode<K: Object + Send + 'static>(body: Bytes) -> Result<Decoded<K>, Malformed> {
-    let read = move || {
-        if body.len() > LARGE {
-            return without_a_tree(&body);
-        }
-        by_tree(serde_json::from_slice(&body).map_err(Malformed::Json)?)
-    };
-    QUEUE.run(read).await?
-}
-
-impl Queue {
-    fn new() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), places: Arc::new(Semaphore::new(PLACES)) }
+/// When it is not a review.
+pub(super) fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
+    if body.len() > LARGE {
+        return without_a_tree(body);
     }
-
-    /// What `read` answers, on a thread of its own. A client that gives up ends the wait, but not what has begun: that keeps
-    /// its place and its turn to the end.
-    async fn run<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Malformed> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Malformed::TooMany)?;
-        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|_| Malformed::TooMany)?;
-        let read = move || {
-            let _held = (place, turn);
-            read()
-        };
-        // It panics only by a mistake of ours, which then is the one of whoever asked.
-        let read = tokio::task::spawn_blocking(read).await;
-        Ok(read.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())))
-    }
+    by_tree(serde_json::from_slice(body).map_err(Malformed::Json)?)
 }
 
 fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
     let Head { request } = serde_json::from_slice(body).map_err(Malformed::Json)?;
-    let (mut json, left) = (serde_json::Deserializer::from_slice(body), Cell::new(budget(body.len())));
-    let errors = match serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Strict::new(&mut json, &left)) {
+    let (mut json, meter) = (serde_json::Deserializer::from_slice(body), Meter::new(budget(body.len())));
+    let errors = match serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Metered::new(&mut json, &meter)) {
         Ok(review) => return request_of(review).map(Decoded::Readable),
         Err(_) if !request.sub_resource.is_empty() || is_leaving(body) => Errors::default(),
         Err(error) => errors(error, None)?,
@@ -138,8 +98,8 @@ fn without_a_tree<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
 /// rule looks at.
 fn by_tree<K: Object>(mut review: Value) -> Result<Decoded<K>, Malformed> {
     let read = |review: &Value| {
-        let left = Cell::new(BUDGET);
-        serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Strict::new(review, &left))
+        let meter = Meter::new(BUDGET);
+        serde_path_to_error::deserialize::<_, AdmissionReview<K>>(Metered::new(review, &meter))
     };
     let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let exempt = text("/request/subResource").is_some() || text("/request/object/metadata/deletionTimestamp").is_some();
@@ -177,45 +137,4 @@ fn errors(error: serde_path_to_error::Error<serde_json::Error>, review: Option<&
         return Err(Malformed::Json(error.into_inner()));
     }
     Ok(errors)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Sender, channel};
-    use std::task::Poll;
-
-    use super::*;
-
-    /// Work that says when it begins, and ends when it is told to.
-    fn work() -> (impl FnOnce() + Send + 'static, tokio::sync::oneshot::Receiver<()>, Sender<()>) {
-        let ((begins, begun), (end, ends)) = (tokio::sync::oneshot::channel(), channel());
-        let work = move || {
-            begins.send(()).unwrap();
-            ends.recv().unwrap();
-        };
-        (work, begun, end)
-    }
-
-    #[tokio::test]
-    async fn what_has_begun_keeps_its_turn_and_its_place_when_its_client_gives_up() {
-        let queue = Arc::new(Queue::new());
-        let (first, begun, end) = work();
-        let asked = Arc::clone(&queue);
-        let client = tokio::spawn(async move { asked.run(first).await });
-        begun.await.unwrap();
-        client.abort();
-        assert!(client.await.unwrap_err().is_cancelled());
-        assert_eq!((queue.turn.available_permits(), queue.places.available_permits()), (0, PLACES - 1));
-
-        let mut waiting: Vec<_> = (1..PLACES).map(|_| Box::pin(queue.run(|| ()))).collect();
-        for wait in &mut waiting {
-            assert!(matches!(futures::poll!(wait), Poll::Pending));
-        }
-        assert!(matches!(queue.run(|| ()).await, Err(Malformed::TooMany)));
-        end.send(()).unwrap();
-        for wait in waiting {
-            wait.await.unwrap();
-        }
-        queue.run(|| ()).await.unwrap();
-    }
 }

@@ -77,6 +77,11 @@ impl Client {
     }
 
     pub(crate) async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connect_over(TcpStream::connect(self.address).await?).await
+    }
+
+    /// TLS over a connection of the caller's.
+    pub(crate) async fn connect_over(&self, connection: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.trusted.iter().cloned());
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -88,7 +93,6 @@ impl Client {
             Http::One => vec![b"http/1.1".to_vec()],
             Http::Two => vec![b"h2".to_vec()],
         };
-        let connection = TcpStream::connect(self.address).await?;
         TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), connection).await
     }
 

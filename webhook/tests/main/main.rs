@@ -38,6 +38,7 @@ mod rotation;
 mod server;
 mod tables;
 mod topology_keys;
+mod turns;
 mod unreachable;
 mod unread;
 mod updates;

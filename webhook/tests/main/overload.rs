@@ -55,7 +55,10 @@ async fn a_review_that_gets_no_turn_is_told_to_try_again() {
     });
     let refused = refused.await.unwrap();
     assert_eq!(refused.headers["retry-after"], "1");
-    assert_eq!(refused.text(), "too many reviews at once: 1, and none of them ended within 100ms; try again\n");
+    assert_eq!(
+        refused.text(),
+        "too many reviews at once: 1, and the turn of this one did not come within 100ms; try again\n"
+    );
     turns.given.add_permits(1);
     assert_eq!(first.await.unwrap().text(), "done\n");
     assert_eq!(server.client.post("/good", JSON, "").await.text(), "good\n");

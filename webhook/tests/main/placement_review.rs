@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use clap::Parser as _;
 use http_body_util::BodyExt as _;
 use hyper::{Request, StatusCode};
+use jobset_webhook::args::Args;
+use jobset_webhook::limits::guard;
 use jobset_webhook::pod::lookup::Lookup;
 use jobset_webhook::serve::{POD_PATH, pod_router};
 use k8s_openapi::ByteString;
@@ -17,7 +20,8 @@ async fn answer(content_type: &str, body: String) -> (StatusCode, String) {
     let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
     let lookup = Lookup::new(Client::try_from(nobody).unwrap(), Duration::ZERO);
     let request = Request::post(POD_PATH).header("content-type", content_type).body(Body::from(body)).unwrap();
-    let response = pod_router(lookup).oneshot(request).await.unwrap();
+    let limits = Args::parse_from(["jobset-webhook", "--namespace=ns"]).limits;
+    let response = guard(pod_router(lookup), &limits, 10).oneshot(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())

@@ -50,6 +50,49 @@ async fn jobs_above_limit_are_rejected_and_an_existing_jobset_stays_editable() -
 }
 
 #[tokio::test]
+async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_editable() -> Result<()> {
+    let plane = Plane::start().await?;
+    // Of so many Pods, whose template has so many volumes.
+    let of_size = |name: &str, pods: i32, volumes: usize| {
+        let mut jobset = good(name);
+        let job = &mut jobset["spec"]["replicatedJobs"][0];
+        (job["replicas"], job["template"]["spec"]["parallelism"]) = (json!(1), json!(pods));
+        job["template"]["spec"]["completions"] = json!(pods);
+        job["template"]["spec"]["template"]["spec"]["volumes"] = json!(vec![json!({ "name": "v" }); volumes]);
+        jobset
+    };
+    plane.create(&of_size("older", 60, 400)).await?;
+    let replica = plane.admission_with(&["--max-pods-per-jobset=50", "--max-memory-per-jobset=1"]).await?;
+    plane.create(&of_size("largest", 50, 200)).await?;
+    let create = async |jobset: Value| {
+        refusal(plane.jobsets().create(&PostParams::default(), &serde_json::from_value(jobset).unwrap()).await)
+    };
+    let rejected = |status: kube::core::Status, expected: &str| {
+        assert!(status.code == 422 && status.message.contains(expected), "{}", status.message);
+    };
+    let pods = "spec.replicatedJobs[0]: Invalid value: 51: the Pods of all replicatedJobs together";
+    rejected(create(of_size("pods", 51, 1)).await, pods);
+    let memory =
+        "spec.replicatedJobs[0].template.spec.template.spec.volumes: Too many: 400: the specification would take";
+    rejected(create(of_size("memory", 1, 400)).await, memory);
+    let jobsets = plane.jobsets();
+    let resized = async |pods: i32| {
+        let mut spec = serde_json::to_value(jobsets.get("older").await.unwrap().spec).unwrap();
+        let job = &mut spec["replicatedJobs"][0]["template"]["spec"];
+        (job["parallelism"], job["completions"]) = (json!(pods), json!(pods));
+        merge(&jobsets, "older", &spec).await
+    };
+    rejected(refusal(resized(61).await), "spec.replicatedJobs[0]: Invalid value: 61: the Pods of all");
+    for pods in [60, 59] {
+        assert_eq!(resized(pods).await?.spec.expected_pods(), i64::from(pods));
+    }
+    let suspended = merge(&jobsets, "older", &json!({ "suspend": true })).await?;
+    assert!(suspended.spec.is_suspended());
+    replica.stop().await?;
+    plane.plane.stop().await
+}
+
+#[tokio::test]
 async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field() -> Result<()> {
     let plane = Plane::start().await?;
     let gates = "--feature-gates=MutablePodResourcesForSuspendedJobSets=true,JobSetActiveDeadlineSeconds=true";

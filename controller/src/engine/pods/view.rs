@@ -10,12 +10,16 @@ use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::failure::{PodFailure, ReportedExit};
+use super::failure::{PodFailure, ReportedExit, shorten};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
+/// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
+const LONGEST_EPOCH: usize = 64;
+/// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
+const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
 /// A Pod, reduced.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -180,7 +184,9 @@ impl Epoch {
     pub(crate) fn of(annotation: Option<&String>) -> Self {
         match annotation {
             None => Self::Absent,
-            Some(text) => text.parse().map_or_else(|_| Self::Malformed(text.as_str().into()), Self::Reported),
+            Some(text) => {
+                text.parse().map_or_else(|_| Self::Malformed(shorten(text, LONGEST_EPOCH).into()), Self::Reported)
+            }
         }
     }
 }
@@ -212,7 +218,7 @@ fn domain(pod: &PartialPod) -> Option<Domain> {
         return None;
     }
     let value = pod.spec.node_selector.get(key).map(|value| value.as_str().into());
-    Some(Domain { key: key.as_str().into(), value })
+    Some(Domain { key: shorten(key, LONGEST_LABEL + 1).into(), value })
 }
 
 /// When the deletion was asked for. The timestamp of the API is that of the end of the grace.
@@ -294,6 +300,15 @@ mod tests {
         }));
         let member = super::super::member::Member::new(deleted, ObservedEpochs::default());
         assert_eq!(member.succeeded_by_deletion(), by_deletion);
+    }
+
+    #[test]
+    fn long_annotations_are_kept_in_part() {
+        let long = "x".repeat(256 << 10);
+        let view =
+            pod(&json!({"metadata": {"annotations": {(labels::EPOCH): long, (labels::EXCLUSIVE_TOPOLOGY): long}}}));
+        let Epoch::Malformed(epoch) = view.epoch else { unreachable!("{:?}", view.epoch) };
+        assert_eq!((epoch.len(), view.domain.unwrap().key.len()), (LONGEST_EPOCH, LONGEST_LABEL + 1));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod failure;
 mod finished;
 mod fixture;
 mod golden;
+mod notes;
 mod restart;
 mod skip;
 mod start;

@@ -1,9 +1,11 @@
 //! The clients of the API server: kube's client on a stack of tower layers.
 //!
 //! A request passes these layers from the outside in. It is retried after an answer 429 ([`retry`]). It waits for the rate limit
-//! ([`limit`]). A write is sent only while this replica leads ([`Leadership`]). It is counted ([`count`]), and it has a timeout.
+//! ([`limit`]). A write is sent only while this replica leads ([`Leadership`]). It is counted ([`count`]), and it has one time
+//! limit, body included ([`deadline`]).
 
 mod count;
+mod deadline;
 mod limit;
 mod retry;
 #[cfg(test)]
@@ -13,7 +15,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -23,13 +24,13 @@ use prometheus::{IntCounterVec, Registry};
 use tokio::sync::watch;
 use tower::filter::{AsyncFilterLayer, FilterLayer};
 use tower::retry::RetryLayer;
-use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceBuilder, service_fn};
 
 use super::lease::Leadership;
 use crate::args::ClientArgs;
 use crate::engine::Urgency;
+use deadline::TimedBody;
 use limit::Limiter;
 
 /// Longest time to set up a TCP connection.
@@ -39,8 +40,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 /// How long sent bytes may stay unacknowledged before the connection counts as dead. Keepalive takes as long.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Longest time until a request is answered. The API server itself gives up after a minute. A watch is answered when it begins.
-const ANSWER: Duration = Duration::from_secs(65);
 
 /// The error of a configuration that no client can be built from.
 const INVALID: &str = "the configuration of the API server's client is not valid";
@@ -48,13 +47,14 @@ const INVALID: &str = "the configuration of the API server's client is not valid
 /// Clients that share one rate limit.
 #[derive(Clone)]
 pub struct Workers {
-    /// For watches, events and urgent requests.
+    /// For watches and urgent requests.
     pub urgent: Client,
-    /// For bulk requests.
+    /// For bulk requests and Events.
     pub bulk: Client,
 }
 
 /// Makes clients whose requests are counted together.
+#[derive(Clone)]
 pub struct Clients {
     config: Config,
     requests: IntCounterVec,
@@ -82,7 +82,8 @@ impl Clients {
         Ok(Workers { urgent: client(Urgency::Urgent)?, bulk: client(Urgency::Bulk)? })
     }
 
-    /// A client for the election, with connections of its own: nothing else delays its requests.
+    /// A client for the election, with connections of its own: nothing else delays its requests. Its tasks run in the runtime in
+    /// which it is made.
     pub fn elector(&self) -> anyhow::Result<Client> {
         Ok(Client::new(self.connected().context(INVALID)?, &self.config.default_namespace))
     }
@@ -92,18 +93,17 @@ impl Clients {
     fn connected(&self) -> kube::Result<Connected> {
         let (config, requests) = (&self.config, self.requests.clone());
         let tls = config.rustls_https_connector_with_connector(tcp())?;
+        let http = HttpClient::builder(TokioExecutor::new()).build::<_, Body>(tls);
         let sent = ServiceBuilder::new()
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
-            .layer(TimeoutLayer::new(ANSWER))
-            .map_err(BoxError::from)
-            .service(HttpClient::builder(TokioExecutor::new()).build::<_, Body>(tls));
+            .service(service_fn(move |request| deadline::limited(http.clone(), request)));
         let counted = service_fn(move |request| count::counted(requests.clone(), sent.clone(), request));
         Ok(BoxCloneService::new(ServiceBuilder::new().layer(config.base_uri_layer()).service(counted)))
     }
 }
 
-type Connected = BoxCloneService<Request<Body>, Response<Incoming>, BoxError>;
+type Connected = BoxCloneService<Request<Body>, Response<TimedBody>, BoxError>;
 
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();

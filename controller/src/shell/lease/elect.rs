@@ -1,29 +1,85 @@
 //! Acquires, renews and releases the Lease.
 
-use anyhow::anyhow;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus::{IntGauge, Registry, register_int_gauge_with_registry};
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::watchdog::Watchdog;
 use super::{Candidate, Leadership, LeaseDecision};
 use crate::args::ElectionArgs;
+use crate::shell::client::Clients;
 use crate::shell::error::code;
 use crate::shell::retry_log::RetryLog;
+use crate::shell::{Health, thread};
+
+/// Stands for election until `stop`, on a thread with a runtime and connections of its own: neither a plan, nor a runtime with
+/// much to do, nor another request delays a renewal. A leader keeps the Lease until its requests are `drained`, and then releases
+/// it. Without an election, this replica leads at once.
+///
+/// Returns whether this replica leads, from now on, and the end of the election: an error if the leadership is lost, or if the
+/// loop stands still.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn start(
+    clients: Clients,
+    flags: ElectionArgs,
+    health: Health,
+    registry: &Registry,
+    stop: CancellationToken,
+    drained: CancellationToken,
+) -> anyhow::Result<(watch::Receiver<Leadership>, impl Future<Output = anyhow::Result<()>> + use<>)> {
+    let leadership = watch::Sender::<Leadership>::default();
+    let leads = leadership.subscribe();
+    let gauge = register_int_gauge_with_registry!("jobset_leader", "1 while this replica leads, else 0.", registry)?;
+    let run = move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start a runtime for the election")?;
+        let end = runtime.block_on(async move {
+            if flags.leader_elect {
+                Elector::new(clients.elector()?, flags, health, leadership, gauge).run(stop, drained).await
+            } else {
+                gauge.set(1);
+                leadership.send_replace(Leadership::Leading { until: None });
+                drained.cancelled().await;
+                Ok(())
+            }
+        });
+        // A name that is still being looked up does not keep the thread.
+        runtime.shutdown_background();
+        end
+    };
+    Ok((leads, thread::spawn("election", run)?))
+}
 
 /// The part of one replica in the election.
-pub struct Elector {
+struct Elector {
     flags: ElectionArgs,
     candidate: Candidate,
     leases: Api<Lease>,
+    health: Health,
+    watchdog: Watchdog,
     leadership: watch::Sender<Leadership>,
     gauge: IntGauge,
     retry_log: RetryLog,
+}
+
+/// Why a leader leads no longer.
+enum LeadershipEnd {
+    /// The Lease is lost.
+    Lost(anyhow::Error),
+    /// The loop stands still for this time.
+    StandsStill(Duration),
 }
 
 /// The result of an attempt to get or to keep the Lease.
@@ -37,53 +93,67 @@ enum Standing {
 }
 
 impl Elector {
-    /// A candidate. The client is used for nothing else, so that no other request delays a renewal.
-    pub fn new(client: Client, flags: ElectionArgs, registry: &Registry) -> anyhow::Result<Self> {
+    /// A candidate. The client is used for nothing else.
+    fn new(
+        client: Client,
+        flags: ElectionArgs,
+        health: Health,
+        leadership: watch::Sender<Leadership>,
+        gauge: IntGauge,
+    ) -> Self {
         let name = flags.leader_elect_resource_name.clone();
         let namespace =
             flags.leader_elect_resource_namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
-        Ok(Self {
+        Self {
             candidate: Candidate::new(name, identity(), flags.leader_elect_lease_duration),
             leases: Api::namespaced(client, &namespace),
-            leadership: watch::Sender::default(),
-            gauge: register_int_gauge_with_registry!("jobset_leader", "1 while this replica leads, else 0.", registry)?,
+            health,
+            watchdog: Watchdog::new(flags.leader_elect_lease_duration),
+            leadership,
+            gauge,
             retry_log: RetryLog::default(),
             flags,
-        })
+        }
     }
 
-    /// Whether this replica leads, from now on.
-    pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.subscribe()
-    }
-
-    /// Stands for election until `stop`. A leader keeps the Lease until its requests are `drained`, and then releases it.
-    pub async fn run(mut self, stop: CancellationToken, drained: CancellationToken) -> anyhow::Result<()> {
+    async fn run(mut self, stop: CancellationToken, drained: CancellationToken) -> anyhow::Result<()> {
         let Some(deadline) = stop.run_until_cancelled(self.acquire()).await else { return Ok(()) };
         info!(lease = self.candidate.name, identity = self.candidate.identity, "leading");
         self.gauge.set(1);
-        let kept = drained.run_until_cancelled(self.keep(deadline)).await;
+        let end = drained.run_until_cancelled(self.keep(deadline)).await;
+        // From now on no request is sent, whenever the loop goes on.
         self.leadership.send_replace(Leadership::Standby);
         self.gauge.set(0);
-        if let Some(lost) = kept {
-            return Err(lost.context(format!("lost the Lease {}, nothing may be done without it", self.candidate.name)));
+        let lease = self.candidate.name.clone();
+        match end {
+            None => self.release().await,
+            Some(LeadershipEnd::Lost(error)) => {
+                return Err(error.context(format!("lost the Lease {lease}, nothing may be done without it")));
+            }
+            Some(LeadershipEnd::StandsStill(age)) => {
+                let planned = self.health.planned();
+                self.release().await;
+                let during = planned.map(|key| format!(" while it plans for JobSet {key}")).unwrap_or_default();
+                let seconds = age.as_secs();
+                bail!(
+                    "the loop stands still for {seconds} s{during}; gave the Lease {lease} up, so that another replica leads"
+                );
+            }
         }
-        self.release().await;
         Ok(())
     }
 
-    /// Leads without an election until the requests are drained.
-    pub async fn unopposed(self, drained: CancellationToken) {
-        self.gauge.set(1);
-        self.leadership.send_replace(Leadership::Leading { until: None });
-        drained.cancelled().await;
+    fn stands_still(&mut self) -> Option<Duration> {
+        self.watchdog.look(self.health.last_turn(), std::time::Instant::now())
     }
 
     /// Waits until this replica leads. Returns the deadline of the first renewal.
     async fn acquire(&mut self) -> Instant {
         let mut known = String::new();
         loop {
-            match self.attempt().await {
+            // A replica that stands still must not lead.
+            let standing = if self.stands_still().is_some() { Standing::Unknown } else { self.attempt().await };
+            match standing {
                 Standing::Leading(deadline) => return deadline,
                 Standing::Following(holder) if holder != known => {
                     info!(lease = self.candidate.name, holder, "standing by");
@@ -96,19 +166,23 @@ impl Elector {
         }
     }
 
-    /// Renews the Lease until that fails for too long. Returns why the leadership is lost.
-    async fn keep(&mut self, mut deadline: Instant) -> anyhow::Error {
+    /// Renews the Lease until that fails for too long, or until the loop stands still.
+    async fn keep(&mut self, mut deadline: Instant) -> LeadershipEnd {
         let mut next = Instant::now() + self.flags.leader_elect_retry_period;
         loop {
             sleep_until(next.min(deadline)).await;
             let now = Instant::now();
             if now >= deadline {
-                return anyhow!("the Lease could not be renewed for {:?}", self.flags.leader_elect_renew_deadline);
+                let deadline = self.flags.leader_elect_renew_deadline;
+                return LeadershipEnd::Lost(anyhow!("the Lease could not be renewed for {deadline:?}"));
+            }
+            if let Some(age) = self.stands_still() {
+                return LeadershipEnd::StandsStill(age);
             }
             next = now + self.flags.leader_elect_retry_period;
             match timeout_at(deadline, self.attempt()).await {
                 Ok(Standing::Leading(until)) => deadline = until,
-                Ok(Standing::Following(holder)) => return anyhow!("{holder} holds the Lease"),
+                Ok(Standing::Following(holder)) => return LeadershipEnd::Lost(anyhow!("{holder} holds the Lease")),
                 Ok(Standing::Unknown) | Err(_) => {}
             }
         }

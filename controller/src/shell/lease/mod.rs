@@ -1,12 +1,13 @@
 //! Leader election by a Lease (`coordination.k8s.io/v1`), with the semantics of client-go: the holder of the Lease leads.
 //!
-//! [`Candidate`] decides, without a clock and without a client. [`Elector`] reads and writes the Lease. [`Leadership`] is the
-//! result for the rest of the controller.
+//! [`Candidate`] decides, without a clock and without a client. [`start`] reads and writes the Lease, on a thread of its own.
+//! [`Leadership`] is the result for the rest of the controller. The `watchdog` gives the Lease up when the loop stands still.
 
 mod elect;
 mod leadership;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-pub use elect::Elector;
+pub use elect::start;
 pub use leadership::{Leadership, NotLeading};
 
 /// The decision of a candidate about the Lease.

@@ -30,7 +30,7 @@ use tracing::warn;
 use super::client::Workers;
 use super::retry_log::RetryLog;
 use crate::args::Args;
-use crate::engine::{Engine, Key, Now};
+use crate::engine::{Engine, Key, Now, StoredJobSet};
 use crate::stream::{Desk, DeskOutput, GroupSnapshot, ReadOutcome, RelayId, RelayMessage, uses_relay};
 use connection::{Connection, RelayEvent};
 use endpoints::Relays;
@@ -60,6 +60,8 @@ pub(super) struct Stream {
     identity: watch::Receiver<Arc<Identity>>,
     open: Option<Open>,
     reads: FuturesUnordered<Reading>,
+    /// The memory that the specification of a JobSet may take, in bytes.
+    most_memory: usize,
     /// The JobSets whose Pods can speak with a relay.
     users: BTreeSet<Key>,
     /// Whether they have changed since [`Stream::namespaces`] was set.
@@ -102,6 +104,7 @@ impl Stream {
             identity,
             open: None,
             reads: FuturesUnordered::new(),
+            most_memory: args.settings().limits.most_memory(),
             users: BTreeSet::new(),
             users_changed: false,
             namespaces: watch::Sender::default(),
@@ -182,6 +185,10 @@ impl Stream {
 
     /// A JobSet was observed, or its status was written with success.
     pub(super) fn stored(&mut self, jobset: &JobSet, engine: &mut Engine) {
+        // It has no agents, or its specification was not read: they keep what they were told.
+        if jobset.spec.replicated_jobs.is_empty() {
+            return;
+        }
         let (key, now) = (Key::of(jobset), Now::read());
         self.users_changed |= if uses_relay(jobset) { self.users.insert(key.clone()) } else { self.users.remove(&key) };
         let outputs = self.desk.stored(&key, GroupSnapshot::of(jobset), now);
@@ -214,7 +221,7 @@ impl Stream {
                 DeskOutput::AgentGone { key, pod_uid } => engine.agent_gone(&key, &pod_uid),
                 DeskOutput::Read(key) => {
                     self.metrics.reads.inc();
-                    self.reads.push(read(self.workers.urgent.clone(), key));
+                    self.reads.push(read(self.workers.urgent.clone(), key, self.most_memory));
                 }
                 DeskOutput::Send(relay, message) => outputs.extend(self.send(relay, message)),
             }
@@ -262,9 +269,11 @@ impl Stream {
 }
 
 /// Reads a JobSet. Without a resourceVersion, the API server reads it from etcd, and so sees each write that has succeeded before.
-fn read(client: Client, key: Arc<Key>) -> Reading {
+fn read(client: Client, key: Arc<Key>, most_memory: usize) -> Reading {
     Box::pin(async move {
-        let answer = Api::<JobSet>::namespaced(client, &key.namespace).get_opt(&key.name).await;
-        (key, answer.map(|jobset| jobset.as_ref().map(GroupSnapshot::of)))
+        let answer = Api::<StoredJobSet>::namespaced(client, &key.namespace).get_opt(&key.name).await;
+        // One that the controller would not read has no agents that it serves.
+        let read = |stored: StoredJobSet| stored.whole(most_memory);
+        (key, answer.map(|stored| stored.and_then(read).as_ref().map(GroupSnapshot::of)))
     })
 }

@@ -6,20 +6,16 @@ mod children;
 mod engine;
 mod mutation;
 
-use std::sync::LazyLock;
-
-use hyper::body::Bytes;
 use jobset_api::JobSet;
 use jobset_api::injection::Settings;
 use jobset_harness::paths;
 use jobset_webhook::jobset::Terms;
-use jobset_webhook::review;
+use jobset_webhook::review::{self, Reading};
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -49,18 +45,13 @@ fn review(operation: &str, object: &Value, old: &Value) -> Value {
         "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
 }
 
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
-
 /// The answers of both webhooks; none where the body is no review.
 fn answers(body: &[u8]) -> (Option<Value>, Option<Value>) {
     let written = |answer| serde_json::to_value(answer).unwrap();
     let injection = Settings { agent_image: Some("jobset-agent:1".to_owned()), ..Settings::default() };
     let terms = Terms { injection, ..Terms::default() };
-    RUNTIME.block_on(async {
-        let body = Bytes::copy_from_slice(body);
-        let mutated = review::mutate(body.clone(), &terms.injection).await;
-        (mutated.ok().map(written), review::validate(body, &terms).await.ok().map(written))
-    })
+    let mutated = review::mutate(body, Reading::Careful, &terms.injection);
+    (mutated.ok().map(written), review::validate(body, Reading::Careful, &terms).ok().map(written))
 }
 
 /// Has an object admitted as the API server does. The object to be stored, if it is admitted.

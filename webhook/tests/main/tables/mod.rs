@@ -87,8 +87,8 @@ async fn the_api_server_decides_as_the_tables_of_the_rules_say() -> Result<()> {
     });
     old.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
 
-    // The tables are of the rules alone. The limit is the administrator's.
-    let replica = plane.admission_with(&["--max-jobs-per-jobset=0"]).await?;
+    // The tables are of the rules alone. The limits are the administrator's.
+    let replica = plane.admission_with(&["--max-jobs-per-jobset=0", "--max-pods-per-jobset=0"]).await?;
     let tried = futures::stream::iter(&cases).map(async |(table, case)| {
         let title = format!("{table}: {}", case.name);
         match decide(&writes, case).await {

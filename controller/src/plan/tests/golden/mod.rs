@@ -7,12 +7,13 @@ mod merge;
 mod text;
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::plan::Note;
 use cluster::CaseCluster;
 
 /// One document of a case: the objects that change in one step.
@@ -63,16 +64,40 @@ fn cases_lead_to_their_plans() {
     });
 }
 
+/// What holds is one Event, also while its number changes; a decision is an Event of its own each time.
+#[test]
+fn note_that_next_plan_repeats_is_of_reason_that_holds() {
+    let cases = files().filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    for path in cases {
+        let mut cluster = CaseCluster::default();
+        let case = std::fs::read_to_string(&path).unwrap();
+        for (number, document) in serde_yaml_ng::Deserializer::from_str(&case).enumerate() {
+            cluster.apply_step(Step::deserialize(document).unwrap(), number);
+            let plan = cluster.plan();
+            cluster.store_status(plan.status);
+            let repeated = cluster.plan().notes.into_iter().filter(|note| plan.notes.contains(note));
+            let wrong: Vec<Note> = repeated.filter(|note| !note.holds()).collect();
+            let path = path.display();
+            assert!(wrong.is_empty(), "{path}: add these reasons to HOLD in plan/notes.rs: {wrong:?}");
+        }
+    }
+}
+
 #[test]
 fn snapshot_without_case_does_not_exist() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/plan");
-    let rules = cases.read_dir().unwrap().map(|rule| rule.unwrap().path()).filter(|path| path.is_dir());
-    for file in rules.flat_map(|rule| rule.read_dir().unwrap()).map(|file| file.unwrap().path()) {
+    for file in files() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         if let Some(case) = name.strip_prefix("plan@").and_then(|name| name.strip_suffix(".snap")) {
             assert!(file.with_file_name(case).exists(), "{}", file.display());
         }
     }
+}
+
+/// The cases and their snapshots.
+fn files() -> impl Iterator<Item = PathBuf> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/plan");
+    let rules = cases.read_dir().unwrap().map(|rule| rule.unwrap().path()).filter(|path| path.is_dir());
+    rules.flat_map(|rule| rule.read_dir().unwrap()).map(|file| file.unwrap().path())
 }
 
 /// The plans of a case, one for each step. The status of each plan is stored before the next step.

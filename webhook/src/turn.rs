@@ -1,0 +1,233 @@
+//! The turn of a review: where it is computed, on a thread that does nothing else meanwhile, and where it waits.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use axum::body::{Bytes, HttpBody};
+use hyper::body::Frame;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::memory::{Coming, Content, TakenAway};
+use crate::party::Party;
+use crate::places::{Place, Places};
+use crate::registry::lock;
+
+/// Most reviews that are computed at the same time. Each takes a thread, and memory: what is read may take dozens of times as much as
+/// its body.
+const MOST: u32 = 4;
+
+/// Where reviews are computed.
+pub(crate) struct Computing {
+    /// Number of places.
+    pub(crate) at_once: usize,
+    /// For all reviews.
+    pub(crate) places: Arc<Places>,
+    /// For those that take so much memory that there is one at a time. They leave the other places to others.
+    alone: Arc<Places>,
+}
+
+impl Computing {
+    /// So many at once, up to a limit.
+    pub(crate) fn new(at_once: u32) -> Self {
+        let at_once = at_once.min(MOST) as usize;
+        Self { at_once, places: Places::new(at_once), alone: Places::new(1) }
+    }
+}
+
+/// The turn of a review, in the extensions of its request. While it waits, others may take the memory of its body.
+#[derive(Clone)]
+pub(crate) struct Turn(Arc<Granted>);
+
+struct Granted {
+    body: Coming,
+    computing: Arc<Computing>,
+    waiting: Arc<Places>,
+    /// Until the first computation.
+    place: Mutex<Option<Place>>,
+    _large: (Option<Place>, Option<OwnedSemaphorePermit>),
+}
+
+impl Turn {
+    /// The turn of a review that has a place for its first computation.
+    pub(crate) fn new(
+        body: Coming,
+        place: Place,
+        computing: Arc<Computing>,
+        waiting: Arc<Places>,
+        large: (Option<Place>, Option<OwnedSemaphorePermit>),
+    ) -> Self {
+        Self(Arc::new(Granted { body, computing, waiting, place: Mutex::new(Some(place)), _large: large }))
+    }
+
+    /// Who the review is from.
+    pub(crate) fn party(&self) -> &Party {
+        self.0.body.party()
+    }
+
+    /// What `work` makes of the body. It keeps its place for as long as it takes, also when nobody waits for it any longer. After it,
+    /// the place is somebody else's: a later computation waits for its turn again.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, TakenAway> {
+        let first = lock(&self.0.place).take();
+        let place = match first {
+            Some(place) => place,
+            None => self.take(&self.0.computing.places).await?,
+        };
+        self.run(place, work).await
+    }
+
+    /// As [`Turn::compute`], one at a time.
+    pub(crate) async fn compute_alone<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, TakenAway> {
+        let place = self.take(&self.0.computing.alone).await?;
+        self.run(place, work).await
+    }
+
+    /// Waits for something that is computed elsewhere.
+    pub(crate) async fn wait<T>(&self, elsewhere: impl Future<Output = T>) -> Result<T, TakenAway> {
+        let _place = self.take(&self.0.waiting).await?;
+        tokio::select! {
+            came = elsewhere => Ok(came),
+            taken_away = self.0.body.taken_away() => Err(taken_away),
+        }
+    }
+
+    /// The body, after all computations; `None` if others have taken its memory.
+    pub(crate) fn take_body(&self) -> Option<Content> {
+        self.0.body.lend().ok()
+    }
+
+    /// The body of the request, for a handler that reads it itself. Then nobody takes its memory any longer.
+    pub(crate) fn whole_body(&self) -> WholeBody {
+        WholeBody(Some(self.clone()))
+    }
+
+    async fn take(&self, places: &Arc<Places>) -> Result<Place, TakenAway> {
+        tokio::select! {
+            place = places.take(self.party().clone()) => Ok(place),
+            taken_away = self.0.body.taken_away() => Err(taken_away),
+        }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        place: Place,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, TakenAway> {
+        let (turn, body) = (self.clone(), self.0.body.lend()?);
+        let work = move || {
+            let _place = place;
+            let computed = work(body.as_ref());
+            turn.0.body.give_back(body);
+            computed
+        };
+        let computed = tokio::task::spawn_blocking(work).await;
+        // A panic is a mistake of ours, and is answered like one in a handler.
+        Ok(computed.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())))
+    }
+}
+
+/// See [`Turn::whole_body`].
+pub(crate) struct WholeBody(Option<Turn>);
+
+impl HttpBody for WholeBody {
+    type Data = Bytes;
+    type Error = TakenAway;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TakenAway>>> {
+        let body = self.0.take().map(|turn| turn.0.body.lend());
+        Poll::Ready(body.map(|body| body.map(|body| Frame::data(Bytes::from_owner(body)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::memory::Memory;
+    use crate::party::PeerAddress;
+
+    const BODY: &[u8] = br#"{"request":{"namespace":"a"}}"#;
+
+    fn party() -> Party {
+        Party::unnamed(PeerAddress(Ipv4Addr::LOCALHOST.into())).named(BODY)
+    }
+
+    fn computing() -> Arc<Computing> {
+        Arc::new(Computing::new(1))
+    }
+
+    async fn turn(computing: &Arc<Computing>) -> Turn {
+        let memory = Memory::new(1 << 20, Duration::from_secs(1));
+        let mut body = memory.coming(party(), 0).unwrap();
+        body.extend(BODY).unwrap();
+        body.arrived().unwrap();
+        let place = computing.places.take(party()).await;
+        Turn::new(body, place, Arc::clone(computing), Places::new(1), (None, None))
+    }
+
+    #[tokio::test]
+    async fn computation_that_has_begun_keeps_its_place_when_its_client_gives_up() {
+        let computing = computing();
+        let ((begins, begun), (end, ends)) = (oneshot::channel(), mpsc::channel::<()>());
+        let turn = turn(&computing).await;
+        let client = tokio::spawn(async move {
+            let work = move |_: &[u8]| {
+                begins.send(()).unwrap();
+                ends.recv().unwrap();
+            };
+            turn.compute(work).await
+        });
+        begun.await.unwrap();
+        client.abort();
+        assert!(client.await.unwrap_err().is_cancelled());
+        let mut next = Box::pin(computing.places.take(party()));
+        assert!(futures::poll!(&mut next).is_pending());
+        end.send(()).unwrap();
+        next.await;
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_its_place_is_not_computed_when_its_client_gives_up() {
+        let (computing, computed) = (computing(), Arc::new(AtomicUsize::new(0)));
+        let count = || {
+            let computed = Arc::clone(&computed);
+            move |_: &[u8]| computed.fetch_add(1, Ordering::Relaxed)
+        };
+        let first = turn(&computing).await;
+        first.compute(count()).await.unwrap();
+        // The place is free after the first computation, and taken by another before the second.
+        let other = computing.places.take(party()).await;
+        let mut second = Box::pin(first.compute(count()));
+        assert!(futures::poll!(&mut second).is_pending());
+        drop(second);
+        drop(other);
+        assert!(computing.places.take(party()).now_or_never().is_some());
+        assert_eq!(computed.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn panic_of_a_computation_frees_its_place_and_reaches_its_handler() {
+        let computing = computing();
+        let turn = turn(&computing).await;
+        let panicked = tokio::spawn(async move { turn.compute(|_| panic!("out of range")).await }).await;
+        assert!(panicked.unwrap_err().is_panic());
+        assert!(computing.places.take(party()).now_or_never().is_some());
+    }
+}
