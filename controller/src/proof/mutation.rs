@@ -86,6 +86,8 @@ pub(super) enum RuleMutation {
     WritesOvertakeEachOther,
     /// The success policies of Jobs do not reach the engine: a success is known when the Job controller says so.
     SuccessPolicyNotObserved,
+    /// Each Job that is specified has a note.
+    NotesOfSpecifiedJobs,
     /// The barrier is lifted once all Pods of the specified size have reported, whoever else waits at it.
     LeavingLetIn,
 }
@@ -197,6 +199,10 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         }
         RuleMutation::ResumeNotNumbered if before.execution_ended => {
             status.execution_attempts = before.execution_attempts;
+        }
+        RuleMutation::NotesOfSpecifiedJobs => {
+            let jobs = observed.jobset.spec.global_replicas().min(1_000);
+            plan.notes.extend((0..jobs).map(|job| Note::normal("Specified", format!("Job {job} is specified"))));
         }
         RuleMutation::RepeatsNotes => plan.notes.push(Note::normal("StillHere", "still here".to_owned())),
         RuleMutation::NeverAtRest if before.jobs_ready == status.jobs_ready => status.jobs_ready.push('?'),

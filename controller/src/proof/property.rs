@@ -43,6 +43,8 @@ pub(super) enum Property {
     SuccessIsFinal,
     /// No epoch begins while a Pod outside of the specified size could start its worker in it.
     LeavingStayOut,
+    /// A plan is as large as the children that exist, whatever sizes are specified.
+    BoundedPlans,
 }
 
 /// A property that does not hold.

@@ -5,9 +5,9 @@ use rstest::rstest;
 use super::cluster::run;
 use super::{PENDING, Pending};
 use crate::proof::Property::{
-    self, Backoff, Barrier, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch,
-    LeavingStayOut, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest, ShrinkRestarts,
-    SuccessIsFinal, UrgentFirst,
+    self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
+    FreeEpoch, LeavingStayOut, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest,
+    ShrinkRestarts, SuccessIsFinal, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -45,6 +45,7 @@ const SEEDS: u64 = 4_000;
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, &[EngineCounts, NoHang])]
 #[case::success_policy_not_observed(RuleMutation::SuccessPolicyNotObserved, &[SuccessIsFinal])]
 #[case::leaving_let_in(RuleMutation::LeavingLetIn, &[LeavingStayOut])]
+#[case::notes_of_specified_jobs(RuleMutation::NotesOfSpecifiedJobs, &[BoundedPlans])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
     let pending = if by.iter().any(|it| PENDING.contains(it)) { Pending::Checked } else { Pending::Left };

@@ -63,7 +63,7 @@ impl SimulatedCluster {
     fn new(seed: u64, broken: Option<RuleMutation>, pending: Pending, traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let scenario = Scenario::draw(&mut rng);
-        let controller = SimulatedController::new(broken, scenario.settings.clone());
+        let controller = SimulatedController::new(broken, &scenario);
         Self {
             api: ApiServer::new(scenario.jobset.clone()),
             scenario,
@@ -104,6 +104,7 @@ impl SimulatedCluster {
         }
         self.trace(|| "nothing is disturbed any more".to_owned());
         self.set_full(false);
+        self.end_extremes();
         if self.network.is_on && self.network.rng.bool() {
             self.cut_stream(!self.network.is_cut)?;
         }
@@ -133,6 +134,7 @@ impl SimulatedCluster {
         self.clock += self.rng.i64(0..900);
         self.step_stream()?;
         self.step_incidents();
+        self.step_sizes();
         match tempo.next(&mut self.rng) {
             0 => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];

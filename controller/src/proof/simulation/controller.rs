@@ -1,6 +1,6 @@
 //! The controller: the engine that runs in the cluster. Its requests are sent one at a time, so that it can crash between any two.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::panic::resume_unwind;
 use std::rc::Rc;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use jobset_api::{JobSet, JobSetStatus, conditions};
 
 use super::cluster::SimulatedCluster;
-use super::scenario::{JOBSET, key};
+use super::extremes;
+use super::scenario::{JOBSET, Scenario, key};
 use super::watches::KINDS;
 use crate::engine::{
     Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
     View, WatchEvent, Work, dialect,
 };
-use crate::plan::{Action, Fact, Settings};
+use crate::plan::{Action, Fact};
 use crate::proof::mutation::{edit_event, edit_plan};
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
 use crate::stream::GroupSnapshot;
@@ -29,6 +30,8 @@ pub(super) struct SimulatedController {
     start: Instant,
     /// Whether the next plan panics.
     pub panics: Rc<Cell<bool>>,
+    /// How a plan was larger than the children that exist allow.
+    oversize: Rc<RefCell<Option<String>>>,
     /// Whether the answer to the next status write that begins an epoch gets lost.
     pub loses_answer: bool,
     /// Whether the last answer was lost.
@@ -60,8 +63,10 @@ pub(super) struct WorkUnderWay {
 
 impl SimulatedController {
     /// A controller that has listed the kinds that nobody has here.
-    pub(super) fn new(broken: Option<RuleMutation>, settings: Settings) -> Self {
-        let (mut engine, start) = (Engine::new(settings), Instant::now());
+    pub(super) fn new(broken: Option<RuleMutation>, scenario: &Scenario) -> Self {
+        let (mut engine, start) = (Engine::new(scenario.settings.clone()), Instant::now());
+        let (oversize, has_extremes) = (Rc::new(RefCell::default()), scenario.has_extremes);
+        let next_oversize = Rc::clone(&oversize);
         let panics = Rc::new(Cell::new(false));
         let next = Rc::clone(&panics);
         engine.hook(PlanHook(Box::new(move |observed, plan| {
@@ -72,6 +77,10 @@ impl SimulatedController {
                 resume_unwind(Box::new("a panic of the simulation"));
             }
             edit_plan(broken, observed, plan);
+            let larger = extremes::oversize(observed, plan, has_extremes);
+            if larger.is_some() {
+                *next_oversize.borrow_mut() = larger;
+            }
         })));
         for kind in [Kind::Claim, Kind::RoleBinding, Kind::Node, Kind::Namespace, Kind::PriorityClass] {
             engine.see(WatchEvent::ListingEnded(kind), start);
@@ -87,6 +96,7 @@ impl SimulatedController {
             lost_answer: false,
             start,
             panics,
+            oversize,
             loses_answer: false,
             lifts: Some((0, 0)),
             failing: HashSet::new(),
@@ -158,6 +168,9 @@ impl SimulatedCluster {
         }
         let work = controller.engine.next(now);
         let urgent_waits = controller.engine.oldest_urgent().is_some();
+        if let Some(oversize) = controller.oversize.take() {
+            return Err(Violation::new(Property::BoundedPlans, oversize));
+        }
         self.rebuild(now.instant);
         let Some(work) = work else { return Ok(()) };
         ensure(!urgent_waits || work.urgency == Urgency::Urgent, Property::UrgentFirst, || {
@@ -222,6 +235,13 @@ impl SimulatedCluster {
             self.check_action(&action)?;
             Self::check_no_start(&action, &work.base)?;
             self.carry_out(action, &mut work);
+            // Creations that the quota refuses take no time.
+            while let Some(Action::CreateJob(job)) = work.actions.front()
+                && self.quota_error(&job.name).is_some()
+                && let Some(action) = work.actions.pop_front()
+            {
+                self.carry_out(action, &mut work);
+            }
             self.controller.work = Some(work);
             return Ok(());
         }
@@ -290,7 +310,7 @@ impl SimulatedCluster {
     pub(super) fn crash(&mut self) {
         self.trace(|| "the controller crashes".to_owned());
         self.lose_desk();
-        self.controller = SimulatedController::new(self.broken, self.scenario.settings.clone());
+        self.controller = SimulatedController::new(self.broken, &self.scenario);
         for kind in KINDS {
             self.api.list(kind);
         }

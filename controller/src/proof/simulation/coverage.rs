@@ -12,7 +12,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 36] = [
+const EVENTS: [&str; 38] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -35,6 +35,8 @@ const EVENTS: [&str; 36] = [
     "is Complete SuccessPolicy",
     "and leaves",
     "takes its time to end",
+    "of group 0 to 2147483647",
+    "of group 0 to 0",
     "request: suspend",
     "request: resume",
     "is not at rest",

@@ -194,6 +194,11 @@ impl SimulatedCluster {
         }
         let group = self.rng.usize(..self.api.jobset.spec.replicated_jobs.len());
         let (of_jobs, size) = (self.rng.bool(), self.rng.i32(1..=3));
+        self.set_size(group, of_jobs, size);
+    }
+
+    /// The user sets the number of Jobs of a replicatedJob, or that of the Pods of each.
+    pub(super) fn set_size(&mut self, group: usize, of_jobs: bool, size: i32) {
         let now = &self.api.jobset.spec.replicated_jobs[group];
         if size == if of_jobs { now.replicas() } else { now.template.spec.pods() } {
             return;

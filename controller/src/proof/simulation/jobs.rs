@@ -7,6 +7,7 @@ use kube::ResourceExt;
 
 use super::api::{CriteriaMet, JobObject, PodObject};
 use super::cluster::SimulatedCluster;
+use super::extremes::MOST_PODS;
 use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
 use super::successes::rule_met;
@@ -103,7 +104,7 @@ impl SimulatedCluster {
     }
 
     fn create_pods(&mut self, name: &str, wanted: &Wanted) {
-        for index in 0..wanted.pods {
+        for index in 0..wanted.pods.min(MOST_PODS) {
             let Some(found) = self.api.jobs.get(name) else { return };
             if found.completed.contains(&index) {
                 continue;

@@ -31,6 +31,7 @@
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //! - In a quarter of the lives, Jobs have a success policy: workers exit 0, and others of their Job fail before, with or after
 //!   them. The Job controller says later that the policy is met ([`successes`]).
+//! - In a twelfth of the lives, sizes are at the ends of their integers, and change between them ([`extremes`]).
 //! - In a quarter of the lives, workers that are asked to go take their time.
 //! - Pods that a Job is to lose live on for a while, restart in place and report with the others ([`leaving`]). Their slots
 //!   come back, or do not.
@@ -61,6 +62,7 @@ mod cluster;
 mod controller;
 mod coverage;
 mod executions;
+mod extremes;
 mod faults;
 mod jobs;
 mod kubelets;

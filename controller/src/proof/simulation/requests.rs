@@ -38,6 +38,12 @@ impl SimulatedCluster {
         let now = self.now();
         let request = Request::of(&action);
         self.trace(|| format!("request: {}", name(&action)));
+        if let Action::CreateJob(job) = &action
+            && let Some(error) = self.quota_error(&job.name)
+        {
+            work.failures.push((request, error));
+            return;
+        }
         let (base, written) = (Arc::clone(&work.base), &mut work.written);
         let jobs = match action {
             Action::CreateJob(job) => {

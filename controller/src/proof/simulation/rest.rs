@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use jobset_api::{FailurePolicyAction, conditions};
+use jobset_api::{FailurePolicyAction, conditions, event};
 use kube::ResourceExt;
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
 use super::controller::brief;
+use super::extremes::{MOST_PODS, places};
 use super::jobs::finished;
 use super::machine::{SimulatedMachine, has_ended, is_going};
 use super::requests::name;
@@ -43,6 +44,9 @@ impl SimulatedCluster {
         }
         if self.deadline_has_passed(&status) {
             return Err("its deadline has passed, and it goes on".to_owned());
+        }
+        if self.exceeds_cluster() {
+            return Ok(());
         }
         let members = self.recorded(&status);
         let is_open_member = |slot: SpecifiedSlot<'_>| members.contains(&slot.place) && !slot.is_completed();
@@ -81,7 +85,7 @@ impl SimulatedCluster {
     fn all_run(&self, name: &str, found: &JobObject, synced: i32) -> Result<(), String> {
         let uid = found.job.uid().unwrap_or_default();
         let pods = found.job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
-        for index in (0..pods).filter(|index| !found.completed.contains(index)) {
+        for index in places(pods, MOST_PODS).filter(|index| !found.completed.contains(index)) {
             // A newcomer waits until all of them have a node.
             if self.any_waits_for_node() && !self.is_recorded(name, index) {
                 continue;
@@ -112,7 +116,9 @@ impl SimulatedCluster {
             let Some((base, mut plan)) = planned else { return Ok(()) };
             plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));
             if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
-                let notes: Vec<&Note> = plan.notes.iter().collect();
+                // Each reconciliation says again what is invalid.
+                let is_new = |note: &&Note| note.reason != event::INVALID_SPECIFICATION;
+                let notes: Vec<&Note> = plan.notes.iter().filter(is_new).collect();
                 return ensure(notes.is_empty(), Property::Rest, || format!("nothing changes, and it says {notes:?}"));
             }
             last = format!("{} {:?}", brief(&plan.status), plan.actions.iter().map(name).collect::<Vec<_>>());

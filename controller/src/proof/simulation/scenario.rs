@@ -42,6 +42,8 @@ pub(super) struct Scenario {
     pub has_success_policy: bool,
     /// Whether workers take their time to end when they are asked to go.
     pub ends_slowly: bool,
+    /// Whether sizes are at the ends of their integers.
+    pub has_extremes: bool,
     /// Settings of the controller.
     pub settings: Settings,
 }
@@ -76,6 +78,7 @@ impl Scenario {
         let mut later = Rng::with_seed(!rng.clone().u64(..));
         let has_success_policy = super::successes::draw_policies(&mut later, &mut spec);
         let ends_slowly = later.u8(..4) == 0;
+        let has_extremes = super::extremes::draw(&mut later, &mut spec);
         let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
         // Without admission, the controller has to annotate it.
         let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
@@ -93,6 +96,7 @@ impl Scenario {
             supervised,
             has_success_policy,
             ends_slowly,
+            has_extremes,
             settings,
         }
     }

@@ -6,6 +6,7 @@ use jobset_api::{FailurePolicyAction, JobSetStatus, names};
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
+use super::extremes::{MOST_JOBS, MOST_PODS, places};
 use super::jobs::finished;
 use super::machine::SimulatedMachine;
 use super::scenario::JOBSET;
@@ -37,7 +38,7 @@ impl SimulatedCluster {
         status: &'a JobSetStatus,
     ) -> impl Iterator<Item = (String, Option<&'a JobObject>)> {
         self.api.jobset.spec.replicated_jobs.iter().flat_map(move |group| {
-            (0..group.replicas()).map(move |index| {
+            places(group.replicas(), MOST_JOBS).map(move |index| {
                 let name = names::job(JOBSET, &group.name, index);
                 let found = self.api.jobs.get(&name).filter(|found| found.job.metadata.deletion_timestamp.is_none());
                 (name, found.filter(|found| is_current(status, &JobView::of(&found.job))))
@@ -51,7 +52,7 @@ impl SimulatedCluster {
             let view = JobView::of(&job.job);
             let group = groups.iter().find(|group| group.name == view.replicated_job);
             let pods = group.map_or(0, |group| group.template.spec.pods());
-            (0..pods).map(move |index| SpecifiedSlot {
+            places(pods, MOST_PODS).map(move |index| SpecifiedSlot {
                 job,
                 place: (name.clone(), index),
                 id: (view.uid.clone(), index),
@@ -78,6 +79,16 @@ impl SimulatedCluster {
         present.map(|slot| slot.place).collect()
     }
 
+    /// The specified slots that take part in this epoch, or are done. The Pod that has reported it may be gone since.
+    pub(super) fn participants(&self, status: &JobSetStatus) -> BTreeSet<Place> {
+        let epoch = Some(status.synced_epoch);
+        let takes_part = |slot: &SpecifiedSlot<'_>| {
+            self.machines.values().any(|it| it.is_of(&slot.id) && (it.epoch == epoch || it.has_done_its_work()))
+        };
+        let is_done = |slot: &SpecifiedSlot<'_>| finished(&slot.job.job).is_some() || slot.is_completed();
+        self.slots(status).filter(|slot| is_done(slot) || takes_part(slot)).map(|slot| slot.place).collect()
+    }
+
     /// Whether a Pod in this place finds a node although the cluster is full: the group has had one there.
     pub(super) fn has_place(&self, job: &str, index: i32) -> bool {
         self.truth.present.contains(&(job.to_owned(), index)) || self.is_recorded(job, index)
@@ -93,9 +104,9 @@ impl SimulatedCluster {
         let mut recorded = BTreeSet::new();
         for group in &self.api.jobset.spec.replicated_jobs {
             let members = Members::of(status.replicated_job(&group.name));
-            for job in 0..group.replicas() {
+            for job in places(group.replicas(), MOST_JOBS) {
                 let (name, members) = (names::job(JOBSET, &group.name, job), members.of_job(job));
-                let indexes = (0..group.template.spec.pods()).filter(|index| members.contains(*index));
+                let indexes = places(group.template.spec.pods(), MOST_PODS).filter(|index| members.contains(*index));
                 recorded.extend(indexes.map(|index| (name.clone(), index)));
             }
         }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::api::{JobObject, PodObject};
 use super::cluster::{SimulatedCluster, pick};
+use super::extremes::{MOST_PODS, places};
 use super::faults::CODES;
 use super::jobs::{finished, pod_fails_job};
 use super::machine::{SimulatedMachine, has_ended, is_going};
@@ -169,7 +170,9 @@ impl SimulatedCluster {
                 return true;
             }
             let pods = of_pods.get(view.uid.as_str()).into_iter().flatten();
-            let indexes = pods.copied().chain((0..completions(found)).filter(|index| view.completed.contains(*index)));
+            let indexes = pods
+                .copied()
+                .chain(places(completions(found), MOST_PODS).filter(|index| view.completed.contains(*index)));
             let indexes = indexes.filter(|index| *index < completions(found)).collect::<BTreeSet<_>>();
             let truly = indexes
                 .iter()
