@@ -128,7 +128,7 @@ tests-on-kubelets:
 .PHONY: unit-tests
 unit-tests:
 	@mkdir -p target
-	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins 2>&1 | tee $(UNIT_LOG)
+	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins --test allocations 2>&1 | tee $(UNIT_LOG)
 	@$(STOPWATCH) 'examples in docs' nice -n 19 cargo test $(EVERYTHING) --doc
 
 .PHONY: tests-on-control-planes
