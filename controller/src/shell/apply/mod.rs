@@ -1,4 +1,4 @@
-//! Sends the requests of a work: the actions, then the status.
+//! Sends the requests of a work.
 
 mod agent_policy;
 mod create;
@@ -6,11 +6,14 @@ mod job;
 mod jobset;
 mod objects;
 mod pod;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::join;
 use futures::stream::{self, StreamExt};
 use jobset_api::{JobSet, JobSetStatus};
 use kube::Client;
@@ -86,7 +89,8 @@ impl Applier {
         [connection, if is_beside_urgent { self.bulk_beside_urgent.acquire().await.ok() } else { None }]
     }
 
-    /// Sends the actions for a JobSet, and writes its status if there is one to write.
+    /// Sends the actions for a JobSet, and writes its status if there is one to write, in the order that
+    /// [`Plan`](crate::plan::Plan) has.
     pub(super) async fn apply(
         &self,
         jobset: &JobSet,
@@ -112,7 +116,7 @@ impl Applier {
         let (mut errors, mut stored) = (Vec::new(), None);
         // The requests of which one is refused are not sent, unless they are under way.
         let refused = Mutex::new(HashSet::new());
-        let mut answers = stream::iter(actions.into_iter().map(|action| async {
+        let send = async |action| {
             let _bulk_connection = match urgency {
                 Urgency::Urgent => [None, None],
                 Urgency::Bulk => self.bulk_connection().await,
@@ -131,10 +135,19 @@ impl Applier {
                 refused.lock().await.insert(shared.clone());
             }
             Some((own, shared, answer))
-        }))
-        .buffered(CONCURRENCY);
-        while let Some(answer) = answers.next().await {
-            let Some((own, shared, answer)) = answer else { continue };
+        };
+        let (on_jobset, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(Action::is_on_jobset);
+        let mut answers: Vec<_> = stream::iter(on_jobset.into_iter().map(&send)).buffered(1).collect().await;
+        let written = async {
+            match status {
+                Some(status) => Some(actor.write_status(status).await),
+                None => None,
+            }
+        };
+        let others = stream::iter(others.into_iter().map(&send)).buffered(CONCURRENCY).collect::<Vec<_>>();
+        let (others, written) = join!(others, written);
+        answers.extend(others);
+        for (own, shared, answer) in answers.into_iter().flatten() {
             match answer {
                 Ok(Done::Written(versions)) => {
                     outcome.written.raise(versions);
@@ -150,10 +163,8 @@ impl Applier {
                 }
             }
         }
-        drop(answers);
-        // The status does not depend on the actions: a refused Job does not hold up the epochs of the others.
-        if let Some(status) = status {
-            outcome.status = match actor.write_status(status).await {
+        if let Some(written) = written {
+            outcome.status = match written {
                 Ok(jobset) => {
                     outcome.written.raise(Versions::of(Kind::JobSet, version(&jobset)));
                     stored = Some(jobset);
