@@ -25,8 +25,8 @@ const SIZES: [i32; 6] = [0, 1, 2, 3, i32::MAX, i32::MAX];
 
 /// Most requests of a plan beside those for children that exist.
 const REQUESTS: usize = 200 + 10;
-/// Most notes of a plan beside those on children that exist.
-const NOTES: usize = 20;
+/// Most notes of a plan: one for each reason.
+const NOTES: usize = 50;
 /// Most bytes of a status beside those for children that exist: the counters of single Jobs are at most 1,024.
 const BYTES: usize = 32 * 1024;
 /// Most bytes of a status for one child: its index among the members, and its restarts.
@@ -58,7 +58,7 @@ pub(super) fn places(size: i32, most: i32) -> std::ops::Range<i32> {
 pub(super) fn oversize(observed: &Observed<'_>, plan: &Plan, has_extremes: bool) -> Option<String> {
     let children = observed.jobs().count() + observed.pods().on_nodes(|_| true).len();
     let (requests, notes) = (plan.actions.len(), plan.notes.len());
-    if requests > children + REQUESTS || notes > children + NOTES {
+    if requests > children + REQUESTS || notes > NOTES {
         return Some(format!("{requests} requests and {notes} notes of a JobSet with {children} children"));
     }
     // To write each status of each life takes too long.
