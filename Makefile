@@ -128,7 +128,7 @@ tests-on-kubelets:
 .PHONY: unit-tests
 unit-tests:
 	@mkdir -p target
-	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins 2>&1 | tee $(UNIT_LOG)
+	@$(STOPWATCH) 'unit tests' nice -n 19 cargo test $(EVERYTHING) --lib --bins --test allocations 2>&1 | tee $(UNIT_LOG)
 	@$(STOPWATCH) 'examples in docs' nice -n 19 cargo test $(EVERYTHING) --doc
 
 .PHONY: tests-on-control-planes
@@ -282,7 +282,7 @@ bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong 
 	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
-bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service.
+bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service, alone and beside heavy ones.
 	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent

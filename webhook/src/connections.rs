@@ -81,11 +81,11 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Some(connection) = registry.admit() {
+                if let Some(connection) = registry.admit(peer.ip()) {
                     // The tracker also waits for handshakes in progress.
                     tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
                 } else if let Some(suppressed) = log_limit::permit("connections") {
-                    warn!(%peer, suppressed, "closed a new connection: all others have reviews in progress");
+                    warn!(%peer, suppressed, "closed a new connection: all others of its address have reviews in progress");
                 }
             }
             Err(error) => {

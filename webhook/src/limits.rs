@@ -41,9 +41,9 @@ const MIB: usize = 1 << 20;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Open connections. A new one above the limit evicts a connection without a request, else one whose request or answer
-    /// takes longer than `--displace-after`, else the one that has been idle longest. A connection with a review in progress
-    /// is never evicted.
+    /// Open connections. A new one above the limit evicts one of the address that has most: a connection without a request, else
+    /// one whose request or answer takes longer than `--displace-after`, else the one that has been idle longest. A connection
+    /// with a review in progress makes room only for another address, and its review is still answered.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
     pub max_connections: u32,
 
@@ -163,9 +163,9 @@ pub enum Overload {
     LargeMemory,
     /// The body arrived too slowly, and another request took its memory.
     Displaced,
-    /// Reviews at the same time.
+    /// Time to wait for the turn.
     Turn,
-    /// Reviews of large bodies at the same time.
+    /// Time to wait for the turn of a large body.
     LargeTurn,
 }
 

@@ -1,8 +1,10 @@
-//! The open connections of a port. At the limit, a new connection evicts the one that is least needed.
+//! The open connections of a port. At the limit, a new connection evicts one of the address that has most: the one that is least
+//! needed.
 
 mod state;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ struct Open {
 }
 
 struct Entry {
+    address: IpAddr,
     state: Mutex<State>,
     /// Cancelled by the first request.
     asked: CancellationToken,
@@ -65,17 +68,18 @@ impl Registry {
         Self { max: max as usize, slow_after, open: Mutex::default() }
     }
 
-    /// Registers a new connection. At the limit it evicts another one; `None` if all others have reviews in progress.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Connection> {
+    /// Registers a new connection from this address. At the limit it evicts another one; `None` if its address has most connections,
+    /// and reviews are in progress on all of them.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Connection> {
         let (mut open, now) = (lock(&self.open), Instant::now());
         if open.connections.len() >= self.max {
-            let phases = open.connections.iter().map(|(id, entry)| (*id, lock(&entry.state).phase()));
-            let victim = victim(phases, self.slow_after, now)?;
+            let victim = open.victim(address, self.slow_after, now)?;
             open.connections.remove(&victim).inspect(|entry| entry.close.cancel());
         }
         let id = open.next;
         open.next = id.wrapping_add(1);
         let entry = Arc::new(Entry {
+            address,
             state: Mutex::new(State::new(now)),
             asked: CancellationToken::new(),
             begun: Notify::new(),
@@ -83,6 +87,22 @@ impl Registry {
         });
         open.connections.insert(id, Arc::clone(&entry));
         Some(Connection { entry, _listed: Arc::new(Listed { id, registry: Arc::clone(self) }) })
+    }
+}
+
+impl Open {
+    /// The connection that makes room for a new one. One with reviews in progress, which ends when they are answered, makes room only
+    /// for another address.
+    fn victim(&self, of_new: IpAddr, slow_after: Duration, now: Instant) -> Option<u64> {
+        let mut counts = HashMap::from([(of_new, 1)]);
+        for entry in self.connections.values() {
+            *counts.entry(entry.address).or_default() += 1;
+        }
+        let (most, _) = counts.into_iter().max_by_key(|(address, count)| (*count, *address == of_new))?;
+        let of_most = || self.connections.iter().filter(|(_, entry)| entry.address == most);
+        let phases = of_most().map(|(id, entry)| (*id, lock(&entry.state).phase()));
+        let latest = || of_most().map(|(id, _)| *id).max().filter(|_| most != of_new);
+        victim(phases, slow_after, now).or_else(latest)
     }
 }
 
@@ -170,27 +190,48 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const API_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
     fn connection_above_limit_evicts_another_and_is_rejected_if_all_are_working() {
         let registry = Arc::new(Registry::new(2, Duration::from_secs(1)));
-        let (first, second) = (registry.admit().unwrap(), registry.admit().unwrap());
-        let third = registry.admit().unwrap();
+        let (first, second) = (registry.admit(API_SERVER).unwrap(), registry.admit(API_SERVER).unwrap());
+        let third = registry.admit(API_SERVER).unwrap();
         assert!(first.entry.close.is_cancelled() && !second.entry.close.is_cancelled());
         let work = |connection: &Connection| connection.begin().0;
         let working = (work(&second), work(&third));
-        assert!(registry.admit().is_none());
+        assert!(registry.admit(API_SERVER).is_none());
         drop(first);
-        assert!(registry.admit().is_none(), "the evicted one does not count");
+        assert!(registry.admit(API_SERVER).is_none(), "the evicted one does not count");
         drop((second, third));
-        assert!(registry.admit().is_none(), "requests are in flight");
+        assert!(registry.admit(API_SERVER).is_none(), "requests are in flight");
         drop(working);
-        let (fourth, _fifth) = (registry.admit().unwrap(), registry.admit().unwrap());
+        let (fourth, _fifth) = (registry.admit(API_SERVER).unwrap(), registry.admit(API_SERVER).unwrap());
         let _slow = fourth.begin();
-        let _sixth = registry.admit().unwrap();
+        let _sixth = registry.admit(API_SERVER).unwrap();
         assert!(!fourth.entry.close.is_cancelled());
-        let _seventh = registry.admit().unwrap();
+        let _seventh = registry.admit(API_SERVER).unwrap();
         assert!(!fourth.entry.close.is_cancelled(), "others have not sent a request yet");
+    }
+
+    #[test]
+    fn connection_above_limit_evicts_one_of_the_address_that_has_most() {
+        let registry = Arc::new(Registry::new(4, Duration::from_secs(1)));
+        let idle = registry.admit(API_SERVER).unwrap();
+        let strange: Vec<_> = (0..3).map(|_| registry.admit(STRANGER).unwrap()).collect();
+        let _reviews: Vec<_> =
+            strange.iter().map(Connection::begin).map(|(review, receiving)| (review, drop(receiving))).collect();
+        assert!(registry.admit(STRANGER).is_none(), "its own have reviews in progress");
+        assert!(!idle.entry.close.is_cancelled());
+        let second = registry.admit(API_SERVER).unwrap();
+        let evicted: Vec<_> = strange.iter().map(|it| it.entry.close.is_cancelled()).collect();
+        assert_eq!(evicted, [false, false, true]);
+        let _third = registry.admit(API_SERVER).unwrap();
+        assert!(idle.entry.close.is_cancelled() && !second.entry.close.is_cancelled(), "it has most now");
     }
 }

@@ -7,8 +7,8 @@ use jobset_api::validation::{self, Errors};
 use jobset_api::{JobSet, defaults, labels, restore};
 use serde_json::{Value, json};
 
-use crate::counting::{Allocations, counted};
 use crate::jobsets::{ALL, LongJobSet};
+use jobset_allocations::{Allocations, counted};
 
 /// Length of the larger JobSet that is compared, in bytes of JSON.
 const LENGTH: usize = 64 << 10;

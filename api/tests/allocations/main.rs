@@ -3,6 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
-mod counting;
 mod jobsets;
 mod weight;

@@ -2,8 +2,8 @@
 
 use jobset_api::{JobSetSpec, weight};
 
-use crate::counting::counted;
 use crate::jobsets::ALL;
+use jobset_allocations::counted;
 
 #[test]
 fn weight_is_near_the_memory_that_is_taken() {

@@ -48,11 +48,22 @@ impl Default for Settings {
 }
 
 /// The result of one reconciliation of a JobSet.
+///
+/// # Order of its requests
+///
+/// Actions on the JobSet itself ([`Action::is_on_jobset`]) are sent first, one after the other: some of them name the version of
+/// the JobSet that the status write changes. The status is written next, beside all other actions. Neither waits for the other, so
+/// that a creation that hangs does not delay the epochs of the group: either may be carried out first, late, or never. The other
+/// actions are sent in order, several at a time.
+///
+/// So no action may need the status of its own plan to be stored. A rule whose actions need that writes its decision and breaks,
+/// and the next reconciliation, which reads the stored decision, plans the actions. Nor may the status say that an action of its
+/// own plan was carried out: a rule says so once it is observed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The new status. The shell writes it if it differs from the stored one.
     pub status: JobSetStatus,
-    /// Requests to the API server, in order, sent before the status is written.
+    /// Requests to the API server.
     pub actions: Vec<Action>,
     /// Events to create once the status is written, one for each reason.
     pub notes: Vec<Note>,
@@ -145,6 +156,13 @@ pub enum Action {
     /// Annotate the JobSet with the kind of budget that its restarts have spent so far. The request applies to the observed
     /// resource version only, because the status of that version shows how the restarts were counted.
     AnnotateRestartBudget(RestartBudget),
+}
+
+impl Action {
+    /// Whether the action changes the JobSet itself.
+    pub fn is_on_jobset(&self) -> bool {
+        matches!(self, Self::DeleteJobSet | Self::DisableInPlaceRestart(_) | Self::AnnotateRestartBudget(_))
+    }
 }
 
 /// Why a Pod is deleted.

@@ -207,7 +207,7 @@ async fn ordinary_review_beside_bodies_that_fill_memory_is_admitted(
     let server = Server::with(&["--review-wait=10m", "--max-body-memory=8"]).await;
     let mut other = connected(&server, API_SERVER).await;
     // A dozen of a megabyte, and many that fit into what these leave.
-    let length = |number: usize| if number.is_multiple_of(8) { 3800 } else { 100 };
+    let length = |number: usize| if number < 12 { 3800 } else { 100 };
     let reviews = (0..100).map(|number| review_in(&namespace(number), &heavy(number, length(number))));
     let flood = Flood::send(&server, from, VALIDATE_PATH, reviews).await;
     // Those for which there is no memory are told to try again.

@@ -2,7 +2,7 @@
 //!
 //! Allocations and their bytes are counted. A loop over a size of two thousand million would not end in the time of any test.
 
-use allocation_counter::AllocationInfo;
+use jobset_allocations::{Allocations, counted};
 use jobset_api::JobSet;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
@@ -12,15 +12,14 @@ use super::fixture::job;
 use super::world::World;
 use crate::engine::pods::{Epoch, PodPhase, PodView};
 use crate::engine::{Finished, JobView};
-use crate::plan::Plan;
 
 /// Allocations that a plan may need beside those for children.
-const FIXED: u64 = 600;
+const FIXED: usize = 600;
 /// Allocations for each replicatedJob, Job and note.
-const EACH: u64 = 60;
+const EACH: usize = 60;
 
 /// Bytes of an allocation, in the mean.
-const BYTES: u64 = 512;
+const BYTES: usize = 512;
 
 /// Numbers at the ends of what the API takes, and between.
 fn number() -> impl Strategy<Value = i32> {
@@ -186,23 +185,16 @@ impl Group {
     }
 }
 
-/// The plan, and the allocations that it needed.
-fn counted(world: &World) -> (Plan, AllocationInfo) {
-    let mut plan = None;
-    let needed = allocation_counter::measure(|| plan = Some(world.plan()));
-    (plan.unwrap(), needed)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
     fn plan_allocations_follow_children_whatever_sizes_say(case in case()) {
         let world = case.world();
-        let (plan, AllocationInfo { count_total, bytes_total, .. }) = counted(&world);
-        let children = u64::try_from(case.groups.len() + case.jobs.len() + case.pods.len() + plan.actions.len()).unwrap();
-        prop_assert!(count_total <= FIXED + EACH * children, "{count_total} allocations, {children} children: {plan:?}");
-        prop_assert!(bytes_total <= BYTES * (FIXED + EACH * children), "{bytes_total} bytes, {children} children: {plan:?}");
+        let (plan, Allocations { count, bytes, .. }) = counted(|| world.plan());
+        let children = case.groups.len() + case.jobs.len() + case.pods.len() + plan.actions.len();
+        prop_assert!(count <= FIXED + EACH * children, "{count} allocations, {children} children: {plan:?}");
+        prop_assert!(bytes <= BYTES * (FIXED + EACH * children), "{bytes} bytes, {children} children: {plan:?}");
         prop_assert!(plan.actions.len() <= 202 + 2 * case.jobs.len() + case.pods.len(), "{} actions", plan.actions.len());
     }
 }

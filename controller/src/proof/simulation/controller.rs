@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use jobset_api::{JobSet, JobSetStatus, conditions};
 
 use super::cluster::SimulatedCluster;
@@ -52,6 +53,10 @@ pub(super) struct WorkUnderWay {
     pub base: Arc<JobSet>,
     actions: VecDeque<Action>,
     status: Option<JobSetStatus>,
+    /// How the write of the status ended, once it was tried.
+    status_answer: Option<Result<bool, RequestError>>,
+    /// Decides which of the requests that have no order is carried out next.
+    order: Rng,
     pub written: Versions,
     pub failures: Vec<(Request, RequestError)>,
     pub accepted: HashSet<Request>,
@@ -205,6 +210,8 @@ impl SimulatedCluster {
             base: jobset,
             actions: actions.into(),
             status,
+            status_answer: None,
+            order: Rng::with_seed(number ^ self.clock.unsigned_abs()),
             written: Versions::NONE,
             failures: Vec::new(),
             accepted: HashSet::new(),
@@ -227,11 +234,13 @@ impl SimulatedCluster {
         self.controller.engine.rebuild(key(), edited, now);
     }
 
-    /// The next request of the work that is under way: an action, or at last the status.
+    /// The next request of the work that is under way: an action, or the status, in any order.
     pub(super) fn continue_work(&mut self) -> CheckResult {
         let Some(mut work) = self.controller.work.take() else { return Ok(()) };
         self.worked = true;
-        if let Some(action) = work.actions.pop_front() {
+        if work.writes_status_next() {
+            work.status_answer = Some(self.write_status(&mut work, false)?);
+        } else if let Some(action) = work.actions.pop_front() {
             self.check_action(&action)?;
             Self::check_no_start(&action, &work.base)?;
             self.carry_out(action, &mut work);
@@ -242,11 +251,13 @@ impl SimulatedCluster {
             {
                 self.carry_out(action, &mut work);
             }
+        }
+        if !work.actions.is_empty() || work.status.is_some() {
             self.controller.work = Some(work);
             return Ok(());
         }
-        let status = self.write_status(&mut work, false)?;
-        let WorkUnderWay { number, written, failures, accepted, .. } = work;
+        let WorkUnderWay { number, status_answer, written, failures, accepted, .. } = work;
+        let status = status_answer.unwrap_or(Ok(false));
         let failing = &mut self.controller.failing;
         failing.retain(|request| !accepted.contains(request));
         failing.extend(failures.iter().map(|(request, _)| request.clone()));
@@ -327,14 +338,25 @@ impl SimulatedCluster {
     /// A request of the former controller arrives.
     pub(super) fn arrive_late(&mut self) -> CheckResult {
         let Some(mut late) = self.late.take() else { return Ok(()) };
-        if let Some(action) = late.actions.pop_front() {
+        if late.writes_status_next() {
+            drop(self.write_status(&mut late, true)?);
+        } else if let Some(action) = late.actions.pop_front() {
             self.trace(|| "of the former controller:".to_owned());
             self.note_shrink(&action);
             self.carry_out(action, &mut late);
-            self.late = Some(late);
-            return Ok(());
         }
-        self.write_status(&mut late, true).map(|_| ())
+        self.late = Some(late).filter(|late| !late.actions.is_empty() || late.status.is_some());
+        Ok(())
+    }
+}
+
+impl WorkUnderWay {
+    /// Whether the write of the status is carried out next, which comes after actions on the JobSet itself.
+    fn writes_status_next(&mut self) -> bool {
+        match self.actions.front() {
+            None => true,
+            Some(action) => self.status.is_some() && !action.is_on_jobset() && self.order.bool(),
+        }
     }
 }
 

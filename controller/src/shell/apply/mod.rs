@@ -1,40 +1,35 @@
-//! Sends the requests of a work: the actions, then the status.
+//! Sends the requests of a work.
 
 mod agent_policy;
+mod connections;
 mod create;
 mod job;
 mod jobset;
 mod objects;
 mod pod;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use futures::join;
 use futures::stream::{self, StreamExt};
 use jobset_api::{JobSet, JobSetStatus};
 use kube::Client;
 use serde_json::json;
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
+use tokio::sync::Mutex;
 
 use super::client::Workers;
 use super::error::ApplyError;
 use crate::build;
 use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions, version};
 use crate::plan::{Action, ENDED_JOB_DEADLINE};
+use connections::Connections;
 use create::not_headless;
 
-/// Most requests under way at once for one JobSet.
+/// Most actions under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
-/// Most requests under way at once for all JobSets. Each has a connection of its own.
-const CONNECTIONS: usize = 64;
-/// Most bulk requests under way at once, so that urgent requests always find a connection.
-const BULK_CONNECTIONS: usize = 48;
-/// Most bulk requests under way at once while a JobSet has urgent work. An API server with many requests answers each of them
-/// late, those of agents too, and a restart takes several requests one after the other.
-const BULK_BESIDE_URGENT: usize = 4;
-/// Time after an urgent request in which more of them are expected: agents report, and their reports are reconciled.
-const URGENT_FOR: Duration = Duration::from_secs(1);
 
 /// The answers to the requests of a work.
 pub(super) struct Answers {
@@ -57,37 +52,20 @@ enum Done {
 /// The outcome of an action that has nothing left to do.
 const NOTHING: Done = Done::Written(Versions::NONE);
 
-/// Sends requests. All clones share the limits of connections.
+/// Sends requests. All clones share the connections.
 #[derive(Clone)]
 pub(super) struct Applier {
     workers: Workers,
-    connections: Arc<Semaphore>,
-    bulk_connections: Arc<Semaphore>,
-    bulk_beside_urgent: Arc<Semaphore>,
-    last_urgent: watch::Sender<Option<Instant>>,
+    connections: Arc<Connections>,
 }
 
 impl Applier {
     pub(super) fn new(workers: Workers) -> Self {
-        let semaphore = |connections| Arc::new(Semaphore::new(connections));
-        Self {
-            workers,
-            connections: semaphore(CONNECTIONS),
-            bulk_connections: semaphore(BULK_CONNECTIONS),
-            bulk_beside_urgent: semaphore(BULK_BESIDE_URGENT),
-            last_urgent: watch::Sender::default(),
-        }
+        Self { workers, connections: Arc::new(Connections::new()) }
     }
 
-    /// Waits until one more bulk request may be sent, and holds its place until it is answered.
-    async fn bulk_connection(&self) -> [Option<SemaphorePermit<'_>>; 2] {
-        // Nobody closes the semaphores.
-        let connection = self.bulk_connections.acquire().await.ok();
-        let is_beside_urgent = self.last_urgent.borrow().is_some_and(|last| last.elapsed() < URGENT_FOR);
-        [connection, if is_beside_urgent { self.bulk_beside_urgent.acquire().await.ok() } else { None }]
-    }
-
-    /// Sends the actions for a JobSet, and writes its status if there is one to write.
+    /// Sends the actions for a JobSet, and writes its status if there is one to write, in the order that
+    /// [`Plan`](crate::plan::Plan) has.
     pub(super) async fn apply(
         &self,
         jobset: &JobSet,
@@ -100,7 +78,7 @@ impl Applier {
             Urgency::Bulk => &self.workers.bulk,
         };
         if urgency == Urgency::Urgent {
-            self.last_urgent.send_replace(Some(Instant::now()));
+            self.connections.expect_urgent();
         }
         let actor = Actor { client, key: &Key::of(jobset), jobset };
         let mut outcome = Outcome {
@@ -113,12 +91,8 @@ impl Applier {
         let (mut errors, mut stored) = (Vec::new(), None);
         // The requests of which one is refused are not sent, unless they are under way.
         let refused = Mutex::new(HashSet::new());
-        let mut answers = stream::iter(actions.into_iter().map(|action| async {
-            let _bulk_connection = match urgency {
-                Urgency::Urgent => [None, None],
-                Urgency::Bulk => self.bulk_connection().await,
-            };
-            let _connection = self.connections.acquire().await;
+        let send = async |action| {
+            let _connection = self.connections.acquire(&actor.key.namespace, urgency).await;
             let (own, shared) = (Request::of(&action), Request::shared(&action));
             if let Some(shared) = &shared
                 && refused.lock().await.contains(shared)
@@ -132,10 +106,19 @@ impl Applier {
                 refused.lock().await.insert(shared.clone());
             }
             Some((own, shared, answer))
-        }))
-        .buffered(CONCURRENCY);
-        while let Some(answer) = answers.next().await {
-            let Some((own, shared, answer)) = answer else { continue };
+        };
+        let (on_jobset, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(Action::is_on_jobset);
+        let mut answers: Vec<_> = stream::iter(on_jobset.into_iter().map(&send)).buffered(1).collect().await;
+        let written = async {
+            match status {
+                Some(status) => Some(actor.write_status(status).await),
+                None => None,
+            }
+        };
+        let others = stream::iter(others.into_iter().map(&send)).buffered(CONCURRENCY).collect::<Vec<_>>();
+        let (others, written) = join!(others, written);
+        answers.extend(others);
+        for (own, shared, answer) in answers.into_iter().flatten() {
             match answer {
                 Ok(Done::Written(versions)) => {
                     outcome.written.raise(versions);
@@ -151,10 +134,8 @@ impl Applier {
                 }
             }
         }
-        drop(answers);
-        // The status does not depend on the actions: a refused Job does not hold up the epochs of the others.
-        if let Some(status) = status {
-            outcome.status = match actor.write_status(status).await {
+        if let Some(written) = written {
+            outcome.status = match written {
                 Ok(jobset) => {
                     outcome.written.raise(Versions::of(Kind::JobSet, version(&jobset)));
                     stored = Some(jobset);

@@ -1,4 +1,5 @@
-//! The JobSet under review: 20 replicatedJobs with 20 environment variables each, 42 kB as JSON. Pure.
+//! The JobSets under review: one of 20 replicatedJobs with 20 environment variables each, 42 kB as JSON; and one that is small and
+//! takes long to check. Pure.
 
 use serde_json::{Value, json};
 
@@ -6,11 +7,23 @@ use serde_json::{Value, json};
 const SIZE: usize = 42_000;
 const REPLICATED_JOBS: usize = 20;
 const VARIABLES: usize = 20;
+/// As many patterns as a JobSet may have.
+const PATTERNS: usize = 256;
 
 /// A JobSet that restarts by recreation, which the Go JobSet's service can review as well.
 pub(super) fn jobset() -> Value {
     let length = SIZE.saturating_sub(with_variables("").to_string().len()) / (REPLICATED_JOBS * VARIABLES);
     with_variables(&"x".repeat(length))
+}
+
+/// A JobSet of another namespace, with patterns that take long to compile.
+pub(super) fn heavy() -> Value {
+    let patterns: Vec<_> = (0..PATTERNS).map(|index| format!(r"{index}(\pL{{20}})")).collect();
+    let mut jobset = with_variables("");
+    jobset["metadata"]["namespace"] = json!("heavy");
+    jobset["spec"]["failurePolicy"]["rules"] =
+        json!([{ "name": "heavy", "action": "FailJobSet", "onJobFailureMessagePatterns": patterns }]);
+    jobset
 }
 
 fn with_variables(value: &str) -> Value {

@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use http::{Request, header};
+use http::{Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
+use tokio::task::JoinSet;
 
 use super::review::Review;
 use crate::report::rounded;
 
 /// Longest wait for one answer: far beyond what API servers wait.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Pause before a review is sent again that the service has no time for.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A review, and the connections that it is sent over.
 #[derive(Clone)]
@@ -29,6 +32,24 @@ impl Target {
 
     /// Sends the review once and checks the answer.
     async fn ask(&self, connection: usize) -> Result<()> {
+        let (status, body) = self.send(connection).await?;
+        ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
+        self.review.check(&body).context("a review has a wrong answer")
+    }
+
+    /// Sends the review until it is answered. As API servers do, it is sent again a second after each answer that says so.
+    async fn ask_again(&self) -> Result<()> {
+        loop {
+            let (status, body) = self.send(0).await?;
+            if status != StatusCode::SERVICE_UNAVAILABLE {
+                ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
+                return self.review.check(&body).context("a review has a wrong answer");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn send(&self, connection: usize) -> Result<(StatusCode, Vec<u8>)> {
         let request = Request::post(self.review.webhook.path())
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(self.review.body.clone()))
@@ -36,12 +57,9 @@ impl Target {
         let answer = async {
             let response = self.clients[connection % self.clients.len()].send(request).await?;
             let status = response.status();
-            let body = response.into_body().collect_bytes().await?;
-            ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
-            self.review.check(&body)
+            anyhow::Ok((status, response.into_body().collect_bytes().await?.to_vec()))
         };
-        let answered = tokio::time::timeout(LIMIT, answer).await.context("a review has no answer in time")?;
-        answered.context("a review has a wrong answer")
+        tokio::time::timeout(LIMIT, answer).await.context("a review has no answer in time")?
     }
 }
 
@@ -77,6 +95,26 @@ pub(super) async fn paced(target: &Target, per_second: u32, time: Duration) -> R
     let answers = tokio::task::spawn_blocking(pace).await.context("sending was aborted")?;
     let answers = try_join_all(answers).await.context("a review was aborted")?;
     answers.into_iter().collect()
+}
+
+/// Sends reviews one after the other, beside so many heavy ones that are sent again as soon as they are answered, whatever the
+/// answer. Gives the latency of each of the first.
+pub(super) async fn beside(target: &Target, heavy: &Target, flood: usize, time: Duration) -> Result<Vec<Duration>> {
+    let mut flooding = JoinSet::new();
+    for connection in 0..flood {
+        let heavy = heavy.clone();
+        flooding.spawn(async move { while heavy.send(connection).await.is_ok() {} });
+    }
+    // Until the service has begun with them.
+    heavy.send(0).await?;
+    let (start, mut latencies) = (Instant::now(), Vec::new());
+    while latencies.is_empty() || start.elapsed() < time {
+        let begin = Instant::now();
+        target.ask_again().await?;
+        latencies.push(begin.elapsed());
+    }
+    ensure!(flooding.try_join_next().is_none(), "the service does not answer heavy reviews");
+    Ok(latencies)
 }
 
 /// The percentiles 50, 99 and 100 of some latencies, in milliseconds: each is a latency that was measured.

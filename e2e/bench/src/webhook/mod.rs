@@ -25,16 +25,19 @@ use crate::meter::{CpuSeconds, Meter, peak_rss_kib};
 use crate::report::{Report, number, rounded};
 use crate::{at_least_one, results};
 use load::Target;
-use report::{ReviewFigures, WebhookFigures};
+use report::{BesideFigures, ReviewFigures, WebhookFigures};
 use review::{Review, ReviewedWebhook};
 use service::Service;
 
 /// Reviews in a second at which latency is measured.
 const RATE: u32 = 500;
+/// Heavy reviews of another namespace that are in progress while latency is measured.
+const HEAVY: usize = 200;
 /// Reviews before each measurement, at most.
 const WARM_UP: usize = 100;
 
-/// Measures reviews of a JobSet of 42 kB by the admission service: CPU time, latency at 500 per second, and memory.
+/// Measures reviews of a JobSet of 42 kB by the admission service: CPU time, latency at 500 per second and beside 200 heavy reviews of
+/// another namespace, and memory.
 ///
 /// The service is the build of its image, registered with a real control plane; the reviews are sent over a few HTTP/2
 /// connections that stay open. Prints a table, and writes webhook.json into the results folder.
@@ -86,11 +89,13 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
 
     let meter = Meter::new(&[("service", pid)])?;
     let target = |webhook, object| Target::new(clients.clone(), Review::new(webhook, object));
+    let heavy = Target::new(service.clients()?, Review::new(ReviewedWebhook::Validate, &jobset::heavy()));
     let measured = service.program.while_running(async {
         anyhow::Ok(WebhookFigures {
             mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, &sent)).await?,
             validate: figures(options, &meter, target(ReviewedWebhook::Validate, &stored)).await?,
             peak_rss_kib: peak_rss_kib(pid)?,
+            beside_heavy: beside_heavy(options, target(ReviewedWebhook::Validate, &stored), &heavy).await?,
             jobset_bytes: jobset.to_string().len(),
         })
     });
@@ -126,6 +131,15 @@ async fn figures(options: &WebhookOptions, meter: &Meter, target: Target) -> Res
     let (name, cpu) = (target.review.webhook.name(), figures.cpu_ms_per_review);
     progress(&format!("{name}: {cpu:.3} ms of CPU for a review, p99 {p99_ms_at_500:.2} ms at {RATE} per second"));
     Ok(figures)
+}
+
+/// Latency of one validation after the other beside heavy ones.
+async fn beside_heavy(options: &WebhookOptions, target: Target, heavy: &Target) -> Result<BesideFigures> {
+    let latencies = load::beside(&target, heavy, HEAVY, options.paced).await?;
+    let reviews = latencies.len();
+    let [p50_ms, p99_ms, max_ms] = load::percentiles(latencies);
+    progress(&format!("beside {HEAVY} heavy reviews: {max_ms:.0} ms at most"));
+    Ok(BesideFigures { reviews, p50_ms, p99_ms, max_ms })
 }
 
 fn cpu_ms(used: &CpuSeconds, reviews: usize) -> f64 {

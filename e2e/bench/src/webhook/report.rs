@@ -8,6 +8,8 @@ use crate::report::{Report, Table, megabytes};
 const CPU_MS: f64 = 0.35;
 /// Longest time within which 99 of 100 reviews must be answered, in milliseconds.
 const P99_MS: f64 = 2.0;
+/// Longest time until a review beside heavy ones of another namespace is answered, in milliseconds.
+const BESIDE_MS: f64 = 500.0;
 /// Most resident memory, in MB.
 const RSS_MB: f64 = 24.0;
 
@@ -18,6 +20,7 @@ pub(super) struct WebhookFigures {
     pub(super) validate: ReviewFigures,
     /// Peak of the service's resident memory (`VmHWM`), from its start to the end of these loads.
     pub(super) peak_rss_kib: u64,
+    pub(super) beside_heavy: BesideFigures,
     /// The JobSet as its user sends it.
     pub(super) jobset_bytes: usize,
 }
@@ -41,9 +44,19 @@ pub(super) struct ReviewFigures {
     pub(super) others_cpu_share_at_500: f64,
 }
 
+/// Validations one after the other beside 200 heavy ones of another namespace, which are sent again as soon as they are answered.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BesideFigures {
+    pub(super) reviews: usize,
+    /// Percentiles 50, 99 and 100 of the latency.
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+}
+
 /// One line for each figure that has a target, and some that explain them.
 pub(super) fn summary(report: &Report<WebhookFigures>) -> String {
-    let WebhookFigures { mutate, validate, peak_rss_kib, jobset_bytes } = &report.figures;
+    let WebhookFigures { mutate, validate, peak_rss_kib, beside_heavy, jobset_bytes } = &report.figures;
     let mut table = Table::new(&["review of a JobSet of 42 kB", "measured", "target"]);
     for (name, figures) in [("mutate", mutate), ("validate", validate)] {
         let mut figure =
@@ -55,6 +68,8 @@ pub(super) fn summary(report: &Report<WebhookFigures>) -> String {
         figure("p99 at 500 per second", figures.p99_ms_at_500, Some(P99_MS), "ms");
         figure("longest", figures.max_ms_at_500, None, "ms");
     }
+    table.figure("validate beside heavy reviews: p50", beside_heavy.p50_ms, None, "ms");
+    table.figure("validate beside heavy reviews: longest", beside_heavy.max_ms, Some(BESIDE_MS), "ms");
     table.figure("resident memory, peak", megabytes(*peak_rss_kib), Some(RSS_MB), "MB");
     format!(
         "{table}The JobSet has {jobset_bytes} bytes as its user sends it, its reviews have {} (mutate) and {} (validate). \
@@ -87,7 +102,8 @@ mod tests {
             others_cpu_share_at_500: 0.25,
         };
         let (mutate, validate) = (figures(0.3, 6.0), figures(0.36, 1.0));
-        let figures = WebhookFigures { mutate, validate, peak_rss_kib: 20_000, jobset_bytes: 41_900 };
+        let beside_heavy = BesideFigures { reviews: 100, p50_ms: 9.0, p99_ms: 90.0, max_ms: 600.0 };
+        let figures = WebhookFigures { mutate, validate, peak_rss_kib: 20_000, beside_heavy, jobset_bytes: 41_900 };
         let report = Report { figures, build: "dev", cpus: 2 };
         let json = serde_json::to_value(&report).unwrap();
         for (pointer, expected) in [
@@ -95,6 +111,7 @@ mod tests {
             ("/mutate/p99_ms_at_500", json!(6.0)),
             ("/validate/cpu_ms_per_review", json!(0.36)),
             ("/peak_rss_kib", json!(20_000)),
+            ("/beside_heavy/max_ms", json!(600.0)),
             ("/build", json!("dev")),
         ] {
             assert_eq!(json.pointer(pointer), Some(&expected), "{pointer}");
@@ -105,6 +122,7 @@ mod tests {
             "mutate: p99 at 500 per second 6 ms 2 ms MISSED",
             "validate: CPU of a review 0.36 ms 0.35 ms MISSED",
             "validate: most per second 2000",
+            "validate beside heavy reviews: longest 600 ms 500 ms MISSED",
             "resident memory, peak 20.48 MB 24 MB met",
         ] {
             assert!(lines(&table).iter().any(|it| it == line), "no line {line:?} in\n{table}");

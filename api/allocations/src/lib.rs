@@ -1,4 +1,4 @@
-//! An allocator that counts what each thread allocates.
+//! Counts what a test allocates, thread by thread. A program that depends on this crate has its allocator, so only tests may.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,17 +13,17 @@ thread_local! {
 
 /// What was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allocations {
+pub struct Allocations {
     /// Number of allocations.
-    pub(crate) count: usize,
+    pub count: usize,
     /// Bytes of all of them.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Bytes that were not freed.
-    pub(crate) held: isize,
+    pub held: isize,
 }
 
 /// What `work` returns, and what it has allocated.
-pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Allocations) {
+pub fn counted<T>(work: impl FnOnce() -> T) -> (T, Allocations) {
     let before = ALLOCATIONS.get();
     let result = work();
     let after = ALLOCATIONS.get();
