@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
+use super::scenario::key;
 use crate::engine::{Failure, RequestError};
 use crate::observe::Observed;
 use crate::plan::{Note, Plan};
@@ -96,6 +97,11 @@ impl SimulatedCluster {
                 self.set_size(group, false, 2);
             }
         }
+    }
+
+    /// Whether the specification is invalid, as the controller has observed.
+    pub(super) fn is_left_alone(&self) -> bool {
+        Observed::of(&self.controller.engine, key()).is_some_and(|observed| observed.invalid().is_some())
     }
 
     /// Whether the specification asks for more than there can be.
