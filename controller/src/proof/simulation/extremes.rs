@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
+use super::scenario::key;
 use crate::engine::{Failure, RequestError};
 use crate::observe::Observed;
 use crate::plan::{Note, Plan};
@@ -25,8 +26,8 @@ const SIZES: [i32; 6] = [0, 1, 2, 3, i32::MAX, i32::MAX];
 
 /// Most requests of a plan beside those for children that exist.
 const REQUESTS: usize = 200 + 10;
-/// Most notes of a plan beside those on children that exist.
-const NOTES: usize = 20;
+/// Most notes of a plan: one for each reason.
+const NOTES: usize = 50;
 /// Most bytes of a status beside those for children that exist: the counters of single Jobs are at most 1,024.
 const BYTES: usize = 32 * 1024;
 /// Most bytes of a status for one child: its index among the members, and its restarts.
@@ -58,7 +59,7 @@ pub(super) fn places(size: i32, most: i32) -> std::ops::Range<i32> {
 pub(super) fn oversize(observed: &Observed<'_>, plan: &Plan, has_extremes: bool) -> Option<String> {
     let children = observed.jobs().count() + observed.pods().on_nodes(|_| true).len();
     let (requests, notes) = (plan.actions.len(), plan.notes.len());
-    if requests > children + REQUESTS || notes > children + NOTES {
+    if requests > children + REQUESTS || notes > NOTES {
         return Some(format!("{requests} requests and {notes} notes of a JobSet with {children} children"));
     }
     // To write each status of each life takes too long.
@@ -96,6 +97,11 @@ impl SimulatedCluster {
                 self.set_size(group, false, 2);
             }
         }
+    }
+
+    /// Whether the specification is invalid, as the controller has observed.
+    pub(super) fn is_left_alone(&self) -> bool {
+        Observed::of(&self.controller.engine, key()).is_some_and(|observed| observed.invalid().is_some())
     }
 
     /// Whether the specification asks for more than there can be.

@@ -38,6 +38,9 @@ impl SimulatedCluster {
             let left = self.api.jobs.values().find(|it| finished(&it.job).is_none());
             return left.map_or(Ok(()), |it| Err(format!("it has ended, and {} is left", it.job.name_any())));
         }
+        if self.is_left_alone() {
+            return Ok(());
+        }
         if self.api.jobset.spec.is_suspended() {
             let runs = self.machines.values().find(|machine| machine.runs());
             return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));

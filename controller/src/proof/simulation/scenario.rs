@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use fastrand::Rng;
 use jobset_agent::decide::Mode;
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSet, RestartBudget, RestartStrategy, labels};
+use jobset_api::{FailurePolicyAction, JobSet, JobSetLimits, RestartBudget, RestartStrategy, labels};
 use serde_json::{Value, json};
 
 use crate::engine::Key;
@@ -74,11 +74,14 @@ impl Scenario {
         if rng.u8(..8) == 0 {
             spec["suspend"] = json!(true);
         }
-        let settings = settings(rng, &mut spec);
+        let mut settings = settings(rng, &mut spec);
         let mut later = Rng::with_seed(!rng.clone().u64(..));
         let has_success_policy = super::successes::draw_policies(&mut later, &mut spec);
         let ends_slowly = later.u8(..4) == 0;
         let has_extremes = super::extremes::draw(&mut later, &mut spec);
+        if has_extremes && later.u8(..4) != 0 {
+            settings.limits = JobSetLimits::NONE;
+        }
         let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
         // Without admission, the controller has to annotate it.
         let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
