@@ -261,8 +261,7 @@ impl SimulatedCluster {
             })?;
         }
         // The controller may not know yet that somebody has deleted a Job. Its slots had reported.
-        let jobs = self.wanted_jobs(after).filter(|(_, job)| job.is_none());
-        let missing: BTreeSet<String> = jobs.map(|(name, _)| name).collect();
+        let missing = self.missing_jobs(after);
         let is_there = self.truth.job_was_deleted_by_hand || !missing.iter().any(|name| belongs(&(name.clone(), 0)));
         ensure(is_there, Property::Barrier, || format!("epoch {epoch} begins, and {missing:?} is missing"))?;
         let (mut recorded, present) = (self.recorded(after), self.present(after));
