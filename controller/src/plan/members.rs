@@ -287,8 +287,8 @@ pub(super) fn failed_workers<'a>(
 
 /// Workers that exited with 0 only because their Pod was deleted, and the index of their replicatedJob.
 ///
-/// Jobs that are failing are left out: such a Job deletes its Pods itself, and the failure policy decides what follows. A
-/// suspension may also complete a Job, so in a completed Job only a disruption proves the loss.
+/// Jobs that are failing are left out: such a Job deletes its Pods itself, and the failure policy decides what follows. A Job that
+/// is about to complete deletes them, too, and a suspension may complete a Job: there only a disruption proves the loss.
 pub(super) fn lost_workers<'a>(
     reconciliation: &Reconciliation<'a>,
 ) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
@@ -296,7 +296,7 @@ pub(super) fn lost_workers<'a>(
     let jobs: Vec<Current<'a>> = reconciliation.current.iter().filter(open).copied().collect();
     let pods = jobs.into_iter().filter_map(|it| Some((it, it.pods?)));
     pods.flat_map(|(current, pods)| {
-        let is_certain = move |lost: &&FailedWorker| !has_completed(current.job) || lost.failure.disruption.is_some();
+        let is_certain = move |lost: &&FailedWorker| !current.has_succeeded() || lost.failure.disruption.is_some();
         pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
     })
 }

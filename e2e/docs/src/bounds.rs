@@ -25,9 +25,9 @@ pub fn problems(page: &str, workspace: &Path) -> Result<Vec<String>> {
         let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect::<Vec<_>>();
         match &quoted(source)[..] {
             [name, file] => {
-                let text = std::fs::read_to_string(workspace.join(file)).unwrap_or_default();
+                let code = std::fs::read_to_string(workspace.join(file)).unwrap_or_default();
                 let field = name.trim_start_matches("--").replace('-', "_");
-                if !text.contains(name) && !text.contains(&field) {
+                if !code.contains(name) && !code.contains(&field) {
                     problems.push(format!("{what}: {file} has no {name}"));
                 }
             }

@@ -22,6 +22,8 @@ const LONGEST_EPOCH: usize = 64;
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
 /// A Pod, reduced.
+// Each is said by itself, and read by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PodView {
     /// Name of the Pod.
