@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jobset_api::{FailurePolicyAction as Do, JobSet, JobSetStatus, RestartBudget, Scope, conditions};
 
+use super::api::JobObject;
 use super::cluster::SimulatedCluster;
 use super::jobs::finished;
 use super::machine::is_going;
@@ -226,7 +227,11 @@ impl SimulatedCluster {
             conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
             conditions::FAILED_JOBS => failed_with(None),
             conditions::DEADLINE_EXCEEDED => self.deadline_has_passed(after),
-            conditions::JOBS_LEFT_FAILED => failed_with(Some(Do::FailJob)) && jobs.iter().all(Option::is_some),
+            // A Job may be gone, and the controller has not observed it.
+            conditions::JOBS_LEFT_FAILED => {
+                let runs = |(_, job): (String, Option<&JobObject>)| job.is_some_and(|it| finished(&it.job).is_none());
+                failed_with(Some(Do::FailJob)) && !self.wanted_jobs(after).any(runs)
+            }
             conditions::WORKER_NOT_STARTED => self.truth.most_strikes() > max_restarts,
             _ => {
                 self.failed_jobs(before).any(|(job, action)| match action {
@@ -261,8 +266,7 @@ impl SimulatedCluster {
             })?;
         }
         // The controller may not know yet that somebody has deleted a Job. Its slots had reported.
-        let jobs = self.wanted_jobs(after).filter(|(_, job)| job.is_none());
-        let missing: BTreeSet<String> = jobs.map(|(name, _)| name).collect();
+        let missing = self.missing_jobs(after);
         let is_there = self.truth.job_was_deleted_by_hand || !missing.iter().any(|name| belongs(&(name.clone(), 0)));
         ensure(is_there, Property::Barrier, || format!("epoch {epoch} begins, and {missing:?} is missing"))?;
         let (mut recorded, present) = (self.recorded(after), self.present(after));

@@ -58,7 +58,9 @@ impl SimulatedCluster {
         if self.any_waits_for_node() && !can_run_without_newcomers {
             return Ok(());
         }
-        if conditions::is_true(&status.conditions, conditions::RESTARTING) {
+        // A group without Pods restarts when it has some.
+        let has_pods = self.api.jobset.spec.expected_pods() > 0;
+        if has_pods && conditions::is_true(&status.conditions, conditions::RESTARTING) {
             return Err("it is still restarting".to_owned());
         }
         for (name, job) in self.wanted_jobs(&status) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jobset_api::{FailurePolicyAction, JobSetStatus, names};
+use jobset_api::{FailurePolicyAction, JobSetStatus, ReplicatedJob, names};
 
 use super::api::JobObject;
 use super::cluster::SimulatedCluster;
@@ -37,13 +37,26 @@ impl SimulatedCluster {
         &'a self,
         status: &'a JobSetStatus,
     ) -> impl Iterator<Item = (String, Option<&'a JobObject>)> {
-        self.api.jobset.spec.replicated_jobs.iter().flat_map(move |group| {
-            places(group.replicas(), MOST_JOBS).map(move |index| {
-                let name = names::job(JOBSET, &group.name, index);
-                let found = self.api.jobs.get(&name).filter(|found| found.job.metadata.deletion_timestamp.is_none());
-                (name, found.filter(|found| is_current(status, &JobView::of(&found.job))))
-            })
+        self.api.jobset.spec.replicated_jobs.iter().flat_map(|group| self.wanted_jobs_of(group, status))
+    }
+
+    fn wanted_jobs_of<'a>(
+        &'a self,
+        group: &'a ReplicatedJob,
+        status: &'a JobSetStatus,
+    ) -> impl Iterator<Item = (String, Option<&'a JobObject>)> {
+        places(group.replicas(), MOST_JOBS).map(move |index| {
+            let name = names::job(JOBSET, &group.name, index);
+            let found = self.api.jobs.get(&name).filter(|found| found.job.metadata.deletion_timestamp.is_none());
+            (name, found.filter(|found| is_current(status, &JobView::of(&found.job))))
         })
+    }
+
+    /// The names of the Jobs with Pods that do not exist.
+    pub(super) fn missing_jobs(&self, status: &JobSetStatus) -> BTreeSet<String> {
+        let groups = self.api.jobset.spec.replicated_jobs.iter().filter(|group| group.template.spec.pods() > 0);
+        let wanted = groups.flat_map(|group| self.wanted_jobs_of(group, status));
+        wanted.filter(|(_, job)| job.is_none()).map(|(name, _)| name).collect()
     }
 
     fn slots<'a>(&'a self, status: &'a JobSetStatus) -> impl Iterator<Item = SpecifiedSlot<'a>> {
