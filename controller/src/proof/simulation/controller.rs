@@ -232,11 +232,11 @@ impl SimulatedCluster {
             return Ok(());
         }
         let WorkUnderWay { number, status_answer, written, failures, accepted, .. } = work;
-        let status = status_answer.unwrap_or(Ok(false));
+        let status = Some(status_answer.unwrap_or(Ok(false)));
         let failing = &mut self.controller.failing;
         failing.retain(|request| !accepted.contains(request));
         failing.extend(failures.iter().map(|(request, _)| request.clone()));
-        let outcome = Outcome { written, failures, provided: Vec::new(), accepted, status };
+        let outcome = Outcome { written, failures, accepted, status, ..Outcome::default() };
         let now = self.controller_now(Duration::ZERO);
         let effects = self.controller.engine.finish(key(), number, outcome, now);
         self.controller.note_lifts(&effects.confirmed);

@@ -9,7 +9,7 @@ use super::{Actor, Done, NOTHING};
 use crate::engine::Kind;
 use crate::shell::error::ApplyError;
 
-impl Actor<'_> {
+impl Actor {
     fn jobsets(&self) -> Objects<'_, JobSet> {
         self.objects(Kind::JobSet)
     }

@@ -31,6 +31,7 @@ use super::lease::Leadership;
 use crate::args::ClientArgs;
 use crate::engine::Urgency;
 use limit::Limiter;
+pub(super) use limit::watched;
 
 /// Longest time to set up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
