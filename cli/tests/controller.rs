@@ -3,35 +3,30 @@
 use anyhow::{Context, Result};
 use clap::Parser as _;
 use jobset_controller::args::Args;
-use jobset_controller::shell::client::Clients;
-use jobset_controller::shell::lease::Elector;
-use jobset_controller::shell::{self, Health};
+use jobset_controller::run::work;
+use jobset_controller::shell::Health;
 use kube::Config;
-use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
+
+/// The ports are any free ones.
+const ARGUMENTS: [&str; 5] = [
+    "jobset-controller",
+    "--leader-elect-resource-namespace=default",
+    "--health-listen=127.0.0.1:0",
+    "--metrics-listen=127.0.0.1:0",
+    "--metrics-secure=false",
+];
 
 /// Starts the controller, which runs until the end of the process.
 pub(crate) fn start(config: Config) -> Result<()> {
+    let args = Args::try_parse_from(ARGUMENTS)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("controller".to_owned());
     let run_controller = move || {
-        if let Err(error) = runtime.block_on(run(config)) {
+        if let Err(error) = runtime.block_on(work(args, config, Health::default(), CancellationToken::new())) {
             eprintln!("the controller has ended: {error:#}");
         }
     };
     thread.spawn(run_controller).context("cannot start a thread")?;
-    Ok(())
-}
-
-async fn run(config: Config) -> Result<()> {
-    let args = Args::try_parse_from(["jobset-controller", "--leader-elect-resource-namespace=default"])?;
-    let registry = Registry::new();
-    let clients = Clients::new(config, &registry)?;
-    let elector = Elector::new(clients.elector()?, args.election.clone(), &registry)?;
-    let leadership = elector.leadership();
-    let client = clients.workers(&args.client, &leadership)?;
-    let never = CancellationToken::new();
-    let reconciled = shell::run(client, &args, Health::default(), &registry, leadership, never.clone());
-    tokio::try_join!(elector.run(never.clone(), never.clone()), Box::pin(reconciled))?;
     Ok(())
 }
