@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::JobTemplateSpec;
-use jobset_objects::{PartialContainerStatus, PartialPod, WorkerExit};
+use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
 use k8s_openapi::jiff::Timestamp;
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
@@ -21,6 +21,12 @@ pub struct PodFailure {
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
+    /// Whether its node has refused the Pod: the Pod failed, and no container of it was ever created.
+    ///
+    /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses.
+    pub refused: bool,
+    /// Reason and message that the Pod as a whole failed with.
+    pub pod_status: Option<(String, String)>,
     /// Types of all conditions that are true, and exit codes of all containers that ended: what a podFailurePolicy reads.
     policy_input: PolicyInput,
 }
@@ -57,10 +63,15 @@ impl PodFailure {
         };
         let mut exits: Vec<Exit> = workers.iter().filter_map(exit).filter(|exit| exit.code != 0).collect();
         exits.sort_by_key(|exit| exit.finished_at);
+        let PartialPodStatus { phase, reason, message, .. } = &pod.status;
+        let deleted = pod.metadata.deletion_timestamp.is_some();
+        let mut containers = pod.status.init_container_statuses.iter().chain(workers);
         let disruption = pod.status.conditions.iter().find(|it| it.type_ == DISRUPTION_TARGET && it.status == "True");
         Self {
             exit: exits.into_iter().next(),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
+            refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
+            pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),
                 exits: all.filter_map(ended).collect(),
@@ -77,6 +88,7 @@ impl PodFailure {
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
         self.disruption = self.disruption.take().or(later.disruption);
+        self.pod_status = self.pod_status.take().or(later.pod_status);
         self.policy_input = later.policy_input;
     }
 
@@ -154,6 +166,15 @@ pub(crate) fn shorten(text: &str, longest: usize) -> String {
     let kept = longest.saturating_sub(GAP.len());
     let (begin, end) = (text.floor_char_boundary(kept / 2), text.ceil_char_boundary(text.len() - kept.div_ceil(2)));
     format!("{}{GAP}{}", &text[..begin], &text[end..])
+}
+
+/// Whether the kubelet has ever created the container.
+fn was_created(status: &PartialContainerStatus) -> bool {
+    let ran = |state: &ContainerState| {
+        let ended = state.terminated.as_ref().is_some_and(|end| end.started_at.is_some() || end.finished_at.is_some());
+        ended || state.running.is_some()
+    };
+    !status.container_id.is_empty() || ran(&status.state) || ran(&status.last_state)
 }
 
 fn exit(status: &PartialContainerStatus) -> Option<Exit> {
