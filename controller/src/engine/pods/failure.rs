@@ -93,8 +93,18 @@ impl PodFailure {
     }
 
     /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
-    /// like this. Same rules, same order as the Job controller: the first rule that matches decides.
+    /// like this.
+    pub fn fails_job_or_index(&self, job: &JobTemplateSpec) -> bool {
+        matches!(self.policy_action(job), Some("FailJob" | "FailIndex"))
+    }
+
+    /// Whether the Job's podFailurePolicy fails the whole Job because of a Pod that failed like this.
     pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
+        self.policy_action(job) == Some("FailJob")
+    }
+
+    /// Same rules, same order as the Job controller: the first rule that matches decides.
+    fn policy_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {
         let rules = job.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
         let first = rules.into_iter().find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
             (Some(codes), _) => self.policy_input.exits.iter().any(|(container, code)| {
@@ -109,7 +119,7 @@ impl PodFailure {
             }),
             (None, None) => false,
         });
-        first.is_some_and(|rule| rule.action == "FailJob" || rule.action == "FailIndex")
+        first.map(|rule| rule.action.as_str())
     }
 }
 

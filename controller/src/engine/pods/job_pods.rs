@@ -97,7 +97,8 @@ impl JobPods {
         }
         let over = self.counts.broken.range(..epochs.synced).flat_map(|(_, indexes)| indexes);
         let begun = self.counts.suspects.range(..=epochs.synced).flat_map(|(_, indexes)| indexes);
-        let indexes: BTreeSet<i32> = over.chain(begun).chain(&self.counts.blocked).copied().collect();
+        let ended = self.counts.ended.get(&epochs.synced).into_iter().flatten();
+        let indexes: BTreeSet<i32> = over.chain(begun).chain(ended).chain(&self.counts.blocked).copied().collect();
         for index in indexes {
             let Some(slot) = self.slots.get_mut(&index) else { continue };
             self.counts.remove(index, &share(self.extent.as_ref(), before.synced, index, slot));
@@ -112,7 +113,9 @@ impl JobPods {
 
     fn recount(&mut self) {
         self.counts = Counts::default();
-        for (index, slot) in &self.slots {
+        for (index, slot) in &mut self.slots {
+            // Its Pod may have been observed before the epochs were.
+            slot.note_end(self.epochs);
             self.counts.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
         }
     }
@@ -180,6 +183,12 @@ impl JobPods {
     /// Number of Pods without a completion index that have succeeded.
     pub fn done_without_index(&self) -> usize {
         self.unindexed.values().filter(|pod| pod.phase == PodPhase::Succeeded).count()
+    }
+
+    /// The Pods that have failed, those with successors included.
+    pub fn failed(&self) -> impl Iterator<Item = &PodView> {
+        let pods = self.slots.values().flat_map(PodSlot::pods).chain(self.unindexed.values());
+        pods.filter(|pod| pod.phase == PodPhase::Failed)
     }
 
     /// The Pods with an index of `size` or above that can still start a worker in this epoch. One that is being deleted cannot,

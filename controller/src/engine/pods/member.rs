@@ -1,8 +1,9 @@
 //! A Pod with what is remembered of it.
 //!
 //! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To compare
-//! the two, the order of the observations has to be known: a member keeps that, and nothing else. After a start of the controller
-//! nothing is known, and nothing follows from a Pod until it changes (`protocol.md`, "Early detection").
+//! the two where the containers of one Pod restart, the order of the observations has to be known: a member keeps that, and nothing
+//! else. After a start of the controller nothing is known, and nothing follows from a restart until it changes (`protocol.md`,
+//! "Early detection"). What ends for good needs no memory ([`super::end`]).
 
 use super::ObservedEpochs;
 use super::view::{PodPhase, PodView};
@@ -35,7 +36,7 @@ struct Well {
 /// What a change of a Pod means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
-    /// It failed in this epoch, in which its worker had been observed running.
+    /// Its containers restart in this epoch, in which its worker had been observed running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
     pub failed_before_worker: bool,
@@ -105,13 +106,6 @@ impl Member {
         started.is_some_and(|(agent, worker)| agent > worker)
     }
 
-    /// The epoch in which it was last observed, with its worker running and about to be disrupted.
-    pub(super) fn lost_in(&self) -> Option<i32> {
-        let view = &self.view;
-        let ends = view.deleted_at.is_some() && view.is_disrupted() && view.fills_its_slot();
-        self.well.map(|well| well.epoch).filter(|epoch| ends && view.epoch.number() == Some(*epoch))
-    }
-
     /// Whether the Pod succeeded because it was deleted: a worker that exits with 0 on SIGTERM has not done its work.
     ///
     /// What was observed in which order decides. Where both came at once, the times do, of the API server and of the node.
@@ -149,7 +143,7 @@ impl Member {
         let has_begun = |epoch: &i32| *epoch <= epochs.synced;
         if let Some(epoch) = self.view.epoch.number().filter(has_begun)
             && self.view.phase == PodPhase::Open
-            && !self.is_failing()
+            && !self.view.restarting
         {
             self.well = Some(Well { epoch, agent_restarts });
         }
@@ -160,22 +154,12 @@ impl Member {
         self.entered.is_some_and(|epoch| epoch <= deprecated)
     }
 
-    /// The epoch in which it is failing, if its worker had been observed running in it.
+    /// The epoch in which its containers restart, if its worker had been observed running in it.
     fn broke_in(&self) -> Option<i32> {
-        let well = self.well.filter(|well| self.view.epoch.number() == Some(well.epoch))?;
-        let restarted = self.view.agent_restarts > well.agent_restarts && self.view.deleted_at.is_none();
-        (self.is_failing() || restarted).then_some(well.epoch)
-    }
-
-    /// What was deleted, and not disrupted, someone asked to go: its Job, when that is suspended, resized or fails, or a
-    /// person. If it comes back, its agent tells.
-    fn is_failing(&self) -> bool {
         let view = &self.view;
-        match view.deleted_at {
-            _ if view.phase == PodPhase::Succeeded => false,
-            Some(_) => !view.fills_its_slot() && view.is_disrupted(),
-            None => view.restarting || view.phase == PodPhase::Failed,
-        }
+        let well = self.well.filter(|well| view.epoch.number() == Some(well.epoch))?;
+        let restarts = view.restarting || view.agent_restarts > well.agent_restarts;
+        (restarts && view.deleted_at.is_none() && view.phase == PodPhase::Open).then_some(well.epoch)
     }
 }
 
@@ -282,20 +266,6 @@ mod tests {
         let restarted = PodView { agent_restarts: 4, ..at(1) };
         assert_eq!(pod.see(restarted.clone(), synced(1)).broke_in, Some(1));
         assert_eq!(pod.see(PodView { epoch: Epoch::Reported(2), ..restarted }, synced(1)).broke_in, None);
-    }
-
-    #[test]
-    fn who_is_asked_to_go_does_not_fail_unless_it_is_disrupted() {
-        let deleted = |disruption| {
-            let mut failure = Box::<super::super::PodFailure>::default();
-            failure.disruption = disruption;
-            PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), failure: Some(failure), ..failing(1) }
-        };
-        let mut pod = Member::new(running(1, 7, 1), synced(1));
-        let mut evicted = pod.clone();
-        assert_eq!(pod.see(deleted(None), synced(1)).broke_in, None);
-        let reason = Some(("EvictionByEvictionAPI".to_owned(), String::new()));
-        assert_eq!(evicted.see(deleted(reason), synced(1)).broke_in, Some(1));
     }
 
     #[rstest]

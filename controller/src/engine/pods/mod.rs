@@ -3,6 +3,7 @@
 //! An event of a Pod changes the counts of one slot of one Job, whatever the size of the JobSet, and says whether a rule could
 //! decide differently because of it: most events (a probe, a condition) change nothing. No rule walks over all Pods.
 
+mod end;
 mod failure;
 mod job_pods;
 mod member;
@@ -45,6 +46,13 @@ pub struct ObservedEpochs {
     pub synced: i32,
     /// Epochs up to this one are over.
     pub deprecated: i32,
+}
+
+impl ObservedEpochs {
+    /// Whether workers run in this epoch: it has begun, and is not over.
+    fn runs(self, epoch: i32) -> bool {
+        epoch == self.synced && epoch > self.deprecated
+    }
 }
 
 /// Job, completion index and node of a Pod.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ObservedEpochs;
+use super::end::{ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
 use super::member::{Member, MemberChange};
 use super::view::{Epoch, PodPhase, PodView};
@@ -11,7 +12,7 @@ use super::view::{Epoch, PodPhase, PodView};
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct PodSlot {
     members: Vec<Member>,
-    /// The newest failure in an epoch in which the Pod had been observed running.
+    /// The newest failure of a worker.
     pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
@@ -26,8 +27,12 @@ pub struct FailedWorker {
     pub pod: String,
     /// Node of its Pod.
     pub node: Option<Arc<str>>,
+    /// Completion index of its Pod.
+    pub index: Option<i32>,
     /// Epoch that it was in.
     pub epoch: i32,
+    /// Whether its Pod was being deleted, or was gone, when its end was first observed.
+    pub deleted: bool,
     /// Whether its Pod has failed as a whole, or is going away.
     pub pod_ended: bool,
     /// Whether its agent has reported the failure: a supervisor, whose container goes on.
@@ -65,6 +70,8 @@ pub(super) struct Share {
     pub done: bool,
     /// Epoch in which it failed.
     pub broken: Option<i32>,
+    /// Epoch in which the Pod that stands for it has ended.
+    pub ended: Option<i32>,
     /// Failures before the worker ran.
     pub failures_before_worker: u32,
     /// Domain that the Pod asks for, if it follows a leader.
@@ -108,6 +115,7 @@ impl PodSlot {
                 self.note_failure(broken);
             }
         }
+        self.note_end(epochs);
         let reported = self
             .members
             .iter()
@@ -119,14 +127,13 @@ impl PodSlot {
         self.note_loss(&uid);
     }
 
-    /// The Pod is gone. One that a disruption was to end has ended now, if that was not observed before: nobody tells how the
-    /// worker on a lost node ends.
+    /// The Pod is gone. If it stood for the slot, its worker has ended now, if that was not observed before.
     pub(super) fn remove(&mut self, name: &str, epochs: ObservedEpochs) {
+        let stands = self.standing().is_some_and(|pod| pod.name == name);
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };
-        let lost_in = self.members[place].lost_in().filter(|epoch| *epoch > epochs.deprecated);
-        let gone = self.members.remove(place);
-        if let Some(epoch) = lost_in {
-            self.note_failure(FailedWorker::of(&gone.view, epoch));
+        let gone = self.members.remove(place).view;
+        if let Some(epoch) = vanished_in(&gone).filter(|epoch| stands && epochs.runs(*epoch)) {
+            self.note_failure(FailedWorker { deleted: true, pod_ended: true, ..FailedWorker::of(&gone, epoch) });
         }
     }
 
@@ -134,6 +141,18 @@ impl PodSlot {
     pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
         self.failures_before_worker = 0;
         self.broken.take_if(|broken| broken.epoch < epochs.synced);
+        self.note_end(epochs);
+    }
+
+    /// Notes the end of the Pod that stands for the slot, if it was in the epoch that runs.
+    pub(super) fn note_end(&mut self, epochs: ObservedEpochs) {
+        let ended = self.standing().and_then(|pod| {
+            let epoch = ended_in(pod).filter(|epoch| epochs.runs(*epoch))?;
+            Some(FailedWorker::of(pod, epoch))
+        });
+        if let Some(failed) = ended {
+            self.note_failure(failed);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -191,7 +210,7 @@ impl PodSlot {
             (view.name, view.index) = (rename(&view.name), index);
         }
         for broken in self.broken.iter_mut().chain(&mut self.lost) {
-            broken.pod = rename(&broken.pod);
+            (broken.pod, broken.index) = (rename(&broken.pod), index);
         }
         self
     }
@@ -206,6 +225,7 @@ impl PodSlot {
         };
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
+        share.ended = ended_in(pod);
         share.succeeded = pod.phase == PodPhase::Succeeded;
         share.done = share.succeeded && self.lost.is_none();
         if !pod.fills_its_slot() {
@@ -230,11 +250,24 @@ impl PodSlot {
 }
 
 impl FailedWorker {
+    /// Whether nobody's worker has failed: the Pod was deleted, disrupted, or refused by its node.
+    pub fn is_loss(&self) -> bool {
+        self.deleted || self.is_maintenance()
+    }
+
+    /// Whether its cluster has taken the Pod: a disruption (eviction, preemption, a taint, the loss of its node), or a node that
+    /// does not admit it any more.
+    pub fn is_maintenance(&self) -> bool {
+        self.failure.disruption.is_some() || self.failure.refused
+    }
+
     fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),
             node: pod.node.clone(),
+            index: pod.index,
             epoch,
+            deleted: pod.deleted_at.is_some(),
             pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
             reported: false,
             failure: pod.failure.as_deref().cloned().unwrap_or_default(),
