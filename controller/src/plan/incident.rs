@@ -49,12 +49,7 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
 pub(super) fn describe(worker: &FailedWorker) -> String {
     let node = worker.node.as_deref().unwrap_or("unknown");
     let FailedWorker { pod, failure, epoch, .. } = worker;
-    let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
-        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-        let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
-        format!("{what} exited with code {code}{reason}{words}")
-    });
+    let exit = failure.exit.as_ref().map(exited);
     let exit = exit.unwrap_or_else(|| "exit code unknown".to_owned());
     let why = |what: &Option<(String, String)>| match what {
         Some((reason, message)) => format!(" ({reason}: {message})"),
@@ -70,6 +65,15 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
     } else {
         format!("Pod {pod} on node {node} failed in epoch {epoch}, {exit}")
     }
+}
+
+/// `container c exited with code 3 (Error): last words`.
+pub(super) fn exited(exit: &Exit) -> String {
+    let Exit { container, code, reason, message, .. } = exit;
+    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    let words = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
+    format!("{what} exited with code {code}{reason}{words}")
 }
 
 fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {

@@ -21,6 +21,8 @@ pub struct PodFailure {
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
+    /// The container of any kind that failed first, before a worker could start.
+    pub first: Option<Exit>,
     /// Whether its node has refused the Pod: the Pod failed, and no container of it was ever created.
     ///
     /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses.
@@ -67,8 +69,10 @@ impl PodFailure {
         let deleted = pod.metadata.deletion_timestamp.is_some();
         let mut containers = pod.status.init_container_statuses.iter().chain(workers);
         let disruption = pod.status.conditions.iter().find(|it| it.type_ == DISRUPTION_TARGET && it.status == "True");
+        let all_exits = pod.status.init_container_statuses.iter().chain(workers).filter_map(last_exit);
         Self {
             exit: exits.into_iter().next(),
+            first: all_exits.filter(|exit| exit.code != 0).min_by_key(|exit| exit.finished_at),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
             refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
@@ -187,8 +191,23 @@ fn was_created(status: &PartialContainerStatus) -> bool {
     !status.container_id.is_empty() || ran(&status.state) || ran(&status.last_state)
 }
 
+/// Whether the container has failed, and does not run again yet.
+pub(super) fn has_failed(status: &PartialContainerStatus) -> bool {
+    let state = if status.state.waiting.is_some() { &status.last_state } else { &status.state };
+    state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.reason != RESTARTING_ALL_CONTAINERS)
+}
+
 fn exit(status: &PartialContainerStatus) -> Option<Exit> {
-    let end = status.state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
+    exit_of(status, &status.state)
+}
+
+/// The end of the container, or of its run before, if it waits to run again.
+fn last_exit(status: &PartialContainerStatus) -> Option<Exit> {
+    exit_of(status, if status.state.waiting.is_some() { &status.last_state } else { &status.state })
+}
+
+fn exit_of(status: &PartialContainerStatus, state: &ContainerState) -> Option<Exit> {
+    let end = state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
     Some(Exit {
         container: status.name.clone(),
         code: end.exit_code,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ObservedEpochs;
-use super::slot::{FailedWorker, PodSlot, Share};
+use super::slot::{Blocked, FailedWorker, PodSlot, Share};
 use super::view::{Epoch, PodPhase, PodView};
 use crate::engine::Ranges;
 use crate::engine::members::JobMembers;
@@ -211,10 +211,9 @@ impl JobPods {
         self.counts.lost.iter().filter_map(|index| self.slots.get(index)?.lost.as_deref())
     }
 
-    /// Slots whose Pods failed before their worker ran, since the last lift, with how often.
-    pub fn blocked(&self) -> impl Iterator<Item = (u32, Option<&PodView>)> {
-        let slots = self.counts.blocked.iter().filter_map(|index| self.slots.get(index));
-        slots.map(|slot| (slot.failures_before_worker, slot.standing()))
+    /// What has kept workers from starting since the last lift.
+    pub fn blocked(&self) -> impl Iterator<Item = &Blocked> {
+        self.counts.blocked.iter().filter_map(|index| self.slots.get(index)?.blocked.as_deref())
     }
 
     /// Pods whose report is outside of `1..=newest` or not a number, with what they report.

@@ -6,6 +6,7 @@
 //! "Early detection"). What ends for good needs no memory ([`super::end`]).
 
 use super::ObservedEpochs;
+use super::failure::Exit;
 use super::view::{PodPhase, PodView};
 
 /// A Pod as it was last observed, and what was observed before.
@@ -34,12 +35,16 @@ struct Well {
 }
 
 /// What a change of a Pod means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
     /// Its containers restart in this epoch, in which its worker had been observed running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
     pub failed_before_worker: bool,
+    /// Its node has refused it before its worker ran.
+    pub refused: bool,
+    /// The container that has failed before the worker ran. A restart erases it.
+    pub first: Option<Exit>,
 }
 
 impl Member {
@@ -60,11 +65,16 @@ impl Member {
         self.note_run(epochs);
         self.note_deletion(before.workers_ended.is_some());
         let now = &self.view;
-        let restarted = now.restarts > before.restarts && !self.was_told_to(epochs.deprecated);
-        let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
+        // A worker whose epoch has begun has run, whatever its status shows.
+        let has_begun = self.entered.is_some_and(|epoch| epoch <= epochs.synced);
+        let restarted = now.restarts > before.restarts && !has_begun && !self.ran && !has_run(now);
+        let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed && !self.has_run_in(epochs);
         // A disruption is nobody's failure, and one that was deleted did what it was asked to.
         let asked = now.deleted_at.is_some() || now.is_disrupted();
-        let failed_before_worker = !self.ran && !has_run(now) && (restarted || failed) && !asked;
+        let refused = failed && now.failure.as_ref().is_some_and(|failure| failure.refused);
+        let failed_before_worker = (restarted || failed) && !asked && !refused;
+        let first = |view: &PodView| view.failure.as_ref()?.first.clone();
+        let first = if failed_before_worker { first(now).or_else(|| first(&before)) } else { None };
         self.ran = has_run(now) || self.ran && now.restarts == before.restarts;
         if now.restarts > before.restarts
             && let Some(epoch) = now.epoch.number()
@@ -73,7 +83,7 @@ impl Member {
             self.left = self.left.max(if is_left { epoch } else { epoch.saturating_sub(1) });
         }
         self.entered = self.entered.or(now.epoch.number().filter(|epoch| *epoch > self.left));
-        MemberChange { broke_in: self.broke_in(), failed_before_worker }
+        MemberChange { broke_in: self.broke_in(), failed_before_worker, refused, first }
     }
 
     /// Whether the worker that runs is not in the epoch that the agent reports: that has not begun, or the agent is younger.
@@ -149,9 +159,16 @@ impl Member {
         }
     }
 
-    /// Whether a restart that is observed now is the one by which it leaves an epoch that is over.
-    fn was_told_to(&self, deprecated: i32) -> bool {
-        self.entered.is_some_and(|epoch| epoch <= deprecated)
+    /// Whether the Pod, which has failed, had run a worker.
+    ///
+    /// The container of a supervisor runs and ends without a worker, too: the epoch tells.
+    fn has_run_in(&self, epochs: ObservedEpochs) -> bool {
+        let ran = self.ran || has_run(&self.view);
+        match self.view.epoch.number() {
+            Some(epoch) if epochs.runs(epoch) => true,
+            Some(epoch) if epoch <= epochs.deprecated => ran,
+            _ => ran && self.view.sidecar,
+        }
     }
 
     /// The epoch in which its containers restart, if its worker had been observed running in it.

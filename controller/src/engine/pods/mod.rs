@@ -20,7 +20,7 @@ pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
 #[cfg(test)]
 pub(crate) use job_pods::Kept;
-pub use slot::FailedWorker;
+pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub(crate) use stream_report::StreamReports;
 pub use view::{Domain, Epoch, PodPhase, PodView};

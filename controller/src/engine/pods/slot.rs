@@ -16,8 +16,23 @@ pub(super) struct PodSlot {
     pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
-    /// Failures since the barrier was last lifted, of Pods whose worker had not run.
-    pub failures_before_worker: u32,
+    /// What has kept its worker from starting since the barrier was last lifted.
+    pub blocked: Option<Box<Blocked>>,
+}
+
+/// What has kept the worker of a slot from starting.
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
+pub struct Blocked {
+    /// Failures of Pods whose worker had not run.
+    pub failures: u32,
+    /// Pods that their node has refused.
+    pub refusals: u32,
+    /// The last Pod of these.
+    pub pod: String,
+    /// Its node.
+    pub node: Option<Arc<str>>,
+    /// What is known of the last failure or refusal.
+    pub failure: PodFailure,
 }
 
 /// A worker that failed.
@@ -72,8 +87,8 @@ pub(super) struct Share {
     pub broken: Option<i32>,
     /// Epoch in which the Pod that stands for it has ended.
     pub ended: Option<i32>,
-    /// Failures before the worker ran.
-    pub failures_before_worker: u32,
+    /// Failures before the worker ran, and refusals.
+    pub blocked: (u32, u32),
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
 }
@@ -103,10 +118,12 @@ impl PodSlot {
                 MemberChange::default()
             }
         };
-        self.failures_before_worker += u32::from(change.failed_before_worker);
+        if change.failed_before_worker || change.refused {
+            self.note_blocked(&uid, &change);
+        }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
-            self.failures_before_worker = 0;
+            self.blocked = None;
         }
         if let Some(epoch) = change.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
             let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
@@ -139,7 +156,7 @@ impl PodSlot {
 
     /// An epoch has begun, or is over: what failed before is over, too.
     pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
-        self.failures_before_worker = 0;
+        self.blocked = None;
         self.broken.take_if(|broken| broken.epoch < epochs.synced);
         self.note_end(epochs);
     }
@@ -161,7 +178,7 @@ impl PodSlot {
 
     /// Whether nothing is remembered that outlives the Pods.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.failures_before_worker == 0
+        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.blocked.is_none()
     }
 
     /// The Pods.
@@ -184,6 +201,18 @@ impl PodSlot {
         let Some(member) = self.standing_member().filter(|member| member.view.uid == uid) else { return };
         let broken = |pod: &PodView| Box::new(FailedWorker::of(pod, pod.epoch.number().unwrap_or(0)));
         self.lost = member.succeeded_by_deletion().then(|| broken(&member.view));
+    }
+
+    /// Notes a Pod that has failed before its worker ran, or that its node has refused.
+    fn note_blocked(&mut self, uid: &str, change: &MemberChange) {
+        let Some(member) = self.members.iter().find(|member| member.view.uid == uid) else { return };
+        let PodView { name, node, failure, .. } = &member.view;
+        let blocked = self.blocked.get_or_insert_default();
+        blocked.failures += u32::from(change.failed_before_worker);
+        blocked.refusals += u32::from(change.refused);
+        (blocked.pod, blocked.node) = (name.clone(), node.clone());
+        blocked.failure = failure.as_deref().cloned().unwrap_or_default();
+        blocked.failure.first.clone_from(&change.first);
     }
 
     /// Whether this failure is the one that the slot remembers.
@@ -209,6 +238,9 @@ impl PodSlot {
         for Member { view, .. } in &mut self.members {
             (view.name, view.index) = (rename(&view.name), index);
         }
+        if let Some(blocked) = &mut self.blocked {
+            blocked.pod = rename(&blocked.pod);
+        }
         for broken in self.broken.iter_mut().chain(&mut self.lost) {
             (broken.pod, broken.index) = (rename(&broken.pod), index);
         }
@@ -220,7 +252,7 @@ impl PodSlot {
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
-            failures_before_worker: self.failures_before_worker,
+            blocked: self.blocked.as_ref().map_or((0, 0), |blocked| (blocked.failures, blocked.refusals)),
             ..Share::default()
         };
         let Some(member) = self.standing_member() else { return share };

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::failure::{PodFailure, ReportedExit};
+use super::failure::{PodFailure, ReportedExit, has_failed};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
@@ -78,7 +78,7 @@ pub struct PodView {
     ///
     /// The epoch that the Pod reports may be that of another life of the container.
     pub container_ended: bool,
-    /// Why it fails, if it does.
+    /// Why it, or one of its containers, fails, if that does.
     pub failure: Option<Box<PodFailure>>,
 }
 
@@ -137,7 +137,10 @@ impl PodView {
         };
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
-        let failing = restarting || deleted_at.is_some() || phase == PodPhase::Failed;
+        let failing = restarting
+            || pod.status.init_container_statuses.iter().any(has_failed)
+            || deleted_at.is_some()
+            || phase == PodPhase::Failed;
         Self {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),

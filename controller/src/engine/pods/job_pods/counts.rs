@@ -118,7 +118,7 @@ impl Counts {
             (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
-            (&mut self.blocked, share.failures_before_worker > 0),
+            (&mut self.blocked, share.blocked != (0, 0)),
         ]
     }
 }
