@@ -20,6 +20,7 @@ struct Metadata {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
+    finalizers: Option<Vec<String>>,
 }
 
 /// Reads `metadata` and skips `managedFields` and the other fields that no program reads. For
@@ -40,6 +41,7 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
         creation_timestamp: read.creation_timestamp,
         deletion_timestamp: read.deletion_timestamp,
         deletion_grace_period_seconds: read.deletion_grace_period_seconds,
+        finalizers: read.finalizers,
         ..ObjectMeta::default()
     })
 }

@@ -48,6 +48,10 @@ pub struct JobView {
     pub succeeding: bool,
     /// Seconds that it may be active for (`activeDeadlineSeconds`).
     pub deadline: Option<i64>,
+    /// When it started, or was resumed: its deadline counts from there.
+    pub started: Option<Timestamp>,
+    /// Whether the next Pod that fails is more than it bears (`backoffLimit`).
+    pub bears_no_failure: bool,
     /// Pods pending or running.
     pub active: i32,
     /// Pods ready.
@@ -95,6 +99,7 @@ impl JobView {
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let parallelism = spec.and_then(|spec| spec.parallelism).unwrap_or(1);
         let completions = spec.and_then(|spec| spec.completions).unwrap_or(parallelism);
+        let limit = spec.and_then(|spec| spec.backoff_limit);
         Self {
             uid: job.uid().unwrap_or_default(),
             version: super::version(job),
@@ -108,6 +113,8 @@ impl JobView {
             failing: is_true(conditions, FAILURE_TARGET),
             succeeding: is_true(conditions, SUCCESS_CRITERIA_MET),
             deadline: spec.and_then(|spec| spec.active_deadline_seconds),
+            started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+            bears_no_failure: limit.is_some_and(|limit| status.and_then(|it| it.failed).unwrap_or(0) >= limit),
             active: status.and_then(|status| status.active).unwrap_or(0),
             ready: status.and_then(|status| status.ready).unwrap_or(0),
             succeeded: status.and_then(|status| status.succeeded).unwrap_or(0),
@@ -135,10 +142,12 @@ impl JobView {
             failing,
             succeeding,
             deadline,
+            started,
+            bears_no_failure,
             ..
         } = self.clone();
         let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        let ends = (failing, succeeding, deadline);
+        let ends = (failing, succeeding, deadline, started, bears_no_failure);
         (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, ends, sizes)
     }
 

@@ -44,7 +44,13 @@ pub(super) fn record(
         }
         return;
     }
-    let consecutive_failures = if cause.trigger == Trigger::Requested { 0 } else { failures_in_a_row(reconciliation) };
+    let before = failures_before(reconciliation);
+    let consecutive_failures = match cause.trigger {
+        Trigger::Requested => 0,
+        // What takes a Pod away says nothing of its worker.
+        _ if cause.is_loss => before,
+        _ => before.saturating_add(1),
+    };
     let restarts = &mut reconciliation.status.recent_restarts;
     restarts.push(RecentRestart {
         number,
@@ -57,20 +63,22 @@ pub(super) fn record(
     });
     let surplus = restarts.len().saturating_sub(KEPT);
     restarts.drain(..surplus);
-    wait(reconciliation, consecutive_failures, strategy);
+    if !cause.is_loss {
+        wait(reconciliation, consecutive_failures, strategy);
+    }
 }
 
-/// Number of failures in a row, the present one included. 1 if the workers had run well.
-fn failures_in_a_row(reconciliation: &Reconciliation<'_>) -> i32 {
+/// Number of failures in a row before the present restart. 0 if the workers have run well since.
+fn failures_before(reconciliation: &Reconciliation<'_>) -> i32 {
     let status = &reconciliation.status;
-    let Some(last) = status.recent_restarts.last() else { return 1 };
+    let Some(last) = status.recent_restarts.last() else { return 0 };
     // A group that fails before its barrier is lifted has not run at all.
     let in_place = status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed());
     let began_to_run = if reconciliation.in_place() { in_place } else { last.completion_time.as_ref() };
     let stable = seconds(reconciliation.observed.jobset.spec.restart_backoff().stable);
     let has_run_well =
         began_to_run.is_some_and(|MicroTime(began)| reconciliation.now.0.duration_since(*began) >= stable);
-    if has_run_well { 1 } else { last.consecutive_failures.saturating_add(1) }
+    if has_run_well { 0 } else { last.consecutive_failures }
 }
 
 /// Makes the group wait before it runs again, if it has failed often enough.

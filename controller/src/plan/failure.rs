@@ -287,7 +287,7 @@ fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Caus
         }
         None => (conditions::DEFAULT_FAILURE_POLICY.to_owned(), describe(job)),
     };
-    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(job.at) }
+    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(job.at), is_loss: false }
 }
 
 fn describe(job: &FailedJob<'_>) -> String {

@@ -18,6 +18,7 @@ mod finished;
 mod gate;
 mod incident;
 mod invalid;
+mod job_end;
 mod members;
 mod namespace;
 mod notes;

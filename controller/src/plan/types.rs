@@ -234,8 +234,12 @@ pub enum Fact {
 pub enum Trigger {
     /// A container of a worker ended.
     ContainerExit(ExitClass),
-    /// A Pod failed as a whole or was deleted.
+    /// A Pod failed as a whole.
     PodFailed(ExitClass),
+    /// A user or another program deleted the Pod.
+    PodDeleted,
+    /// The Pod's node does not admit it any more.
+    Refused,
     /// The Pod's node was lost.
     NodeLost,
     /// The Pod was evicted or preempted.
