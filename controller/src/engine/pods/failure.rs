@@ -83,8 +83,14 @@ impl PodFailure {
     /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
     /// like this. Same rules, same order as the Job controller: the first rule that matches decides.
     pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
+        matches!(self.first_action(job), Some("FailJob" | "FailIndex"))
+    }
+
+    /// The action of the first rule of the Job's podFailurePolicy that matches a Pod that failed like this.
+    pub fn first_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {
         let rules = job.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
-        let first = rules.into_iter().find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
+        let mut rules = rules.into_iter();
+        let first = rules.find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
             (Some(codes), _) => self.policy_input.exits.iter().any(|(container, code)| {
                 let named = codes.container_name.as_ref().is_none_or(|name| name == container);
                 let listed = codes.values.contains(code);
@@ -97,7 +103,7 @@ impl PodFailure {
             }),
             (None, None) => false,
         });
-        first.is_some_and(|rule| rule.action == "FailJob" || rule.action == "FailIndex")
+        first.map(|rule| rule.action.as_str())
     }
 }
 

@@ -14,10 +14,14 @@ use super::failure::{PodFailure, ReportedExit};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
+/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
 /// A Pod, reduced.
+// Each is said by itself, and read by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PodView {
     /// Name of the Pod.
@@ -42,6 +46,8 @@ pub struct PodView {
     pub deleted_at: Option<Timestamp>,
     /// When it was created.
     pub created: Timestamp,
+    /// Whether it has the finalizer [`JOB_TRACKING`].
+    pub tracked: bool,
     /// Node that it is bound to.
     pub node: Option<Arc<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
@@ -137,6 +143,7 @@ impl PodView {
             phase,
             deleted_at,
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
             workers: identity(workers.iter()),
@@ -156,6 +163,11 @@ impl PodView {
     /// that is deleted while it waits at the barrier will never pass it.
     pub fn fills_its_slot(&self) -> bool {
         self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
+    }
+
+    /// Whether it has failed, and the Job controller may delay its successor because of that.
+    pub fn delays_its_successor(&self) -> bool {
+        self.phase == PodPhase::Failed && self.tracked
     }
 
     /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.
