@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::effective::MAX_BACKOFF_LIMIT;
 use jobset_api::labels;
 use jobset_api::restart_rules::restarts_pod;
-use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -73,6 +74,8 @@ pub struct JobView {
     pub failed: Ranges,
     /// Whether the API server has kept the rules that restart all containers; one that does not know them drops them.
     pub restarts_in_place: bool,
+    /// Whether no number of failed Pods fails it or one of its indexes for good.
+    pub spares_failures: bool,
 }
 
 /// How a Job ended.
@@ -125,6 +128,7 @@ impl JobView {
             completed: Ranges::parse(status.and_then(|it| it.completed_indexes.as_deref()).unwrap_or_default()),
             failed: Ranges::parse(status.and_then(|it| it.failed_indexes.as_deref()).unwrap_or_default()),
             restarts_in_place: spec.and_then(|spec| spec.template.spec.as_ref()).is_some_and(restarts_in_place),
+            spares_failures: spec.is_some_and(spares_failures),
         }
     }
 
@@ -204,6 +208,14 @@ fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
 fn restarts_in_place(pod: &PodSpec) -> bool {
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
     containers.flat_map(|container| container.restart_policy_rules.iter().flatten()).any(restarts_pod)
+}
+
+/// Failures are counted by index, and all limits are those that the controller sets.
+fn spares_failures(job: &JobSpec) -> bool {
+    let indexed = job.completion_mode.as_deref() == Some("Indexed");
+    // The API server sets the same limit for the whole Job where there is one for each index.
+    let limits = [job.backoff_limit_per_index, job.backoff_limit.or(Some(MAX_BACKOFF_LIMIT))];
+    indexed && limits == [Some(MAX_BACKOFF_LIMIT); 2] && job.max_failed_indexes.is_none()
 }
 
 fn is_true(conditions: &[JobCondition], type_: &str) -> bool {

@@ -36,6 +36,7 @@ mod size;
 mod skip;
 mod start;
 mod success;
+mod successors;
 mod support;
 mod suspend;
 mod tally;
@@ -83,6 +84,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     deadline::enforce(reconciliation)?;
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
+    successors::release(reconciliation);
     claims::ensure(reconciliation);
     service::ensure(reconciliation);
     permissions::ensure(reconciliation);

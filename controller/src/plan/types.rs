@@ -137,6 +137,13 @@ pub enum Action {
         /// Why the Pod is deleted. This decides how it is deleted.
         reason: PodDeletion,
     },
+    /// Remove the finalizer [`JOB_TRACKING`](crate::engine::pods::JOB_TRACKING) from a failed Pod.
+    ReleasePod {
+        /// Name of the Pod.
+        name: String,
+        /// UID of the Pod.
+        uid: String,
+    },
     /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
     DeleteJobSet,
     /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not

@@ -251,6 +251,7 @@ impl Reconciler {
         if let (Some(stream), Some(stored)) = (&mut self.stream, &answers.stored) {
             stream.stored(stored, &mut self.engine);
         }
+        self.ledger.released(&key, answers.released);
         let now = Now::read();
         let effects = self.engine.finish(&key, number, answers.outcome, now);
         if let Some(began) = effects.began {

@@ -99,18 +99,20 @@ impl PodFailure {
     /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
     /// like this.
     pub fn fails_job_or_index(&self, job: &JobTemplateSpec) -> bool {
-        matches!(self.policy_action(job), Some("FailJob" | "FailIndex"))
+        matches!(self.first_action(job), Some("FailJob" | "FailIndex"))
     }
 
     /// Whether the Job's podFailurePolicy fails the whole Job because of a Pod that failed like this.
     pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
-        self.policy_action(job) == Some("FailJob")
+        self.first_action(job) == Some("FailJob")
     }
 
-    /// Same rules, same order as the Job controller: the first rule that matches decides.
-    fn policy_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {
+    /// The action of the first rule of the Job's podFailurePolicy that matches a Pod that failed like this: same rules, same order
+    /// as the Job controller.
+    pub fn first_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {
         let rules = job.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
-        let first = rules.into_iter().find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
+        let mut rules = rules.into_iter();
+        let first = rules.find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
             (Some(codes), _) => self.policy_input.exits.iter().any(|(container, code)| {
                 let named = codes.container_name.as_ref().is_none_or(|name| name == container);
                 let listed = codes.values.contains(code);

@@ -216,6 +216,17 @@ impl JobPods {
         self.counts.blocked.iter().filter_map(|index| self.slots.get(index)?.blocked.as_deref())
     }
 
+    /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.
+    pub fn held(&self) -> impl Iterator<Item = Vec<&PodView>> {
+        let slots = self.counts.held.iter().filter_map(|index| self.slots.get(index));
+        slots.map(|slot| {
+            let mut pods: Vec<_> = slot.pods().collect();
+            pods.sort_by_key(|pod| pod.created);
+            pods.reverse();
+            pods
+        })
+    }
+
     /// Pods whose report is outside of `1..=newest` or not a number, with what they report.
     pub fn invalid_reports(&self, newest: i32) -> Vec<(&PodView, String)> {
         let outside = |epoch: &i32| !(1..=newest).contains(epoch);

@@ -89,8 +89,19 @@ pub(super) struct Share {
     pub ended: Option<i32>,
     /// Failures before the worker ran, and refusals.
     pub blocked: (u32, u32),
+    /// Its failed Pods that may delay a successor.
+    pub held: HeldPods,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
+}
+
+/// Failed Pods with the finalizer of the Job controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldPods {
+    /// How many there are.
+    pub pods: usize,
+    /// How many of them are being deleted.
+    pub deleted: usize,
 }
 
 /// Whether the worker is in the epoch that its agent reports.
@@ -196,6 +207,11 @@ impl PodSlot {
         self.members.iter().max_by_key(|member| rank(&member.view))
     }
 
+    fn held(&self) -> HeldPods {
+        let held = || self.pods().filter(|pod| pod.delays_its_successor());
+        HeldPods { pods: held().count(), deleted: held().filter(|pod| pod.deleted_at.is_some()).count() }
+    }
+
     /// A Pod that follows another shows that the Job did not take that one for a success.
     fn note_loss(&mut self, uid: &str) {
         let Some(member) = self.standing_member().filter(|member| member.view.uid == uid) else { return };
@@ -253,6 +269,7 @@ impl PodSlot {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
             blocked: self.blocked.as_ref().map_or((0, 0), |blocked| (blocked.failures, blocked.refusals)),
+            held: self.held(),
             ..Share::default()
         };
         let Some(member) = self.standing_member() else { return share };

@@ -14,15 +14,14 @@ use super::failure::{PodFailure, ReportedExit, has_failed, shorten};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
+/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
-
-/// Finalizer of a Pod whose end its Job has not counted yet.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// A Pod, reduced.
 // Each is said by itself, and read by itself.
@@ -51,7 +50,7 @@ pub struct PodView {
     pub deleted_at: Option<Timestamp>,
     /// When it was created.
     pub created: Timestamp,
-    /// Whether it has the finalizer by which its Job counts its end.
+    /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
     /// Node that it is bound to.
     pub node: Option<Arc<str>>,
@@ -181,6 +180,11 @@ impl PodView {
     /// that is deleted while it waits at the barrier will never pass it.
     pub fn fills_its_slot(&self) -> bool {
         self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
+    }
+
+    /// Whether it has failed, and the Job controller may delay its successor because of that.
+    pub fn delays_its_successor(&self) -> bool {
+        self.phase == PodPhase::Failed && self.tracked
     }
 
     /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.

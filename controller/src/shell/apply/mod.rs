@@ -42,6 +42,8 @@ pub(super) struct Answers {
     pub(super) outcome: Outcome,
     /// The JobSet with the status that was written.
     pub(super) stored: Option<JobSet>,
+    /// Number of Pods that were released.
+    pub(super) released: u32,
     /// The errors, for the log.
     pub(super) errors: Vec<ApplyError>,
 }
@@ -110,7 +112,7 @@ impl Applier {
             accepted: HashSet::new(),
             status: Ok(false),
         };
-        let (mut errors, mut stored) = (Vec::new(), None);
+        let (mut errors, mut stored, mut released) = (Vec::new(), None, 0);
         // The requests of which one is refused are not sent, unless they are under way.
         let refused = Mutex::new(HashSet::new());
         let mut answers = stream::iter(actions.into_iter().map(|action| async {
@@ -125,26 +127,28 @@ impl Applier {
             {
                 return None;
             }
+            let is_release = matches!(action, Action::ReleasePod { .. });
             let answer = actor.carry_out(action).await;
             if let Some(shared) = &shared
-                && answer.as_ref().is_err_and(ApplyError::refuses_jobs)
+                && answer.as_ref().is_err_and(ApplyError::refuses_shared)
             {
                 refused.lock().await.insert(shared.clone());
             }
-            Some((own, shared, answer))
+            Some((own, shared, is_release, answer))
         }))
         .buffered(CONCURRENCY);
         while let Some(answer) = answers.next().await {
-            let Some((own, shared, answer)) = answer else { continue };
+            let Some((own, shared, is_release, answer)) = answer else { continue };
             match answer {
                 Ok(Done::Written(versions)) => {
+                    released += u32::from(is_release && versions != Versions::NONE);
                     outcome.written.raise(versions);
                     outcome.accepted.insert(own);
                     outcome.accepted.extend(shared);
                 }
                 Ok(Done::Provided) => outcome.provided.push(own),
                 Err(error) => {
-                    let refused = shared.clone().filter(|_| error.refuses_jobs()).unwrap_or(own);
+                    let refused = shared.clone().filter(|_| error.refuses_shared()).unwrap_or(own);
                     outcome.failures.push((refused, error.reduced()));
                     outcome.accepted.extend(shared.filter(|_| matches!(error, ApplyError::Taken { .. })));
                     errors.push(error);
@@ -167,7 +171,7 @@ impl Applier {
                 }
             };
         }
-        Answers { outcome, stored, errors }
+        Answers { outcome, stored, released, errors }
     }
 }
 
@@ -196,6 +200,7 @@ impl Actor<'_> {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
             }
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
+            Action::ReleasePod { name, uid } => self.release_pod(&name, &uid).await,
             Action::CreateService { .. } => {
                 self.create(Kind::Service, &build::service(self.jobset), not_headless).await
             }

@@ -28,6 +28,8 @@ pub(super) struct Counts {
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Those whose Pod has succeeded, wherever they are.
     pub(super) done: BTreeSet<i32>,
+    /// Those with failed Pods that may delay a successor.
+    pub(super) held: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
     pub(super) lost: BTreeSet<i32>,
     /// The member that first reported the newest epoch.
@@ -110,7 +112,7 @@ impl Counts {
         }
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 7] {
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 8] {
         [
             (&mut self.unreported, share.unreported),
             (&mut self.alone, share.trust == Trust::Alone),
@@ -118,6 +120,7 @@ impl Counts {
             (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
+            (&mut self.held, share.held.pods > 0),
             (&mut self.blocked, share.blocked != (0, 0)),
         ]
     }
