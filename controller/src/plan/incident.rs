@@ -6,7 +6,7 @@ use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
 use super::reconciliation::Reconciliation;
 use super::{ExitClass, Trigger};
-use crate::engine::pods::{Exit, FailedWorker, PodFailure};
+use crate::engine::pods::{FailedWorker, PodFailure};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;
@@ -47,19 +47,7 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
 pub(super) fn describe(worker: &FailedWorker) -> String {
     let node = worker.node.as_deref().unwrap_or("unknown");
     let FailedWorker { pod, failure, epoch, .. } = worker;
-    let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
-        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-        let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
-        format!("{what} exited with code {code}{reason}{words}")
-    });
-    let disruption = failure.disruption.as_ref().map(|(reason, message)| format!("disrupted ({reason}: {message})"));
-    let end = match (disruption, exit) {
-        (Some(disruption), Some(exit)) => format!("{disruption}, {exit}"),
-        (Some(end), None) | (None, Some(end)) => end,
-        (None, None) => "exit code unknown".to_owned(),
-    };
-    format!("Pod {pod} on node {node} failed in epoch {epoch}, {end}")
+    format!("Pod {pod} on node {node} failed in epoch {epoch}, {failure}")
 }
 
 fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
