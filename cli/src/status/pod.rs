@@ -18,6 +18,8 @@ use crate::output::one_line;
 const RESET: &str = "RestartingAllContainers";
 
 /// A Pod.
+// Each is shown by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNode {
