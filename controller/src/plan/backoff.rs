@@ -51,13 +51,14 @@ pub(super) fn record(
         _ if cause.is_loss => before,
         _ => before.saturating_add(1),
     };
+    let began = micro_time(began(reconciliation, cause.failed_at));
     let restarts = &mut reconciliation.status.recent_restarts;
     restarts.push(RecentRestart {
         number,
         strategy,
         counted: counting == Counting::Counted,
         consecutive_failures,
-        start_time: micro_time(reconciliation.now.0),
+        start_time: began,
         completion_time: None,
         message,
     });
@@ -68,16 +69,40 @@ pub(super) fn record(
     }
 }
 
+/// When a restart began: when the worker ended, if that was observed.
+///
+/// Clocks of nodes differ, and the kubelet writes whole seconds. A restart begins neither in the future, nor before its workers
+/// began to run, nor before the last restart began.
+fn began(reconciliation: &Reconciliation<'_>, failed_at: Option<Timestamp>) -> Timestamp {
+    let last = reconciliation.status.recent_restarts.last();
+    let earliest = began_to_run(reconciliation).max(last.map(|last| &last.start_time));
+    let failed_at = failed_at.unwrap_or(reconciliation.now.0);
+    earliest.map_or(failed_at, |MicroTime(earliest)| failed_at.max(*earliest)).min(reconciliation.now.0)
+}
+
+/// When the present restart began, of those that the status keeps.
+pub(super) fn start_time(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
+    let status = &reconciliation.status;
+    let last = status.recent_restarts.last().filter(|last| last.number == status.group_restarts)?;
+    Some(last.start_time.0)
+}
+
+/// When the workers began to run, if they run. A group that fails before its barrier is lifted has not run at all.
+fn began_to_run<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a MicroTime> {
+    let status = &reconciliation.status;
+    if reconciliation.in_place() {
+        status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed())
+    } else {
+        status.recent_restarts.last()?.completion_time.as_ref()
+    }
+}
+
 /// Number of failures in a row before the present restart. 0 if the workers have run well since.
 fn failures_before(reconciliation: &Reconciliation<'_>) -> i32 {
-    let status = &reconciliation.status;
-    let Some(last) = status.recent_restarts.last() else { return 0 };
-    // A group that fails before its barrier is lifted has not run at all.
-    let in_place = status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed());
-    let began_to_run = if reconciliation.in_place() { in_place } else { last.completion_time.as_ref() };
+    let Some(last) = reconciliation.status.recent_restarts.last() else { return 0 };
     let stable = seconds(reconciliation.observed.jobset.spec.restart_backoff().stable);
-    let has_run_well =
-        began_to_run.is_some_and(|MicroTime(began)| reconciliation.now.0.duration_since(*began) >= stable);
+    let has_run_well = began_to_run(reconciliation)
+        .is_some_and(|MicroTime(began)| reconciliation.now.0.duration_since(*began) >= stable);
     if has_run_well { 0 } else { last.consecutive_failures }
 }
 

@@ -6,7 +6,7 @@ use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
 use super::reconciliation::Reconciliation;
 use super::{ExitClass, Trigger};
-use crate::engine::pods::{Exit, FailedWorker, PodFailure};
+use crate::engine::pods::{FailedWorker, PodFailure};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;

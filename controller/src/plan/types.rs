@@ -210,6 +210,11 @@ pub enum Fact {
         /// When the first failure happened, if the controller observed it.
         failed_at: Option<Timestamp>,
     },
+    /// A restart that began in place goes on by recreation.
+    RestartRecreates {
+        /// How the workers restart now.
+        strategy: RestartStrategy,
+    },
     /// A restart waits, because the group keeps failing soon after it began to run.
     BackedOff,
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.

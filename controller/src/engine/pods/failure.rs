@@ -1,6 +1,7 @@
 //! Why a Pod failed, as far as its status tells.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jobset_api::JobTemplateSpec;
 use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
@@ -83,6 +84,11 @@ impl PodFailure {
         }
     }
 
+    /// Whether anything is known of the end.
+    pub fn is_known(&self) -> bool {
+        self.exit.is_some() || self.disruption.is_some()
+    }
+
     /// The failure that an agent has reported, of a Pod with this status.
     pub(super) fn reported(exit: Exit, status: Option<&Self>) -> Self {
         Self { exit: Some(exit), ..status.cloned().unwrap_or_default() }
@@ -126,6 +132,39 @@ impl PodFailure {
             (None, None) => false,
         });
         first.map(|rule| rule.action.as_str())
+    }
+}
+
+/// `disrupted (EvictionByEvictionAPI: drained), container worker exited with code 3 (Error): last words`.
+impl fmt::Display for PodFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((reason, message)) = &self.disruption {
+            let separator = if self.exit.is_some() { ", " } else { "" };
+            write!(f, "disrupted ({reason}: {message}){separator}")?;
+        }
+        match &self.exit {
+            Some(exit) => write!(f, "{exit}"),
+            None if self.disruption.is_some() => Ok(()),
+            None => f.write_str("exit code unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { container, code, reason, message, .. } = self;
+        match container.as_str() {
+            "" => f.write_str("its worker")?,
+            container => write!(f, "container {container}")?,
+        }
+        write!(f, " exited with code {code}")?;
+        if !reason.is_empty() {
+            write!(f, " ({reason})")?;
+        }
+        if !message.is_empty() {
+            write!(f, ": {message}")?;
+        }
+        Ok(())
     }
 }
 

@@ -253,6 +253,12 @@ impl JobPods {
         pods.filter(move |pod| pod.epoch.number() != Some(epoch))
     }
 
+    /// The Pods that have failed and have no successor.
+    pub fn failed(&self) -> impl Iterator<Item = &PodView> {
+        let pods = self.slots.values().filter_map(PodSlot::standing).chain(self.unindexed.values());
+        pods.filter(|pod| pod.phase == PodPhase::Failed)
+    }
+
     /// The Pod that first reported the newest epoch.
     pub fn first_to_report(&self, epoch: i32) -> Option<&PodView> {
         let (_, index) = self.counts.first_to_report.filter(|(reported, _)| *reported == epoch)?;

@@ -114,7 +114,7 @@ impl Restarts {
                 }
             }
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
-            Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
+            Fact::RestartRecreates { .. } | Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
         }
     }
 
