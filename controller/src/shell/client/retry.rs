@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, Response, StatusCode};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
@@ -16,7 +16,9 @@ const ATTEMPTS: u32 = 10;
 /// Delay without a `Retry-After`.
 const DEFAULT: Duration = Duration::from_secs(1);
 /// Longest delay before jitter.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
+/// Longest time from the first answer 429 to the last attempt. Then the JobSet may be planned anew, from a newer state.
+const RETRIED_FOR: Duration = Duration::from_secs(30);
 
 /// Waits for `Retry-After` with jitter, because other requests are answered with 429 in the same second. The policy of kube has no
 /// jitter at its longest delay: requests that have met once meet again. It also retries after 503 and 504, where the engine makes
@@ -24,6 +26,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub(super) struct RetryAfter {
     attempts: u32,
+    /// When the first attempt was answered.
+    first: Option<Instant>,
 }
 
 impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
@@ -36,8 +40,10 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
     ) -> Option<Self::Future> {
         let answer = result.as_ref().ok()?;
         self.attempts += 1;
+        let until = *self.first.get_or_insert_with(Instant::now) + RETRIED_FOR;
         let delay = delay(answer.status(), answer.headers()).filter(|_| self.attempts < ATTEMPTS)?;
-        Some(sleep(delay.mul_f64(1.0 + fastrand::f64())))
+        let delay = delay.mul_f64(1.0 + fastrand::f64());
+        (Instant::now() + delay <= until).then(|| sleep(delay))
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
@@ -62,7 +68,7 @@ mod tests {
 
     #[rstest]
     #[case(429, Some("3"), Some(3))]
-    #[case(429, Some("3600"), Some(30))]
+    #[case(429, Some("3600"), Some(10))]
     #[case(429, Some("tomorrow"), Some(1))]
     #[case(429, None, Some(1))]
     #[case(200, None, None)]
@@ -83,5 +89,16 @@ mod tests {
         let mut policy = RetryAfter::default();
         let delays = (0..20).map_while(|_| policy.retry(&mut Request::new(Body::empty()), &mut answer())).count();
         assert_eq!(delays, 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_429_that_asks_for_long_delays_is_returned_within_half_a_minute() {
+        let answer = || Response::builder().status(429).header(RETRY_AFTER, "3600").body(()).map_err(BoxError::from);
+        let (mut policy, begin) = (RetryAfter::default(), Instant::now());
+        while let Some(delay) = policy.retry(&mut Request::new(Body::empty()), &mut answer()) {
+            delay.await;
+        }
+        let after = begin.elapsed();
+        assert!((LONGEST..=RETRIED_FOR).contains(&after), "{after:?}");
     }
 }
