@@ -155,10 +155,20 @@ impl Engine {
         self.number += 1;
         let number = self.number;
         let due = Some((now.instant + PAUSE, Urgency::Urgent));
-        group.progress.under_way = Some(UnderWay { number, decision, settled: !changed, due, began: now.instant });
-        let status = changed.then(|| dialect::encode(status, false));
         let (key, urgency) = (key.clone(), Urgency::Urgent);
-        Some(Work { key, number, jobset, actions: Vec::new(), status, urgency, confirmed: None })
+        let under_way = UnderWay::new(number, decision, &[], urgency, now.instant);
+        group.progress.under_way = Some(UnderWay { settled: !changed, due, ..under_way });
+        let status = changed.then(|| dialect::encode(status, false));
+        Some(Work {
+            key,
+            number,
+            jobset,
+            actions: Vec::new(),
+            status,
+            status_urgency: urgency,
+            urgency,
+            confirmed: None,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! Watch events go in. There is no clock and no client here. An event is taken in before its JobSet is marked, so whoever
 //! handles the mark finds what caused it.
 
+mod answers;
 mod cluster;
 pub(crate) mod dialect;
 mod event;
@@ -17,6 +18,9 @@ mod job;
 mod kinds;
 pub mod members;
 mod nodes;
+mod places;
+#[cfg(test)]
+mod places_tests;
 pub mod pods;
 mod priority;
 mod progress;
@@ -27,6 +31,9 @@ mod room;
 mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod slow;
+#[cfg(test)]
+mod slow_cluster;
 mod stored;
 #[cfg(test)]
 mod stored_tests;
@@ -38,7 +45,7 @@ mod tests;
 mod verdict;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,15 +62,18 @@ pub use job::{ControllerRef, Finished, JobView};
 use kinds::{Index, KINDS, ObservedObject, Put};
 pub use kinds::{Kind, Versions};
 pub(crate) use nodes::NodeView;
+pub use places::PLACES;
+use places::Places;
 pub use priority::PriorityClasses;
 use queue::Queue;
 pub use queue::Urgency;
 pub use ranges::Ranges;
 pub use refusals::Request;
 use room::Room;
+pub use schedule::SLICE;
 #[cfg(test)]
 pub(crate) use schedule::{EngineMutation, PlanHook};
-pub use schedule::{PLACES, SLICE};
+pub use slow::{Part, RequestId, SLOW, SLOW_REQUESTS};
 pub use stored::{JobSetHead, StoredJobSet};
 pub use verdict::Findings;
 pub use work::{Confirmed, Effects, EventWrite, Failure, Now, Outcome, RequestError, Stored, Work};
@@ -109,8 +119,7 @@ pub struct Engine {
     queue: Queue,
     /// The memory of JobSets.
     room: Room,
-    /// The places of the works under way, by number.
-    places: HashMap<u64, Place>,
+    places: Places,
     /// Number of the last work.
     number: u64,
     /// JobSets whose entries are to be rebuilt.
@@ -121,13 +130,6 @@ pub struct Engine {
     /// What is done wrong, for the proofs to notice.
     #[cfg(test)]
     pub(crate) broken: Option<EngineMutation>,
-}
-
-/// The place of a work under way.
-#[derive(Debug)]
-struct Place {
-    urgency: Urgency,
-    namespace: String,
 }
 
 /// A JobSet to reconcile, and how soon.
@@ -274,6 +276,7 @@ impl Engine {
             View::JobSet(jobset) => {
                 if group.is_replaced_by(&jobset) {
                     self.queue.forget(&owner, &mut group.progress.turn);
+                    self.places.slow.forget(&owner);
                     group.remove_jobset();
                 }
                 Some(group.put_jobset(jobset, unread))
@@ -341,6 +344,7 @@ impl Engine {
         match kind {
             Kind::JobSet => {
                 self.queue.forget(owner, &mut group.progress.turn);
+                self.places.slow.forget(owner);
                 group.remove_jobset();
             }
             Kind::Job => group.remove_job(&object.name),

@@ -10,6 +10,7 @@
 //! counts its own (the status has it); so are Events other than that of the restart. The same holds when the JobSet changes
 //! again before the written version is observed, or when a panic costs the entry.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,8 +20,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::event_log::EventLog;
 use super::queue::Turn;
-use super::refusals::Refusals;
-use super::work::{Confirmed, Stored};
+use super::refusals::{Refusals, Request};
+use super::slow::Part;
+use super::work::{Confirmed, Failure, Stored};
 use super::{Urgency, Versions};
 use crate::plan::{Action, Fact, Note};
 
@@ -39,6 +41,10 @@ pub(super) struct Progress {
     pub events: EventLog,
     /// The work under way.
     pub under_way: Option<UnderWay>,
+    /// Slow requests that the JobSet does not wait for, each with the number of its work.
+    pub unanswered: HashMap<Request, u64>,
+    /// Whether the last status write was slow and failed.
+    pub status_hangs: bool,
     /// A status write whose answer was lost.
     pub unconfirmed: Option<Decision>,
     /// What a plan leaves after its first slice.
@@ -49,12 +55,78 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub number: u64,
-    /// The plan's status; `None` for a later slice of a plan.
+    pub urgency: Urgency,
+    pub began: Instant,
+    /// Whether it is a later slice of a plan.
+    pub is_slice: bool,
+    /// The plan's status, until its write is answered; `None` for a slice.
     pub decision: Option<Decision>,
     /// Whether all of the plan that does not wait for the status is in this work.
     pub settled: bool,
     pub due: Option<(Instant, Urgency)>,
-    pub began: Instant,
+    /// Why the plan has actions that are not sent, if it has.
+    pub unsent: Option<Unsent>,
+    /// The parts without an answer that the JobSet waits for, slow or not. What is planned in ignorance of them could undo them.
+    pub awaited: HashSet<Part>,
+    /// The worst failure so far.
+    pub failure: Option<Failure>,
+    /// That of the status write.
+    pub status_failure: Option<Failure>,
+}
+
+/// Why actions are not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// There is no place for them.
+    NoPlace,
+    /// A request before them is slow.
+    Slow,
+}
+
+impl UnderWay {
+    /// A work that sends this.
+    pub(super) fn new(
+        number: u64,
+        decision: Option<Decision>,
+        actions: &[Action],
+        urgency: Urgency,
+        now: Instant,
+    ) -> Self {
+        let changes = actions.iter().filter(|action| changes_child(action));
+        let changes = changes.map(|action| Part::Action(Request::of(action)));
+        Self {
+            number,
+            urgency,
+            began: now,
+            is_slice: decision.is_none(),
+            awaited: decision.iter().map(|_| Part::Status).chain(changes).collect(),
+            decision,
+            settled: false,
+            due: None,
+            unsent: None,
+            failure: None,
+            status_failure: None,
+        }
+    }
+}
+
+/// Whether the action changes or deletes a Job or a Pod that exists.
+fn changes_child(action: &Action) -> bool {
+    match action {
+        Action::DeleteJob { .. }
+        | Action::SuspendJob { .. }
+        | Action::ResumeJob { .. }
+        | Action::EndJob { .. }
+        | Action::ResizeJob { .. }
+        | Action::DeletePod { .. } => true,
+        Action::CreateJob(_)
+        | Action::CreateService { .. }
+        | Action::CreateRoleBinding { .. }
+        | Action::CreateClaim { .. }
+        | Action::DeleteJobSet
+        | Action::DisableInPlaceRestart(_)
+        | Action::AnnotateRestartBudget(_) => false,
+    }
 }
 
 /// A status, and what follows once it is written.
@@ -113,6 +185,11 @@ fn without_times(status: &JobSetStatus) -> JobSetStatus {
 }
 
 impl Progress {
+    /// Whether the JobSet goes on without an answer to this action, or to another one of its kind, which would hang as well.
+    pub(super) fn is_unanswered(&self, action: &Action) -> bool {
+        self.unanswered.keys().any(|request| request.is_kind_of(action))
+    }
+
     /// The consequences of a status write whose answer was lost, if this observed status shows that it was carried out.
     pub(super) fn confirm(&mut self, jobset: &JobSet, observed: &JobSetStatus, now: Instant) -> Option<Confirmed> {
         // Until another version is observed, nobody knows.

@@ -1,9 +1,12 @@
-//! The order in which JobSets are reconciled: urgent work before bulk work, and within both, turns between namespaces.
+//! The order in which JobSets are reconciled: urgent work before bulk work, and within each list, turns between namespaces.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod waiting;
+
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::Key;
+use waiting::Waiting;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// Longest back-off after transient errors.
@@ -20,13 +23,26 @@ pub enum Urgency {
     Urgent,
 }
 
+/// A list of JobSets that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum List {
+    /// For bulk work.
+    Bulk,
+    /// For a place for urgent actions. Nothing has changed since these were planned.
+    Actions,
+    /// For urgent work.
+    Urgent,
+}
+
 /// The place of one JobSet in the queue. Part of its entry in the engine.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// Whether something has changed since the last reconciliation began.
     marked: Option<Urgency>,
+    /// Whether the last reconciliation found no place for its urgent actions.
+    has_actions: bool,
     /// The list that the JobSet waits in, and its number there.
-    waits: Option<(Urgency, u64)>,
+    waits: Option<(List, u64)>,
     /// The next mark is at least this urgent: an urgent reconciliation waits for something to be observed.
     deferred: Option<Urgency>,
     /// Whether a reconciliation is under way.
@@ -42,57 +58,10 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     urgent: Waiting,
+    actions: Waiting,
     bulk: Waiting,
     by_time: BTreeSet<(Instant, Key)>,
     entered: u64,
-}
-
-/// JobSets of one urgency. Namespaces take turns, and within one its JobSets.
-#[derive(Debug, Default)]
-struct Waiting {
-    turns: VecDeque<String>,
-    /// By namespace; none is empty.
-    keys: HashMap<String, BTreeMap<u64, (Key, Instant)>>,
-}
-
-impl Waiting {
-    fn push(&mut self, number: u64, key: &Key, now: Instant) {
-        let keys = self.keys.entry(key.namespace.clone()).or_default();
-        if keys.is_empty() {
-            self.turns.push_back(key.namespace.clone());
-        }
-        keys.insert(number, (key.clone(), now));
-    }
-
-    fn pop(&mut self, may: impl Fn(&str) -> bool) -> Option<Key> {
-        let place = self.turns.iter().position(|namespace| may(namespace))?;
-        let namespace = self.turns.remove(place)?;
-        let keys = self.keys.get_mut(&namespace)?;
-        let (_, (key, _)) = keys.pop_first()?;
-        if keys.is_empty() {
-            self.keys.remove(&namespace);
-        } else {
-            self.turns.push_back(namespace);
-        }
-        Some(key)
-    }
-
-    fn remove(&mut self, number: u64, namespace: &str) {
-        let Some(keys) = self.keys.get_mut(namespace) else { return };
-        keys.remove(&number);
-        if keys.is_empty() {
-            self.keys.remove(namespace);
-            self.turns.retain(|turn| turn != namespace);
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.keys.values().map(BTreeMap::len).sum()
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.keys.values().filter_map(|keys| keys.values().next()).map(|(_, since)| *since).min()
-    }
 }
 
 impl Queue {
@@ -102,9 +71,9 @@ impl Queue {
         self.enter(key, turn, now);
     }
 
-    /// The next JobSet of this urgency in a namespace that may have a turn. The caller begins its turn.
-    pub(super) fn pop(&mut self, urgency: Urgency, may: impl Fn(&str) -> bool) -> Option<Key> {
-        self.list(urgency).pop(may)
+    /// The next JobSet of this list in a namespace that may have a turn. The caller begins its turn.
+    pub(super) fn pop(&mut self, list: List, may: impl Fn(&str) -> bool) -> Option<Key> {
+        self.list(list).pop(may)
     }
 
     /// The next JobSet whose time has come. The caller calls [`Queue::expire`].
@@ -128,12 +97,18 @@ impl Queue {
 
     /// Number of JobSets that wait for their turn.
     pub(super) fn depth(&self) -> usize {
-        self.urgent.len() + self.bulk.len()
+        self.urgent.len() + self.actions.len() + self.bulk.len()
     }
 
     /// Since when the JobSet waits that has waited longest with urgent work.
     pub(super) fn oldest_urgent(&self) -> Option<Instant> {
-        self.urgent.oldest()
+        [self.urgent.oldest(), self.actions.oldest()].into_iter().flatten().min()
+    }
+
+    /// The reconciliation found no place for its urgent actions. The JobSet waits for one.
+    pub(super) fn keep_actions(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        turn.has_actions = true;
+        self.enter(key, turn, now);
     }
 
     /// The reconciliation succeeded. The JobSet is due when it is marked, or at this time.
@@ -174,21 +149,19 @@ impl Queue {
     }
 
     fn enter(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
-        let waits = turn.waits.map(|(urgency, _)| urgency);
-        let Some(urgency) = turn.marked.filter(|marked| Some(*marked) > waits) else { return };
-        if turn.active || turn.held {
-            return;
-        }
+        let waits = turn.waits.map(|(list, _)| list);
+        let list = turn.list().filter(|list| Some(*list) > waits);
+        let Some(list) = list.filter(|_| !turn.active && !turn.held) else { return };
         self.leave(key, turn);
         self.entered += 1;
-        turn.waits = Some((urgency, self.entered));
+        turn.waits = Some((list, self.entered));
         let number = self.entered;
-        self.list(urgency).push(number, key, now);
+        self.list(list).push(number, key, now);
     }
 
     fn leave(&mut self, key: &Key, turn: &mut Turn) {
-        if let Some((urgency, number)) = turn.waits.take() {
-            self.list(urgency).remove(number, &key.namespace);
+        if let Some((list, number)) = turn.waits.take() {
+            self.list(list).remove(number, &key.namespace);
         }
     }
 
@@ -206,10 +179,11 @@ impl Queue {
         }
     }
 
-    fn list(&mut self, urgency: Urgency) -> &mut Waiting {
-        match urgency {
-            Urgency::Bulk => &mut self.bulk,
-            Urgency::Urgent => &mut self.urgent,
+    fn list(&mut self, list: List) -> &mut Waiting {
+        match list {
+            List::Bulk => &mut self.bulk,
+            List::Actions => &mut self.actions,
+            List::Urgent => &mut self.urgent,
         }
     }
 }
@@ -218,6 +192,17 @@ impl Turn {
     /// The JobSet was taken from the queue. Its reconciliation begins.
     pub(super) fn begin(&mut self) {
         (self.waits, self.marked, self.deferred, self.active) = (None, None, None, true);
+        self.has_actions = false;
+    }
+
+    /// The list that the JobSet belongs to, if it has to wait for anything.
+    fn list(&self) -> Option<List> {
+        match self.marked {
+            Some(Urgency::Urgent) => Some(List::Urgent),
+            _ if self.has_actions => Some(List::Actions),
+            Some(Urgency::Bulk) => Some(List::Bulk),
+            None => None,
+        }
     }
 }
 
@@ -229,6 +214,9 @@ fn backoff(turn: &mut Turn, longest: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use super::List::Actions;
     use super::Urgency::{Bulk, Urgent};
     use super::*;
 
@@ -255,7 +243,8 @@ mod tests {
             while let Some(key) = self.queue.expired(now) {
                 self.queue.expire(&key, self.turns.get_mut(&key).unwrap(), now);
             }
-            let key = self.queue.pop(urgency, |_| true)?;
+            let list = if urgency == Urgent { List::Urgent } else { List::Bulk };
+            let key = self.queue.pop(list, |_| true)?;
             self.turns.get_mut(&key).unwrap().begin();
             Some(key.to_string())
         }
@@ -348,6 +337,18 @@ mod tests {
         assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
         world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, Some((later, Bulk)), now));
         assert_eq!((world.pop(Urgent, later), world.pop(Bulk, later).as_deref()), (None, Some("a/1")));
+    }
+
+    #[test]
+    fn queue_key_with_actions_waits_for_them_until_it_is_marked_urgent() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Urgent, now);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.keep_actions(key, turn, now));
+        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.mark("a/1", Bulk, now);
+        assert_eq!((world.pop(Urgent, now), world.pop(Bulk, now)), (None, None));
+        assert_eq!(world.queue.pop(Actions, |_| true), Some(key("a/1")));
     }
 
     #[test]

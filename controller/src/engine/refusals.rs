@@ -1,6 +1,8 @@
 //! Requests of a JobSet that are not sent with every reconciliation: the API server refused them, or another owner provides what
 //! they would create. The rest of the JobSet goes on without them.
 
+mod hangs;
+
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, Instant};
@@ -40,10 +42,22 @@ impl Request {
         Self::One(discriminant(action), name.to_owned())
     }
 
+    /// The name of what the request is on; that of the replicatedJob if it is the creation of its Jobs.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::One(_, name) | Self::Jobs(name) => name,
+        }
+    }
+
     /// The request that an action shares with others of its kind.
     pub fn shared(action: &Action) -> Option<Self> {
         let Action::CreateJob(job) = action else { return None };
         Some(Self::Jobs(job.replicated_job.clone()))
+    }
+
+    /// Whether this request and the action are of one kind.
+    pub(super) fn is_kind_of(&self, action: &Action) -> bool {
+        matches!(self, Self::One(kind, _) if *kind == discriminant(action))
     }
 }
 
@@ -53,6 +67,8 @@ struct Refusal {
     refusals: u32,
     /// What the Event says, until the request is sent again, and how many refusals in a row had this reason.
     note: Option<(Note, u32)>,
+    /// Whether it was not refused, but slow before it failed.
+    hangs: bool,
 }
 
 /// The requests of one JobSet that wait.
@@ -133,8 +149,9 @@ impl Refusals {
             Some(before) if now < before.until => before,
             before => {
                 let (refusals, note_before) = before.map_or((0, None), |before| (before.refusals, before.note));
-                let until = now + FIRST.saturating_mul(1 << refusals.min(20)).min(LONGEST);
-                Refusal { until, refusals: refusals + 1, note: still_true(note_before, note) }
+                let until = now + wait(refusals);
+                let note = still_true(note_before, note);
+                Refusal { until, refusals: refusals + 1, note, hangs: false }
             }
         };
         let until = entry.until;
@@ -146,7 +163,7 @@ impl Refusals {
     pub(super) fn provided(&mut self, generation: Option<i64>, request: Request, now: Instant) -> Instant {
         self.generation = generation;
         let until = now + LONGEST;
-        self.entries.insert(request, Refusal { until, refusals: 0, note: None });
+        self.entries.insert(request, Refusal { until, refusals: 0, note: None, hangs: false });
         until
     }
 
@@ -165,6 +182,11 @@ impl Refusals {
         notes.sort_unstable_by(|(a, _), (b, _)| a.message.cmp(&b.message));
         notes
     }
+}
+
+/// The wait after so many refusals and one more.
+fn wait(refusals: u32) -> Duration {
+    FIRST.saturating_mul(1 << refusals.min(20)).min(LONGEST)
 }
 
 /// Of each request that is to be made again and that several actions share: the index of the one that makes it. Each time

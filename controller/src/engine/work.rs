@@ -8,6 +8,7 @@ use jobset_api::{JobSet, JobSetStatus};
 use k8s_openapi::jiff::Timestamp;
 
 use super::refusals::Request;
+use super::slow::Part;
 use super::{Key, Urgency, Versions};
 use crate::plan::{Action, Fact, Note};
 
@@ -27,7 +28,8 @@ impl Now {
     }
 }
 
-/// Requests for one JobSet. The shell sends the actions, then writes the status, and calls `Engine::finish`.
+/// Requests for one JobSet. The shell sends them in the order of a [`Plan`](crate::plan::Plan), and calls `Engine::finish` when
+/// each of them is answered or slow.
 #[derive(Debug)]
 pub struct Work {
     /// The JobSet.
@@ -40,6 +42,8 @@ pub struct Work {
     pub actions: Vec<Action>,
     /// The status to write, if it changes.
     pub status: Option<JobSetStatus>,
+    /// The urgency of the status write. What restarts wait for is urgent also in bulk work; counts for people are not.
+    pub status_urgency: Urgency,
     /// Bulk work takes only a part of the connections and of the client's rate limit.
     pub urgency: Urgency,
     /// What an earlier status write has caused whose answer was lost.
@@ -103,8 +107,8 @@ impl Stored {
     }
 }
 
-/// How the requests of a [`Work`] ended.
-#[derive(Debug)]
+/// How requests of a [`Work`] ended. A request that is in none of the fields was not sent.
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Versions of the written objects.
     pub written: Versions,
@@ -114,8 +118,10 @@ pub struct Outcome {
     pub provided: Vec<Request>,
     /// The requests that succeeded.
     pub accepted: HashSet<Request>,
-    /// Whether the status was written; `false` if there was none to write.
-    pub status: Result<bool, RequestError>,
+    /// Whether the status was written, `false` if there was none to write; `None` if this is not about the status.
+    pub status: Option<Result<bool, RequestError>>,
+    /// The requests that are slow. `Engine::answer` takes each of their answers in.
+    pub unanswered: Vec<Part>,
 }
 
 /// A failed request, as far as it decides what happens next.

@@ -33,6 +33,8 @@ pub(super) enum ApplyError {
     ResourcesRefused { object: String, source: kube::Error },
     #[error("the Job controller has not carried out the suspension of Job {0} yet")]
     NotYetSuspended(String),
+    #[error("a request for {0} has no answer, and too many others have none: it was cut short")]
+    CutShort(String),
 }
 
 /// Verbs that decide what a failure means.
@@ -63,7 +65,7 @@ impl ApplyError {
             Self::Api { source, .. } | Self::PolicyUnread { source, .. } | Self::ResourcesRefused { source, .. } => {
                 Some(source)
             }
-            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::NotYetSuspended(_) => None,
+            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::NotYetSuspended(_) | Self::CutShort(_) => None,
         }
     }
 
@@ -76,6 +78,7 @@ impl ApplyError {
                 return Failure::Refused;
             }
             Self::NotYetSuspended(_) => return Failure::Outdated,
+            Self::CutShort(_) => return Failure::Transient,
         };
         match self.code() {
             Some(409) => Failure::Outdated,
@@ -87,9 +90,16 @@ impl ApplyError {
         }
     }
 
-    /// The error, as far as the engine needs it.
+    /// The error, as far as the engine needs it. The user hears of a failure that the user can correct.
     pub(super) fn reduced(&self) -> RequestError {
-        RequestError { failure: self.failure(), note: self.note() }
+        let failure = self.failure();
+        RequestError { failure, note: (failure == Failure::Refused).then(|| self.note()) }
+    }
+
+    /// The same for a request that was slow. The user hears of a transient failure, too: it may be a webhook that hangs.
+    pub(super) fn reduced_late(&self) -> RequestError {
+        let failure = self.failure();
+        RequestError { failure, note: (failure != Failure::Outdated).then(|| self.note()) }
     }
 
     /// Whether the API server refuses to create a Job, and with it all Jobs of its replicatedJob.
@@ -102,11 +112,8 @@ impl ApplyError {
         matches!(self.cause(), Some(kube::Error::Service(source)) if source.is::<NotLeading>())
     }
 
-    /// The Event for a failure that the user can correct. The reasons are those of the Go JobSet where it has one.
-    fn note(&self) -> Option<Note> {
-        if self.failure() != Failure::Refused {
-            return None;
-        }
+    /// The Event for a failure. The reasons are those of the Go JobSet where it has one.
+    fn note(&self) -> Note {
         let reason = match self {
             Self::Taken { kind: Kind::RoleBinding, .. } => event::ROLE_BINDING_TAKEN,
             Self::AgentsUnconfined { .. } => event::AGENT_POLICY_MISSING,
@@ -128,7 +135,7 @@ impl ApplyError {
             Some(source) => format!("{self}: {source}"),
             None => self.to_string(),
         };
-        Some(Note::warning(reason, shorten(&message, LONGEST)))
+        Note::warning(reason, shorten(&message, LONGEST))
     }
 }
 
@@ -184,7 +191,10 @@ mod tests {
     #[case(api(WRITE_STATUS, Kind::JobSet, 404), Failure::Outdated)]
     #[case(taken(Kind::Job), Failure::Refused)]
     fn failure_depends_on_the_answer(#[case] error: ApplyError, #[case] expected: Failure) {
-        assert_eq!((error.failure(), error.note().is_some()), (expected, expected == Failure::Refused));
+        let (reduced, late) = (error.reduced(), error.reduced_late());
+        assert_eq!((reduced.failure, late.failure), (expected, expected));
+        assert_eq!(reduced.note.is_some(), expected == Failure::Refused);
+        assert_eq!(late.note.is_some(), expected != Failure::Outdated, "a slow request that fails");
     }
 
     #[test]
@@ -246,7 +256,7 @@ mod tests {
         "exists, controlled by nobody: delete it, or rename the JobSet"
     )]
     fn refused_request_has_the_reason_of_its_kind(#[case] error: ApplyError, #[case] reason: &str, #[case] end: &str) {
-        let note = error.note().unwrap();
+        let note = error.note();
         assert!((note.warning, note.reason) == (true, reason) && note.message.ends_with(end), "{note:?}");
     }
 
@@ -254,7 +264,7 @@ mod tests {
     fn long_message_of_refusal_is_kept_in_part() {
         let source = kube::Error::Api(Status::failure(&"x".repeat(1 << 20), "").with_code(422).boxed());
         let error = ApplyError::Api { verb: CREATE, kind: Kind::Job, object: "ml/train".to_owned(), source };
-        let message = error.note().unwrap().message;
+        let message = error.note().message;
         assert!(message.starts_with("cannot create Job ml/train: x") && message.len() == LONGEST, "{}", message.len());
     }
 }

@@ -1,7 +1,7 @@
 //! The loop around the engine. The engine takes in the events of the watches, and the loop sends the requests of its work while
 //! this replica leads. A standby replica only takes in the events.
 //!
-//! One task owns the engine. Only the requests run beside it.
+//! One task owns the engine. Only the requests run beside it. Those that are slow leave their work ([`LateAnswers`]).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::apply::{Answers, Applier};
+use super::apply::{Answers, Applier, LateAnswer, LateAnswers};
 use super::client::Workers;
 use super::error::ApplyError;
 use super::events::Events;
@@ -29,7 +29,7 @@ use super::serve::Health;
 use super::stream::{Stream, StreamEvent};
 use super::{feed, installed};
 use crate::args::Args;
-use crate::engine::{Confirmed, Engine, Failure, Key, Kind, Now, WatchEvent, Work};
+use crate::engine::{Confirmed, Effects, Engine, Failure, Key, Kind, Now, Outcome, WatchEvent, Work};
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
@@ -60,6 +60,7 @@ pub async fn run(
     }
     let mut feed = feed::feed(&workers.urgent, args.namespace.as_deref()).ready_chunks(EVENTS_AT_ONCE);
     let mut running: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+    let mut late = LateAnswers::default();
     let mut listing: FuturesUnordered<BoxFuture<'static, (Key, Vec<WatchEvent>)>> = FuturesUnordered::new();
     let mut state = Reconciler::new(workers.clone(), args, registry, stream)?;
     loop {
@@ -73,6 +74,7 @@ pub async fn run(
         let work = if works { state.next(&health) } else { None };
         let more = work.is_some();
         running.extend(work.map(|work| state.start(work)));
+        state.engine.take_cut().iter().for_each(|request| late.cut(request));
         listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
         state.measure(leads);
         let tick = now + TICK;
@@ -88,7 +90,8 @@ pub async fn run(
                     health.set_ready();
                 }
             }
-            Some(ended) = running.next() => state.finish(ended),
+            Some(ended) = running.next() => state.finish(ended, &mut late),
+            Some(answer) = late.next() => state.answer(answer),
             event = stream_event(&mut state.stream) => state.hear(event),
             Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
             // Without a sender the election has ended, and the program ends.
@@ -101,8 +104,9 @@ pub async fn run(
     info!(under_way = running.len(), "stopping");
     state.metrics.works(false);
     let drained = async {
+        // Nobody waits for what is slow. The next leader reads what has become of it.
         while let Some(ended) = running.next().await {
-            state.finish(ended);
+            state.finish(ended, &mut LateAnswers::default());
         }
         state.events.sent().await;
     };
@@ -225,38 +229,55 @@ impl Reconciler {
         self.stream.as_ref().and_then(Stream::next_due)
     }
 
-    fn start(&mut self, work: Work) -> BoxFuture<'static, Ended> {
-        let Work { key, number, jobset, actions, status, urgency, confirmed } = work;
-        debug!(jobset = %key, actions = actions.len(), status = status.is_some(), "planned");
+    fn start(&mut self, mut work: Work) -> BoxFuture<'static, Ended> {
+        let (key, number, jobset) = (work.key.clone(), work.number, Arc::clone(&work.jobset));
+        debug!(jobset = %key, actions = work.actions.len(), status = work.status.is_some(), "planned");
         self.ledger.see(&key, &jobset);
         if let Some(objects) = &self.objects {
             objects.see(&key, &jobset, self.engine.barrier(&key, Now::read()));
         }
-        if let Some(confirmed) = confirmed {
+        if let Some(confirmed) = work.confirmed.take() {
             self.record(&key, &jobset, confirmed);
         }
         let applier = self.applier.clone();
-        Box::pin(async move {
-            let answers = applier.apply(&jobset, actions, status, urgency).await;
-            (key, number, jobset, answers)
-        })
+        Box::pin(async move { (key, number, jobset, applier.apply(work).await) })
     }
 
-    fn finish(&mut self, (key, number, jobset, answers): Ended) {
+    /// Takes the answers to a work in. Its slow requests go on.
+    fn finish(&mut self, (key, number, jobset, mut answers): Ended, late: &mut LateAnswers) {
+        late.extend(&key, number, &jobset, std::mem::take(&mut answers.slow));
+        let outcome = self.take_in(&key, &mut answers);
+        let now = Now::read();
+        let effects = self.engine.finish(&key, number, outcome, now);
+        self.carry_out(&key, &jobset, effects, now);
+    }
+
+    /// Takes the answer to a slow request in.
+    fn answer(&mut self, LateAnswer { key, id, jobset, mut answers }: LateAnswer) {
+        let outcome = self.take_in(&key, &mut answers);
+        let now = Now::read();
+        let effects = self.engine.answer(&key, &id, outcome, now);
+        self.carry_out(&key, &jobset, effects, now);
+    }
+
+    /// What of answers the engine needs. The log and the stream have theirs.
+    fn take_in(&mut self, key: &Key, answers: &mut Answers) -> Outcome {
         // The program ends after the loss of the leadership, and logs that.
         if !answers.errors.iter().any(ApplyError::is_not_leading) {
-            self.log(&key, &answers.errors);
+            self.log(key, &answers.errors);
         }
         // Agents wait for this.
         if let (Some(stream), Some(stored)) = (&mut self.stream, &answers.stored) {
             stream.stored(stored, &mut self.engine);
         }
-        let now = Now::read();
-        let effects = self.engine.finish(&key, number, answers.outcome, now);
+        std::mem::take(&mut answers.outcome)
+    }
+
+    fn carry_out(&mut self, key: &Key, jobset: &JobSet, effects: Effects, now: Now) {
         if let Some(began) = effects.began {
             self.metrics.ended(effects.failure, now.instant.duration_since(began));
         }
-        self.record(&key, &jobset, effects.confirmed);
+        self.record(key, jobset, effects.confirmed);
     }
 
     fn record(&mut self, key: &Key, jobset: &JobSet, confirmed: Confirmed) {

@@ -143,6 +143,7 @@ impl SimulatedCluster {
             }
             1 => self.start_work(),
             2 if self.rng.bool() && self.finish_other() => Ok(()),
+            2 if self.rng.u8(..8) == 0 => self.answer_slow(),
             2 => self.continue_work(),
             3 => {
                 if let Some(name) = pick(&mut self.rng, self.api.jobs.keys()) {
@@ -205,6 +206,7 @@ impl SimulatedCluster {
         while self.controller.work.is_some() {
             self.continue_work()?;
         }
+        self.answer_all_slow()?;
         while self.finish_other() {}
         for name in self.api.jobs.keys().cloned().collect::<Vec<_>>() {
             self.sync_job(&name);

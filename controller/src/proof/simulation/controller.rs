@@ -13,9 +13,10 @@ use jobset_api::{JobSet, JobSetStatus, conditions};
 use super::cluster::SimulatedCluster;
 use super::extremes;
 use super::scenario::{JOBSET, Scenario, key};
+use super::slow::SlowRequest;
 use super::watches::KINDS;
 use crate::engine::{
-    Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
+    Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, Part, PlanHook, Request, RequestError, Urgency, Versions,
     View, WatchEvent, Work, dialect,
 };
 use crate::plan::{Action, Fact};
@@ -44,22 +45,26 @@ pub(super) struct SimulatedController {
     /// Requests that failed when they were sent last.
     pub failing: HashSet<Request>,
     pub work: Option<WorkUnderWay>,
+    /// Requests that their works have ended without.
+    pub slow: VecDeque<SlowRequest>,
 }
 
 /// A work whose requests are being sent.
 #[derive(Debug)]
 pub(super) struct WorkUnderWay {
-    number: u64,
+    pub number: u64,
     pub base: Arc<JobSet>,
-    actions: VecDeque<Action>,
+    pub actions: VecDeque<Action>,
     status: Option<JobSetStatus>,
     /// How the write of the status ended, once it was tried.
     status_answer: Option<Result<bool, RequestError>>,
     /// Decides which of the requests that have no order is carried out next.
-    order: Rng,
+    pub order: Rng,
     pub written: Versions,
     pub failures: Vec<(Request, RequestError)>,
     pub accepted: HashSet<Request>,
+    /// The actions that are slow.
+    pub unanswered: Vec<Part>,
     /// What is wrong with the status, unless its write is refused as outdated.
     objection: Option<Violation>,
     /// The Pods outside of the specified size that were observed when it was decided.
@@ -106,10 +111,16 @@ impl SimulatedController {
             lifts: Some((0, 0)),
             failing: HashSet::new(),
             work: None,
+            slow: VecDeque::new(),
         }
     }
 
-    fn note_lifts(&mut self, confirmed: &Confirmed) {
+    pub(super) fn note_failing(&mut self, outcome: &Outcome) {
+        self.failing.retain(|request| !outcome.accepted.contains(request));
+        self.failing.extend(outcome.failures.iter().map(|(request, _)| request.clone()));
+    }
+
+    pub(super) fn note_lifts(&mut self, confirmed: &Confirmed) {
         if let Some((_, counted)) = &mut self.lifts {
             *counted += confirmed.facts.iter().filter(|fact| **fact == Fact::BarrierLifted).count();
         }
@@ -205,19 +216,10 @@ impl SimulatedCluster {
                 self.tell_desk(GroupSnapshot::of(&early))?;
             }
         }
-        self.controller.work = Some(WorkUnderWay {
-            number,
-            base: jobset,
-            actions: actions.into(),
-            status,
-            status_answer: None,
-            order: Rng::with_seed(number ^ self.clock.unsigned_abs()),
-            written: Versions::NONE,
-            failures: Vec::new(),
-            accepted: HashSet::new(),
-            objection,
-            leaving,
-        });
+        let order = Rng::with_seed(number ^ self.clock.unsigned_abs());
+        let actions = actions.into();
+        let work = WorkUnderWay { actions, status, order, objection, leaving, ..WorkUnderWay::new(number, jobset) };
+        self.controller.work = Some(work);
         Ok(())
     }
 
@@ -240,9 +242,10 @@ impl SimulatedCluster {
         self.worked = true;
         if work.writes_status_next() {
             work.status_answer = Some(self.write_status(&mut work, false)?);
-        } else if let Some(action) = work.actions.pop_front() {
-            self.check_action(&action)?;
-            Self::check_no_start(&action, &work.base)?;
+        } else if !self.slow_down(&mut work)?
+            && let Some(action) = work.actions.pop_front()
+        {
+            self.check_request(&action, &work)?;
             self.carry_out(action, &mut work);
             // Creations that the quota refuses take no time.
             while let Some(Action::CreateJob(job)) = work.actions.front()
@@ -256,16 +259,20 @@ impl SimulatedCluster {
             self.controller.work = Some(work);
             return Ok(());
         }
-        let WorkUnderWay { number, status_answer, written, failures, accepted, .. } = work;
-        let status = status_answer.unwrap_or(Ok(false));
-        let failing = &mut self.controller.failing;
-        failing.retain(|request| !accepted.contains(request));
-        failing.extend(failures.iter().map(|(request, _)| request.clone()));
-        let outcome = Outcome { written, failures, provided: Vec::new(), accepted, status };
+        let WorkUnderWay { number, status_answer, written, failures, accepted, unanswered, .. } = work;
+        let status = Some(status_answer.unwrap_or(Ok(false)));
+        let outcome = Outcome { written, failures, accepted, status, unanswered, ..Outcome::default() };
+        self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
         let effects = self.controller.engine.finish(key(), number, outcome, now);
         self.controller.note_lifts(&effects.confirmed);
         Ok(())
+    }
+
+    /// What has to hold of a request when it is sent.
+    pub(super) fn check_request(&self, action: &Action, work: &WorkUnderWay) -> CheckResult {
+        self.check_action(action)?;
+        Self::check_no_start(action, &work.base)
     }
 
     /// Writes the status of the work, if it has one.
@@ -351,6 +358,24 @@ impl SimulatedCluster {
 }
 
 impl WorkUnderWay {
+    /// A work without requests.
+    pub(super) fn new(number: u64, base: Arc<JobSet>) -> Self {
+        Self {
+            number,
+            base,
+            actions: VecDeque::new(),
+            status: None,
+            status_answer: None,
+            order: Rng::with_seed(number),
+            written: Versions::NONE,
+            failures: Vec::new(),
+            accepted: HashSet::new(),
+            unanswered: Vec::new(),
+            objection: None,
+            leaving: BTreeSet::new(),
+        }
+    }
+
     /// Whether the write of the status is carried out next, which comes after actions on the JobSet itself.
     fn writes_status_next(&mut self) -> bool {
         match self.actions.front() {

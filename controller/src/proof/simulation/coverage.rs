@@ -12,7 +12,7 @@ const SEEDS: u64 = 2_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 38] = [
+const EVENTS: [&str; 40] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -51,6 +51,8 @@ const EVENTS: [&str; 38] = [
     "finds no node",
     "no longer full",
     "the answer gets lost",
+    "requests are slow",
+    ", which fails",
 ];
 
 /// What has to happen on the stream.

@@ -24,6 +24,7 @@
 //! - The user suspends, resumes, resizes and deletes single Jobs while all this goes on, so that status writes conflict.
 //! - The cluster is full: Pods that join the group by a growth find no node.
 //! - The answer to a status write gets lost. A plan panics.
+//! - Requests are slow: they are carried out, or fail, after their work has ended ([`slow`]).
 //! - Another tenant creates a JobSet of more Jobs than one work creates.
 //! - In half of the lives that restart in place, agents know a relay, and the real desk of the leader speaks with them:
 //!   connections break, relays restart or lose the leader, nobody reaches them, the leader does not read for a while, and one that
@@ -74,6 +75,7 @@ mod requests;
 mod rest;
 mod scenario;
 mod slots;
+mod slow;
 mod streams;
 mod successes;
 mod supervisors;

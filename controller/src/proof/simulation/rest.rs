@@ -113,6 +113,7 @@ impl SimulatedCluster {
             while self.controller.work.is_some() {
                 self.continue_work()?;
             }
+            self.answer_all_slow()?;
             self.deliver_all()?;
             let later = Duration::from_secs(10 * round);
             let panics = self.controller.panics.take();

@@ -77,9 +77,8 @@ impl SimulatedCluster {
             let version = self.put_other_jobset(JobSet { status, ..JobSet::clone(&jobset) });
             written.raise(Versions::of(Kind::JobSet, version));
         }
-        let (failures, provided) = (Vec::new(), Vec::new());
         let now = self.controller_now(Duration::ZERO);
-        let outcome = Outcome { written, failures, provided, accepted, status: Ok(has_status) };
+        let outcome = Outcome { written, accepted, status: Some(Ok(has_status)), ..Outcome::default() };
         self.controller.engine.finish(&key, number, outcome, now);
         self.worked = true;
         true

@@ -23,7 +23,7 @@ const AGENTS: &str = "request.userInfo.username.startsWith('system:serviceaccoun
     && !authorizer.group('').resource('pods').namespace(request.namespace).name(request.name) \
     .check('update').allowed()";
 
-impl Actor<'_> {
+impl Actor {
     /// Checks that the policy exists and says what it has to, and that its binding denies what the policy rejects. Whether its
     /// validations are those that it is shipped with, is not looked at.
     ///

@@ -15,7 +15,7 @@ use super::{Actor, Done};
 use crate::engine::{Kind, controller};
 use crate::shell::error::ApplyError;
 
-impl Actor<'_> {
+impl Actor {
     /// Creates an object. If an object of its name exists, decides whether that one serves as well. `unusable` returns why it
     /// cannot, whoever owns it.
     pub(super) async fn create<K>(

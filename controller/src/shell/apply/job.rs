@@ -11,7 +11,7 @@ use crate::build::resume;
 use crate::engine::Kind;
 use crate::shell::error::{ApplyError, code};
 
-impl Actor<'_> {
+impl Actor {
     fn jobs(&self) -> Objects<'_, Job> {
         self.objects(Kind::Job)
     }

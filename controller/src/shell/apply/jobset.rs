@@ -10,7 +10,7 @@ use super::{Actor, Done, NOTHING};
 use crate::engine::{JobSetHead, Kind};
 use crate::shell::error::ApplyError;
 
-impl Actor<'_> {
+impl Actor {
     fn jobsets(&self) -> Objects<'_, JobSet> {
         self.objects(Kind::JobSet)
     }
@@ -56,7 +56,7 @@ impl Actor<'_> {
     pub(super) async fn write_status(&self, status: JobSetStatus) -> Result<JobSet, ApplyError> {
         // What was not read of a specification need not be read now. The API server keeps what is stored.
         if self.jobset.spec.replicated_jobs.is_empty() {
-            let written = self.heads().replace_status(&JobSetHead::of(self.jobset, status)).await?;
+            let written = self.heads().replace_status(&JobSetHead::of(&self.jobset, status)).await?;
             return Ok(written.into_jobset());
         }
         let (metadata, spec) = (self.jobset.metadata.clone(), self.jobset.spec.clone());

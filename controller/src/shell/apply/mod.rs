@@ -1,45 +1,44 @@
 //! Sends the requests of a work.
+//!
+//! A work ends when each of its requests is answered or slow: it has had no answer for [`SLOW`]. A slow request gives its connection
+//! back and goes on beside the works ([`slow`]).
 
 mod agent_policy;
+mod answers;
 mod connections;
 mod create;
 mod job;
 mod jobset;
 mod objects;
 mod pod;
+mod slow;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
 use futures::join;
 use futures::stream::{self, StreamExt};
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::JobSet;
 use kube::Client;
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::select;
+use tokio_util::sync::CancellationToken;
 
-use super::client::Workers;
+use super::client::{Workers, watched};
 use super::error::ApplyError;
 use crate::build;
-use crate::engine::{Key, Kind, Outcome, Request, Urgency, Versions, version};
+use crate::engine::{Key, Kind, Request, SLOW, Urgency, Versions, Work};
 use crate::plan::{Action, ENDED_JOB_DEADLINE};
+pub(super) use answers::Answers;
 use connections::Connections;
 use create::not_headless;
+pub(super) use slow::{LateAnswer, LateAnswers, SlowRequests};
 
 /// Most actions under way at once for one JobSet.
 const CONCURRENCY: usize = 32;
-
-/// The answers to the requests of a work.
-pub(super) struct Answers {
-    /// For the engine.
-    pub(super) outcome: Outcome,
-    /// The JobSet with the status that was written.
-    pub(super) stored: Option<JobSet>,
-    /// The errors, for the log.
-    pub(super) errors: Vec<ApplyError>,
-}
 
 /// The outcome of an action that did not fail.
 enum Done {
@@ -51,6 +50,23 @@ enum Done {
 
 /// The outcome of an action that has nothing left to do.
 const NOTHING: Done = Done::Written(Versions::NONE);
+
+/// What has become of a request.
+enum Sent<T> {
+    Answered(T),
+    /// It has no answer yet.
+    Slow(BoxFuture<'static, T>),
+}
+
+/// Waits for the answer to a request until it is slow.
+async fn sent<T>(request: impl Future<Output = T> + Send + 'static) -> Sent<T> {
+    let (mut request, unanswered) = watched(request);
+    select! {
+        biased;
+        answer = &mut request => Sent::Answered(answer),
+        () = unanswered.lasts(SLOW) => Sent::Slow(request),
+    }
+}
 
 /// Sends requests. All clones share the connections.
 #[derive(Clone)]
@@ -64,106 +80,91 @@ impl Applier {
         Self { workers, connections: Arc::new(Connections::new()) }
     }
 
-    /// Sends the actions for a JobSet, and writes its status if there is one to write, in the order that
-    /// [`Plan`](crate::plan::Plan) has.
-    pub(super) async fn apply(
-        &self,
-        jobset: &JobSet,
-        actions: Vec<Action>,
-        status: Option<JobSetStatus>,
-        urgency: Urgency,
-    ) -> Answers {
-        let client = match urgency {
+    fn client(&self, urgency: Urgency) -> &Client {
+        match urgency {
             Urgency::Urgent => &self.workers.urgent,
             Urgency::Bulk => &self.workers.bulk,
-        };
+        }
+    }
+
+    /// Sends the requests of a work, in the order that [`Plan`](crate::plan::Plan) has.
+    pub(super) async fn apply(&self, work: Work) -> Answers {
+        let Work { jobset, actions, status, status_urgency, urgency, .. } = work;
         if urgency == Urgency::Urgent {
             self.connections.expect_urgent();
         }
-        let actor = Actor { client, key: &Key::of(jobset), jobset };
-        let mut outcome = Outcome {
-            written: Versions::NONE,
-            failures: Vec::new(),
-            provided: Vec::new(),
-            accepted: HashSet::new(),
-            status: Ok(false),
-        };
-        let (mut errors, mut stored) = (Vec::new(), None);
-        // The requests of which one is refused are not sent, unless they are under way.
-        let refused = Mutex::new(HashSet::new());
-        let send = async |action| {
-            let _connection = self.connections.acquire(&actor.key.namespace, urgency).await;
-            let (own, shared) = (Request::of(&action), Request::shared(&action));
-            if let Some(shared) = &shared
-                && refused.lock().await.contains(shared)
-            {
-                return None;
-            }
-            let answer = actor.carry_out(action).await;
-            if let Some(shared) = &shared
-                && answer.as_ref().is_err_and(ApplyError::refuses_jobs)
-            {
-                refused.lock().await.insert(shared.clone());
-            }
-            Some((own, shared, answer))
-        };
+        let actor = |urgency| Arc::new(Actor::new(self.client(urgency), &jobset));
+        let sender = actor(urgency);
+        let mut answers = Answers::default();
         let (on_jobset, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(Action::is_on_jobset);
-        let mut answers: Vec<_> = stream::iter(on_jobset.into_iter().map(&send)).buffered(1).collect().await;
+        for action in on_jobset {
+            self.send_all(&sender, vec![action], urgency, &mut answers).await;
+        }
+        let writer = actor(status_urgency);
         let written = async {
             match status {
-                Some(status) => Some(actor.write_status(status).await),
+                Some(status) => Some(sent(async move { writer.write_status(status).await }).await),
                 None => None,
             }
         };
-        let others = stream::iter(others.into_iter().map(&send)).buffered(CONCURRENCY).collect::<Vec<_>>();
-        let (others, written) = join!(others, written);
-        answers.extend(others);
-        for (own, shared, answer) in answers.into_iter().flatten() {
+        let ((), written) = join!(self.send_all(&sender, others, urgency, &mut answers), written);
+        match written {
+            None => answers.outcome.status = Some(Ok(false)),
+            Some(Sent::Answered(answer)) => answers.take_status(answer),
+            Some(Sent::Slow(answer)) => answers.slow.push_status(&sender.key.name, answer),
+        }
+        answers.outcome.unanswered = answers.slow.parts();
+        answers
+    }
+
+    /// Sends actions in order, several at a time, until one is slow. What comes after it would wait as long, and the engine may
+    /// have something better to do by then.
+    async fn send_all(&self, actor: &Arc<Actor>, actions: Vec<Action>, urgency: Urgency, answers: &mut Answers) {
+        let one_is_slow = CancellationToken::new();
+        let refused = Mutex::new(HashSet::new());
+        let refused = || refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let send = async |action: Action| {
+            let (own, shared) = (Request::of(&action), Request::shared(&action));
+            let connection = self.connections.acquire(&actor.key.namespace, urgency);
+            let _connection = one_is_slow.run_until_cancelled(connection).await?;
+            if one_is_slow.is_cancelled() || shared.as_ref().is_some_and(|shared| refused().contains(shared)) {
+                return None;
+            }
+            let actor = Arc::clone(actor);
+            let answer = sent(async move { actor.carry_out(action).await }).await;
+            match &answer {
+                Sent::Answered(Err(error)) if error.refuses_jobs() => refused().extend(shared.clone()),
+                Sent::Answered(_) => {}
+                Sent::Slow(_) => one_is_slow.cancel(),
+            }
+            Some((own, shared, answer))
+        };
+        let mut all = stream::iter(actions.into_iter().map(send)).buffered(CONCURRENCY);
+        while let Some(answer) = all.next().await {
             match answer {
-                Ok(Done::Written(versions)) => {
-                    outcome.written.raise(versions);
-                    outcome.accepted.insert(own);
-                    outcome.accepted.extend(shared);
-                }
-                Ok(Done::Provided) => outcome.provided.push(own),
-                Err(error) => {
-                    let refused = shared.clone().filter(|_| error.refuses_jobs()).unwrap_or(own);
-                    outcome.failures.push((refused, error.reduced()));
-                    outcome.accepted.extend(shared.filter(|_| matches!(error, ApplyError::Taken { .. })));
-                    errors.push(error);
-                }
+                None => {}
+                Some((own, shared, Sent::Answered(answer))) => answers.take(own, shared, answer),
+                Some((own, shared, Sent::Slow(answer))) => answers.slow.push(own, shared, answer),
             }
         }
-        if let Some(written) = written {
-            outcome.status = match written {
-                Ok(jobset) => {
-                    outcome.written.raise(Versions::of(Kind::JobSet, version(&jobset)));
-                    stored = Some(jobset);
-                    Ok(true)
-                }
-                Err(error) => {
-                    let reduced = error.reduced();
-                    errors.push(error);
-                    Err(reduced)
-                }
-            };
-        }
-        Answers { outcome, stored, errors }
     }
 }
 
 /// Acts for one JobSet.
-#[derive(Clone, Copy)]
-struct Actor<'a> {
-    client: &'a Client,
-    key: &'a Key,
-    jobset: &'a JobSet,
+struct Actor {
+    client: Client,
+    key: Key,
+    jobset: Arc<JobSet>,
 }
 
-impl Actor<'_> {
+impl Actor {
+    fn new(client: &Client, jobset: &Arc<JobSet>) -> Self {
+        Self { client: client.clone(), key: Key::of(jobset.as_ref()), jobset: Arc::clone(jobset) }
+    }
+
     async fn carry_out(&self, action: Action) -> Result<Done, ApplyError> {
         match action {
-            Action::CreateJob(job) => self.create(Kind::Job, &build::job(self.jobset, &job), |_| None).await,
+            Action::CreateJob(job) => self.create(Kind::Job, &build::job(&self.jobset, &job), |_| None).await,
             Action::DeleteJob { name, uid } => self.delete_job(&name, uid).await,
             Action::SuspendJob { name, uid } => self.patch_job(&name, &uid, json!({"suspend": true})).await,
             // The Job controller deletes the active Pods of a Job whose deadline has passed, and keeps those that have ended.
@@ -171,21 +172,21 @@ impl Actor<'_> {
                 self.patch_job(&name, &uid, json!({"activeDeadlineSeconds": ENDED_JOB_DEADLINE})).await
             }
             Action::ResumeJob { uid, with_resources, desired } => {
-                self.resume_job(&uid, &build::job(self.jobset, &desired), with_resources).await
+                self.resume_job(&uid, &build::job(&self.jobset, &desired), with_resources).await
             }
             Action::ResizeJob { name, uid, parallelism, completions } => {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
             }
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
             Action::CreateService { .. } => {
-                self.create(Kind::Service, &build::service(self.jobset), not_headless).await
+                self.create(Kind::Service, &build::service(&self.jobset), not_headless).await
             }
             Action::CreateClaim { place, .. } => {
-                self.create(Kind::Claim, &build::claim(self.jobset, place), |_| None).await
+                self.create(Kind::Claim, &build::claim(&self.jobset, place), |_| None).await
             }
             Action::CreateRoleBinding { cluster_role, .. } => {
                 self.require_agent_policy().await?;
-                self.create(Kind::RoleBinding, &build::role_binding(self.jobset, &cluster_role), |_| None).await
+                self.create(Kind::RoleBinding, &build::role_binding(&self.jobset, &cluster_role), |_| None).await
             }
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,

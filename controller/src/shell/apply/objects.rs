@@ -18,7 +18,7 @@ pub(super) struct Objects<'a, K> {
     namespace: &'a str,
 }
 
-impl Actor<'_> {
+impl Actor {
     pub(super) fn objects<K>(&self, kind: Kind) -> Objects<'_, K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

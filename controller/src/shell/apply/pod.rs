@@ -13,7 +13,7 @@ use crate::engine::{Kind, dialect};
 use crate::plan::PodDeletion;
 use crate::shell::error::ApplyError;
 
-impl Actor<'_> {
+impl Actor {
     fn pods(&self) -> Objects<'_, PartialPod> {
         self.objects(Kind::Pod)
     }

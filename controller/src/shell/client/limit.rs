@@ -1,20 +1,71 @@
 //! The rate limit of the clients: requests per second, and a burst after a pause. Watches are not limited: there are few, and a
 //! watch that waits lets the engine's state age.
 //!
-//! Bulk requests leave a part of the burst to urgent requests, and none of them takes a token in advance.
+//! Bulk requests leave a part of the burst to urgent requests, and none of them takes a token in advance. They take their tokens in
+//! the order in which they come. Whoever sends many lets namespaces take turns before that.
+//!
+//! The limit is the client's own, so the time that a request waits for it is not the API server's: [`watched`] tells them apart.
 
 use std::convert::Infallible;
+use std::future;
 use std::num::NonZeroU32;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
+use tokio::select;
+use tokio::sync::watch;
+use tokio::task::futures::TaskLocalFuture;
 
 use super::count::is_watch;
 use crate::engine::Urgency;
 
 /// Bulk requests leave one of this many tokens of the burst.
 const RESERVED: u32 = 5;
+
+tokio::task_local! {
+    /// When the request under way was sent; `None` while it waits for the rate limit.
+    static SENT: watch::Sender<Option<Instant>>;
+}
+
+/// A future that sends requests, one after the other, of which [`Unanswered`] tells.
+pub(in crate::shell) type Watched<F> = Pin<Box<TaskLocalFuture<watch::Sender<Option<Instant>>, F>>>;
+
+/// Since when the request under way has no answer.
+pub(in crate::shell) struct Unanswered(watch::Receiver<Option<Instant>>);
+
+/// Watches the requests that a future sends.
+pub(in crate::shell) fn watched<F: Future>(requests: F) -> (Watched<F>, Unanswered) {
+    let sent = watch::Sender::default();
+    let unanswered = Unanswered(sent.subscribe());
+    (Box::pin(SENT.scope(sent, requests)), unanswered)
+}
+
+impl Unanswered {
+    /// Waits until a request has had no answer for this long. A request that is answered with 429 has none: it is sent again.
+    pub(in crate::shell) async fn lasts(mut self, time: Duration) {
+        loop {
+            let sent = *self.0.borrow_and_update();
+            let is_late = async {
+                match sent {
+                    Some(sent) => tokio::time::sleep_until((sent + time).into()).await,
+                    None => future::pending().await,
+                }
+            };
+            select! {
+                biased;
+                changed = self.0.changed() => if changed.is_err() { future::pending().await },
+                () = is_late => return,
+            }
+        }
+    }
+}
+
+/// Notes when the request that the present future sends was sent, if that is watched.
+fn note_sent(at: Option<Instant>) {
+    let _ = SENT.try_with(|sent| sent.send_replace(at));
+}
 
 /// Shared by the clients of both urgencies.
 #[derive(Clone, Debug)]
@@ -34,6 +85,7 @@ impl Limiter {
         if is_watch(request.uri()) {
             return Ok(request);
         }
+        note_sent(None);
         match urgency {
             Urgency::Urgent => tokio::time::sleep(self.bucket(|bucket| bucket.take(Instant::now()))).await,
             Urgency::Bulk => {
@@ -43,6 +95,7 @@ impl Limiter {
                 }
             }
         }
+        note_sent(Some(tokio::time::Instant::now().into_std()));
         Ok(request)
     }
 

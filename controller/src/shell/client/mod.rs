@@ -32,6 +32,7 @@ use crate::args::ClientArgs;
 use crate::engine::Urgency;
 use deadline::TimedBody;
 use limit::Limiter;
+pub(super) use limit::watched;
 
 /// Longest time to set up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
