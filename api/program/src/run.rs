@@ -24,7 +24,12 @@ fn block_on(max_threads: Option<usize>, program: impl Future<Output = anyhow::Re
     if let Some(limit) = max_threads {
         runtime.worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(limit));
     }
-    runtime.enable_all().build().context("cannot start threads")?.block_on(program)
+    let runtime = runtime.enable_all().build().context("cannot start threads")?;
+    let end = runtime.block_on(program);
+    // The threads end with the process. Waiting for them would wait for one that stands still, and would take the timers away
+    // from those that go on.
+    std::mem::forget(runtime);
+    end
 }
 
 /// The error and its sources in one line. Leaves out a source whose text is part of the text before it: the errors of the
@@ -63,9 +68,34 @@ pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use anyhow::anyhow;
+    use tokio::runtime::Handle;
 
     use super::*;
+
+    #[test]
+    fn thread_that_outlives_the_program_keeps_its_timers() {
+        let (ticks, ticked) = mpsc::channel();
+        let ended = block_on(Some(1), async move {
+            let runtime = Handle::current();
+            std::thread::spawn(move || {
+                runtime.block_on(async {
+                    while ticks.send(()).is_ok() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                });
+            });
+            Err(anyhow!("the end"))
+        });
+        assert!(ended.is_err());
+        while ticked.try_recv().is_ok() {}
+        for _ in 0..10 {
+            ticked.recv_timeout(Duration::from_mins(1)).unwrap();
+        }
+    }
 
     #[test]
     fn error_is_described_in_one_line_with_its_sources() {
