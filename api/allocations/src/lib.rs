@@ -8,7 +8,7 @@ use std::cell::Cell;
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    static ALLOCATIONS: Cell<Allocations> = const { Cell::new(Allocations { count: 0, bytes: 0, held: 0 }) };
+    static ALLOCATIONS: Cell<Allocations> = const { Cell::new(Allocations { count: 0, bytes: 0, held: 0, most: 0 }) };
 }
 
 /// What was allocated.
@@ -20,15 +20,20 @@ pub struct Allocations {
     pub bytes: usize,
     /// Bytes that were not freed.
     pub held: isize,
+    /// Most bytes that were held at a time.
+    pub most: isize,
 }
 
 /// What `work` returns, and what it has allocated.
 pub fn counted<T>(work: impl FnOnce() -> T) -> (T, Allocations) {
     let before = ALLOCATIONS.get();
+    ALLOCATIONS.set(Allocations { most: before.held, ..before });
     let result = work();
     let after = ALLOCATIONS.get();
+    ALLOCATIONS.set(Allocations { most: after.most.max(before.most), ..after });
     let (count, bytes) = (after.count - before.count, after.bytes - before.bytes);
-    (result, Allocations { count, bytes, held: after.held - before.held })
+    let (held, most) = (after.held - before.held, after.most - before.held);
+    (result, Allocations { count, bytes, held, most })
 }
 
 struct Counting;
@@ -45,6 +50,7 @@ fn count(allocated: usize, held: isize) {
         now.count += usize::from(allocated > 0);
         now.bytes += allocated;
         now.held += held;
+        now.most = now.most.max(now.held);
         counts.set(now);
     });
 }

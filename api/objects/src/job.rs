@@ -1,18 +1,20 @@
 //! Partial Jobs.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 
 use crate::condition::{self, PartialCondition};
 use crate::metadata;
+use crate::pod::PartialContainer;
 
 /// The fields of a Job that the programs read.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Job)]
 pub struct PartialJob {
-    /// Metadata without `managedFields`.
+    /// Metadata as [`metadata`] reads it.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// Specification.
@@ -33,20 +35,85 @@ pub struct PartialJobSpec {
     pub completions: Option<i32>,
     /// Whether the Job is suspended.
     pub suspend: Option<bool>,
+    /// Seconds for which the Job may be active.
+    pub active_deadline_seconds: Option<i64>,
+    /// Template of its Pods.
+    pub template: PartialPodTemplate,
+}
+
+/// Fields of a template of Pods.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PartialPodTemplate {
+    /// Specification.
+    pub spec: PartialTemplateSpec,
+}
+
+/// Fields of `spec` of a template of Pods.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartialTemplateSpec {
+    /// Main containers.
+    pub containers: Vec<PartialContainer>,
+    /// Init containers, sidecars included.
+    pub init_containers: Vec<PartialContainer>,
 }
 
 /// Fields of `status` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialJobStatus {
+    /// Number of Pods that are pending or running.
+    pub active: Option<i32>,
     /// Number of ready Pods.
     pub ready: Option<i32>,
     /// Number of Pods that have succeeded.
     pub succeeded: Option<i32>,
     /// Number of Pods that have failed.
     pub failed: Option<i32>,
+    /// Completion indexes that have succeeded, as `1,3-5`.
+    pub completed_indexes: String,
+    /// Completion indexes that have failed for good.
+    pub failed_indexes: String,
     /// Complete, Failed and others.
     pub conditions: Vec<PartialCondition>,
+}
+
+/// A whole Job, reduced.
+impl From<&Job> for PartialJob {
+    fn from(job: &Job) -> Self {
+        let (spec, status) = (job.spec.as_ref(), job.status.as_ref());
+        let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+        let containers = |list: &[Container]| list.iter().map(PartialContainer::from).collect();
+        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        Self {
+            metadata: job.metadata.clone(),
+            spec: PartialJobSpec {
+                parallelism: spec.and_then(|spec| spec.parallelism),
+                completions: spec.and_then(|spec| spec.completions),
+                suspend: spec.and_then(|spec| spec.suspend),
+                active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds),
+                template: PartialPodTemplate {
+                    spec: PartialTemplateSpec {
+                        containers: pod.map(|pod| containers(&pod.containers)).unwrap_or_default(),
+                        init_containers: pod
+                            .and_then(|pod| pod.init_containers.as_deref())
+                            .map(containers)
+                            .unwrap_or_default(),
+                    },
+                },
+            },
+            status: PartialJobStatus {
+                active: status.and_then(|status| status.active),
+                ready: status.and_then(|status| status.ready),
+                succeeded: status.and_then(|status| status.succeeded),
+                failed: status.and_then(|status| status.failed),
+                completed_indexes: status.and_then(|status| status.completed_indexes.clone()).unwrap_or_default(),
+                failed_indexes: status.and_then(|status| status.failed_indexes.clone()).unwrap_or_default(),
+                conditions: conditions.iter().map(PartialCondition::from).collect(),
+            },
+        }
+    }
 }
 
 impl PartialJob {

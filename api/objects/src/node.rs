@@ -5,14 +5,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
-use crate::metadata;
+use crate::metadata::metadata_with_labels;
 
 /// The fields of a Node that the programs read.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Node)]
 pub struct PartialNode {
-    /// Metadata without `managedFields`.
-    #[serde(default, deserialize_with = "metadata")]
+    /// Metadata with all labels, and of the rest what [`crate::metadata`] reads.
+    #[serde(default, deserialize_with = "metadata_with_labels")]
     pub metadata: ObjectMeta,
     /// Specification.
     #[serde(default)]

@@ -1,20 +1,19 @@
 //! Partial Pods.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{ContainerRestartRule, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
 use crate::condition::{self, PartialCondition};
+use crate::kept::CompactMap;
 use crate::metadata;
 
 /// The fields of a Pod that the programs read.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 pub struct PartialPod {
-    /// Metadata without `managedFields`.
+    /// Metadata as [`metadata`] reads it.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// Specification.
@@ -34,7 +33,7 @@ pub struct PartialPodSpec {
     /// Name of the ServiceAccount whose token the containers have.
     pub service_account_name: String,
     /// Labels that the node must have.
-    pub node_selector: BTreeMap<String, String>,
+    pub node_selector: CompactMap,
     /// Main containers.
     pub containers: Vec<PartialContainer>,
     /// Init containers, sidecars included.
@@ -51,6 +50,16 @@ pub struct PartialContainer {
     pub restart_policy: Option<String>,
     /// Rules by which an exit restarts the container or the whole Pod (KEP-5532).
     pub restart_policy_rules: Vec<ContainerRestartRule>,
+}
+
+impl From<&Container> for PartialContainer {
+    fn from(container: &Container) -> Self {
+        Self {
+            name: container.name.clone(),
+            restart_policy: container.restart_policy.clone(),
+            restart_policy_rules: container.restart_policy_rules.clone().unwrap_or_default(),
+        }
+    }
 }
 
 impl PartialContainer {

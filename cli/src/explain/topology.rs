@@ -27,7 +27,7 @@ impl<'a> Topology<'a> {
         let has = |key: &str, value: &str| {
             self.nodes.iter().any(|node| node.labels().get(key).is_some_and(|label| label == value))
         };
-        let wanted = pod.spec.node_selector.iter();
+        let wanted = pod.spec.node_selector.entries();
         wanted.filter(|(key, value)| !has(key, value)).map(|(key, value)| format!("{key}={value}")).collect()
     }
 

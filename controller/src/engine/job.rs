@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use jobset_api::labels;
 use jobset_api::restart_rules::restarts_pod;
-use k8s_openapi::api::batch::v1::{Job, JobCondition};
-use k8s_openapi::api::core::v1::PodSpec;
+use jobset_objects::{PartialCondition, PartialJob, PartialTemplateSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -89,35 +88,34 @@ pub enum Finished {
 
 impl JobView {
     /// Reduces a Job.
-    pub fn of(job: &Job) -> Self {
-        let spec = job.spec.as_ref();
-        let status = job.status.as_ref();
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let parallelism = spec.and_then(|spec| spec.parallelism).unwrap_or(1);
-        let completions = spec.and_then(|spec| spec.completions).unwrap_or(parallelism);
+    pub fn of(job: impl Into<PartialJob>) -> Self {
+        let job: PartialJob = job.into();
+        let (spec, status) = (&job.spec, &job.status);
+        let parallelism = spec.parallelism.unwrap_or(1);
+        let completions = spec.completions.unwrap_or(parallelism);
         Self {
             uid: job.uid().unwrap_or_default(),
-            version: super::version(job),
-            controller: controller(job),
+            version: super::version(&job),
+            controller: controller(&job),
             replicated_job: job.labels().get(labels::REPLICATED_JOB_NAME).cloned().unwrap_or_default(),
             index: number(job.labels(), labels::JOB_INDEX),
             attempt: attempt(job.labels(), labels::RESTART_ATTEMPT),
             deleting: job.metadata.deletion_timestamp.is_some(),
-            suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
-            finished: finished(conditions),
-            failing: is_true(conditions, FAILURE_TARGET),
-            succeeding: is_true(conditions, SUCCESS_CRITERIA_MET),
-            deadline: spec.and_then(|spec| spec.active_deadline_seconds),
-            active: status.and_then(|status| status.active).unwrap_or(0),
-            ready: status.and_then(|status| status.ready).unwrap_or(0),
-            succeeded: status.and_then(|status| status.succeeded).unwrap_or(0),
+            suspended: spec.suspend.unwrap_or(false),
+            finished: finished(&status.conditions),
+            failing: job.condition(FAILURE_TARGET).is_some(),
+            succeeding: job.condition(SUCCESS_CRITERIA_MET).is_some(),
+            deadline: spec.active_deadline_seconds,
+            active: status.active.unwrap_or(0),
+            ready: status.ready.unwrap_or(0),
+            succeeded: status.succeeded.unwrap_or(0),
             pods: parallelism.min(completions),
             parallelism,
-            completions: spec.and_then(|spec| spec.completions),
+            completions: spec.completions,
             job_attempt: attempt(job.labels(), labels::JOB_RESTART_ATTEMPT).unwrap_or(0),
-            completed: Ranges::parse(status.and_then(|it| it.completed_indexes.as_deref()).unwrap_or_default()),
-            failed: Ranges::parse(status.and_then(|it| it.failed_indexes.as_deref()).unwrap_or_default()),
-            restarts_in_place: spec.and_then(|spec| spec.template.spec.as_ref()).is_some_and(restarts_in_place),
+            completed: Ranges::parse(&status.completed_indexes),
+            failed: Ranges::parse(&status.failed_indexes),
+            restarts_in_place: restarts_in_place(&spec.template.spec),
         }
     }
 
@@ -192,25 +190,19 @@ fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
     number(labels, key).filter(|attempt| (0..=HIGHEST_ATTEMPT).contains(attempt))
 }
 
-fn restarts_in_place(pod: &PodSpec) -> bool {
-    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
-    containers.flat_map(|container| container.restart_policy_rules.iter().flatten()).any(restarts_pod)
+fn restarts_in_place(pod: &PartialTemplateSpec) -> bool {
+    let containers = pod.init_containers.iter().chain(&pod.containers);
+    containers.flat_map(|container| &container.restart_policy_rules).any(restarts_pod)
 }
 
-fn is_true(conditions: &[JobCondition], type_: &str) -> bool {
-    conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
-}
-
-fn finished(conditions: &[JobCondition]) -> Option<Finished> {
-    conditions.iter().filter(|condition| condition.status == "True").find_map(|condition| {
-        match condition.type_.as_str() {
-            "Complete" => Some(Finished::Completed),
-            "Failed" => Some(Finished::Failed {
-                reason: condition.reason.clone().unwrap_or_default(),
-                message: condition.message.clone().unwrap_or_default(),
-                at: condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            }),
-            _ => None,
-        }
+fn finished(conditions: &[PartialCondition]) -> Option<Finished> {
+    conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match condition.type_.as_str() {
+        "Complete" => Some(Finished::Completed),
+        "Failed" => Some(Finished::Failed {
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            at: condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        }),
+        _ => None,
     })
 }

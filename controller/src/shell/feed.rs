@@ -1,13 +1,15 @@
 //! The watches: one for each kind, all into one stream.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
 use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::labels;
-use jobset_objects::{PartialNode, PartialPod};
-use k8s_openapi::api::batch::v1::Job;
+use jobset_objects::{PartialJob, PartialMetadata, PartialNode, PartialPod};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -23,35 +25,38 @@ use super::retry_log::RetryLog;
 use crate::engine::pods::PodView;
 use crate::engine::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
 
-/// JobSets of one page of a list. Each can have up to 1.5 MiB, and a page is held twice.
-const JOBSETS_AT_ONCE: u32 = 50;
+/// Objects of a page of a list. Tenants write these objects, each up to 1.5 MB; the client holds the page twice while it reads it,
+/// which is some 100 MB.
+const PAGE: u32 = 32;
+/// Objects of a page of a list of Nodes or PriorityClasses, which no tenant writes.
+const PAGE_OF_CLUSTER: u32 = 500;
 
 /// The events of all watches. The stream does not end: each watch is retried with back-off.
 ///
 /// Lists are consistent reads (no resourceVersion). The cache of an API server may be outdated.
 pub(super) fn feed(client: &Client, namespace: Option<&str>) -> BoxStream<'static, WatchEvent> {
-    let all = watcher::Config::default();
-    let jobsets = watcher::Config::default().page_size(JOBSETS_AT_ONCE);
-    let children = watcher::Config::default().labels(labels::JOBSET_NAME);
+    let all = watcher::Config::default().page_size(PAGE);
+    let children = all.clone().labels(labels::JOBSET_NAME);
+    let of_cluster = watcher::Config::default().page_size(PAGE_OF_CLUSTER);
     stream::select_all([
-        watch(api(client, namespace), jobsets, Kind::JobSet, WatchEvent::stored_jobset),
+        watch(api(client, namespace), all.clone(), Kind::JobSet, WatchEvent::stored_jobset),
         watch(api(client, namespace), children.clone(), Kind::Job, child(job)),
         watch(api(client, namespace), children.clone(), Kind::Pod, child(pod)),
-        watch(api::<Service>(client, namespace), children.clone(), Kind::Service, child(owned(Kind::Service))),
+        watch(metadata::<Service>(client, namespace), children.clone(), Kind::Service, child(owned(Kind::Service))),
         watch(
-            api::<PersistentVolumeClaim>(client, namespace),
+            metadata::<PersistentVolumeClaim>(client, namespace),
             children.clone(),
             Kind::Claim,
             child(owned(Kind::Claim)),
         ),
-        watch(api::<RoleBinding>(client, namespace), children, Kind::RoleBinding, child(owned(Kind::RoleBinding))),
-        watch(Api::all(client.clone()), all.clone(), Kind::Node, |node: PartialNode| {
+        watch(metadata::<RoleBinding>(client, namespace), children, Kind::RoleBinding, child(owned(Kind::RoleBinding))),
+        watch(Api::all(client.clone()), of_cluster.clone(), Kind::Node, |node: PartialNode| {
             WatchEvent::shared(Key::of(&node), View::Node(Box::new(node)))
         }),
-        watch(Api::all(client.clone()), all.clone(), Kind::Namespace, |namespace: PartialNamespace| {
+        watch(Api::all(client.clone()), all, Kind::Namespace, |namespace: PartialNamespace| {
             WatchEvent::shared(Key::of(&namespace), View::Namespace(Box::new(namespace)))
         }),
-        watch(Api::all(client.clone()), all, Kind::PriorityClass, |class: PriorityClass| {
+        watch(Api::all(client.clone()), of_cluster, Kind::PriorityClass, |class: PriorityClass| {
             WatchEvent::shared(Key::of(&class), View::PriorityClass(Box::new(class)))
         }),
     ])
@@ -67,9 +72,9 @@ pub(super) async fn list(client: &Client, key: &Key) -> kube::Result<Vec<WatchEv
         list_kind(client, namespace, &this, WatchEvent::stored_jobset),
         list_kind(client, namespace, &children, child(job)),
         list_kind(client, namespace, &children, child(pod)),
-        list_kind::<Service>(client, namespace, &children, child(owned(Kind::Service))),
-        list_kind::<PersistentVolumeClaim>(client, namespace, &children, child(owned(Kind::Claim))),
-        list_kind::<RoleBinding>(client, namespace, &children, child(owned(Kind::RoleBinding))),
+        list_kind::<PartialMetadata<Service>>(client, namespace, &children, child(owned(Kind::Service))),
+        list_kind::<PartialMetadata<PersistentVolumeClaim>>(client, namespace, &children, child(owned(Kind::Claim))),
+        list_kind::<PartialMetadata<RoleBinding>>(client, namespace, &children, child(owned(Kind::RoleBinding))),
     )?;
     Ok([jobsets, jobs, pods, services, claims, bindings].concat())
 }
@@ -83,8 +88,23 @@ async fn list_kind<K>(
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let listed = api(client, Some(namespace)).list(params).await?;
-    Ok(listed.items.into_iter().map(read).collect())
+    let (api, mut params, mut listed) = (api(client, Some(namespace)), params.clone().limit(PAGE), Vec::new());
+    loop {
+        let page = api.list(&params).await?;
+        listed.extend(page.items.into_iter().map(&read));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(listed),
+        }
+    }
+}
+
+/// The metadata alone of objects of this kind.
+fn metadata<K>(client: &Client, namespace: Option<&str>) -> Api<PartialMetadata<K>>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    api(client, namespace)
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -137,22 +157,23 @@ pub(super) fn watch_backoff() -> ExponentialBackoff {
 }
 
 /// A child. It belongs to the JobSet that its label names.
-fn child<K: ResourceExt>(view: impl Fn(&K) -> View) -> impl Fn(K) -> WatchEvent {
+fn child<K: ResourceExt>(view: impl Fn(K) -> View) -> impl Fn(K) -> WatchEvent {
     move |object| {
         let key = Key::of(&object);
         let owner = object.labels().get(labels::JOBSET_NAME).map(|name| key.sibling(name));
-        WatchEvent::Put { object: key, owner, view: view(&object) }
+        WatchEvent::Put { object: key, owner, view: view(object) }
     }
 }
 
-fn job(job: &Job) -> View {
+fn job(job: PartialJob) -> View {
     View::Job(JobView::of(job))
 }
 
-fn pod(pod: &PartialPod) -> View {
-    View::Pod(PodView::of(pod))
+#[expect(clippy::needless_pass_by_value, reason = "a reader gets the object")]
+fn pod(pod: PartialPod) -> View {
+    View::Pod(PodView::of(&pod))
 }
 
-fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(&K) -> View {
-    move |object| View::Owned(kind, OwnedView::of(object))
+fn owned<K: ResourceExt>(kind: Kind) -> impl Fn(K) -> View {
+    move |object| View::Owned(kind, OwnedView::of(&object))
 }

@@ -219,7 +219,7 @@ fn domain(pod: &PartialPod) -> Option<Domain> {
     if pod.annotations().contains_key(labels::NODE_SELECTOR_STRATEGY) {
         return None;
     }
-    let value = pod.spec.node_selector.get(key).map(|value| value.as_str().into());
+    let value = pod.spec.node_selector.get(key).map(Into::into);
     Some(Domain { key: shorten(key, LONGEST_LABEL + 1).into(), value })
 }
 

@@ -228,6 +228,7 @@ pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) 
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
+        ..PartialCondition::default()
     }
 }
 

@@ -149,7 +149,7 @@ fn kind(index: usize) -> (&'static str, Value) {
     let numbered = |number: usize| json!({"name": format!("v{number}")});
     match index % 9 {
         0 => ("volumes", heavy(200, "volumes", &list(5_000, numbered))),
-        1 => ("volumes-max", heavy(1, "volumes", &list(80_000, numbered))),
+        1 => ("volumes-max", heavy(1, "volumes", &list(77_000, numbered))),
         2 => ("env", heavy(200, "env", &list(20_000, numbered))),
         3 => {
             ("tolerations", heavy(20_000, "tolerations", &list(20_000, |number| json!({"key": format!("k{number}")}))))

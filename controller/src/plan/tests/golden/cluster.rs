@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_objects::PartialJob;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -163,7 +164,7 @@ fn put(kind: Kind, object: Key, value: &Value) -> WatchEvent {
     let label = value["metadata"]["labels"].get(labels::JOBSET_NAME).and_then(Value::as_str);
     let (owner, view) = match kind {
         Kind::JobSet => (Some(object.clone()), View::JobSet(Arc::new(typed(value)))),
-        Kind::Job => (label.map(key), View::Job(JobView::of(&typed(value)))),
+        Kind::Job => (label.map(key), View::Job(JobView::of(typed::<PartialJob>(value)))),
         Kind::Pod => (label.map(key), View::Pod(PodView::of(&typed(value)))),
         Kind::Service => (label.map(key), View::Owned(kind, OwnedView::of(&typed::<Service>(value)))),
         Kind::Claim => (label.map(key), View::Owned(kind, OwnedView::of(&typed::<PersistentVolumeClaim>(value)))),
