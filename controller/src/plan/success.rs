@@ -84,7 +84,9 @@ pub(super) fn is_succeeding(job: &JobView, pods: Option<&JobPods>, template: &Jo
         let Some(indexes) = rule.succeeded_indexes.as_deref().map(Ranges::parse) else {
             return count.is_some_and(|count| done.count() >= count);
         };
-        let of_rule = done.count() + indexes.count() - done.union(&indexes).count();
+        // No index of a rule that could be met is beyond the completions.
+        let reachable = indexes.slice(0, completions);
+        let of_rule = done.count() + reachable.count() - done.union(&reachable).count();
         of_rule >= count.unwrap_or(indexes.count())
     };
     done.count() >= completions || rules.into_iter().any(is_met)
