@@ -259,11 +259,12 @@ async fn an_old_object_that_cannot_be_read_can_be_replaced() {
     server.stop().await;
 }
 
-/// Nearly all that etcd stores of one object, in the entries that take most memory for their length.
+/// Nearly all that etcd stores of one object, in entries that take nearly as much memory as a JobSet may take.
 #[tokio::test]
 async fn what_is_admitted_can_be_suspended_however_large_it_is() {
     let server = Server::start().await;
-    let env: Vec<_> = (0..450).map(|number| json!({ "name": format!("VAR_{number}"), "value": "1" })).collect();
+    let value = "1".repeat(100);
+    let env: Vec<_> = (0..110).map(|number| json!({ "name": format!("VAR_{number}"), "value": value })).collect();
     let job = |number: usize| {
         let pod = json!({ "restartPolicy": "Never", "containers": [{ "name": "w", "image": "w", "env": env }] });
         let job = json!({ "completionMode": "Indexed", "template": { "spec": pod } });

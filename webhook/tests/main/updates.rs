@@ -58,7 +58,8 @@ async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_
         let job = &mut jobset["spec"]["replicatedJobs"][0];
         (job["replicas"], job["template"]["spec"]["parallelism"]) = (json!(1), json!(pods));
         job["template"]["spec"]["completions"] = json!(pods);
-        job["template"]["spec"]["template"]["spec"]["volumes"] = json!(vec![json!({ "name": "v" }); volumes]);
+        let volume = |number: usize| json!({ "name": format!("v{number}") });
+        job["template"]["spec"]["template"]["spec"]["volumes"] = (0..volumes).map(volume).collect();
         jobset
     };
     plane.create(&of_size("older", 60, 400)).await?;

@@ -88,7 +88,7 @@ impl World {
                 let pods = job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or(1);
                 self.children.jobs.push(Job::clone(&job));
                 job.status = Some(JobStatus { active: Some(pods), ready: Some(pods), ..JobStatus::default() });
-                self.see(&name, View::Job(JobView::of(&*job)));
+                self.see(&name, View::Job(JobView::of(&job)));
             }
             Action::CreateService { name } => {
                 let service = build::service(jobset);
