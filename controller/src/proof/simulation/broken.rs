@@ -3,7 +3,6 @@
 use rstest::rstest;
 
 use super::cluster::run;
-use super::{PENDING, Pending};
 use crate::proof::Property::{
     self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
     FreeEpoch, LeavingStayOut, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest,
@@ -48,9 +47,7 @@ const SEEDS: u64 = 4_000;
 #[case::notes_of_specified_jobs(RuleMutation::NotesOfSpecifiedJobs, &[BoundedPlans])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
-    let pending = if by.iter().any(|it| PENDING.contains(it)) { Pending::Checked } else { Pending::Left };
-    let caught =
-        |seed| run(seed, Some(broken), pending).err().filter(|(violation, _)| by.contains(&violation.property));
+    let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));
     let found = (0..SEEDS).find_map(|seed| Some((seed, caught(seed)?.0)));
     println!("{broken:?}: {found:?}");
     assert!(found.is_some(), "{broken:?} is not caught by {by:?} within {SEEDS} seeds");

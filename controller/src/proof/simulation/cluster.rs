@@ -15,8 +15,7 @@ use super::scenario::Scenario;
 use super::successes::DueExit;
 use super::truth::Truth;
 use super::watches::KINDS;
-use super::{PENDING, Pending};
-use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
+use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 
 /// When a simulation begins, in seconds.
 const BEGINNING: i64 = 1_800_000_000;
@@ -41,7 +40,6 @@ pub(super) struct SimulatedCluster {
     pub truth: Truth,
     pub network: StreamNetwork,
     pub broken: Option<RuleMutation>,
-    pending: Pending,
     /// In milliseconds.
     pub clock: i64,
     pub lost_nodes: u8,
@@ -60,7 +58,7 @@ pub(super) struct SimulatedCluster {
 struct Tempo([u32; 7]);
 
 impl SimulatedCluster {
-    fn new(seed: u64, broken: Option<RuleMutation>, pending: Pending, traced: bool) -> Self {
+    fn new(seed: u64, broken: Option<RuleMutation>, traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let scenario = Scenario::draw(&mut rng);
         let controller = SimulatedController::new(broken, &scenario);
@@ -75,7 +73,6 @@ impl SimulatedCluster {
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
             broken,
-            pending,
             clock: 0,
             lost_nodes: 0,
             tenants: 0,
@@ -143,7 +140,11 @@ impl SimulatedCluster {
             }
             1 => self.start_work(),
             2 if self.rng.bool() && self.finish_other() => Ok(()),
-            2 if self.rng.u8(..8) == 0 => self.answer_slow(),
+            2 if self.rng.u8(..8) == 0 => {
+                self.answer_slow(true);
+                Ok(())
+            }
+            2 if self.rng.u8(..16) == 0 => self.slow_down(),
             2 => self.continue_work(),
             3 => {
                 if let Some(name) = pick(&mut self.rng, self.api.jobs.keys()) {
@@ -206,7 +207,7 @@ impl SimulatedCluster {
         while self.controller.work.is_some() {
             self.continue_work()?;
         }
-        self.answer_all_slow()?;
+        self.answer_all_slow();
         while self.finish_other() {}
         for name in self.api.jobs.keys().cloned().collect::<Vec<_>>() {
             self.sync_job(&name);
@@ -218,12 +219,6 @@ impl SimulatedCluster {
             self.step_agent(&uid, true)?;
         }
         Ok(())
-    }
-
-    /// Ensures a property that is not pending, or is checked all the same.
-    pub(super) fn ensure(&self, holds: bool, property: Property, message: impl FnOnce() -> String) -> CheckResult {
-        let is_left = self.pending == Pending::Left && PENDING.contains(&property);
-        ensure(holds || is_left, property, message)
     }
 
     pub(super) fn now(&self) -> Time {
@@ -267,14 +262,14 @@ pub(super) fn pick<'a>(rng: &mut Rng, mut keys: impl ExactSizeIterator<Item = &'
 }
 
 /// Lives the life that the seed says. A violation comes with the events before it.
-pub(super) fn run(seed: u64, broken: Option<RuleMutation>, pending: Pending) -> Result<(), (Violation, Vec<String>)> {
-    let Err(violation) = SimulatedCluster::new(seed, broken, pending, false).live() else { return Ok(()) };
-    Err((violation, trace(seed, broken, pending)))
+pub(super) fn run(seed: u64, broken: Option<RuleMutation>) -> Result<(), (Violation, Vec<String>)> {
+    let Err(violation) = SimulatedCluster::new(seed, broken, false).live() else { return Ok(()) };
+    Err((violation, trace(seed, broken)))
 }
 
 /// The events of a life.
-pub(super) fn trace(seed: u64, broken: Option<RuleMutation>, pending: Pending) -> Vec<String> {
-    let mut cluster = SimulatedCluster::new(seed, broken, pending, true);
+pub(super) fn trace(seed: u64, broken: Option<RuleMutation>) -> Vec<String> {
+    let mut cluster = SimulatedCluster::new(seed, broken, true);
     let ended = cluster.live();
     let mut lines = cluster.trace.take().map(RefCell::into_inner).unwrap_or_default();
     lines.extend(ended.err().map(|violation| violation.to_string()));

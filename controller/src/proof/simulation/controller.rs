@@ -16,7 +16,7 @@ use super::scenario::{JOBSET, Scenario, key};
 use super::slow::SlowRequest;
 use super::watches::KINDS;
 use crate::engine::{
-    Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, Part, PlanHook, Request, RequestError, Urgency, Versions,
+    Confirmed, Engine, EngineMutation, Failure, Kind, Now, Outcome, PlanHook, Request, RequestError, Urgency, Versions,
     View, WatchEvent, Work, dialect,
 };
 use crate::plan::{Action, Fact};
@@ -64,7 +64,7 @@ pub(super) struct WorkUnderWay {
     pub failures: Vec<(Request, RequestError)>,
     pub accepted: HashSet<Request>,
     /// The actions that are slow.
-    pub unanswered: Vec<Part>,
+    pub slow: Vec<SlowRequest>,
     /// What is wrong with the status, unless its write is refused as outdated.
     objection: Option<Violation>,
     /// The Pods outside of the specified size that were observed when it was decided.
@@ -242,9 +242,7 @@ impl SimulatedCluster {
         self.worked = true;
         if work.writes_status_next() {
             work.status_answer = Some(self.write_status(&mut work, false)?);
-        } else if !self.slow_down(&mut work)?
-            && let Some(action) = work.actions.pop_front()
-        {
+        } else if let Some(action) = work.actions.pop_front() {
             self.check_request(&action, &work)?;
             self.carry_out(action, &mut work);
             // Creations that the quota refuses take no time.
@@ -259,8 +257,10 @@ impl SimulatedCluster {
             self.controller.work = Some(work);
             return Ok(());
         }
-        let WorkUnderWay { number, status_answer, written, failures, accepted, unanswered, .. } = work;
+        let WorkUnderWay { number, status_answer, written, failures, accepted, slow, .. } = work;
         let status = Some(status_answer.unwrap_or(Ok(false)));
+        let unanswered = slow.iter().map(SlowRequest::part).collect();
+        self.controller.slow.extend(slow);
         let outcome = Outcome { written, failures, accepted, status, unanswered, ..Outcome::default() };
         self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
@@ -370,7 +370,7 @@ impl WorkUnderWay {
             written: Versions::NONE,
             failures: Vec::new(),
             accepted: HashSet::new(),
-            unanswered: Vec::new(),
+            slow: Vec::new(),
             objection: None,
             leaving: BTreeSet::new(),
         }

@@ -2,7 +2,6 @@
 
 use jobset_api::conditions;
 
-use super::Pending;
 use super::cluster::trace;
 
 /// Seeds within which everything has to happen.
@@ -71,7 +70,7 @@ const STREAM: [&str; 8] = [
 fn everything_happens() {
     let mut missing = EVENTS.to_vec();
     for seed in 0..SEEDS {
-        let lines = trace(seed, None, Pending::Left);
+        let lines = trace(seed, None);
         missing.retain(|what| !lines.iter().any(|line| line.contains(what)));
         if missing.is_empty() {
             return;
@@ -86,7 +85,7 @@ fn the_stream_is_used() {
     let mut missing = STREAM.to_vec();
     let (mut before_annotations, mut after_annotations) = (0, 0);
     for seed in 0..SEEDS {
-        let lines = trace(seed, None, Pending::Left);
+        let lines = trace(seed, None);
         missing.retain(|what| !lines.iter().any(|line| line.contains("stream:") && line.contains(what)));
         for (number, line) in lines.iter().enumerate() {
             let Some((_, report)) = line.split_once("stream: the leader hears that ") else { continue };
@@ -106,7 +105,7 @@ fn the_stream_is_used() {
 #[test]
 fn supervisors_go_through_a_resize() {
     let supervised_resize = |seed: &u64| {
-        let lines = trace(*seed, None, Pending::Left);
+        let lines = trace(*seed, None);
         let has = |what: &str| lines.iter().any(|line| line.contains(what));
         has("the supervisor of") && has("request: resize") && has("in place, from epoch") && has("status: S 3")
     };

@@ -10,7 +10,7 @@ use super::scenario::key;
 use super::slots::is_current;
 use crate::engine::JobView;
 use crate::observe::Observed;
-use crate::proof::{CheckResult, Property};
+use crate::proof::{CheckResult, Property, ensure};
 
 /// For how long Pods live on that a Job loses, in milliseconds.
 const KEEPS: [i64; 6] = [0, 0, 500, 2_000, 5_000, 15_000];
@@ -63,7 +63,7 @@ impl SimulatedCluster {
             waits && !machine.lost && pod.is_some_and(|pod| !is_going(pod) || machine.supervised)
         };
         let found = leaving.iter().filter_map(|pod| self.machine_of(pod)).find(starts);
-        self.ensure(found.is_none(), Property::LeavingStayOut, || {
+        ensure(found.is_none(), Property::LeavingStayOut, || {
             let pod = found.map(|machine| machine.pod.as_str());
             format!(
                 "epoch {epoch} begins, and {pod:?}, which is outside of the specified size, starts its worker in it"

@@ -87,8 +87,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Property;
-
 /// Seeds where nothing else is said.
 const SEEDS: u64 = 10_000;
 /// Events that a failure shows.
@@ -96,33 +94,13 @@ const LAST: usize = 120;
 /// Failures after which no further seeds are tried.
 const ENOUGH: usize = 5;
 
-/// Properties whose rules the controller does not have yet.
-const PENDING: [Property; 2] = [Property::SuccessIsFinal, Property::LeavingStayOut];
-
 #[test]
 fn properties_hold_under_every_seed() {
-    hold(Pending::Left);
-}
-
-#[test]
-#[ignore = "the rules of these properties are not in the controller yet"]
-fn pending_properties_hold_under_every_seed() {
-    hold(Pending::Checked);
-}
-
-/// Whether [`PENDING`] is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
-    Left,
-    Checked,
-}
-
-fn hold(pending: Pending) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("SIMULATION_SEED") {
-        let lines = cluster::trace(seed, None, pending);
+        let lines = cluster::trace(seed, None);
         println!("{}", lines.join("\n"));
-        assert!(cluster::run(seed, None, pending).is_ok(), "seed {seed}: {}", lines.last().unwrap());
+        assert!(cluster::run(seed, None).is_ok(), "seed {seed}: {}", lines.last().unwrap());
         return;
     }
     let from = number("SIMULATION_FROM").unwrap_or(0);
@@ -134,7 +112,7 @@ fn hold(pending: Pending) {
             if seed >= until {
                 break;
             }
-            if let Some(failure) = failure(seed, pending) {
+            if let Some(failure) = failure(seed) {
                 failures.lock().unwrap().push((seed, failure));
             }
         }
@@ -148,9 +126,9 @@ fn hold(pending: Pending) {
 }
 
 /// What is wrong under this seed, and how to see it again.
-fn failure(seed: u64, pending: Pending) -> Option<String> {
+fn failure(seed: u64) -> Option<String> {
     let again = format!("SIMULATION_SEED={seed} cargo test -p jobset-controller --lib properties_hold -- --nocapture");
-    match catch_unwind(AssertUnwindSafe(|| cluster::run(seed, None, pending))) {
+    match catch_unwind(AssertUnwindSafe(|| cluster::run(seed, None))) {
         Ok(Ok(())) => None,
         Ok(Err((violation, trace))) => {
             let last = trace[trace.len().saturating_sub(LAST)..].join("\n");

@@ -63,7 +63,7 @@ impl SimulatedCluster {
         let is_alone = |job| seen.pods_of(job).is_some_and(|pods| pods.alone().next().is_some());
         let idle = all_are_there
             && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job))
-            && !self.newcomers_have_arrived(&before);
+            && !self.newcomers_have_arrived(&before, |_| true);
         ensure(!announced || recreates || !idle, Property::OneRestartPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })
@@ -113,8 +113,8 @@ impl SimulatedCluster {
         }
         let epoch = before.synced_epoch;
         let ends = epoch > 0 && before.deprecated_epoch < epoch && after.deprecated_epoch >= epoch;
-        let is_free =
-            after.free_epoch == epoch + 1 || after.synced_epoch > epoch && self.newcomers_have_arrived(before);
+        let is_free = after.free_epoch == epoch + 1
+            || after.synced_epoch > epoch && self.newcomers_have_arrived(before, |_| true);
         let partial = partial_restarts(before) != partial_restarts(after);
         if group == 0 {
             return ensure(!ends || is_free, Property::ExactBudget, || {

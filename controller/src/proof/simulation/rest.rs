@@ -18,7 +18,7 @@ use super::watches::KINDS;
 use crate::engine::pods::JobPods;
 use crate::engine::{Engine, Request};
 use crate::observe::Observed;
-use crate::plan::Note;
+use crate::plan::{Action, Note};
 use crate::proof::{CheckResult, Property, Violation, ensure};
 
 /// Reconciliations in which the controller has to come to rest while nothing else moves.
@@ -113,7 +113,7 @@ impl SimulatedCluster {
             while self.controller.work.is_some() {
                 self.continue_work()?;
             }
-            self.answer_all_slow()?;
+            self.answer_all_slow();
             self.deliver_all()?;
             let later = Duration::from_secs(10 * round);
             let panics = self.controller.panics.take();
@@ -121,6 +121,9 @@ impl SimulatedCluster {
             self.controller.panics.set(panics);
             let Some((base, mut plan)) = planned else { return Ok(()) };
             plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));
+            let is_refused =
+                |action: &Action| matches!(action, Action::CreateJob(job) if self.quota_error(&job.name).is_some());
+            plan.actions.retain(|action| !is_refused(action));
             if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
                 // Each reconciliation says again what is invalid.
                 let is_new = |note: &&Note| note.reason != event::INVALID_SPECIFICATION;

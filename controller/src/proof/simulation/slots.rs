@@ -127,9 +127,10 @@ impl SimulatedCluster {
     }
 
     /// Whether Pods have joined the specification, and all of them have reported the epoch after this one.
-    pub(super) fn newcomers_have_arrived(&self, status: &JobSetStatus) -> bool {
+    pub(super) fn newcomers_have_arrived(&self, status: &JobSetStatus, is_awaited: impl Fn(&SlotId) -> bool) -> bool {
         let (next, members) = (status.synced_epoch + 1, self.recorded(status));
-        let mut newcomers = self.open_slots(status).filter(|slot| !members.contains(&slot.place)).peekable();
+        let open = self.open_slots(status).filter(|slot| !members.contains(&slot.place));
+        let mut newcomers = open.filter(|slot| is_awaited(&slot.id)).peekable();
         newcomers.peek().is_some() && newcomers.all(|slot| self.truth.has_reported(&slot.id, next))
     }
 

@@ -11,44 +11,47 @@ use super::requests::name;
 use super::scenario::key;
 use crate::engine::{Failure, Outcome, Part, Request, RequestError, RequestId};
 use crate::plan::Action;
-use crate::proof::{CheckResult, Violation};
-
-/// One of this many actions is slow.
-const RARELY: u8 = 24;
+use crate::proof::CheckResult;
 
 /// A slow request.
 #[derive(Debug)]
 pub(super) struct SlowRequest {
-    id: RequestId,
+    work: u64,
     action: Action,
     base: Arc<JobSet>,
 }
 
+impl SlowRequest {
+    pub(super) fn part(&self) -> Part {
+        Part::Action(Request::of(&self.action))
+    }
+}
+
 impl SimulatedCluster {
-    /// The next action of a work may be slow, with those behind it that are under way. What is not under way is not sent.
-    pub(super) fn slow_down(&mut self, work: &mut WorkUnderWay) -> Result<bool, Violation> {
-        if work.actions.front().is_none_or(Action::is_on_jobset) || work.order.u8(..RARELY) > 0 {
-            return Ok(false);
+    /// The next action of a work is slow, with those behind it that are under way. What is not under way is not sent.
+    pub(super) fn slow_down(&mut self) -> CheckResult {
+        let Some(mut work) = self.controller.work.take() else { return Ok(()) };
+        if work.actions.front().is_some_and(|action| !action.is_on_jobset()) {
+            let under_way = work.order.usize(1..=work.actions.len());
+            let sent: Vec<Action> = work.actions.drain(..).take(under_way).collect();
+            for action in sent {
+                self.check_request(&action, &work)?;
+                work.slow.push(SlowRequest { work: work.number, action, base: Arc::clone(&work.base) });
+            }
+            self.trace(|| format!("{under_way} requests are slow"));
         }
-        let under_way = work.order.usize(1..=work.actions.len());
-        let sent: Vec<Action> = work.actions.drain(..).take(under_way).collect();
-        for action in sent {
-            self.check_request(&action, work)?;
-            let part = Part::Action(Request::of(&action));
-            work.unanswered.push(part.clone());
-            let (id, base) = (RequestId { work: work.number, part }, Arc::clone(&work.base));
-            self.controller.slow.push_back(SlowRequest { id, action, base });
-        }
-        self.trace(|| format!("{under_way} requests are slow"));
-        Ok(true)
+        self.controller.work = Some(work);
+        Ok(())
     }
 
     /// A slow request is answered, or fails: then it may have been carried out all the same.
-    pub(super) fn answer_slow(&mut self) -> CheckResult {
-        let Some(SlowRequest { id, action, base }) = self.controller.slow.pop_front() else { return Ok(()) };
+    pub(super) fn answer_slow(&mut self, may_fail: bool) {
+        let Some(slow) = self.controller.slow.pop_front() else { return };
+        let id = RequestId { work: slow.work, part: slow.part() };
+        let SlowRequest { action, base, .. } = slow;
         self.worked = true;
         let (own, shared) = (Request::of(&action), Request::shared(&action));
-        let (fails, is_carried_out) = (self.rng.u8(..4) == 0, self.rng.bool());
+        let (fails, is_carried_out) = (may_fail && self.rng.u8(..4) == 0, self.rng.bool());
         self.trace(|| format!("slow request: {}{}", name(&action), if fails { ", which fails" } else { "" }));
         let mut work = WorkUnderWay::new(id.work, base);
         if !fails || is_carried_out {
@@ -66,14 +69,12 @@ impl SimulatedCluster {
         let now = self.controller_now(Duration::ZERO);
         let effects = self.controller.engine.answer(key(), &id, outcome, now);
         self.controller.note_lifts(&effects.confirmed);
-        Ok(())
     }
 
     /// All slow requests are answered.
-    pub(super) fn answer_all_slow(&mut self) -> CheckResult {
+    pub(super) fn answer_all_slow(&mut self) {
         while !self.controller.slow.is_empty() {
-            self.answer_slow()?;
+            self.answer_slow(false);
         }
-        Ok(())
     }
 }

@@ -22,7 +22,7 @@ use super::truth::SlotId;
 use crate::engine::pods::PodPhase;
 use crate::engine::{JobView, Ranges};
 use crate::observe::Observed;
-use crate::proof::{CheckResult, Property, RuleMutation};
+use crate::proof::{CheckResult, Property, RuleMutation, ensure};
 
 /// How long the controller waits at least for the Job controller to say what the Pods say, in milliseconds.
 const SPEAKS_WITHIN: i64 = 5_000;
@@ -151,7 +151,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// The Jobs whose success policy is met by the evaluation of the Job controller, as far as this controller has observed.
+    /// The Jobs whose success policy is met by the evaluation of the Job controller, as far as this controller has observed, and
+    /// not by a worker that exited 0 because it was asked to go: its work is lost.
     /// A success that only Pods say counts for the time in which the Job controller says it, too.
     fn won_jobs(&self) -> BTreeSet<String> {
         let Some(seen) = Observed::of(&self.controller.engine, key()) else { return BTreeSet::new() };
@@ -164,27 +165,20 @@ impl SimulatedCluster {
         let has_won = |(name, view): &(&str, &JobView)| {
             let found = self.api.jobs.get(*name).filter(|found| found.job.metadata.uid.as_ref() == Some(&view.uid));
             let Some((found, policy)) = found.and_then(|found| Some((found, policy(found)?))) else { return false };
-            if let Some(version) = found.succeeding.as_ref().and_then(|met| met.version)
-                && view.version >= version
-            {
-                return true;
-            }
-            let pods = of_pods.get(view.uid.as_str()).into_iter().flatten();
-            let indexes = pods
-                .copied()
-                .chain(places(completions(found), MOST_PODS).filter(|index| view.completed.contains(*index)));
-            let indexes = indexes.filter(|index| *index < completions(found)).collect::<BTreeSet<_>>();
-            let truly = indexes
-                .iter()
-                .filter_map(|index| self.truth.succeeded.get(&(view.uid.clone(), *index)).map(|at| (*at, *index)));
-            let mut truly: Vec<(i64, i32)> = truly.collect();
+            let speaks = found.succeeding.as_ref().and_then(|met| met.version).is_some_and(|it| view.version >= it);
+            let pods = of_pods.get(view.uid.as_str());
+            let is_seen = |index: &i32| pods.is_some_and(|it| it.contains(index)) || view.completed.contains(*index);
+            let indexes = places(completions(found), MOST_PODS).filter(|index| speaks || is_seen(index));
+            let at = |index| self.truth.succeeded.get(&(view.uid.clone(), index)).map(|at| (*at, index));
+            let mut truly: Vec<(i64, i32)> = indexes.filter_map(at).collect();
             truly.sort_unstable();
             let mut succeeded = BTreeSet::new();
             let decisive = truly.into_iter().find(|(_, index)| {
                 succeeded.insert(*index);
                 rule_met(policy, completions(found), &succeeded).is_some()
             });
-            !self.will_fail(found) && decisive.is_some_and(|(at, _)| self.clock < at + SPEAKS_WITHIN)
+            let is_soon = |(at, _)| !self.will_fail(found) && self.clock < at + SPEAKS_WITHIN;
+            decisive.is_some_and(|last| speaks || is_soon(last))
         };
         seen.jobs().filter(has_won).map(|(_, view)| view.uid.clone()).collect()
     }
@@ -214,7 +208,7 @@ impl SimulatedCluster {
         }
         let won = self.won_jobs();
         let by_job = self.failed_jobs(&before).any(|(_, action)| action != Some(FailurePolicyAction::FailJob));
-        if won.is_empty() || by_job || self.deadline_has_passed(decided) || self.returns_or_grows(&before) {
+        if won.is_empty() || by_job || self.deadline_has_passed(decided) || self.returns_or_grows(&before, &won) {
             return Ok(());
         }
         let is_other = |slot: &SlotId| !won.contains(&slot.0);
@@ -227,7 +221,7 @@ impl SimulatedCluster {
                 .any(|(_, job)| job.is_none_or(|job| !won.contains(&job.job.uid().unwrap_or_default()))),
             _ => self.truth.was_struck_in_by(before.synced_epoch, is_other),
         };
-        self.ensure(justified, Property::SuccessIsFinal, || {
+        ensure(justified, Property::SuccessIsFinal, || {
             format!(
                 "{won:?} meet their success policies, nothing else has failed, and then {}",
                 super::controller::brief(decided)
@@ -236,9 +230,9 @@ impl SimulatedCluster {
     }
 
     /// Whether the JobSet is resumed or grows: what is done cannot come back in place then.
-    fn returns_or_grows(&self, before: &JobSetStatus) -> bool {
+    fn returns_or_grows(&self, before: &JobSetStatus, won: &BTreeSet<String>) -> bool {
         let suspended = |it: &JobObject| it.job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
-        self.api.jobs.values().any(suspended) || self.newcomers_have_arrived(before)
+        self.api.jobs.values().any(suspended) || self.newcomers_have_arrived(before, |slot| !won.contains(&slot.0))
     }
 }
 

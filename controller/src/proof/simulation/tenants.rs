@@ -57,7 +57,7 @@ impl SimulatedCluster {
                     job.metadata.uid = Some(job.name_any());
                     let version = self.api.put_other(object, &key, |version| {
                         job.metadata.resource_version = Some(version);
-                        View::Job(JobView::of(&*job))
+                        View::Job(JobView::of(&job))
                     });
                     (Kind::Job, version)
                 }
