@@ -73,6 +73,11 @@ impl Engine {
         self.places.slow.take_cut()
     }
 
+    /// Number of slow requests.
+    pub fn slow_requests(&self) -> usize {
+        self.places.slow.len()
+    }
+
     /// Number of JobSets that wait for their turn.
     pub fn depth(&self) -> usize {
         self.queue.depth()

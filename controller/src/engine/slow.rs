@@ -48,7 +48,7 @@ impl SlowRequests {
     /// The request is slow. If there are too many, one is cut short.
     pub(super) fn add(&mut self, id: RequestId, key: &Key) {
         self.requests.push((id, key.clone()));
-        if self.requests.len() > SLOW_REQUESTS {
+        if self.len() > SLOW_REQUESTS {
             self.cut(self.dispensable());
         }
     }
@@ -77,6 +77,11 @@ impl SlowRequests {
         std::mem::take(&mut self.cut)
     }
 
+    /// Number of slow requests.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     /// Number of slow requests of a namespace.
     pub(super) fn of_namespace(&self, namespace: &str) -> usize {
         self.requests.iter().filter(|(_, key)| key.namespace == namespace).count()
@@ -89,7 +94,7 @@ impl SlowRequests {
 
     /// Whether a request may be sent again that was slow and failed.
     pub(super) fn leave_room_for_probe(&self) -> bool {
-        self.requests.len() < PROBED_SLOW_REQUESTS
+        self.len() < PROBED_SLOW_REQUESTS
     }
 
     fn cut(&mut self, place: usize) {

@@ -183,6 +183,7 @@ impl Reconciler {
         // No work of a standby replica waits.
         let waiting = Some(&self.engine).filter(|_| leads);
         self.metrics.waiting(waiting.map_or(0, Engine::depth), waiting.and_then(Engine::oldest_urgent));
+        self.metrics.slow_requests(self.engine.slow_requests());
         self.metrics.internal_errors(self.engine.internal_errors());
     }
 

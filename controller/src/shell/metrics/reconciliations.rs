@@ -1,5 +1,5 @@
 //! Metrics of the loop: `jobset_reconcile_duration_seconds{result}`, `jobset_workqueue_depth`,
-//! `jobset_workqueue_oldest_urgent_seconds`, `jobset_internal_errors_total` and `jobset_reconciling`.
+//! `jobset_workqueue_oldest_urgent_seconds`, `jobset_slow_requests`, `jobset_internal_errors_total` and `jobset_reconciling`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ pub(in crate::shell) struct Reconciliations {
     duration: HistogramVec,
     depth: IntGauge,
     oldest_urgent: Age,
+    slow: IntGauge,
     internal_errors: IntCounter,
     works: IntGauge,
 }
@@ -58,6 +59,8 @@ impl Reconciliations {
         let depth = IntGauge::new("jobset_workqueue_depth", "JobSets that are due and wait for their turn.");
         let help = "Longest time that a JobSet has waited with urgent work; 0 if none waits.";
         let oldest_urgent = Age::new("jobset_workqueue_oldest_urgent_seconds", help);
+        let help = "Requests to change objects that have had no answer for a second; they hold up no other JobSet, and at most 96 are waited for.";
+        let slow = IntGauge::new("jobset_slow_requests", help);
         let help = "Panics of the controller that were caught. Each costs one JobSet its reconciliations.";
         let internal_errors = IntCounter::new("jobset_internal_errors_total", help);
         let help = "1 while this replica leads and has listed all that it goes by, else 0: a leader alone restarts nothing yet.";
@@ -66,6 +69,7 @@ impl Reconciliations {
             duration: registered(registry, duration)?,
             depth: registered(registry, depth)?,
             oldest_urgent: registered(registry, oldest_urgent)?,
+            slow: registered(registry, slow)?,
             internal_errors: registered(registry, internal_errors)?,
             works: registered(registry, works)?,
         })
@@ -89,6 +93,11 @@ impl Reconciliations {
     pub(in crate::shell) fn waiting(&self, depth: usize, oldest_urgent: Option<Instant>) {
         self.depth.set(depth.try_into().unwrap_or(i64::MAX));
         self.oldest_urgent.set(oldest_urgent);
+    }
+
+    /// Number of slow requests.
+    pub(in crate::shell) fn slow_requests(&self, requests: usize) {
+        self.slow.set(requests.try_into().unwrap_or(i64::MAX));
     }
 
     /// Number of panics since the start.
