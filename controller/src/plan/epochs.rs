@@ -117,10 +117,15 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     handle_invalid_reports(reconciliation, current)?;
     delete_agents_alone(reconciliation)?;
     if current.synced > 0
-        && let Some((lost, group)) = members::lost_workers(reconciliation).next()
+        && let Some((lost, is_member, group)) = members::lost_workers(reconciliation).next()
     {
         let (cause, counting) = incident::loss(reconciliation, lost, group);
-        let counting = if current.is_over() { Counting::Already } else { counting };
+        let counting = match counting {
+            _ if current.is_over() => Counting::Already,
+            // The group runs without this worker.
+            _ if !is_member => Counting::Ignored,
+            counting => counting,
+        };
         return restart::recreate(reconciliation, counting, &cause);
     }
     if success::is_decided(reconciliation) {

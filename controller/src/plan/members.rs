@@ -285,26 +285,28 @@ pub(super) fn failed_workers<'a>(
     })
 }
 
-/// Workers that exited with 0 only because their Pod was deleted, and the index of their replicatedJob.
+/// Workers that exited with 0 only because their Pod was deleted, whether each is a member of the group, and the index of their
+/// replicatedJob.
 ///
 /// Jobs that are failing are left out: such a Job deletes its Pods itself, and the failure policy decides what follows. A Job that
 /// is about to complete deletes them, too, and a suspension may complete a Job: there only a disruption proves the loss.
 pub(super) fn lost_workers<'a>(
     reconciliation: &Reconciliation<'a>,
-) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
+) -> impl Iterator<Item = (&'a FailedWorker, bool, usize)> + use<'a> {
     let open = |it: &&Current<'_>| !it.job.failing && !has_failed(it.job);
     let jobs: Vec<Current<'a>> = reconciliation.current.iter().filter(open).copied().collect();
     let pods = jobs.into_iter().filter_map(|it| Some((it, it.pods?)));
     pods.flat_map(|(current, pods)| {
-        let is_certain = move |lost: &&FailedWorker| !current.has_succeeded() || lost.failure.disruption.is_some();
-        pods.lost().filter(is_certain).map(move |lost| (lost, current.group))
+        let is_certain =
+            move |(lost, _): &(&FailedWorker, bool)| !current.has_succeeded() || lost.failure.disruption.is_some();
+        pods.lost().filter(is_certain).map(move |(lost, is_member)| (lost, is_member, current.group))
     })
 }
 
 /// Whether the Job has completed only because an evicted worker exited with 0. With in-place restart, the group restarts
 /// then.
 pub(super) fn completed_by_eviction(reconciliation: &Reconciliation<'_>, current: &Current<'_>) -> bool {
-    let evicted = |lost: &FailedWorker| lost.failure.disruption.is_some();
+    let evicted = |(lost, _): (&FailedWorker, bool)| lost.failure.disruption.is_some();
     let has_lost = || current.pods.is_some_and(|pods| pods.lost().any(evicted));
     reconciliation.in_place() && reconciliation.status.synced_epoch > 0 && has_completed(current.job) && has_lost()
 }

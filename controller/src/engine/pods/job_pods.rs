@@ -197,9 +197,13 @@ impl JobPods {
         indexes.filter_map(|index| self.slots.get(index)?.broken.as_deref())
     }
 
-    /// Workers that exited 0 only because their Pod was deleted.
-    pub fn lost(&self) -> impl Iterator<Item = &FailedWorker> {
-        self.counts.lost.iter().filter_map(|index| self.slots.get(index)?.lost.as_deref())
+    /// Workers that exited 0 only because their Pod was deleted, and whether the epoch of the group began with them.
+    pub fn lost(&self) -> impl Iterator<Item = (&FailedWorker, bool)> {
+        let is_member = |index| self.extent.as_ref().is_some_and(|extent| extent.members.contains(index));
+        self.counts
+            .lost
+            .iter()
+            .filter_map(move |index| Some((self.slots.get(index)?.lost.as_deref()?, is_member(*index))))
     }
 
     /// Slots whose Pods failed before their worker ran, since the last lift, with how often.

@@ -65,7 +65,7 @@ impl SimulatedCluster {
         } else {
             outcome.written = work.written;
         }
-        self.controller.note_failing(&outcome);
+        self.controller.failing.retain(|request| !outcome.accepted.contains(request));
         let now = self.controller_now(Duration::ZERO);
         let effects = self.controller.engine.answer(key(), &id, outcome, now);
         self.controller.note_lifts(&effects.confirmed);
