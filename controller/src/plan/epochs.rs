@@ -9,14 +9,8 @@ use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
-use super::{Action, Fact, PodDeletion, Trigger, backoff, success};
-use crate::engine::pods::PodView;
+use super::{Fact, Trigger, backoff, success, wrong_reports};
 use jobset_api::{JobSetStatus, conditions, event};
-use k8s_openapi::jiff::SignedDuration;
-
-/// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
-/// the other containers.
-const AGENT_ALONE: SignedDuration = SignedDuration::from_secs(10);
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +29,7 @@ impl Epochs {
     }
 
     /// The epoch that agents report next.
-    fn next(self) -> i32 {
+    pub(super) fn next(self) -> i32 {
         self.synced.saturating_add(1)
     }
 
@@ -114,8 +108,8 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return ControlFlow::Continue(());
     }
     let current = Epochs::of(&reconciliation.status);
-    handle_invalid_reports(reconciliation, current)?;
-    delete_agents_alone(reconciliation)?;
+    wrong_reports::handle_invalid(reconciliation, current)?;
+    wrong_reports::delete_agents_alone(reconciliation)?;
     if current.synced > 0
         && let Some((lost, is_member, group)) = members::lost_workers(reconciliation).next()
     {
@@ -231,64 +225,6 @@ pub(super) fn lift_for_recreated(reconciliation: &mut Reconciliation<'_>) {
     if members::created_slots(reconciliation).all_wait_or_run(next) {
         reconciliation.status.synced_epoch = next;
     }
-}
-
-/// Warns of reports that are no valid epoch, and deletes Pods that report an epoch above the next one. Such a report can
-/// never become valid, and the agent does not lower it.
-fn handle_invalid_reports(reconciliation: &mut Reconciliation<'_>, current: Epochs) -> ControlFlow<()> {
-    let newest = current.next();
-    let pods = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.invalid_reports(newest));
-    let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
-    let is_above = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epoch > newest) && pod.deleted_at.is_none();
-    if invalid.iter().any(|(pod, _)| is_above(pod)) {
-        restart_uncounted(reconciliation)?;
-    }
-    for (pod, epoch) in invalid {
-        let above = is_above(&pod);
-        let action = if above { ": it is deleted" } else { "" };
-        reconciliation.warn(
-            event::EPOCH_INVALID,
-            format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{action}", pod.name),
-        );
-        if above {
-            reconciliation.actions.push(Action::DeletePod {
-                name: pod.name,
-                uid: pod.uid,
-                reason: PodDeletion::EpochAbove(newest),
-            });
-        }
-    }
-    ControlFlow::Continue(())
-}
-
-/// Deletes Pods whose agent restarted alone. The worker of such a Pod runs on in an epoch that is over, and its agent never
-/// restarts it.
-fn delete_agents_alone(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    let alone: Vec<_> = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.alone()).cloned().collect();
-    for pod in alone.into_iter().filter(|pod| pod.deleted_at.is_none()) {
-        let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
-        if reconciliation.now.0 < due {
-            reconciliation.requeue_at(due);
-            continue;
-        }
-        // A late Pod status showed no worker, so the controller accepted the report and counted the restart.
-        if pod.epoch.number().is_some_and(|epoch| epoch <= reconciliation.status.synced_epoch) {
-            restart_uncounted(reconciliation)?;
-        }
-        reconciliation.warn(
-            event::AGENT_RESTARTED_ALONE,
-            format!(
-                "Pod {} is deleted: its agent restarted and its worker did not; check the agent's restartPolicyRules",
-                pod.name
-            ),
-        );
-        reconciliation.actions.push(Action::DeletePod {
-            name: pod.name,
-            uid: pod.uid,
-            reason: PodDeletion::AgentAlone,
-        });
-    }
-    ControlFlow::Continue(())
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod ttl;
 mod types;
 mod unreachable;
 mod waiting;
+mod wrong_reports;
 
 use std::ops::ControlFlow;
 
