@@ -44,28 +44,28 @@ pub(super) fn record(
         }
         return;
     }
-    let before = failures_before(reconciliation);
+    let began = began(reconciliation, cause.failed_at);
+    let before = failures_before(reconciliation, began);
     let consecutive_failures = match cause.trigger {
         Trigger::Requested => 0,
         // What takes a Pod away says nothing of its worker.
         _ if cause.is_loss => before,
         _ => before.saturating_add(1),
     };
-    let began = micro_time(began(reconciliation, cause.failed_at));
     let restarts = &mut reconciliation.status.recent_restarts;
     restarts.push(RecentRestart {
         number,
         strategy,
         counted: counting == Counting::Counted,
         consecutive_failures,
-        start_time: began,
+        start_time: micro_time(began),
         completion_time: None,
         message,
     });
     let surplus = restarts.len().saturating_sub(KEPT);
     restarts.drain(..surplus);
     if !cause.is_loss {
-        wait(reconciliation, consecutive_failures, strategy);
+        wait(reconciliation, consecutive_failures, began, strategy);
     }
 }
 
@@ -97,20 +97,20 @@ fn began_to_run<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a MicroT
     }
 }
 
-/// Number of failures in a row before the present restart. 0 if the workers have run well since.
-fn failures_before(reconciliation: &Reconciliation<'_>) -> i32 {
+/// Number of failures in a row before the restart that began at `end`. 0 if the workers had run well until then.
+fn failures_before(reconciliation: &Reconciliation<'_>, end: Timestamp) -> i32 {
     let Some(last) = reconciliation.status.recent_restarts.last() else { return 0 };
     let stable = seconds(reconciliation.observed.jobset.spec.restart_backoff().stable);
-    let has_run_well = began_to_run(reconciliation)
-        .is_some_and(|MicroTime(began)| reconciliation.now.0.duration_since(*began) >= stable);
+    let has_run_well =
+        began_to_run(reconciliation).is_some_and(|MicroTime(began)| end.duration_since(*began) >= stable);
     if has_run_well { 0 } else { last.consecutive_failures }
 }
 
-/// Makes the group wait before it runs again, if it has failed often enough.
-fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, strategy: RestartStrategy) {
+/// Makes the group wait before it runs again, if it has failed often enough: from the time at which the restart began.
+fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp, strategy: RestartStrategy) {
     let backoff = reconciliation.observed.jobset.spec.restart_backoff();
     let wait = backoff.wait(failures, strategy).min(reconciliation.settings.longest_restart_backoff);
-    let Some(until) = reconciliation.now.0.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
+    let Some(until) = began.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
     let MicroTime(until) = micro_time(until);
     reconciliation.status.barrier_until = Some(MicroTime(until));
     let message = format!(
