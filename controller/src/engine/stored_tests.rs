@@ -267,5 +267,8 @@ fn namespaces_share_the_memory_of_all_and_none_is_without_room() {
         engine.see(WatchEvent::Gone(Kind::JobSet, key, 9), Instant::now());
     }
     let listed = engine.take_dropped();
-    assert!(listed.iter().any(|key| ["c", "d"].contains(&&key.namespace[..])), "what others leave is for those that wait: {listed:?}");
+    assert!(
+        listed.iter().any(|key| ["c", "d"].contains(&key.namespace.as_str())),
+        "what others leave is for those that wait: {listed:?}"
+    );
 }

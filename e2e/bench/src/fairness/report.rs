@@ -62,7 +62,8 @@ pub(super) fn summary(report: &Report<FairnessFigures>) -> String {
     }
     if figures.foreign_jobs_created > 0 || figures.bulk_jobs_per_second > 0.0 {
         let mut at_least = |what: &str, value: f64, least: Option<f64>| {
-            let target = least.map(|least| format!("at least {least}\t{}", if value >= least { "met" } else { "MISSED" }));
+            let target =
+                least.map(|least| format!("at least {least}\t{}", if value >= least { "met" } else { "MISSED" }));
             table.line(&[what.to_owned(), value.to_string(), target.unwrap_or_default()]);
         };
         at_least("foreign Jobs", number(figures.foreign_jobs_created), Some(FOREIGN_JOBS));
