@@ -22,7 +22,7 @@ pub struct Group {
     /// Why not all of the JobSet was read, if so.
     pub(super) unread: Option<Unread>,
     /// What of its specification cannot be carried out.
-    verdict: SpecVerdict,
+    pub(super) verdict: SpecVerdict,
     /// Jobs by name.
     pub(crate) jobs: BTreeMap<String, JobView>,
     /// Pods that a Job controls.
@@ -154,25 +154,26 @@ impl Group {
     }
 
     /// Notes the own rules of at most so many failed Jobs: to compare messages with patterns can take long. Returns whether those
-    /// of all Jobs are noted.
-    pub(super) fn note_own_rules(&mut self, mut at_most: usize) -> bool {
-        let Some(jobset) = &self.jobset else { return true };
+    /// of all Jobs are noted, and whether any message was compared.
+    pub(super) fn note_own_rules(&mut self, at_most: usize) -> (bool, bool) {
+        let Some(jobset) = &self.jobset else { return (true, false) };
         let has_failed = |job: &&JobView| matches!(job.finished, Some(Finished::Failed { .. }));
+        let mut compared = 0;
         for job in self.jobs.values().filter(has_failed) {
             if self.verdict.patterns(jobset).is_empty() {
-                return true;
+                break;
             }
             if self.verdict.own_rules().contains_key(&job.uid) {
                 continue;
             }
-            if at_most == 0 {
-                return false;
+            if compared == at_most {
+                return (false, compared > 0);
             }
-            at_most -= 1;
+            compared += 1;
             let rule = plan::own_rule(jobset, self.verdict.patterns(jobset), job);
             self.verdict.note_own_rule(job.uid.clone(), rule);
         }
-        true
+        (true, compared > 0)
     }
 
     /// Notes the requests that the API server refuses at present, in a stable order. Returns whether the rules must look

@@ -85,10 +85,15 @@ impl Places {
         free
     }
 
-    /// Whether a work with requests may begin that were slow and failed when they were sent last.
-    pub(super) fn admit_probe(&self) -> bool {
-        let probes = self.works.values().filter(|place| place.class == WorkClass::Probe).count();
-        probes < PROBE_PLACES && self.slow.leave_room_for_probe()
+    /// Whether a work with requests may begin that were slow and failed when they were sent last. A namespace without slow requests
+    /// has a place of its own for that: it does not wait for those of others, which hang.
+    pub(super) fn admit_probe(&self, namespace: &str) -> bool {
+        let probes = self.works.values().filter(|place| place.class == WorkClass::Probe);
+        let of_namespace = probes.clone().filter(|place| place.namespace == namespace).count();
+        if self.slow.of_namespace(namespace) == 0 && of_namespace == 0 {
+            return true;
+        }
+        probes.count() < PROBE_PLACES && self.slow.leave_room_for_probe()
     }
 }
 

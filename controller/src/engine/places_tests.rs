@@ -80,6 +80,28 @@ fn next_while_creations_of_many_namespaces_begin_to_hang_status_writes_go_on() {
     assert!(cluster.waits[&key("well0/train")] <= 500, "{:?}", cluster.waits);
 }
 
+/// A namespace whose requests hung once has its turn again as soon as they do not, beside others that hang all the time.
+#[test]
+fn next_after_requests_hung_once_does_not_wait_for_those_that_always_hang() {
+    let mut cluster = SlowCluster::new(None);
+    cluster.create_namespaces("well", 1, NO_DELAY);
+    cluster.run(1_000);
+    cluster.create_namespaces("hangs", 200, ALL_HANG);
+    cluster.set_delays("well0", ALL_HANG);
+    cluster.mark("well0/train");
+    cluster.run(10_000 + GIVEN_UP);
+    cluster.set_delays("well0", NO_DELAY);
+    let waits = |cluster: &mut SlowCluster| {
+        cluster.mark("well0/train");
+        cluster.run(cluster.millis + 7_137);
+        cluster.waits[&key("well0/train")]
+    };
+    // The first may wait for the back-off after the failure.
+    waits(&mut cluster);
+    let waits: Vec<u64> = (0..10).map(|_| waits(&mut cluster)).collect();
+    assert!(waits.iter().all(|wait| *wait <= SLOW_MILLIS), "{waits:?} ms");
+}
+
 /// What happens to a namespace.
 #[derive(Clone, Copy, Debug)]
 enum Change {

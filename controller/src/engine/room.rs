@@ -7,6 +7,7 @@ use super::Key;
 /// The memory of all namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Room {
+    total: usize,
     namespaces: HashMap<String, NamespaceMemory>,
 }
 
@@ -27,11 +28,22 @@ impl Room {
         memory.total - memory.weights.get(&key.name).copied().unwrap_or(0)
     }
 
+    /// What the JobSets of all other namespaces take, in bytes.
+    pub(super) fn taken_by_others(&self, namespace: &str) -> usize {
+        self.total - self.namespaces.get(namespace).map_or(0, |memory| memory.total)
+    }
+
+    /// The namespaces of which JobSets wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &String> {
+        self.namespaces.iter().filter(|(_, memory)| !memory.waiting.is_empty()).map(|(namespace, _)| namespace)
+    }
+
     /// The JobSet takes so many bytes. Returns whether another one that waits may have room now.
     pub(super) fn put(&mut self, key: &Key, weight: usize, waits: bool) -> bool {
         let memory = self.namespaces.entry(key.namespace.clone()).or_default();
         let before = memory.weights.insert(key.name.clone(), weight).unwrap_or(0);
         memory.total = memory.total - before + weight;
+        self.total = self.total - before + weight;
         let was_requested = memory.requested.take_if(|name| *name == key.name).is_some();
         if waits {
             memory.waiting.insert(key.name.clone());
@@ -44,7 +56,9 @@ impl Room {
     /// The JobSet is gone.
     pub(super) fn remove(&mut self, key: &Key) {
         let Some(memory) = self.namespaces.get_mut(&key.namespace) else { return };
-        memory.total -= memory.weights.remove(&key.name).unwrap_or(0);
+        let weight = memory.weights.remove(&key.name).unwrap_or(0);
+        memory.total -= weight;
+        self.total -= weight;
         memory.waiting.remove(&key.name);
         if memory.weights.is_empty() {
             self.namespaces.remove(&key.namespace);

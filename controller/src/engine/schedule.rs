@@ -26,9 +26,9 @@ const URGENT_SLICE: usize = 8;
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Shortest time between two plans for bulk changes, for each Job of the JobSet. A plan reads all of them.
 const PAUSE_PER_JOB: Duration = Duration::from_micros(25);
-/// Failed Jobs whose messages are compared with the patterns of the failure policy in one turn. One takes up to some
-/// milliseconds.
-const MESSAGES_AT_ONCE: usize = 16;
+/// Failed Jobs whose messages are compared with the patterns of the failure policy in one turn of the loop. One can take a tenth of a
+/// second.
+const MESSAGES_AT_ONCE: usize = 1;
 /// Longest time until a JobSet that asks to be reconciled again is reconciled: the clock by which it asks may be set in between.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
@@ -53,6 +53,8 @@ impl Engine {
                     self.places.take(work.number, class, work.urgency, &work.key.namespace);
                     return Some(work);
                 }
+                // Others have their turn before the next comparison.
+                Ok(None) if self.groups.get(&key).is_some_and(|group| group.progress.has_compared) => return None,
                 Ok(None) => {}
                 Err(panic) => self.drop_entry(&key, panic, now.instant),
             }
@@ -159,7 +161,7 @@ impl Engine {
         if urgency == Urgency::Bulk && progress.rest.is_some() {
             return self.next_slice(key, now).map(|work| (work, WorkClass::Actions));
         }
-        if progress.status_hangs && !self.places.admit_probe() {
+        if progress.status_hangs && !self.places.admit_probe(&key.namespace) {
             self.queue.failed(key, &mut progress.turn, now.instant, LONGEST_AFTER_TRANSIENT);
             return None;
         }
@@ -190,7 +192,7 @@ impl Engine {
         let settled = plan.status == stored;
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
         plan.actions.retain(|action| !progress.is_unanswered(action));
-        let no_probe = !self.places.admit_probe();
+        let no_probe = !self.places.admit_probe(&key.namespace);
         let postponed = no_probe.then(|| progress.refusals.postpone_probes(&mut plan.actions, now.instant)).flatten();
         let asked = plan.requeue.map(|at| {
             let wait = Duration::try_from(at.duration_since(now.time)).unwrap_or_default();
@@ -240,7 +242,12 @@ impl Engine {
         let pause = progress.planned.map(|planned| planned + PAUSE_PER_JOB.saturating_mul(jobs));
         let pause = pause.filter(|until| urgency == Urgency::Bulk && now < *until);
         let wait = writes.map(|(_, until)| until).or(pause);
-        wait.or_else(|| (!group.note_own_rules(MESSAGES_AT_ONCE)).then_some(now))
+        group.progress.has_compared = false;
+        wait.or_else(|| {
+            let (all, some) = group.note_own_rules(MESSAGES_AT_ONCE);
+            group.progress.has_compared = some;
+            (!all).then_some(now)
+        })
     }
 
     /// The next actions of a plan that had many.

@@ -196,3 +196,34 @@ fn finish_with_a_lost_answer_tells_what_was_decided_once_the_status_is_observed(
     assert_eq!(confirmed.len(), 1, "{works:?}");
     assert_eq!((confirmed[0].facts.len(), confirmed[0].events.len()), (1, 1), "{confirmed:?}");
 }
+
+/// To compare one message with the patterns of a failure policy can take a tenth of a second.
+#[test]
+fn next_compares_one_message_with_patterns_in_a_turn_of_the_loop() {
+    const JOBS: i32 = 5;
+    let mut world = TestEngine::new(&["a/1", "b/1"], 1);
+    for name in ["a/1", "b/1"] {
+        let mut jobset = JobSet::clone(world.engine.jobset(&key(name)).unwrap());
+        jobset.spec.failure_policy = serde_json::from_value(json!({
+            "maxRestarts": 3, "rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["x+"]}],
+        }))
+        .unwrap();
+        world.observe(jobset);
+        for index in 0..JOBS {
+            let (reason, message) = ("BackoffLimitExceeded".to_owned(), "y".to_owned());
+            let failed = Finished::Failed { reason, message, at: Timestamp::UNIX_EPOCH };
+            world.put_job(name, index, JobView { finished: Some(failed), ..JobView::default() });
+        }
+    }
+    let compared = |world: &TestEngine| {
+        let of = |name| world.engine.group(&key(name)).unwrap().verdict.own_rules().len();
+        of("a/1") + of("b/1")
+    };
+    let mut before = 0;
+    while before < 2 * usize::try_from(JOBS).unwrap() {
+        world.engine.next(world.now(10_000));
+        let after = compared(&world);
+        assert!(after <= before + 1, "{before}, then {after}");
+        before = after;
+    }
+}

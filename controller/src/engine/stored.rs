@@ -18,6 +18,10 @@ use super::{Engine, Key};
 
 /// Most memory that the metadata of a JobSet may take, and its status, in bytes.
 const MAX_HEAD: usize = 4 << 20;
+/// All JobSets may take the memory that so many namespaces may take.
+const NAMESPACES: usize = 2;
+/// Memory that the JobSets of each namespace may take whatever others take, in bytes.
+const RESERVED: usize = 4 << 20;
 
 /// A JobSet that is not read yet, apart from its identity.
 #[derive(Clone, Debug, Resource)]
@@ -200,7 +204,7 @@ impl StoredJobSet {
 impl Engine {
     /// Reads a JobSet, if it may take the memory.
     pub(super) fn read(&mut self, key: &Key, stored: &StoredJobSet) -> (Arc<JobSet>, Option<Unread>) {
-        let (spec, namespace) = self.memory_limits();
+        let (spec, namespace) = (self.settings.limits.most_memory(), self.memory_of(&key.namespace));
         let reading = stored.read(Allowance { spec, namespace, taken: self.room.taken_beside(key) });
         let waits = reading.unread.as_ref().is_some_and(|unread| unread.waits_for_room);
         if self.room.put(key, reading.weight, waits) {
@@ -215,17 +219,26 @@ impl Engine {
         self.read_waiting(&key.namespace);
     }
 
-    /// Has a JobSet listed again that could not be read for want of room, if there is room for the largest one.
+    /// Has a JobSet listed again that could not be read for want of room, if there is room for the largest one: of the namespace
+    /// that takes less now, or of another one.
     fn read_waiting(&mut self, namespace: &str) {
-        let (spec, limit) = self.memory_limits();
-        let largest = spec.saturating_add(2 * MAX_HEAD).min(limit / 2);
-        self.dropped.extend(self.room.next_waiting(namespace, limit - largest));
+        let spec = self.settings.limits.most_memory();
+        let waiting: Vec<String> =
+            std::iter::once(namespace).chain(self.room.waiting().map(String::as_str)).map(str::to_owned).collect();
+        let next = waiting.into_iter().find_map(|namespace| {
+            let limit = self.memory_of(&namespace);
+            let largest = spec.saturating_add(2 * MAX_HEAD).min(limit / 2);
+            self.room.next_waiting(&namespace, limit - largest)
+        });
+        self.dropped.extend(next);
     }
 
-    /// The memory that the specification of one JobSet may take, and that all JobSets of a namespace may take.
-    fn memory_limits(&self) -> (usize, usize) {
-        let namespace = self.settings.memory_of_namespace;
-        (self.settings.limits.most_memory(), if namespace == 0 { usize::MAX } else { namespace })
+    /// The memory that the JobSets of a namespace may take: what the settings say, or less while other namespaces take most of what
+    /// all may take together.
+    fn memory_of(&self, namespace: &str) -> usize {
+        let most = Some(self.settings.memory_of_namespace).filter(|most| *most > 0).unwrap_or(usize::MAX);
+        let left = most.saturating_mul(NAMESPACES).saturating_sub(self.room.taken_by_others(namespace));
+        most.min(left.max(RESERVED))
     }
 }
 
@@ -273,6 +286,6 @@ fn no_room(allowance: &Allowance) -> String {
     let mib = allowance.namespace >> 20;
     format!(
         "the JobSets of the namespace take all of the {mib} MiB of memory that they may take together \
-         (--max-memory-per-namespace of the controller): delete some of them, or raise the limit; it goes on when there is room"
+         (--max-memory-per-namespace of the controller, or less while all namespaces take twice that): delete some of them, or raise the limit; it goes on when there is room"
     )
 }

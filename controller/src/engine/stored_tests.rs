@@ -235,3 +235,40 @@ fn jobset_is_kept_as_text_by_lists_and_watches() {
 fn now(seconds: u64) -> Now {
     Now { instant: Instant::now() + Duration::from_secs(seconds), time: Timestamp::UNIX_EPOCH }
 }
+
+/// All namespaces have room for ten such JobSets. Beyond that, each has at least [`RESERVED`](super::stored::RESERVED).
+#[test]
+fn namespaces_share_the_memory_of_all_and_none_is_without_room() {
+    let settings = Settings { memory_of_namespace: 8 << 20, ..Settings::default() };
+    let mut engine = Engine::new(settings);
+    let names = ["a", "b", "c", "d"];
+    let of = |namespace: &str, number: i32| {
+        let mut object = jobset(&format!("j{number}"), 250);
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
+    let mut see = |namespace: &str| {
+        for number in 0..12 {
+            engine.see(stored(&of(namespace, number)), Instant::now());
+        }
+    };
+    names.iter().for_each(|namespace| see(namespace));
+    let read = |namespace: &str| {
+        let key = |number| Key { namespace: namespace.to_owned(), name: format!("j{number}") };
+        (0..12).filter(|number| engine.jobset(&key(*number)).is_some_and(|it| it.spec != JobSetSpec::default())).count()
+    };
+    let counts = names.map(read);
+    assert!(counts[0] > counts[2] && counts[2] == counts[3] && counts[3] > 0, "{counts:?}");
+    engine.take_dropped();
+    for (namespace, number) in
+        ["a", "b"].into_iter().flat_map(|namespace| (0..12).map(move |number| (namespace, number)))
+    {
+        let key = Key { namespace: namespace.to_owned(), name: format!("j{number}") };
+        engine.see(WatchEvent::Gone(Kind::JobSet, key, 9), Instant::now());
+    }
+    let listed = engine.take_dropped();
+    assert!(
+        listed.iter().any(|key| ["c", "d"].contains(&key.namespace.as_str())),
+        "what others leave is for those that wait: {listed:?}"
+    );
+}

@@ -253,7 +253,7 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         let Some(pods) = current.pods.filter(|_| !current.is_over()) else { continue };
         slots.arrived += pods.newcomers_at(reconciliation.next_epoch()).len();
         done += i64::try_from(pods.succeeded()).unwrap_or(i64::MAX);
-        let valid = 1..=reconciliation.next_epoch();
+        let valid = 1..=reconciliation.next_epoch().max(1);
         for (epoch, count) in pods.reports().range(valid.clone()) {
             *slots.reports.entry(*epoch).or_default() += count;
         }

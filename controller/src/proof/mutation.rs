@@ -132,11 +132,12 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
         Some(RuleMutation::OldSlotTakenForNewcomer) => {
             let jobset = Arc::make_mut(jobset);
             let groups = jobset.spec.replicated_jobs.iter();
-            let sizes: Vec<i32> = groups.map(|group| group.replicas() * group.template.spec.pods()).collect();
+            let sizes: Vec<i64> =
+                groups.map(|group| i64::from(group.replicas()) * i64::from(group.template.spec.pods())).collect();
             let status = jobset.status.iter_mut().flat_map(|status| &mut status.replicated_jobs_status);
             for (recorded, size) in status.zip(sizes) {
                 let pods = recorded.synced_pods.as_deref().map(Ranges::parse);
-                if pods.is_some_and(|pods| pods.count() < size.into()) {
+                if pods.is_some_and(|pods| pods.count() < size) {
                     recorded.synced_pods = Some(String::new());
                 }
             }

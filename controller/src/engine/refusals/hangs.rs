@@ -36,7 +36,6 @@ impl Refusals {
         postponed
             .map(|(_, entry)| {
                 entry.until = now + wait(entry.refusals);
-                entry.refusals += 1;
                 entry.until
             })
             .min()

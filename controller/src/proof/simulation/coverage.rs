@@ -5,7 +5,7 @@ use jobset_api::conditions;
 use super::cluster::trace;
 
 /// Seeds within which everything has to happen.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 6_000;
 
 /// Lives of one kind that are enough.
 const ENOUGH: usize = 5;

@@ -60,16 +60,19 @@ pub(super) fn summary(report: &Report<FairnessFigures>) -> String {
         table.line(&["hostile JobSets that are stored".to_owned(), figures.hostile_jobsets.to_string(), String::new()]);
         table.figure("controller's memory, peak", figures.controllers_peak_mb, Some(CONTROLLER_MB), "MB");
     }
-    let mut at_least = |what: &str, value: f64, least: Option<f64>| {
-        let target = least.map(|least| format!("at least {least}\t{}", if value >= least { "met" } else { "MISSED" }));
-        table.line(&[what.to_owned(), value.to_string(), target.unwrap_or_default()]);
-    };
-    at_least("foreign Jobs", number(figures.foreign_jobs_created), Some(FOREIGN_JOBS));
-    let compared = figures.compared_jobs_per_second;
-    let least = compared.map(|rate| rounded(rate * LEAST_RATE, 1e1));
-    at_least("Jobs a second, nothing urgent", figures.bulk_jobs_per_second, least);
-    if let Some(rate) = compared {
-        at_least("the same, compared controller", rate, None);
+    if figures.foreign_jobs_created > 0 || figures.bulk_jobs_per_second > 0.0 {
+        let mut at_least = |what: &str, value: f64, least: Option<f64>| {
+            let target =
+                least.map(|least| format!("at least {least}\t{}", if value >= least { "met" } else { "MISSED" }));
+            table.line(&[what.to_owned(), value.to_string(), target.unwrap_or_default()]);
+        };
+        at_least("foreign Jobs", number(figures.foreign_jobs_created), Some(FOREIGN_JOBS));
+        let compared = figures.compared_jobs_per_second;
+        let least = compared.map(|rate| rounded(rate * LEAST_RATE, 1e1));
+        at_least("Jobs a second, nothing urgent", figures.bulk_jobs_per_second, least);
+        if let Some(rate) = compared {
+            at_least("the same, compared controller", rate, None);
+        }
     }
     format!("{table}The controller's build is {}.", report.build)
 }
