@@ -58,6 +58,7 @@ async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_
         let job = &mut jobset["spec"]["replicatedJobs"][0];
         (job["replicas"], job["template"]["spec"]["parallelism"]) = (json!(1), json!(pods));
         job["template"]["spec"]["completions"] = json!(pods);
+        job["template"]["spec"]["completionMode"] = json!("Indexed");
         let volume = |number: usize| json!({ "name": format!("v{number}") });
         job["template"]["spec"]["template"]["spec"]["volumes"] = (0..volumes).map(volume).collect();
         jobset

@@ -66,10 +66,13 @@ async fn events_beyond_their_limits_are_counted_and_the_rest_is_sent() {
         .send(&jobset("two"), vec![EventWrite::Drop { note: Note::warning("Refused", "quota".to_owned()) }, write(0)]);
     let dropped = EventLimit::ALL.map(|limit| events.dropped.with_label_values(&[limit.name()]).get());
     assert_eq!(dropped, [1, 500, 0]);
-    timeout(Duration::from_mins(1), events.sent()).await.unwrap();
+    // The end of the program waits for 5 s only, which a busy machine needs for fewer.
+    for _ in 0..501 {
+        timeout(Duration::from_mins(1), arrived.recv()).await.unwrap().unwrap();
+    }
+    events.sent().await;
     assert_eq!(events.queue().clear(), 0);
-    let sent = std::iter::from_fn(|| arrived.try_recv().ok()).count();
-    assert_eq!(sent, 501);
+    assert!(arrived.try_recv().is_err(), "more than 501 were sent");
 }
 
 #[test]
