@@ -79,10 +79,10 @@ async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_
     rejected(create(of_size("memory", 1, 400)).await, memory);
     let jobsets = plane.jobsets();
     let resized = async |pods: i32| {
-        let mut spec = serde_json::to_value(jobsets.get("older").await.unwrap().spec).unwrap();
-        let job = &mut spec["replicatedJobs"][0]["template"]["spec"];
-        (job["parallelism"], job["completions"]) = (json!(pods), json!(pods));
-        merge(&jobsets, "older", &spec).await
+        let path = "/spec/replicatedJobs/0/template/spec";
+        let replace = |field: &str| json!({ "op": "replace", "path": format!("{path}/{field}"), "value": pods });
+        let patch = serde_json::from_value(json!([replace("parallelism"), replace("completions")])).unwrap();
+        jobsets.patch("older", &PatchParams::default(), &Patch::Json::<()>(patch)).await
     };
     rejected(refusal(resized(61).await), "spec.replicatedJobs[0]: Invalid value: 61: the Pods of all");
     for pods in [60, 59] {
