@@ -7,6 +7,10 @@ use jobset_api::{JobSet, JobSetLimits, JobSetSpec};
 
 use crate::wire::SpecWeight;
 
+/// What an update may add to a specification that is too heavy, in bytes: fields as `suspend`. The controller does not read such a
+/// JobSet, whatever it grows to.
+const FIELDS: usize = 512;
+
 /// Rejects what exceeds the limits: one object could fill etcd, or the memory of the controller.
 pub(crate) fn check(
     old: Option<&JobSet>,
@@ -37,7 +41,7 @@ pub(crate) fn check(
         let largest = jobs.max_by_key(|(_, job)| job.expected_pods()).map_or(0, |(index, _)| index);
         errors.invalid(&path.index(largest), pods, required);
     }
-    if weight.new > limits.most_memory() && (old.is_none() || weight.new > weight.old) {
+    if weight.new > limits.most_memory() && (old.is_none() || weight.new > weight.old.saturating_add(FIELDS)) {
         let part = heaviest_part(new);
         let required = format_args!(
             "the specification would take {} KiB of the controller's memory, and must not take more than {} KiB, the limit of \
@@ -147,6 +151,8 @@ mod tests {
     #[case::created(false, SpecWeight { new: (64 << 10) + 1, old: 0 }, true)]
     #[case::grown(true, SpecWeight { new: 80 << 10, old: 79 << 10 }, true)]
     #[case::unchanged(true, SpecWeight { new: 80 << 10, old: 80 << 10 }, false)]
+    #[case::suspended(true, SpecWeight { new: (80 << 10) + 512, old: 80 << 10 }, false)]
+    #[case::grown_by_more_than_fields(true, SpecWeight { new: (80 << 10) + 513, old: 80 << 10 }, true)]
     #[case::lighter(true, SpecWeight { new: 80 << 10, old: 90 << 10 }, false)]
     fn weight_above_limit_is_rejected_if_it_grows(
         #[case] is_update: bool,

@@ -79,8 +79,8 @@ async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_
     rejected(create(of_size("memory", 1, 400)).await, memory);
     let jobsets = plane.jobsets();
     let resized = async |pods: i32| {
-        let path = "/spec/replicatedJobs/0/template/spec";
-        let replace = |field: &str| json!({ "op": "replace", "path": format!("{path}/{field}"), "value": pods });
+        let job = "/spec/replicatedJobs/0/template/spec";
+        let replace = |field: &str| json!({ "op": "replace", "path": format!("{job}/{field}"), "value": pods });
         let patch = serde_json::from_value(json!([replace("parallelism"), replace("completions")])).unwrap();
         jobsets.patch("older", &PatchParams::default(), &Patch::Json::<()>(patch)).await
     };
