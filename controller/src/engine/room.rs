@@ -9,6 +9,8 @@ use super::Key;
 pub(super) struct Room {
     total: usize,
     namespaces: HashMap<String, NamespaceMemory>,
+    /// The JobSets that wait. Mostly none does.
+    waiting: BTreeSet<Key>,
 }
 
 #[derive(Debug, Default)]
@@ -16,7 +18,6 @@ struct NamespaceMemory {
     total: usize,
     /// By the name of the JobSet.
     weights: HashMap<String, usize>,
-    waiting: BTreeSet<String>,
     /// The one that has waited, and is to be read now.
     requested: Option<String>,
 }
@@ -34,8 +35,10 @@ impl Room {
     }
 
     /// The namespaces of which JobSets wait.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &String> {
-        self.namespaces.iter().filter(|(_, memory)| !memory.waiting.is_empty()).map(|(namespace, _)| namespace)
+    pub(super) fn waiting(&self) -> Vec<String> {
+        let mut namespaces: Vec<String> = self.waiting.iter().map(|key| key.namespace.clone()).collect();
+        namespaces.dedup();
+        namespaces
     }
 
     /// The JobSet takes so many bytes. Returns whether another one that waits may have room now.
@@ -46,20 +49,20 @@ impl Room {
         self.total = self.total - before + weight;
         let was_requested = memory.requested.take_if(|name| *name == key.name).is_some();
         if waits {
-            memory.waiting.insert(key.name.clone());
+            self.waiting.insert(key.clone());
         } else {
-            memory.waiting.remove(&key.name);
+            self.waiting.remove(key);
         }
         weight < before || (was_requested && !waits)
     }
 
     /// The JobSet is gone.
     pub(super) fn remove(&mut self, key: &Key) {
+        self.waiting.remove(key);
         let Some(memory) = self.namespaces.get_mut(&key.namespace) else { return };
         let weight = memory.weights.remove(&key.name).unwrap_or(0);
         memory.total -= weight;
         self.total -= weight;
-        memory.waiting.remove(&key.name);
         if memory.weights.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
@@ -68,9 +71,11 @@ impl Room {
     /// A JobSet that waits, if its namespace takes at most so many bytes. It waits no longer.
     pub(super) fn next_waiting(&mut self, namespace: &str, at_most: usize) -> Option<Key> {
         let memory = self.namespaces.get_mut(namespace).filter(|memory| memory.total <= at_most)?;
-        let name = memory.waiting.pop_first()?;
-        memory.requested = Some(name.clone());
-        Some(Key { namespace: namespace.to_owned(), name })
+        let first = Key { namespace: namespace.to_owned(), name: String::new() };
+        let next = self.waiting.range(first..).next().filter(|key| key.namespace == namespace)?.clone();
+        self.waiting.remove(&next);
+        memory.requested = Some(next.name.clone());
+        Some(next)
     }
 }
 

@@ -223,9 +223,8 @@ impl Engine {
     /// that takes less now, or of another one.
     fn read_waiting(&mut self, namespace: &str) {
         let spec = self.settings.limits.most_memory();
-        let waiting: Vec<String> =
-            std::iter::once(namespace).chain(self.room.waiting().map(String::as_str)).map(str::to_owned).collect();
-        let next = waiting.into_iter().find_map(|namespace| {
+        let mut waiting = std::iter::once(namespace.to_owned()).chain(self.room.waiting());
+        let next = waiting.find_map(|namespace| {
             let limit = self.memory_of(&namespace);
             let largest = spec.saturating_add(2 * MAX_HEAD).min(limit / 2);
             self.room.next_waiting(&namespace, limit - largest)
