@@ -154,26 +154,25 @@ impl Group {
     }
 
     /// Notes the own rules of at most so many failed Jobs: to compare messages with patterns can take long. Returns whether those
-    /// of all Jobs are noted, and whether any message was compared.
-    pub(super) fn note_own_rules(&mut self, at_most: usize) -> (bool, bool) {
-        let Some(jobset) = &self.jobset else { return (true, false) };
+    /// of all Jobs are noted.
+    pub(super) fn note_own_rules(&mut self, mut at_most: usize) -> bool {
+        let Some(jobset) = &self.jobset else { return true };
         let has_failed = |job: &&JobView| matches!(job.finished, Some(Finished::Failed { .. }));
-        let mut compared = 0;
         for job in self.jobs.values().filter(has_failed) {
             if self.verdict.patterns(jobset).is_empty() {
-                break;
+                return true;
             }
             if self.verdict.own_rules().contains_key(&job.uid) {
                 continue;
             }
-            if compared == at_most {
-                return (false, compared > 0);
+            if at_most == 0 {
+                return false;
             }
-            compared += 1;
+            at_most -= 1;
             let rule = plan::own_rule(jobset, self.verdict.patterns(jobset), job);
             self.verdict.note_own_rule(job.uid.clone(), rule);
         }
-        (true, compared > 0)
+        true
     }
 
     /// Notes the requests that the API server refuses at present, in a stable order. Returns whether the rules must look

@@ -39,8 +39,8 @@ pub(super) struct Progress {
     pub planned: Option<Instant>,
     pub refusals: Refusals,
     pub events: EventLog,
-    /// Whether messages were compared with patterns in its last turn.
-    pub has_compared: bool,
+    /// Whether its last turn ended because more messages are to be compared with patterns.
+    pub is_comparing: bool,
     /// The work under way.
     pub under_way: Option<UnderWay>,
     /// Slow requests that the JobSet does not wait for, each with the number of its work.

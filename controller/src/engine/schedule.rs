@@ -54,7 +54,7 @@ impl Engine {
                     return Some(work);
                 }
                 // Others have their turn before the next comparison.
-                Ok(None) if self.groups.get(&key).is_some_and(|group| group.progress.has_compared) => return None,
+                Ok(None) if self.groups.get(&key).is_some_and(|group| group.progress.is_comparing) => return None,
                 Ok(None) => {}
                 Err(panic) => self.drop_entry(&key, panic, now.instant),
             }
@@ -143,6 +143,7 @@ impl Engine {
     fn begin(&mut self, key: &Key, urgency: Urgency, now: Now) -> Option<(Work, WorkClass)> {
         let group = self.groups.get_mut(key)?;
         group.progress.turn.begin();
+        group.progress.is_comparing = false;
         if let Some(error) = &mut group.internal_error {
             if error.begin_rebuilding(group.jobset.as_deref(), now.instant) {
                 self.dropped.push(key.clone());
@@ -242,12 +243,10 @@ impl Engine {
         let pause = progress.planned.map(|planned| planned + PAUSE_PER_JOB.saturating_mul(jobs));
         let pause = pause.filter(|until| urgency == Urgency::Bulk && now < *until);
         let wait = writes.map(|(_, until)| until).or(pause);
-        group.progress.has_compared = false;
-        wait.or_else(|| {
-            let (all, some) = group.note_own_rules(MESSAGES_AT_ONCE);
-            group.progress.has_compared = some;
-            (!all).then_some(now)
-        })
+        if wait.is_none() {
+            group.progress.is_comparing = !group.note_own_rules(MESSAGES_AT_ONCE);
+        }
+        wait.or(group.progress.is_comparing.then_some(now))
     }
 
     /// The next actions of a plan that had many.

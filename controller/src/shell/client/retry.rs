@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 10;
 const DEFAULT: Duration = Duration::from_secs(1);
 /// Longest delay before jitter.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Longest time from the first answer 429 to the last attempt. Then the JobSet may be planned anew, from a newer state.
+/// Longest time from the first answer 429 to the last attempt. Then the JobSet may be planned again, from a newer state.
 const RETRIED_FOR: Duration = Duration::from_secs(30);
 
 /// Waits for `Retry-After` with jitter, because other requests are answered with 429 in the same second. The policy of kube has no
