@@ -151,7 +151,7 @@ pub struct RecentRestart {
     /// for `restartBackoff.stableSeconds`. 1: the workers had run well. The wait before the restart grows with it.
     #[serde(default)]
     pub consecutive_failures: i32,
-    /// startTime is when the controller began the restart.
+    /// startTime is when the worker ended, or when the controller began the restart if that was not observed.
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub start_time: MicroTime,
     /// completionTime is when all Jobs were ready again. Absent before.

@@ -36,6 +36,7 @@ mod pods;
 mod policy;
 mod program;
 mod refused;
+mod releases;
 mod resources;
 mod resume;
 mod rivals;

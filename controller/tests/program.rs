@@ -19,9 +19,9 @@ use crate::fixture::LIMIT;
 /// The namespace that the controller is installed in.
 pub(crate) const NAMESPACE: &str = "jobset-system";
 
-/// Creates the controller's ServiceAccount and its rights, and a kubeconfig for it.
+/// Creates the controller's ServiceAccount, its rights and the policy that confines it, and a kubeconfig for it.
 pub(crate) async fn grant(plane: &ControlPlane) -> Result<()> {
-    apply(plane, &["namespace.yaml", "controller-rbac.yaml"]).await?;
+    apply(plane, &["namespace.yaml", "controller-rbac.yaml", "controller-policy.yaml"]).await?;
     let token = install::kubectl(plane, &["create", "token", "jobset-controller", "-n", NAMESPACE]).await?;
     let mut config: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(plane.kubeconfig())?)?;
     let user = config["users"][0].get_mut("user").context("a kubeconfig without a user")?;

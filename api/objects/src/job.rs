@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Container;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
@@ -35,6 +35,14 @@ pub struct PartialJobSpec {
     pub completions: Option<i32>,
     /// Whether the Job is suspended.
     pub suspend: Option<bool>,
+    /// `Indexed` or `NonIndexed`.
+    pub completion_mode: String,
+    /// Failures that the Job bears.
+    pub backoff_limit: Option<i32>,
+    /// Failures that each index bears.
+    pub backoff_limit_per_index: Option<i32>,
+    /// Failed indexes that the Job bears.
+    pub max_failed_indexes: Option<i32>,
     /// Seconds for which the Job may be active.
     pub active_deadline_seconds: Option<i64>,
     /// Template of its Pods.
@@ -63,6 +71,8 @@ pub struct PartialTemplateSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialJobStatus {
+    /// When the Job started.
+    pub start_time: Option<Time>,
     /// Number of Pods that are pending or running.
     pub active: Option<i32>,
     /// Number of ready Pods.
@@ -92,6 +102,10 @@ impl From<&Job> for PartialJob {
                 parallelism: spec.and_then(|spec| spec.parallelism),
                 completions: spec.and_then(|spec| spec.completions),
                 suspend: spec.and_then(|spec| spec.suspend),
+                completion_mode: spec.and_then(|spec| spec.completion_mode.clone()).unwrap_or_default(),
+                backoff_limit: spec.and_then(|spec| spec.backoff_limit),
+                backoff_limit_per_index: spec.and_then(|spec| spec.backoff_limit_per_index),
+                max_failed_indexes: spec.and_then(|spec| spec.max_failed_indexes),
                 active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds),
                 template: PartialPodTemplate {
                     spec: PartialTemplateSpec {
@@ -104,6 +118,7 @@ impl From<&Job> for PartialJob {
                 },
             },
             status: PartialJobStatus {
+                start_time: status.and_then(|status| status.start_time.clone()),
                 active: status.and_then(|status| status.active),
                 ready: status.and_then(|status| status.ready),
                 succeeded: status.and_then(|status| status.succeeded),

@@ -8,12 +8,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The domains of the labels and annotations that the programs read: those of JobSets and of Jobs.
+/// The domains of the labels, annotations and finalizers that the programs read: those of JobSets and of Jobs.
 const DOMAINS: [&str; 3] = ["jobset.sigs.k8s.io", "alpha.jobset.sigs.k8s.io", "batch.kubernetes.io"];
 
 /// Labels or annotations of [`DOMAINS`].
 #[derive(Default)]
 pub(crate) struct OwnEntries(pub(crate) BTreeMap<String, String>);
+
+/// Finalizers of [`DOMAINS`].
+#[derive(Default)]
+pub(crate) struct OwnFinalizers(pub(crate) Vec<String>);
 
 /// The owners that control an object: at most one, says the API server.
 #[derive(Default)]
@@ -67,6 +71,30 @@ impl Visitor<'_> for OwnKey {
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
         let is_own = key.split_once('/').is_some_and(|(domain, _)| DOMAINS.contains(&domain));
         Ok(is_own.then(|| key.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for OwnFinalizers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FinalizersVisitor)
+    }
+}
+
+struct FinalizersVisitor;
+
+impl<'de> Visitor<'de> for FinalizersVisitor {
+    type Value = OwnFinalizers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of finalizers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut finalizers: A) -> Result<OwnFinalizers, A::Error> {
+        let mut own = Vec::new();
+        while let Some(finalizer) = finalizers.next_element_seed(OwnKey)? {
+            own.extend(finalizer);
+        }
+        Ok(OwnFinalizers(own))
     }
 }
 

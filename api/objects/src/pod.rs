@@ -77,6 +77,8 @@ pub struct PartialPodStatus {
     pub phase: String,
     /// Why the Pod as a whole failed, such as `Evicted`.
     pub reason: String,
+    /// The same, for people.
+    pub message: String,
     /// PodScheduled, Ready and others.
     pub conditions: Vec<PartialCondition>,
     /// Statuses of init containers and sidecars.
@@ -146,6 +148,8 @@ pub struct ContainerTerminated {
     pub reason: String,
     /// Termination message that the container wrote.
     pub message: String,
+    /// When the container started. Absent if the kubelet has no record of a run.
+    pub started_at: Option<Time>,
     /// When the container ended.
     pub finished_at: Option<Time>,
 }

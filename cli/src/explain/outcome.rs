@@ -60,7 +60,8 @@ fn deadline_advice(facts: &Facts) -> String {
 /// The Pods of failed workers that stay after the JobSet has failed, with the commands that show their logs.
 fn evidence(facts: &Facts) -> Vec<String> {
     let pods = report(&facts.jobset, &facts.jobs, &facts.pods, None).replicated_jobs;
-    let failed = pods.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods).filter(|pod| pod.failed());
+    let failed =
+        pods.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods).filter(|pod| pod.stays_as_evidence());
     let line = |pod: &PodNode| {
         let exit = pod.last_exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
         format!("Pod {} has failed{exit}, and stays: {}", pod.name, facts.kubectl(&format!("logs {}", pod.name)))

@@ -27,7 +27,8 @@ pub(super) fn trimmed_pod(mut pod: PartialPod) -> PartialPod {
     trim_metadata(&mut pod.metadata);
     keep(&mut pod.metadata.labels, &POD_LABELS);
     keep(&mut pod.metadata.annotations, &POD_ANNOTATIONS);
-    for container in pod.spec.containers.iter_mut().chain(&mut pod.spec.init_containers) {
+    // Those of an agent tell its restarts from its failures.
+    for container in &mut pod.spec.containers {
         container.restart_policy_rules = Vec::new();
     }
     pod.spec.containers.shrink_to_fit();

@@ -127,6 +127,7 @@ fn steps(restart: &GroupRestart) -> String {
     let steps = [
         (restart.failed, BAD, "the first worker fails"),
         (restart.began, WAIT, "the restart starts"),
+        (restart.recreates, WAIT, "it goes on by recreation"),
         (restart.lifted, Style::new(), "the barrier is lifted"),
         (restart.recovered, GOOD, "all Jobs are ready"),
     ];

@@ -90,6 +90,9 @@ pub struct GroupRestart {
     /// When it started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
+    /// A restart that began in place: since when it goes on by recreation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recreates: Option<Timestamp>,
     /// In-place restart: when the barrier was lifted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifted: Option<Timestamp>,
@@ -181,7 +184,7 @@ fn by_events(mut events: Vec<RestartEvent>) -> Vec<GroupRestart> {
     let mut counted_before: Option<(i32, i32)> = None;
     for event in &events {
         let is_same = |restart: &GroupRestart| match (event.number, restart.number) {
-            (Some(one), Some(other)) => one == other && (event.step != RestartStep::Began || restart.began.is_none()),
+            (Some(one), Some(other)) => one == other,
             _ => event.step != RestartStep::Began,
         };
         let index = match restarts.iter().rposition(is_same) {
@@ -224,6 +227,12 @@ fn add_recent(restarts: &mut Vec<GroupRestart>, recent: &RecentRestart) {
 
 fn add(restart: &mut GroupRestart, event: &RestartEvent) {
     match event.step {
+        // It goes on by recreation.
+        RestartStep::Began if restart.began.is_some() => {
+            restart.recreates = Some(event.at);
+            restart.manner = manner(&event.message).or(restart.manner);
+            restart.cause = format!("{}; then {}", restart.cause, event.message);
+        }
         RestartStep::Began => {
             restart.began = Some(event.at);
             // The node's clock may be ahead of the controller's.

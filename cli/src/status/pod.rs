@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use jobset_api::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_api::labels;
+use jobset_api::restart_rules::{ExitCodes, restarts_pod};
 use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod, WorkerExit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -17,6 +18,8 @@ use crate::output::one_line;
 const RESET: &str = "RestartingAllContainers";
 
 /// A Pod.
+// Each is shown by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNode {
@@ -30,6 +33,12 @@ pub struct PodNode {
     pub ready: bool,
     /// Whether it has succeeded or failed.
     pub ended: bool,
+    /// Whether it has failed.
+    #[serde(skip)]
+    pub failed: bool,
+    /// Whether it is being deleted.
+    #[serde(skip)]
+    pub deleted: bool,
     /// Its ready containers, and all its containers.
     pub containers: (usize, usize),
     /// The epoch that its agent reports.
@@ -78,12 +87,14 @@ impl PodNode {
             state: state(pod, &sidecars),
             ready: pod.is_ready(),
             ended,
+            failed: pod.status.phase == "Failed",
+            deleted: pod.metadata.deletion_timestamp.is_some(),
             containers: (ready, pod.spec.containers.len() + sidecars.len()),
             epoch: epoch(pod).map(Cow::into_owned),
             barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of_pod(pod, epochs)),
-            restarts: all.clone().map(|status| status.restart_count).max().unwrap_or(0),
+            restarts: all.map(|status| status.restart_count).max().unwrap_or(0),
             node: pod.spec.node_name.clone(),
-            last_exit: last_exit(pod, all),
+            last_exit: last_exit(pod),
             created: pod.metadata.creation_timestamp.clone(),
         }
     }
@@ -98,36 +109,79 @@ impl PodNode {
         ["Error", "BackOff", "ErrImagePull", "OOMKilled"].iter().any(|bad| self.state.contains(bad))
     }
 
-    /// Whether it has failed.
-    pub fn failed(&self) -> bool {
-        self.ended && !matches!(self.state.as_str(), "Succeeded" | "Completed")
+    /// Whether it has failed, and stays with the logs of a container that ended.
+    pub fn stays_as_evidence(&self) -> bool {
+        self.failed && !self.deleted && self.last_exit.is_some()
     }
 }
 
-/// How the container or supervised worker that ended last has ended. Ends by a restart in place are left out, and those of an
-/// agent that has ended after its worker because the JobSet has failed.
-fn last_exit<'a>(pod: &PartialPod, containers: impl Iterator<Item = &'a PartialContainerStatus>) -> Option<String> {
-    let ends = containers.flat_map(|status| {
-        let ends = [&status.state.terminated, &status.last_state.terminated];
-        ends.into_iter().flatten().map(move |end| (status.name.as_str(), end))
+/// How the worker ended, if known; else how an init container or an agent ended. Ends by a restart in place are left out.
+///
+/// Of the workers that have ended as they are now, the one that failed first is the cause: the others, sidecars and the agent
+/// end after it. Of the ends before, the last one counts.
+fn last_exit(pod: &PartialPod) -> Option<String> {
+    let workers = &pod.status.container_statuses;
+    let is_supervised = workers.iter().filter_map(|status| status.state.terminated.as_ref()).any(is_of_failed_jobset);
+    let supervised = supervised_exit(pod);
+    let now = workers.iter().filter_map(|status| exit(pod, status, status.state.terminated.as_ref()));
+    let now = now.filter(|exit| exit.code != 0).chain(supervised.clone().filter(|_| is_supervised));
+    if let Some(first) = now.min_by_key(|exit| (exit.at.is_none(), exit.at)) {
+        return Some(first.text);
+    }
+    let ends = |status| all_ends(pod, status);
+    let (sidecars, init): (Vec<_>, Vec<_>) = pod.status.init_container_statuses.iter().partition(|status| {
+        pod.spec.init_containers.iter().any(|container| container.name == status.name && container.is_sidecar())
     });
-    let known = ends.filter(|(_, end)| end.reason != RESET && end.exit_code != i32::from(FAILED_JOBSET_EXIT_CODE));
-    let contained = known.map(|(name, end)| {
-        let time = end.finished_at.as_ref().map(|time| time.0);
-        (time, format!("{name}: {}", ended(end)))
-    });
-    contained.chain(supervised_exit(pod)).max_by_key(|(time, _)| *time).map(|(_, text)| text)
+    let failed_init = init.iter().copied().flat_map(ends).filter(|exit| exit.code != 0);
+    let known = workers.iter().flat_map(ends).chain(failed_init).chain(supervised);
+    let last = known.max_by_key(|exit| exit.at);
+    last.or_else(|| sidecars.into_iter().flat_map(ends).max_by_key(|exit| exit.at)).map(|exit| exit.text)
+}
+
+/// The end of a container, or of a supervised worker.
+#[derive(Clone)]
+struct ContainerExit {
+    at: Option<Timestamp>,
+    code: i32,
+    text: String,
+}
+
+/// How a container has ended, and how it ended before.
+fn all_ends(pod: &PartialPod, status: &PartialContainerStatus) -> Vec<ContainerExit> {
+    let ends = [&status.state.terminated, &status.last_state.terminated];
+    ends.into_iter().filter_map(|end| exit(pod, status, end.as_ref())).collect()
+}
+
+/// How a container ended, if that tells anything: its end is no restart in place, nor that of an agent after its worker.
+fn exit(pod: &PartialPod, status: &PartialContainerStatus, end: Option<&ContainerTerminated>) -> Option<ContainerExit> {
+    let end = end.filter(|end| end.reason != RESET && !is_of_failed_jobset(end))?;
+    let spec = pod.spec.init_containers.iter().find(|container| container.name == status.name);
+    let restarts = |rule| restarts_pod(rule) && ExitCodes::of(rule).is_some_and(|codes| codes.contains(end.exit_code));
+    if spec.is_some_and(|agent| agent.is_sidecar() && agent.restart_policy_rules.iter().any(restarts)) {
+        return None;
+    }
+    let at = end.finished_at.as_ref().map(|time| time.0);
+    let text = format!("{}: {}{}", status.name, ended(end), last_line(&end.message));
+    Some(ContainerExit { at, code: end.exit_code, text })
+}
+
+/// Whether an agent has ended, after its worker, because the JobSet has failed.
+fn is_of_failed_jobset(end: &ContainerTerminated) -> bool {
+    end.exit_code == i32::from(FAILED_JOBSET_EXIT_CODE)
+}
+
+/// The last line of a message after a colon; empty if there is none.
+fn last_line(message: &str) -> String {
+    let line = message.lines().rfind(|line| !line.trim().is_empty());
+    line.map(|line| format!(": {}", one_line(line))).unwrap_or_default()
 }
 
 /// How the worker of a supervising agent ended, and when.
-fn supervised_exit(pod: &PartialPod) -> Option<(Option<Timestamp>, String)> {
+fn supervised_exit(pod: &PartialPod) -> Option<ContainerExit> {
     let WorkerExit { code, signal, finished_at, message, .. } = WorkerExit::of(pod.annotations())?;
     let signal = signal.map(|signal| format!(" (signal {signal})")).unwrap_or_default();
-    let words = match message.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(line) => format!(": {}", one_line(line)),
-        None => String::new(),
-    };
-    Some((finished_at.map(|time| time.0), format!("worker: exit code {code}{signal}{words}")))
+    let text = format!("worker: exit code {code}{signal}{}", last_line(&message));
+    Some(ContainerExit { at: finished_at.map(|time| time.0), code, text })
 }
 
 /// How a container ended, such as `exit code 1 (Error)`.

@@ -148,7 +148,7 @@ fn tree(status: &JobSetTree, view: &View) -> String {
 fn failed_workers(status: &JobSetTree) -> String {
     let pods = status.replicated_jobs.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods);
     let failed: Vec<&PodNode> =
-        pods.filter(|pod| status.state == JobSetState::Failed && pod.failed() && pod.last_exit.is_some()).collect();
+        pods.filter(|pod| status.state == JobSetState::Failed && pod.stays_as_evidence()).collect();
     if failed.is_empty() {
         return String::new();
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::effective::MAX_BACKOFF_LIMIT;
 use jobset_api::labels;
 use jobset_api::restart_rules::restarts_pod;
-use jobset_objects::{PartialCondition, PartialJob, PartialTemplateSpec};
+use jobset_objects::{PartialCondition, PartialJob, PartialJobSpec, PartialTemplateSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -47,6 +48,10 @@ pub struct JobView {
     pub succeeding: bool,
     /// Seconds that it may be active for (`activeDeadlineSeconds`).
     pub deadline: Option<i64>,
+    /// When it started, or was resumed: its deadline counts from there.
+    pub started: Option<Timestamp>,
+    /// Whether the next Pod that fails is more than it bears (`backoffLimit`).
+    pub bears_no_failure: bool,
     /// Pods pending or running.
     pub active: i32,
     /// Pods ready.
@@ -68,6 +73,8 @@ pub struct JobView {
     pub failed: Ranges,
     /// Whether the API server has kept the rules that restart all containers; one that does not know them drops them.
     pub restarts_in_place: bool,
+    /// Whether no number of failed Pods fails it or one of its indexes for good.
+    pub spares_failures: bool,
 }
 
 /// How a Job ended.
@@ -106,6 +113,8 @@ impl JobView {
             failing: job.condition(FAILURE_TARGET).is_some(),
             succeeding: job.condition(SUCCESS_CRITERIA_MET).is_some(),
             deadline: spec.active_deadline_seconds,
+            started: status.start_time.as_ref().map(|time| time.0),
+            bears_no_failure: spec.backoff_limit.is_some_and(|limit| status.failed.unwrap_or(0) >= limit),
             active: status.active.unwrap_or(0),
             ready: status.ready.unwrap_or(0),
             succeeded: status.succeeded.unwrap_or(0),
@@ -116,6 +125,7 @@ impl JobView {
             completed: Ranges::parse(&status.completed_indexes),
             failed: Ranges::parse(&status.failed_indexes),
             restarts_in_place: restarts_in_place(&spec.template.spec),
+            spares_failures: spares_failures(spec),
         }
     }
 
@@ -133,10 +143,12 @@ impl JobView {
             failing,
             succeeding,
             deadline,
+            started,
+            bears_no_failure,
             ..
         } = self.clone();
         let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        let ends = (failing, succeeding, deadline);
+        let ends = (failing, succeeding, deadline, started, bears_no_failure);
         (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, ends, sizes)
     }
 
@@ -193,6 +205,14 @@ fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
 fn restarts_in_place(pod: &PartialTemplateSpec) -> bool {
     let containers = pod.init_containers.iter().chain(&pod.containers);
     containers.flat_map(|container| &container.restart_policy_rules).any(restarts_pod)
+}
+
+/// Failures are counted by index, and all limits are those that the controller sets.
+fn spares_failures(job: &PartialJobSpec) -> bool {
+    let indexed = job.completion_mode == "Indexed";
+    // The API server sets the same limit for the whole Job where there is one for each index.
+    let limits = [job.backoff_limit_per_index, job.backoff_limit.or(Some(MAX_BACKOFF_LIMIT))];
+    indexed && limits == [Some(MAX_BACKOFF_LIMIT); 2] && job.max_failed_indexes.is_none()
 }
 
 fn finished(conditions: &[PartialCondition]) -> Option<Finished> {

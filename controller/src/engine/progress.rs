@@ -125,6 +125,7 @@ fn changes_child(action: &Action) -> bool {
         | Action::CreateService { .. }
         | Action::CreateRoleBinding { .. }
         | Action::CreateClaim { .. }
+        | Action::ReleasePod { .. }
         | Action::DeleteJobSet
         | Action::DisableInPlaceRestart(_)
         | Action::AnnotateRestartBudget(_) => false,

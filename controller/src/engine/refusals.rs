@@ -22,6 +22,8 @@ pub enum Request {
     /// The creation of all Jobs of this replicatedJob. They have one template, and whatever is wrong with it is wrong
     /// with each of them: a thousand Jobs are not refused one by one.
     Jobs(String),
+    /// The release of all failed Pods: a right that is missing is missing for each of them.
+    Releases,
 }
 
 impl Request {
@@ -34,6 +36,7 @@ impl Request {
             | Action::SuspendJob { name, .. }
             | Action::ResizeJob { name, .. }
             | Action::DeletePod { name, .. }
+            | Action::ReleasePod { name, .. }
             | Action::CreateService { name }
             | Action::CreateClaim { name, .. }
             | Action::CreateRoleBinding { name, .. } => name,
@@ -46,13 +49,17 @@ impl Request {
     pub fn name(&self) -> &str {
         match self {
             Self::One(_, name) | Self::Jobs(name) => name,
+            Self::Releases => "",
         }
     }
 
     /// The request that an action shares with others of its kind.
     pub fn shared(action: &Action) -> Option<Self> {
-        let Action::CreateJob(job) = action else { return None };
-        Some(Self::Jobs(job.replicated_job.clone()))
+        match action {
+            Action::CreateJob(job) => Some(Self::Jobs(job.replicated_job.clone())),
+            Action::ReleasePod { .. } => Some(Self::Releases),
+            _ => None,
+        }
     }
 
     /// Whether this request and the action are of one kind.

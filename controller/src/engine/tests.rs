@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::pods::{Epoch, PodFailure, PodPhase, PodView};
+use super::pods::{Epoch, PodPhase, PodView};
 use super::*;
 
 pub(super) fn key(name: &str) -> Key {
@@ -214,24 +214,21 @@ fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
 }
 
 #[test]
-fn a_pod_that_is_gone_after_its_disruption_was_told_has_ended_in_its_epoch() {
+fn worker_of_the_running_epoch_has_ended_when_its_pod_is_gone() {
     let mut engine = Engine::default();
     see_job(&mut engine, JobView { pods: 4, ..JobView::default() });
     see_jobset(&mut engine, &json!({"syncedEpoch": 1}));
-    let lost_node = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
-    let failure = Some(Box::new(PodFailure::of(&serde_json::from_value(lost_node).unwrap())));
     let running = |index| PodView { workers: 7, ..pod(index, 1) };
     let deleted = |index| PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), version: 2, ..running(index) };
-    let disrupted = |index| PodView { failure: failure.clone(), ..deleted(index) };
     for index in 0..4 {
         see_pod(&mut engine, running(index));
     }
-    see_pod(&mut engine, disrupted(0));
-    see_pod(&mut engine, PodView { phase: PodPhase::Succeeded, workers: 0, ..disrupted(1) });
-    see_pod(&mut engine, deleted(2));
+    see_pod(&mut engine, deleted(0));
+    see_pod(&mut engine, PodView { phase: PodPhase::Succeeded, workers: 0, ..deleted(1) });
+    see_pod(&mut engine, PodView { epoch: Epoch::Reported(2), ..deleted(2) });
     assert_eq!(broken(&engine, 1), [""; 0], "their workers run on, or have succeeded");
     for index in 0..4 {
         engine.observe(WatchEvent::Gone(Kind::Pod, key(&format!("pod-{index}")), 3));
     }
-    assert_eq!(broken(&engine, 1), ["pod-0"]);
+    assert_eq!(broken(&engine, 1), ["pod-0", "pod-3"]);
 }

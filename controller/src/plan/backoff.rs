@@ -44,40 +44,73 @@ pub(super) fn record(
         }
         return;
     }
-    let consecutive_failures = if cause.trigger == Trigger::Requested { 0 } else { failures_in_a_row(reconciliation) };
+    let began = began(reconciliation, cause.failed_at);
+    let before = failures_before(reconciliation, began);
+    let consecutive_failures = match cause.trigger {
+        Trigger::Requested => 0,
+        // What takes a Pod away says nothing of its worker.
+        _ if cause.is_loss => before,
+        _ => before.saturating_add(1),
+    };
     let restarts = &mut reconciliation.status.recent_restarts;
     restarts.push(RecentRestart {
         number,
         strategy,
         counted: counting == Counting::Counted,
         consecutive_failures,
-        start_time: micro_time(reconciliation.now.0),
+        start_time: micro_time(began),
         completion_time: None,
         message,
     });
     let surplus = restarts.len().saturating_sub(KEPT);
     restarts.drain(..surplus);
-    wait(reconciliation, consecutive_failures, strategy);
+    if !cause.is_loss {
+        wait(reconciliation, consecutive_failures, began, strategy);
+    }
 }
 
-/// Number of failures in a row, the present one included. 1 if the workers had run well.
-fn failures_in_a_row(reconciliation: &Reconciliation<'_>) -> i32 {
+/// When a restart began: when the worker ended, if that was observed.
+///
+/// Clocks of nodes differ, and the kubelet writes whole seconds. A restart begins neither in the future, nor before its workers
+/// began to run, nor before the last restart began.
+fn began(reconciliation: &Reconciliation<'_>, failed_at: Option<Timestamp>) -> Timestamp {
+    let last = reconciliation.status.recent_restarts.last();
+    let earliest = began_to_run(reconciliation).max(last.map(|last| &last.start_time));
+    let failed_at = failed_at.unwrap_or(reconciliation.now.0);
+    earliest.map_or(failed_at, |MicroTime(earliest)| failed_at.max(*earliest)).min(reconciliation.now.0)
+}
+
+/// When the present restart began, of those that the status keeps.
+pub(super) fn start_time(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
     let status = &reconciliation.status;
-    let Some(last) = status.recent_restarts.last() else { return 1 };
-    // A group that fails before its barrier is lifted has not run at all.
-    let in_place = status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed());
-    let began_to_run = if reconciliation.in_place() { in_place } else { last.completion_time.as_ref() };
+    let last = status.recent_restarts.last().filter(|last| last.number == status.group_restarts)?;
+    Some(last.start_time.0)
+}
+
+/// When the workers began to run, if they run. A group that fails before its barrier is lifted has not run at all.
+fn began_to_run<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a MicroTime> {
+    let status = &reconciliation.status;
+    if reconciliation.in_place() {
+        status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed())
+    } else {
+        status.recent_restarts.last()?.completion_time.as_ref()
+    }
+}
+
+/// Number of failures in a row before the restart that began at `end`. 0 if the workers had run well until then.
+fn failures_before(reconciliation: &Reconciliation<'_>, end: Timestamp) -> i32 {
+    let Some(last) = reconciliation.status.recent_restarts.last() else { return 0 };
     let stable = seconds(reconciliation.observed.jobset.spec.restart_backoff().stable);
     let has_run_well =
-        began_to_run.is_some_and(|MicroTime(began)| reconciliation.now.0.duration_since(*began) >= stable);
-    if has_run_well { 1 } else { last.consecutive_failures.saturating_add(1) }
+        began_to_run(reconciliation).is_some_and(|MicroTime(began)| end.duration_since(*began) >= stable);
+    if has_run_well { 0 } else { last.consecutive_failures }
 }
 
-/// Makes the group wait before it runs again, if it has failed often enough.
-fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, strategy: RestartStrategy) {
+/// Makes the group wait before it runs again, if it has failed often enough: from the time at which the restart began.
+fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp, strategy: RestartStrategy) {
     let backoff = reconciliation.observed.jobset.spec.restart_backoff();
     let wait = backoff.wait(failures, strategy).min(reconciliation.settings.longest_restart_backoff);
-    let Some(until) = reconciliation.now.0.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
+    let Some(until) = began.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
     let MicroTime(until) = micro_time(until);
     reconciliation.status.barrier_until = Some(MicroTime(until));
     let message = format!(

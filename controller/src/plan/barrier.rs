@@ -1,22 +1,29 @@
-//! Limits the failures of a Pod before its worker could start.
+//! Limits the failures of Pods before their worker could start, and names them.
 //!
 //! Such a failure does not advance an epoch, so no other rule counts it. Without this rule, a Pod that keeps failing in its
-//! init containers would block the group forever.
+//! init containers would block the group forever. A Pod that its node refuses has not failed: it is replaced, and never counts.
 
 use std::ops::ControlFlow;
 
 use jobset_api::{conditions, event};
 
+use super::incident;
 use super::members::running_jobs;
 use super::reconciliation::Reconciliation;
+use crate::engine::pods::Blocked;
+
+/// Reason of the condition BarrierBlocked where Pods fail.
+const FAILS: &str = "FailsBeforeBarrier";
+/// The same where nodes refuse Pods.
+const REFUSED: &str = "RefusedByNode";
 
 pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
         return ControlFlow::Continue(());
     }
-    let slots = running_jobs(reconciliation).flat_map(|(pods, _)| pods.blocked());
-    let blocked: Vec<_> = slots.map(|(failures, pod)| (failures, pod.map(|pod| pod.name.clone()))).collect();
-    let Some((failures, pod)) = blocked.iter().max() else {
+    let blocked: Vec<&Blocked> = running_jobs(reconciliation).flat_map(|(pods, _)| pods.blocked()).collect();
+    let most = blocked.iter().max_by_key(|blocked| (blocked.failures, blocked.refusals, &blocked.pod));
+    let Some(most) = most else {
         reconciliation.clear_condition(
             conditions::BARRIER_BLOCKED,
             "BarrierReached",
@@ -24,24 +31,67 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
         );
         return ControlFlow::Continue(());
     };
-    let pod = pod.as_deref().unwrap_or("of a slot that is empty now");
-    let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
-    let others = match blocked.len() - 1 {
-        0 => String::new(),
-        1 => ", as did another".to_owned(),
-        others => format!(", as did {others} others"),
-    };
+    if most.failures == 0 {
+        report_refusals(reconciliation, most, blocked.len() - 1);
+        return ControlFlow::Continue(());
+    }
+    let failing = blocked.iter().filter(|blocked| blocked.failures > 0).count();
     let jobset = reconciliation.observed.jobset;
+    let why = match &most.failure.first {
+        Some(exit) => incident::exited(exit),
+        None => "look at its init containers and its agent".to_owned(),
+    };
     let message = format!(
-        "Pod {pod} failed {times} before its worker could start ({}){others}: look at its init \
-         containers and its agent",
-        jobset.restart_limit()
+        "Pod {} failed {} before its worker could start ({}){}: {why}",
+        most.pod,
+        times(most.failures),
+        jobset.restart_limit(),
+        others(failing - 1),
     );
-    if i64::from(*failures) > i64::from(jobset.allowed_restarts()) {
+    if i64::from(most.failures) > i64::from(jobset.allowed_restarts()) {
         return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
-    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, "FailsBeforeBarrier", &message) {
+    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, FAILS, &message) {
         reconciliation.warn(event::BARRIER_BLOCKED, message);
     }
     ControlFlow::Continue(())
+}
+
+/// Names the Pod that its node has refused. The message follows each doubling of the refusals, the Event the first alone: a node may
+/// refuse Pods for long.
+fn report_refusals(reconciliation: &mut Reconciliation<'_>, most: &Blocked, other_slots: usize) {
+    let mut conditions = reconciliation.status.conditions.iter();
+    let stored = conditions.find(|it| it.type_ == conditions::BARRIER_BLOCKED && it.status == "True");
+    let is_known = stored.is_some_and(|it| it.reason == REFUSED);
+    if is_known && !most.refusals.is_power_of_two() {
+        return;
+    }
+    let why = most.failure.pod_status.as_ref().map(|(reason, words)| format!(" ({reason}: {words})"));
+    let refused = match most.refusals {
+        1 => String::new(),
+        2 => ", as the one before it".to_owned(),
+        count => format!(", as the {} before it", count - 1),
+    };
+    let message = format!(
+        "Pod {} was refused by node {}{refused}{}{}; it is replaced, and does not count",
+        most.pod,
+        most.node.as_deref().unwrap_or("unknown"),
+        why.unwrap_or_default(),
+        others(other_slots),
+    );
+    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, REFUSED, &message) && !is_known {
+        reconciliation.warn(event::BARRIER_BLOCKED, message);
+    }
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+fn others(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => ", as did another".to_owned(),
+        others => format!(", as did {others} others"),
+    }
 }

@@ -26,4 +26,6 @@ pub(super) struct Cause {
     pub trigger: Trigger,
     /// When the first failure happened, if the controller observed it.
     pub failed_at: Option<Timestamp>,
+    /// Whether nobody's worker has failed: all Pods that ended were deleted, disrupted, or refused by their node.
+    pub is_loss: bool,
 }

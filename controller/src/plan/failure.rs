@@ -12,15 +12,17 @@ use super::cause::{Cause, Counting};
 use super::reconciliation::{Current, Reconciliation};
 use super::restart::recreate;
 use super::{Fact, Trigger, budget, epochs, success};
+use crate::engine::pods::{JobPods, PodView};
 use crate::engine::{Finished, JobView};
 
 /// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
 const MAX_JOB_COUNTERS: usize = 1024;
 
 /// A failed Job of the current attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct FailedJob<'a> {
     job: &'a JobView,
+    pods: Option<&'a JobPods>,
     at: Timestamp,
     name: &'a str,
     /// Index of its replicatedJob in the specification.
@@ -229,21 +231,19 @@ fn already_counted(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> 
     let synced = status.synced_epoch;
     let under_way =
         reconciliation.in_place() && synced > 0 && status.deprecated_epoch == synced && status.free_epoch == 0;
-    let current = reconciliation.current.iter().find(|current| current.name == job.name);
-    let pods = current.and_then(|current| current.pods);
-    under_way && pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))
+    under_way && job.pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))
 }
 
 /// The failed Jobs, the earliest first, ties by name.
 fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
     let groups = reconciliation.groups();
     let failed = reconciliation.current.iter().filter_map(|current| {
-        let Current { name, job, group, .. } = *current;
+        let Current { name, job, pods, group, .. } = *current;
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
         let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
         let own_rule = reconciliation.observed.own_rule(job);
-        Some(FailedJob { job, at: *at, name, group, replicated_job, index, reason, message, own_rule })
+        Some(FailedJob { job, pods, at: *at, name, group, replicated_job, index, reason, message, own_rule })
     });
     let mut failed: Vec<FailedJob<'a>> = failed.collect();
     failed.sort_by_key(|job| (job.at, job.name));
@@ -287,9 +287,34 @@ fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Caus
         }
         None => (conditions::DEFAULT_FAILURE_POLICY.to_owned(), describe(job)),
     };
-    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(job.at) }
+    // The Job fails once its Pods have ended, after their grace period.
+    let ended_at = worker(job).and_then(ended_at).map_or(job.at, |ended| ended.min(job.at));
+    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(ended_at), is_loss: false }
 }
 
 fn describe(job: &FailedJob<'_>) -> String {
-    format!("Job {} failed ({}: {})", job.name, job.reason, job.message)
+    let worker = worker(job).and_then(|pod| Some((pod, pod.failure.as_ref().filter(|it| it.is_known())?)));
+    let worker = worker.map(|(pod, failure)| {
+        let node = pod.node.as_deref().unwrap_or("unknown");
+        format!("; Pod {} on node {node} failed, {failure}", pod.name)
+    });
+    format!("Job {} failed ({}: {}){}", job.name, job.reason, job.message, worker.unwrap_or_default())
+}
+
+/// The Pod of the worker that failed the Job: one that the message of the Job names, or else the one that ended first, before
+/// anybody deleted it. A Job past its deadline has no such Pod.
+fn worker<'a>(job: &FailedJob<'a>) -> Option<&'a PodView> {
+    if job.reason == "DeadlineExceeded" {
+        return None;
+    }
+    let was_asked = |pod: &PodView| pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at));
+    let pods = job.pods?.failed_last();
+    let candidates = pods.map(|pod| (!job.message.contains(&pod.name), was_asked(pod), pod));
+    let candidates = candidates.filter(|(unnamed, asked, _)| !unnamed || !asked);
+    let rank = |pod: &'a PodView| (ended_at(pod).is_none(), ended_at(pod), &pod.name);
+    candidates.min_by_key(|(unnamed, _, pod)| (*unnamed, rank(pod))).map(|(.., pod)| pod)
+}
+
+fn ended_at(pod: &PodView) -> Option<Timestamp> {
+    pod.failure.as_ref()?.exit.as_ref()?.finished_at
 }

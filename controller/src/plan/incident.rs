@@ -23,9 +23,11 @@ pub(super) struct Incident {
 ///
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
-    let mut failures: Vec<(&FailedWorker, usize)> = failed_workers(reconciliation).collect();
+    let mut failures = failed_workers(reconciliation);
     failures.sort_by_key(|(worker, _)| (finished_at(worker).is_none(), finished_at(worker), &worker.pod));
-    let cause = failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    let mut cause =
+        failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {
         Some(rule) => Incident { cause, counting: Counting::Ignored, counted: format!("not counted by rule {rule}") },
         None => Incident { cause, counting: Counting::Counted, counted: "counted".to_owned() },
@@ -47,19 +49,31 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
 pub(super) fn describe(worker: &FailedWorker) -> String {
     let node = worker.node.as_deref().unwrap_or("unknown");
     let FailedWorker { pod, failure, epoch, .. } = worker;
-    let exit = failure.exit.as_ref().map(|Exit { container, code, reason, message, .. }| {
-        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-        let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
-        format!("{what} exited with code {code}{reason}{words}")
-    });
-    let disruption = failure.disruption.as_ref().map(|(reason, message)| format!("disrupted ({reason}: {message})"));
-    let end = match (disruption, exit) {
-        (Some(disruption), Some(exit)) => format!("{disruption}, {exit}"),
-        (Some(end), None) | (None, Some(end)) => end,
-        (None, None) => "exit code unknown".to_owned(),
+    let exit = failure.exit.as_ref().map(exited);
+    let exit = exit.unwrap_or_else(|| "exit code unknown".to_owned());
+    let why = |what: &Option<(String, String)>| match what {
+        Some((reason, message)) => format!(" ({reason}: {message})"),
+        None => String::new(),
     };
-    format!("Pod {pod} on node {node} failed in epoch {epoch}, {end}")
+    if failure.disruption.is_some() {
+        let exit = failure.exit.as_ref().map(|_| format!(", {exit}")).unwrap_or_default();
+        format!("Pod {pod} on node {node} failed in epoch {epoch}, disrupted{}{exit}", why(&failure.disruption))
+    } else if failure.refused {
+        format!("Pod {pod} was refused by node {node} in epoch {epoch}{}", why(&failure.pod_status))
+    } else if worker.deleted {
+        format!("Pod {pod} on node {node} was deleted in epoch {epoch} by a user or another program, {exit}")
+    } else {
+        format!("Pod {pod} on node {node} failed in epoch {epoch}, {exit}")
+    }
+}
+
+/// `container c exited with code 3 (Error): last words`.
+pub(super) fn exited(exit: &Exit) -> String {
+    let Exit { container, code, reason, message, .. } = exit;
+    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    let words = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
+    format!("{what} exited with code {code}{reason}{words}")
 }
 
 fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
@@ -80,12 +94,13 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
         message,
         trigger: Trigger::ContainerExit(ExitClass::Unknown),
         failed_at: None,
+        is_loss: false,
     }
 }
 
 fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
-    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker) }
+    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
 }
 
 fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
@@ -97,6 +112,8 @@ fn trigger(worker: &FailedWorker) -> Trigger {
     match &worker.failure.disruption {
         Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
+        None if worker.failure.refused => Trigger::Refused,
+        None if worker.deleted => Trigger::PodDeleted,
         None if worker.pod_ended => Trigger::PodFailed(exit),
         None => Trigger::ContainerExit(exit),
     }
@@ -114,13 +131,12 @@ fn exit_class(failure: &PodFailure) -> ExitClass {
 
 /// The name of the rule that excludes the restart from maxRestarts, if one does.
 ///
-/// The restart does not count if disruptions (eviction, preemption, loss of a node) ended all of the workers, and for each of
-/// them the first rule without reasons and patterns ignores maxRestarts.
+/// The restart does not count if the cluster has taken all of the workers ([`FailedWorker::is_maintenance`]), and for each of them
+/// the first rule without reasons and patterns ignores maxRestarts.
 fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
     let groups = reconciliation.groups();
     let rule = |(worker, group): &(&FailedWorker, usize)| {
-        worker.failure.disruption.as_ref()?;
-        ignoring_rule(reconciliation, &groups[*group])
+        worker.is_maintenance().then(|| ignoring_rule(reconciliation, &groups[*group])).flatten()
     };
     let mut rules = failures.iter().map(rule);
     let first = rules.next()??;

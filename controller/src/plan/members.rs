@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use jobset_api::ReplicatedJob;
 
+use super::job_end;
 use super::reconciliation::{Current, Reconciliation, has_completed, has_failed};
 use crate::engine::Ranges;
 use crate::engine::members::Members;
@@ -262,7 +263,7 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         slots.running += pods.running_in(synced);
         slots.mute += pods.mute() + pods.reports().range(..1).map(|(_, count)| count).sum::<usize>();
     }
-    slots.has_failed_worker = synced > 0 && failed_workers(reconciliation).next().is_some();
+    slots.has_failed_worker = synced > 0 && !failed_workers(reconciliation).is_empty();
     (slots.open, slots.done) = (count(expected - done), count(done));
     slots
 }
@@ -273,16 +274,24 @@ fn count(number: i64) -> usize {
 
 /// Members whose failure in the synced epoch the controller has observed, and the index of their replicatedJob.
 ///
-/// A failure that will fail its Job is left out, because the failure policy decides what follows.
-pub(super) fn failed_workers<'a>(
-    reconciliation: &Reconciliation<'a>,
-) -> impl Iterator<Item = (&'a FailedWorker, usize)> + use<'a> {
-    let (synced, groups) = (reconciliation.status.synced_epoch, reconciliation.groups());
-    running_jobs(reconciliation).flat_map(move |(pods, group)| {
-        let template = &groups[group].template.spec;
-        let keeps_job = move |worker: &&FailedWorker| !(worker.pod_ended && worker.failure.fails_job(template));
-        pods.broken_in(synced).filter(keeps_job).map(move |worker| (worker, group))
-    })
+/// A failure that will fail its Job is left out, because the failure policy decides what follows. So is a Pod that its Job may have
+/// deleted: such a Job is about to end, or to become smaller.
+pub(super) fn failed_workers<'a>(reconciliation: &Reconciliation<'a>) -> Vec<(&'a FailedWorker, usize)> {
+    let synced = reconciliation.status.synced_epoch;
+    let mut failed = Vec::new();
+    for current in reconciliation.current.iter().filter(|current| !current.is_over()) {
+        let Some(pods) = current.pods else { continue };
+        let template = &reconciliation.groups()[current.group].template.spec;
+        let keeps_job = |worker: &&FailedWorker| !(worker.pod_ended && worker.failure.fails_job_or_index(template));
+        let is_outside = |worker: &FailedWorker| worker.index.is_some_and(|index| index >= template.pods());
+        let mut workers: Vec<&FailedWorker> = pods.broken_in(synced).filter(keeps_job).collect();
+        if workers.iter().any(|worker| worker.deleted) {
+            let deletes = job_end::deletes_pods(reconciliation, current);
+            workers.retain(|worker| !(worker.deleted && (deletes || is_outside(worker))));
+        }
+        failed.extend(workers.into_iter().map(|worker| (worker, current.group)));
+    }
+    failed
 }
 
 /// Workers that exited with 0 only because their Pod was deleted, whether each is a member of the group, and the index of their

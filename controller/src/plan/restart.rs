@@ -70,7 +70,8 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
     ControlFlow::Continue(())
 }
 
-/// Records that a group restart begins: condition, start time, event and metrics.
+/// Records that a group restart begins, or that one that began in place goes on by recreation: condition, start time, event
+/// and metrics.
 pub(super) fn begin(
     reconciliation: &mut Reconciliation<'_>,
     strategy: RestartStrategy,
@@ -84,10 +85,14 @@ pub(super) fn begin(
         Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
         Counting::Counted | Counting::Already => FailurePolicyAction::RestartJobSet,
     };
-    let Cause { trigger, failed_at, .. } = *cause;
+    let trigger = cause.trigger;
+    let failed_at = cause.failed_at.map(|at| backoff::start_time(reconciliation).unwrap_or(at));
     if backoff::is_announced(reconciliation) {
         reconciliation.notes.push(Note { failed_at, ..Note::warning(event::RESTARTING, message.to_owned()) });
     }
     let counted = counting == Counting::Counted;
-    reconciliation.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
+    reconciliation.facts.push(match counting {
+        Counting::Already => Fact::RestartRecreates { strategy },
+        Counting::Counted | Counting::Ignored => Fact::RestartBegan { strategy, action, counted, trigger, failed_at },
+    });
 }

@@ -148,6 +148,13 @@ pub enum Action {
         /// Why the Pod is deleted. This decides how it is deleted.
         reason: PodDeletion,
     },
+    /// Remove the finalizer [`JOB_TRACKING`](crate::engine::pods::JOB_TRACKING) from a failed Pod.
+    ReleasePod {
+        /// Name of the Pod.
+        name: String,
+        /// UID of the Pod.
+        uid: String,
+    },
     /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
     DeleteJobSet,
     /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not
@@ -221,6 +228,11 @@ pub enum Fact {
         /// When the first failure happened, if the controller observed it.
         failed_at: Option<Timestamp>,
     },
+    /// A restart that began in place goes on by recreation.
+    RestartRecreates {
+        /// How the workers restart now.
+        strategy: RestartStrategy,
+    },
     /// A restart waits, because the group keeps failing soon after it began to run.
     BackedOff,
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
@@ -252,8 +264,12 @@ pub enum Fact {
 pub enum Trigger {
     /// A container of a worker ended.
     ContainerExit(ExitClass),
-    /// A Pod failed as a whole or was deleted.
+    /// A Pod failed as a whole.
     PodFailed(ExitClass),
+    /// A user or another program deleted the Pod.
+    PodDeleted,
+    /// The Pod's node does not admit it any more.
+    Refused,
     /// The Pod's node was lost.
     NodeLost,
     /// The Pod was evicted or preempted.

@@ -31,6 +31,11 @@ pub(super) enum ApplyError {
          1.36. The controller tries again. To run the Job as it was, suspend the JobSet and set its resources back"
     )]
     ResourcesRefused { object: String, source: kube::Error },
+    #[error(
+        "cannot remove the finalizer batch.kubernetes.io/job-tracking from failed Pods, for which the controller needs the \
+         right to patch Pods. Until then, the successors of lost Pods wait for the back-off of the Job controller"
+    )]
+    NotReleased(#[source] kube::Error),
     #[error("the Job controller has not carried out the suspension of Job {0} yet")]
     NotYetSuspended(String),
     #[error("a request for {0} has no answer, and too many others have none: it was cut short")]
@@ -62,9 +67,10 @@ impl ApplyError {
     /// The error of the client, if a request was sent.
     fn cause(&self) -> Option<&kube::Error> {
         match self {
-            Self::Api { source, .. } | Self::PolicyUnread { source, .. } | Self::ResourcesRefused { source, .. } => {
-                Some(source)
-            }
+            Self::Api { source, .. }
+            | Self::PolicyUnread { source, .. }
+            | Self::ResourcesRefused { source, .. }
+            | Self::NotReleased(source) => Some(source),
             Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::NotYetSuspended(_) | Self::CutShort(_) => None,
         }
     }
@@ -74,9 +80,10 @@ impl ApplyError {
         let (verb, source) = match self {
             Self::Api { verb, source, .. } => (*verb, source),
             Self::PolicyUnread { source, .. } => ("get", source),
-            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::ResourcesRefused { .. } => {
-                return Failure::Refused;
-            }
+            Self::Taken { .. }
+            | Self::AgentsUnconfined { .. }
+            | Self::ResourcesRefused { .. }
+            | Self::NotReleased(_) => return Failure::Refused,
             Self::NotYetSuspended(_) => return Failure::Outdated,
             Self::CutShort(_) => return Failure::Transient,
         };
@@ -102,9 +109,19 @@ impl ApplyError {
         RequestError { failure, note: (failure != Failure::Outdated).then(|| self.note()) }
     }
 
-    /// Whether the API server refuses to create a Job, and with it all Jobs of its replicatedJob.
-    pub(super) fn refuses_jobs(&self) -> bool {
-        matches!(self, Self::Api { verb: CREATE, kind: Kind::Job, .. }) && self.failure() == Failure::Refused
+    /// The error of a request that releases a Pod. What is refused for one Pod is refused for others, so it names none.
+    pub(super) fn of_release(self) -> Self {
+        match self {
+            Self::Api { source, .. } if code(&source) == Some(403) => Self::NotReleased(source),
+            error => error,
+        }
+    }
+
+    /// Whether the API server refuses what several actions share: to create a Job, and with it all Jobs of its replicatedJob, or
+    /// to release Pods.
+    pub(super) fn refuses_shared(&self) -> bool {
+        let is_shared = matches!(self, Self::Api { verb: CREATE, kind: Kind::Job, .. } | Self::NotReleased(_));
+        is_shared && self.failure() == Failure::Refused
     }
 
     /// Whether the request was not sent, because this replica does not lead any more.
@@ -130,6 +147,12 @@ impl ApplyError {
             // The API server shows the whole template before it says what is wrong.
             Some(kube::Error::Api(status)) if matches!(self, Self::ResourcesRefused { .. }) => {
                 format!("{self}: {}", causes(status))
+            }
+            // It begins with the name of the Pod.
+            Some(kube::Error::Api(status)) if matches!(self, Self::NotReleased(_)) => {
+                let reason =
+                    status.message.split_once(" is forbidden: ").map_or(&*status.message, |(_, reason)| reason);
+                format!("{self}: {reason}")
             }
             Some(kube::Error::Api(status)) => format!("{self}: {}", status.message),
             Some(source) => format!("{self}: {source}"),
@@ -210,10 +233,10 @@ mod tests {
 
     #[test]
     fn refused_creation_of_a_job_refuses_all_of_its_replicated_job() {
-        assert!([403, 422].iter().all(|code| api(CREATE, Kind::Job, *code).refuses_jobs()));
+        assert!([403, 422].iter().all(|code| api(CREATE, Kind::Job, *code).refuses_shared()));
         let others = [api(CREATE, Kind::Job, 409), api(CREATE, Kind::Job, 503), api(CREATE, Kind::Service, 422)];
-        assert!(!others.iter().any(ApplyError::refuses_jobs));
-        assert!(!api("change", Kind::Job, 422).refuses_jobs() && !taken(Kind::Job).refuses_jobs());
+        assert!(!others.iter().any(ApplyError::refuses_shared));
+        assert!(!api("change", Kind::Job, 422).refuses_shared() && !taken(Kind::Job).refuses_shared());
     }
 
     fn resources_refused() -> ApplyError {
@@ -229,6 +252,19 @@ mod tests {
         let (error, gate) = (resources_refused(), "feature gate MutablePodResourcesForSuspendedJobs of the API server");
         assert!(error.to_string().contains(gate), "{error}");
         assert_eq!(error.failure(), Failure::Refused);
+    }
+
+    #[test]
+    fn refused_release_refuses_that_of_all_pods_and_names_none() {
+        let refused = |pod: &str| {
+            let message = format!("pods \"{pod}\" is forbidden: User \"c\" cannot patch resource \"pods\"");
+            let source = kube::Error::Api(Status::failure(&message, "Forbidden").with_code(403).boxed());
+            ApplyError::Api { verb: "change", kind: Kind::Pod, object: format!("ml/{pod}"), source }.of_release()
+        };
+        assert!(refused("a").refuses_shared() && refused("a").failure() == Failure::Refused);
+        assert_eq!(refused("a").note(), refused("b").note());
+        assert!(refused("a").note().message.ends_with("Job controller: User \"c\" cannot patch resource \"pods\""));
+        assert!(!api("change", Kind::Pod, 503).of_release().refuses_shared());
     }
 
     #[rstest]

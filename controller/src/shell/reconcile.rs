@@ -271,6 +271,7 @@ impl Reconciler {
         if let (Some(stream), Some(stored)) = (&mut self.stream, &answers.stored) {
             stream.stored(stored, &mut self.engine);
         }
+        self.ledger.released(key, answers.released);
         std::mem::take(&mut answers.outcome)
     }
 

@@ -16,9 +16,10 @@ pub(super) const NAMESPACE: &str = "jobset-system";
 const CERT_MANAGER: &str = "v1.19.1";
 
 /// Files of `deploy/kustomize`, each the template of that name with the chart's own values.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "common/agent",
     "common/agent-policy",
+    "common/controller-policy",
     "common/placement",
     "common/user-rbac",
     "common/controller-rbac",

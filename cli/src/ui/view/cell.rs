@@ -30,7 +30,7 @@ impl CellKind {
     /// The kind for a Pod.
     pub fn of(pod: &PodNode) -> Self {
         match pod.barrier {
-            _ if pod.failed() => Self::Failed,
+            _ if pod.failed => Self::Failed,
             _ if pod.ended => Self::Completed,
             _ if pod.state == "Terminating" => Self::Deleting,
             _ if pod.has_error() => Self::Failed,

@@ -1,9 +1,10 @@
 //! Why a Pod failed, as far as its status tells.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jobset_api::JobTemplateSpec;
-use jobset_objects::{PartialContainerStatus, PartialPod, WorkerExit};
+use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
 use k8s_openapi::jiff::Timestamp;
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
@@ -21,6 +22,14 @@ pub struct PodFailure {
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
+    /// The container of any kind that failed first, before a worker could start.
+    pub first: Option<Exit>,
+    /// Whether its node has refused the Pod: the Pod failed, and no container of it was ever created.
+    ///
+    /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses.
+    pub refused: bool,
+    /// Reason and message that the Pod as a whole failed with.
+    pub pod_status: Option<(String, String)>,
     /// Types of all conditions that are true, and exit codes of all containers that ended: what a podFailurePolicy reads.
     policy_input: PolicyInput,
 }
@@ -57,15 +66,27 @@ impl PodFailure {
         };
         let mut exits: Vec<Exit> = workers.iter().filter_map(exit).filter(|exit| exit.code != 0).collect();
         exits.sort_by_key(|exit| exit.finished_at);
+        let PartialPodStatus { phase, reason, message, .. } = &pod.status;
+        let deleted = pod.metadata.deletion_timestamp.is_some();
+        let mut containers = pod.status.init_container_statuses.iter().chain(workers);
         let disruption = pod.status.conditions.iter().find(|it| it.type_ == DISRUPTION_TARGET && it.status == "True");
+        let all_exits = pod.status.init_container_statuses.iter().chain(workers).filter_map(last_exit);
         Self {
             exit: exits.into_iter().next(),
+            first: all_exits.filter(|exit| exit.code != 0).min_by_key(|exit| exit.finished_at),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
+            refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
+            pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),
                 exits: all.filter_map(ended).collect(),
             },
         }
+    }
+
+    /// Whether anything is known of the end.
+    pub fn is_known(&self) -> bool {
+        self.exit.is_some() || self.disruption.is_some()
     }
 
     /// The failure that an agent has reported, of a Pod with this status.
@@ -77,14 +98,27 @@ impl PodFailure {
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
         self.disruption = self.disruption.take().or(later.disruption);
+        self.pod_status = self.pod_status.take().or(later.pod_status);
         self.policy_input = later.policy_input;
     }
 
     /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
-    /// like this. Same rules, same order as the Job controller: the first rule that matches decides.
+    /// like this.
+    pub fn fails_job_or_index(&self, job: &JobTemplateSpec) -> bool {
+        matches!(self.first_action(job), Some("FailJob" | "FailIndex"))
+    }
+
+    /// Whether the Job's podFailurePolicy fails the whole Job because of a Pod that failed like this.
     pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
+        self.first_action(job) == Some("FailJob")
+    }
+
+    /// The action of the first rule of the Job's podFailurePolicy that matches a Pod that failed like this: same rules, same order
+    /// as the Job controller.
+    pub fn first_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {
         let rules = job.pod_failure_policy.iter().flat_map(|policy| &policy.rules);
-        let first = rules.into_iter().find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
+        let mut rules = rules.into_iter();
+        let first = rules.find(|rule| match (&rule.on_exit_codes, &rule.on_pod_conditions) {
             (Some(codes), _) => self.policy_input.exits.iter().any(|(container, code)| {
                 let named = codes.container_name.as_ref().is_none_or(|name| name == container);
                 let listed = codes.values.contains(code);
@@ -97,7 +131,40 @@ impl PodFailure {
             }),
             (None, None) => false,
         });
-        first.is_some_and(|rule| rule.action == "FailJob" || rule.action == "FailIndex")
+        first.map(|rule| rule.action.as_str())
+    }
+}
+
+/// `disrupted (EvictionByEvictionAPI: drained), container worker exited with code 3 (Error): last words`.
+impl fmt::Display for PodFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((reason, message)) = &self.disruption {
+            let separator = if self.exit.is_some() { ", " } else { "" };
+            write!(f, "disrupted ({reason}: {message}){separator}")?;
+        }
+        match &self.exit {
+            Some(exit) => write!(f, "{exit}"),
+            None if self.disruption.is_some() => Ok(()),
+            None => f.write_str("exit code unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { container, code, reason, message, .. } = self;
+        match container.as_str() {
+            "" => f.write_str("its worker")?,
+            container => write!(f, "container {container}")?,
+        }
+        write!(f, " exited with code {code}")?;
+        if !reason.is_empty() {
+            write!(f, " ({reason})")?;
+        }
+        if !message.is_empty() {
+            write!(f, ": {message}")?;
+        }
+        Ok(())
     }
 }
 
@@ -156,8 +223,32 @@ pub(crate) fn shorten(text: &str, longest: usize) -> String {
     format!("{}{GAP}{}", &text[..begin], &text[end..])
 }
 
+/// Whether the kubelet has ever created the container.
+fn was_created(status: &PartialContainerStatus) -> bool {
+    let ran = |state: &ContainerState| {
+        let ended = state.terminated.as_ref().is_some_and(|end| end.started_at.is_some() || end.finished_at.is_some());
+        ended || state.running.is_some()
+    };
+    !status.container_id.is_empty() || ran(&status.state) || ran(&status.last_state)
+}
+
+/// Whether the container has failed, and does not run again yet.
+pub(super) fn has_failed(status: &PartialContainerStatus) -> bool {
+    let state = if status.state.waiting.is_some() { &status.last_state } else { &status.state };
+    state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.reason != RESTARTING_ALL_CONTAINERS)
+}
+
 fn exit(status: &PartialContainerStatus) -> Option<Exit> {
-    let end = status.state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
+    exit_of(status, &status.state)
+}
+
+/// The end of the container, or of its run before, if it waits to run again.
+fn last_exit(status: &PartialContainerStatus) -> Option<Exit> {
+    exit_of(status, if status.state.waiting.is_some() { &status.last_state } else { &status.state })
+}
+
+fn exit_of(status: &PartialContainerStatus, state: &ContainerState) -> Option<Exit> {
+    let end = state.terminated.as_ref().filter(|end| end.reason != RESTARTING_ALL_CONTAINERS)?;
     Some(Exit {
         container: status.name.clone(),
         code: end.exit_code,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ObservedEpochs;
-use super::slot::{FailedWorker, PodSlot, Share};
+use super::slot::{Blocked, FailedWorker, PodSlot, Share};
 use super::view::{Epoch, PodPhase, PodView};
 use crate::engine::Ranges;
 use crate::engine::members::JobMembers;
@@ -97,7 +97,8 @@ impl JobPods {
         }
         let over = self.counts.broken.range(..epochs.synced).flat_map(|(_, indexes)| indexes);
         let begun = self.counts.suspects.range(..=epochs.synced).flat_map(|(_, indexes)| indexes);
-        let indexes: BTreeSet<i32> = over.chain(begun).chain(&self.counts.blocked).copied().collect();
+        let ended = self.counts.ended.get(&epochs.synced).into_iter().flatten();
+        let indexes: BTreeSet<i32> = over.chain(begun).chain(ended).chain(&self.counts.blocked).copied().collect();
         for index in indexes {
             let Some(slot) = self.slots.get_mut(&index) else { continue };
             self.counts.remove(index, &share(self.extent.as_ref(), before.synced, index, slot));
@@ -112,7 +113,9 @@ impl JobPods {
 
     fn recount(&mut self) {
         self.counts = Counts::default();
-        for (index, slot) in &self.slots {
+        for (index, slot) in &mut self.slots {
+            // Its Pod may have been observed before the epochs were.
+            slot.note_end(self.epochs);
             self.counts.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
         }
     }
@@ -182,6 +185,12 @@ impl JobPods {
         self.unindexed.values().filter(|pod| pod.phase == PodPhase::Succeeded).count()
     }
 
+    /// The Pods that have failed, those with successors included.
+    pub fn failed(&self) -> impl Iterator<Item = &PodView> {
+        let pods = self.slots.values().flat_map(PodSlot::pods).chain(self.unindexed.values());
+        pods.filter(|pod| pod.phase == PodPhase::Failed)
+    }
+
     /// The Pods with an index of `size` or above that can still start a worker in this epoch. One that is being deleted cannot,
     /// unless its container runs and waits at the barrier of that epoch: its kubelet may not know of the deletion yet.
     pub fn startable_beyond(&self, size: i32, epoch: i32) -> impl Iterator<Item = &PodView> {
@@ -206,10 +215,20 @@ impl JobPods {
             .filter_map(move |index| Some((self.slots.get(index)?.lost.as_deref()?, is_member(*index))))
     }
 
-    /// Slots whose Pods failed before their worker ran, since the last lift, with how often.
-    pub fn blocked(&self) -> impl Iterator<Item = (u32, Option<&PodView>)> {
-        let slots = self.counts.blocked.iter().filter_map(|index| self.slots.get(index));
-        slots.map(|slot| (slot.failures_before_worker, slot.standing()))
+    /// What has kept workers from starting since the last lift.
+    pub fn blocked(&self) -> impl Iterator<Item = &Blocked> {
+        self.counts.blocked.iter().filter_map(|index| self.slots.get(index)?.blocked.as_deref())
+    }
+
+    /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.
+    pub fn held(&self) -> impl Iterator<Item = Vec<&PodView>> {
+        let slots = self.counts.held.iter().filter_map(|index| self.slots.get(index));
+        slots.map(|slot| {
+            let mut pods: Vec<_> = slot.pods().collect();
+            pods.sort_by_key(|pod| pod.created);
+            pods.reverse();
+            pods
+        })
     }
 
     /// Pods whose report is outside of `1..=newest` or not a number, with what they report.
@@ -236,6 +255,12 @@ impl JobPods {
         let slots = self.slots.iter().filter(move |(index, _)| counts(**index));
         let pods = slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot());
         pods.filter(move |pod| pod.epoch.number() != Some(epoch))
+    }
+
+    /// The Pods that have failed and have no successor.
+    pub fn failed_last(&self) -> impl Iterator<Item = &PodView> {
+        let pods = self.slots.values().filter_map(PodSlot::standing).chain(self.unindexed.values());
+        pods.filter(|pod| pod.phase == PodPhase::Failed)
     }
 
     /// The Pod that first reported the newest epoch.

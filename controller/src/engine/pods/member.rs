@@ -1,10 +1,12 @@
 //! A Pod with what is remembered of it.
 //!
 //! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To compare
-//! the two, the order of the observations has to be known: a member keeps that, and nothing else. After a start of the controller
-//! nothing is known, and nothing follows from a Pod until it changes (`protocol.md`, "Early detection").
+//! the two where the containers of one Pod restart, the order of the observations has to be known: a member keeps that, and nothing
+//! else. After a start of the controller nothing is known, and nothing follows from a restart until it changes (`protocol.md`,
+//! "Early detection"). What ends for good needs no memory ([`super::end`]).
 
 use super::ObservedEpochs;
+use super::failure::Exit;
 use super::view::{PodPhase, PodView};
 
 /// A Pod as it was last observed, and what was observed before.
@@ -33,12 +35,16 @@ struct Well {
 }
 
 /// What a change of a Pod means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
-    /// It failed in this epoch, in which its worker had been observed running.
+    /// Its containers restart in this epoch, in which its worker had been observed running.
     pub broke_in: Option<i32>,
     /// It failed without its worker having run.
     pub failed_before_worker: bool,
+    /// Its node has refused it before its worker ran.
+    pub refused: bool,
+    /// The container that has failed before the worker ran. A restart erases it.
+    pub first: Option<Exit>,
 }
 
 impl Member {
@@ -59,11 +65,16 @@ impl Member {
         self.note_run(epochs);
         self.note_deletion(before.workers_ended.is_some());
         let now = &self.view;
-        let restarted = now.restarts > before.restarts && !self.was_told_to(epochs.deprecated);
-        let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed;
+        // A worker whose epoch has begun has run, whatever its status shows.
+        let has_begun = self.entered.is_some_and(|epoch| epoch <= epochs.synced);
+        let restarted = now.restarts > before.restarts && !has_begun && !self.ran && !has_run(now);
+        let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed && !self.has_run_in(epochs);
         // A disruption is nobody's failure, and one that was deleted did what it was asked to.
         let asked = now.deleted_at.is_some() || now.is_disrupted();
-        let failed_before_worker = !self.ran && !has_run(now) && (restarted || failed) && !asked;
+        let refused = failed && now.failure.as_ref().is_some_and(|failure| failure.refused);
+        let failed_before_worker = (restarted || failed) && !asked && !refused;
+        let first = |view: &PodView| view.failure.as_ref()?.first.clone();
+        let first = if failed_before_worker { first(now).or_else(|| first(&before)) } else { None };
         self.ran = has_run(now) || self.ran && now.restarts == before.restarts;
         if now.restarts > before.restarts
             && let Some(epoch) = now.epoch.number()
@@ -72,7 +83,7 @@ impl Member {
             self.left = self.left.max(if is_left { epoch } else { epoch.saturating_sub(1) });
         }
         self.entered = self.entered.or(now.epoch.number().filter(|epoch| *epoch > self.left));
-        MemberChange { broke_in: self.broke_in(), failed_before_worker }
+        MemberChange { broke_in: self.broke_in(), failed_before_worker, refused, first }
     }
 
     /// Whether the worker that runs is not in the epoch that the agent reports: that has not begun, or the agent is younger.
@@ -103,13 +114,6 @@ impl Member {
     fn agent_is_younger(&self) -> bool {
         let started = self.view.agent_started.zip(self.view.workers_started);
         started.is_some_and(|(agent, worker)| agent > worker)
-    }
-
-    /// The epoch in which it was last observed, with its worker running and about to be disrupted.
-    pub(super) fn lost_in(&self) -> Option<i32> {
-        let view = &self.view;
-        let ends = view.deleted_at.is_some() && view.is_disrupted() && view.fills_its_slot();
-        self.well.map(|well| well.epoch).filter(|epoch| ends && view.epoch.number() == Some(*epoch))
     }
 
     /// Whether the Pod succeeded because it was deleted: a worker that exits with 0 on SIGTERM has not done its work.
@@ -149,33 +153,30 @@ impl Member {
         let has_begun = |epoch: &i32| *epoch <= epochs.synced;
         if let Some(epoch) = self.view.epoch.number().filter(has_begun)
             && self.view.phase == PodPhase::Open
-            && !self.is_failing()
+            && !self.view.restarting
         {
             self.well = Some(Well { epoch, agent_restarts });
         }
     }
 
-    /// Whether a restart that is observed now is the one by which it leaves an epoch that is over.
-    fn was_told_to(&self, deprecated: i32) -> bool {
-        self.entered.is_some_and(|epoch| epoch <= deprecated)
-    }
-
-    /// The epoch in which it is failing, if its worker had been observed running in it.
-    fn broke_in(&self) -> Option<i32> {
-        let well = self.well.filter(|well| self.view.epoch.number() == Some(well.epoch))?;
-        let restarted = self.view.agent_restarts > well.agent_restarts && self.view.deleted_at.is_none();
-        (self.is_failing() || restarted).then_some(well.epoch)
-    }
-
-    /// What was deleted, and not disrupted, someone asked to go: its Job, when that is suspended, resized or fails, or a
-    /// person. If it comes back, its agent tells.
-    fn is_failing(&self) -> bool {
-        let view = &self.view;
-        match view.deleted_at {
-            _ if view.phase == PodPhase::Succeeded => false,
-            Some(_) => !view.fills_its_slot() && view.is_disrupted(),
-            None => view.restarting || view.phase == PodPhase::Failed,
+    /// Whether the Pod, which has failed, had run a worker.
+    ///
+    /// The container of a supervisor runs and ends without a worker, too: the epoch tells.
+    fn has_run_in(&self, epochs: ObservedEpochs) -> bool {
+        let ran = self.ran || has_run(&self.view);
+        match self.view.epoch.number() {
+            Some(epoch) if epochs.runs(epoch) => true,
+            Some(epoch) if epoch <= epochs.deprecated => ran,
+            _ => ran && self.view.sidecar,
         }
+    }
+
+    /// The epoch in which its containers restart, if its worker had been observed running in it.
+    fn broke_in(&self) -> Option<i32> {
+        let view = &self.view;
+        let well = self.well.filter(|well| view.epoch.number() == Some(well.epoch))?;
+        let restarts = view.restarting || view.agent_restarts > well.agent_restarts;
+        (restarts && view.deleted_at.is_none() && view.phase == PodPhase::Open).then_some(well.epoch)
     }
 }
 
@@ -282,20 +283,6 @@ mod tests {
         let restarted = PodView { agent_restarts: 4, ..at(1) };
         assert_eq!(pod.see(restarted.clone(), synced(1)).broke_in, Some(1));
         assert_eq!(pod.see(PodView { epoch: Epoch::Reported(2), ..restarted }, synced(1)).broke_in, None);
-    }
-
-    #[test]
-    fn who_is_asked_to_go_does_not_fail_unless_it_is_disrupted() {
-        let deleted = |disruption| {
-            let mut failure = Box::<super::super::PodFailure>::default();
-            failure.disruption = disruption;
-            PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), failure: Some(failure), ..failing(1) }
-        };
-        let mut pod = Member::new(running(1, 7, 1), synced(1));
-        let mut evicted = pod.clone();
-        assert_eq!(pod.see(deleted(None), synced(1)).broke_in, None);
-        let reason = Some(("EvictionByEvictionAPI".to_owned(), String::new()));
-        assert_eq!(evicted.see(deleted(reason), synced(1)).broke_in, Some(1));
     }
 
     #[rstest]

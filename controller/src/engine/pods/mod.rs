@@ -3,6 +3,7 @@
 //! An event of a Pod changes the counts of one slot of one Job, whatever the size of the JobSet, and says whether a rule could
 //! decide differently because of it: most events (a probe, a condition) change nothing. No rule walks over all Pods.
 
+mod end;
 mod failure;
 mod job_pods;
 mod member;
@@ -19,10 +20,10 @@ pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
 #[cfg(test)]
 pub(crate) use job_pods::Kept;
-pub use slot::FailedWorker;
+pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub(crate) use stream_report::StreamReports;
-pub use view::{Domain, Epoch, PodPhase, PodView};
+pub use view::{Domain, Epoch, JOB_TRACKING, PodPhase, PodView};
 
 /// The Pods of one JobSet, by the UID of their Job.
 #[derive(Debug, Default)]
@@ -45,6 +46,13 @@ pub struct ObservedEpochs {
     pub synced: i32,
     /// Epochs up to this one are over.
     pub deprecated: i32,
+}
+
+impl ObservedEpochs {
+    /// Whether workers run in this epoch: it has begun, and is not over.
+    fn runs(self, epoch: i32) -> bool {
+        epoch == self.synced && epoch > self.deprecated
+    }
 }
 
 /// Job, completion index and node of a Pod.

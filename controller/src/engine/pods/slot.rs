@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ObservedEpochs;
+use super::end::{ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
 use super::member::{Member, MemberChange};
 use super::view::{Epoch, PodPhase, PodView};
@@ -11,12 +12,27 @@ use super::view::{Epoch, PodPhase, PodView};
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct PodSlot {
     members: Vec<Member>,
-    /// The newest failure in an epoch in which the Pod had been observed running.
+    /// The newest failure of a worker.
     pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
-    /// Failures since the barrier was last lifted, of Pods whose worker had not run.
-    pub failures_before_worker: u32,
+    /// What has kept its worker from starting since the barrier was last lifted.
+    pub blocked: Option<Box<Blocked>>,
+}
+
+/// What has kept the worker of a slot from starting.
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
+pub struct Blocked {
+    /// Failures of Pods whose worker had not run.
+    pub failures: u32,
+    /// Pods that their node has refused.
+    pub refusals: u32,
+    /// The last Pod of these.
+    pub pod: String,
+    /// Its node.
+    pub node: Option<Arc<str>>,
+    /// What is known of the last failure or refusal.
+    pub failure: PodFailure,
 }
 
 /// A worker that failed.
@@ -26,8 +42,12 @@ pub struct FailedWorker {
     pub pod: String,
     /// Node of its Pod.
     pub node: Option<Arc<str>>,
+    /// Completion index of its Pod.
+    pub index: Option<i32>,
     /// Epoch that it was in.
     pub epoch: i32,
+    /// Whether its Pod was being deleted, or was gone, when its end was first observed.
+    pub deleted: bool,
     /// Whether its Pod has failed as a whole, or is going away.
     pub pod_ended: bool,
     /// Whether its agent has reported the failure: a supervisor, whose container goes on.
@@ -65,10 +85,23 @@ pub(super) struct Share {
     pub done: bool,
     /// Epoch in which it failed.
     pub broken: Option<i32>,
-    /// Failures before the worker ran.
-    pub failures_before_worker: u32,
+    /// Epoch in which the Pod that stands for it has ended.
+    pub ended: Option<i32>,
+    /// Failures before the worker ran, and refusals.
+    pub blocked: (u32, u32),
+    /// Its failed Pods that may delay a successor.
+    pub held: HeldPods,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
+}
+
+/// Failed Pods with the finalizer of the Job controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldPods {
+    /// How many there are.
+    pub pods: usize,
+    /// How many of them are being deleted.
+    pub deleted: usize,
 }
 
 /// Whether the worker is in the epoch that its agent reports.
@@ -96,10 +129,12 @@ impl PodSlot {
                 MemberChange::default()
             }
         };
-        self.failures_before_worker += u32::from(change.failed_before_worker);
+        if change.failed_before_worker || change.refused {
+            self.note_blocked(&uid, &change);
+        }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
-            self.failures_before_worker = 0;
+            self.blocked = None;
         }
         if let Some(epoch) = change.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
             let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
@@ -108,6 +143,7 @@ impl PodSlot {
                 self.note_failure(broken);
             }
         }
+        self.note_end(epochs);
         let reported = self
             .members
             .iter()
@@ -119,21 +155,32 @@ impl PodSlot {
         self.note_loss(&uid);
     }
 
-    /// The Pod is gone. One that a disruption was to end has ended now, if that was not observed before: nobody tells how the
-    /// worker on a lost node ends.
+    /// The Pod is gone. If it stood for the slot, its worker has ended now, if that was not observed before.
     pub(super) fn remove(&mut self, name: &str, epochs: ObservedEpochs) {
+        let stands = self.standing().is_some_and(|pod| pod.name == name);
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };
-        let lost_in = self.members[place].lost_in().filter(|epoch| *epoch > epochs.deprecated);
-        let gone = self.members.remove(place);
-        if let Some(epoch) = lost_in {
-            self.note_failure(FailedWorker::of(&gone.view, epoch));
+        let gone = self.members.remove(place).view;
+        if let Some(epoch) = vanished_in(&gone).filter(|epoch| stands && epochs.runs(*epoch)) {
+            self.note_failure(FailedWorker { deleted: true, pod_ended: true, ..FailedWorker::of(&gone, epoch) });
         }
     }
 
     /// An epoch has begun, or is over: what failed before is over, too.
     pub(super) fn turn(&mut self, epochs: ObservedEpochs) {
-        self.failures_before_worker = 0;
+        self.blocked = None;
         self.broken.take_if(|broken| broken.epoch < epochs.synced);
+        self.note_end(epochs);
+    }
+
+    /// Notes the end of the Pod that stands for the slot, if it was in the epoch that runs.
+    pub(super) fn note_end(&mut self, epochs: ObservedEpochs) {
+        let ended = self.standing().and_then(|pod| {
+            let epoch = ended_in(pod).filter(|epoch| epochs.runs(*epoch))?;
+            Some(FailedWorker::of(pod, epoch))
+        });
+        if let Some(failed) = ended {
+            self.note_failure(failed);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -142,7 +189,7 @@ impl PodSlot {
 
     /// Whether nothing is remembered that outlives the Pods.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.failures_before_worker == 0
+        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.blocked.is_none()
     }
 
     /// The Pods.
@@ -160,11 +207,28 @@ impl PodSlot {
         self.members.iter().max_by_key(|member| rank(&member.view))
     }
 
+    fn held(&self) -> HeldPods {
+        let held = || self.pods().filter(|pod| pod.delays_its_successor());
+        HeldPods { pods: held().count(), deleted: held().filter(|pod| pod.deleted_at.is_some()).count() }
+    }
+
     /// A Pod that follows another shows that the Job did not take that one for a success.
     fn note_loss(&mut self, uid: &str) {
         let Some(member) = self.standing_member().filter(|member| member.view.uid == uid) else { return };
         let broken = |pod: &PodView| Box::new(FailedWorker::of(pod, pod.epoch.number().unwrap_or(0)));
         self.lost = member.succeeded_by_deletion().then(|| broken(&member.view));
+    }
+
+    /// Notes a Pod that has failed before its worker ran, or that its node has refused.
+    fn note_blocked(&mut self, uid: &str, change: &MemberChange) {
+        let Some(member) = self.members.iter().find(|member| member.view.uid == uid) else { return };
+        let PodView { name, node, failure, .. } = &member.view;
+        let blocked = self.blocked.get_or_insert_default();
+        blocked.failures += u32::from(change.failed_before_worker);
+        blocked.refusals += u32::from(change.refused);
+        (blocked.pod, blocked.node) = (name.clone(), node.clone());
+        blocked.failure = failure.as_deref().cloned().unwrap_or_default();
+        blocked.failure.first.clone_from(&change.first);
     }
 
     /// Whether this failure is the one that the slot remembers.
@@ -190,8 +254,11 @@ impl PodSlot {
         for Member { view, .. } in &mut self.members {
             (view.name, view.index) = (rename(&view.name), index);
         }
+        if let Some(blocked) = &mut self.blocked {
+            blocked.pod = rename(&blocked.pod);
+        }
         for broken in self.broken.iter_mut().chain(&mut self.lost) {
-            broken.pod = rename(&broken.pod);
+            (broken.pod, broken.index) = (rename(&broken.pod), index);
         }
         self
     }
@@ -201,11 +268,13 @@ impl PodSlot {
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
-            failures_before_worker: self.failures_before_worker,
+            blocked: self.blocked.as_ref().map_or((0, 0), |blocked| (blocked.failures, blocked.refusals)),
+            held: self.held(),
             ..Share::default()
         };
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
+        share.ended = ended_in(pod);
         share.succeeded = pod.phase == PodPhase::Succeeded;
         let ends_well = pod.workers_succeeded && pod.deleted_at.is_none();
         share.done = (share.succeeded || ends_well) && self.lost.is_none();
@@ -231,11 +300,24 @@ impl PodSlot {
 }
 
 impl FailedWorker {
+    /// Whether nobody's worker has failed: the Pod was deleted, disrupted, or refused by its node.
+    pub fn is_loss(&self) -> bool {
+        self.deleted || self.is_maintenance()
+    }
+
+    /// Whether its cluster has taken the Pod: a disruption (eviction, preemption, a taint, the loss of its node), or a node that
+    /// does not admit it any more.
+    pub fn is_maintenance(&self) -> bool {
+        self.failure.disruption.is_some() || self.failure.refused
+    }
+
     fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),
             node: pod.node.clone(),
+            index: pod.index,
             epoch,
+            deleted: pod.deleted_at.is_some(),
             pod_ended: pod.phase != PodPhase::Open || pod.deleted_at.is_some(),
             reported: false,
             failure: pod.failure.as_deref().cloned().unwrap_or_default(),

@@ -4,16 +4,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jobset_api::labels;
-use jobset_api::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, restarts_pod};
+use jobset_api::restart_rules::{ExitCodes, RESTART, RESTART_ALL_CONTAINERS, restarts_pod};
 use jobset_objects::{PartialContainer, PartialContainerStatus, PartialPod};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::failure::{PodFailure, ReportedExit, shorten};
+use super::failure::{PodFailure, ReportedExit, has_failed, shorten};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
+/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
@@ -48,6 +50,8 @@ pub struct PodView {
     pub deleted_at: Option<Timestamp>,
     /// When it was created.
     pub created: Timestamp,
+    /// Whether it has the finalizer [`JOB_TRACKING`].
+    pub tracked: bool,
     /// Node that it is bound to.
     pub node: Option<Arc<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
@@ -73,7 +77,11 @@ pub struct PodView {
     pub workers_ended: Option<Timestamp>,
     /// Whether all workers have ended with 0. A Pod with a sidecar has succeeded a second or two later.
     pub workers_succeeded: bool,
-    /// Why it fails, if it does.
+    /// Whether the container of its agent has ended or is about to restart. A supervisor that exits with 0 has succeeded.
+    ///
+    /// The epoch that the Pod reports may be that of another life of the container.
+    pub container_ended: bool,
+    /// Why it, or one of its containers, fails, if that does.
     pub failure: Option<Box<PodFailure>>,
 }
 
@@ -132,7 +140,10 @@ impl PodView {
         };
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
-        let failing = restarting || deleted_at.is_some() || phase == PodPhase::Failed;
+        let failing = restarting
+            || pod.status.init_container_statuses.iter().any(has_failed)
+            || deleted_at.is_some()
+            || phase == PodPhase::Failed;
         Self {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
@@ -145,6 +156,7 @@ impl PodView {
             phase,
             deleted_at,
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
             workers: identity(workers.iter()),
@@ -157,6 +169,9 @@ impl PodView {
             restarting,
             workers_ended: all_ended(workers),
             workers_succeeded: !restarting && have_succeeded(pod),
+            container_ended: restarting
+                || agents().any(|agent| agent.state.terminated.is_some())
+                || is_supervised(pod) && supervisors(pod).any(|it| exit_code(it).is_some_and(|code| code != 0)),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
     }
@@ -165,6 +180,11 @@ impl PodView {
     /// that is deleted while it waits at the barrier will never pass it.
     pub fn fills_its_slot(&self) -> bool {
         self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
+    }
+
+    /// Whether it has failed, and the Job controller may delay its successor because of that.
+    pub fn delays_its_successor(&self) -> bool {
+        self.phase == PodPhase::Failed && self.tracked
     }
 
     /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.
@@ -212,6 +232,26 @@ fn restarting(pod: &PartialPod) -> bool {
         container.is_some_and(|container| restarts_pod_on(container, end.exit_code))
     };
     condition || pod.status.container_statuses.iter().any(restarts_pod)
+}
+
+/// Whether its agent is in the containers of its workers.
+fn is_supervised(pod: &PartialPod) -> bool {
+    !pod.spec.init_containers.iter().any(is_agent)
+}
+
+/// The containers that a supervisor restarts its worker in: those that restart alone. Where none has such a rule, the Pod's policy
+/// restarts all.
+fn supervisors(pod: &PartialPod) -> impl Iterator<Item = &PartialContainerStatus> {
+    let restarts =
+        |container: &PartialContainer| container.restart_policy_rules.iter().any(|rule| rule.action == RESTART);
+    let any_restarts = pod.spec.containers.iter().any(restarts);
+    pod.status.container_statuses.iter().filter(move |status| {
+        !any_restarts || pod.spec.containers.iter().any(|it| it.name == status.name && restarts(it))
+    })
+}
+
+fn exit_code(container: &PartialContainerStatus) -> Option<i32> {
+    container.state.terminated.as_ref().map(|end| end.exit_code)
 }
 
 fn domain(pod: &PartialPod) -> Option<Domain> {
@@ -349,5 +389,33 @@ mod tests {
         }));
         let exit = view.failure.unwrap().exit.unwrap();
         assert_eq!((exit.container.as_str(), exit.code, exit.message.as_str()), ("y", 3, "disk"));
+    }
+
+    #[rstest]
+    #[case::no_container(json!({"phase": "Failed", "reason": "NodeAffinity"}), true)]
+    #[case::only_waiting(json!({"phase": "Failed", "containerStatuses": [{"name": "w", "state": {"waiting": {}}}]}), true)]
+    #[case::not_failed(json!({"phase": "Pending"}), false)]
+    #[case::init_container_ran(json!({"phase": "Failed", "initContainerStatuses": [
+        {"name": "preflight", "containerID": "c", "state": {"terminated": {"exitCode": 3}}}]}), false)]
+    #[case::ran_before(json!({"phase": "Failed", "containerStatuses": [
+        {"name": "w", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 3, "finishedAt": "2026-01-01T00:00:00Z"}}}]}), false)]
+    #[case::evicted(json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}), false)]
+    fn a_pod_is_refused_that_failed_without_any_container(#[case] status: Value, #[case] refused: bool) {
+        let failure = pod(&json!({ "status": status })).failure;
+        assert_eq!(failure.is_some_and(|failure| failure.refused), refused);
+    }
+
+    #[rstest]
+    #[case::supervisor_killed(json!({"name": "w", "state": {"terminated": {"exitCode": 137}}}), true)]
+    #[case::supervisor_done(json!({"name": "w", "state": {"terminated": {"exitCode": 0}}}), false)]
+    #[case::helper_ended(json!({"name": "helper", "state": {"terminated": {"exitCode": 1}}}), false)]
+    fn the_container_of_a_supervisor_is_the_one_that_restarts(#[case] status: Value, #[case] ended: bool) {
+        let view = pod(&json!({
+            "spec": {"initContainers": null, "containers": [
+                {"name": "w", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}}]},
+                {"name": "helper"}]},
+            "status": {"containerStatuses": [status]},
+        }));
+        assert_eq!(view.container_ended, ended);
     }
 }

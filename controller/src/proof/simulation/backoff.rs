@@ -42,7 +42,9 @@ impl SimulatedCluster {
         let backoff = self.api.jobset.spec.restart_backoff();
         let in_a_row = last.consecutive_failures;
         let previous = before.recent_restarts.last().map_or(0, |previous| previous.consecutive_failures);
-        let continues = in_a_row == previous.saturating_add(1);
+        // What takes Pods away says nothing of their workers.
+        let is_loss = in_a_row == previous && self.truth.was_lost_in(before.synced_epoch);
+        let continues = in_a_row == previous.saturating_add(1) || is_loss;
         ensure(continues || in_a_row == 1 || in_a_row == 0, Property::Backoff, || {
             format!("restart {} is number {in_a_row} in a row after number {previous}", last.number)
         })?;
@@ -66,8 +68,8 @@ impl SimulatedCluster {
         let wait = backoff.wait(in_a_row, last.strategy);
         let expected = started.checked_add(wait).ok().filter(|_| !wait.is_zero());
         let until = after.barrier_until.as_ref().map(|MicroTime(until)| *until);
-        // A restart that nothing has failed in leaves the wait of an earlier one as it is.
-        let is_kept = in_a_row == 0 && after.barrier_until == before.barrier_until;
+        // A restart that no worker has failed in leaves the wait of an earlier one as it is.
+        let is_kept = (in_a_row == 0 || is_loss) && after.barrier_until == before.barrier_until;
         ensure(until == expected || is_kept || after.is_finished(), Property::Backoff, || {
             format!(
                 "restart {} is number {in_a_row} in a row, and waits until {until:?}, not {expected:?}",

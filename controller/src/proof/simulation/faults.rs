@@ -147,7 +147,9 @@ impl SimulatedCluster {
     fn vanish(&mut self) {
         let Some(uid) = self.pick_machine(|_| true) else { return };
         self.strike(&uid, false, "it is deleted by force");
-        let pod = self.machines[&uid].pod.clone();
+        let machine = &self.machines[&uid];
+        self.truth.lost(machine.epoch);
+        let pod = machine.pod.clone();
         self.api.remove_pod(&pod);
     }
 

@@ -204,6 +204,15 @@ impl SimulatedCluster {
         }
     }
 
+    /// The controller removes the finalizer that waits for the count.
+    pub(super) fn release(&mut self, name: &str, uid: &str) {
+        if let Some(pod) = self.api.pods.get_mut(name).filter(|pod| pod.wire.metadata.uid.as_deref() == Some(uid)) {
+            pod.counted = true;
+            self.worked = true;
+            self.reap(name);
+        }
+    }
+
     /// A Pod that was asked to go, has ended and was counted is removed.
     pub(super) fn reap(&mut self, name: &str) {
         if self.api.pods.get(name).is_some_and(|pod| is_going(pod) && has_ended(pod) && pod.counted) {

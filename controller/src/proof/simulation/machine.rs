@@ -199,6 +199,7 @@ impl SimulatedMachine {
                     reason: if *code == 0 { "Completed" } else { "Error" }.to_owned(),
                     message: String::new(),
                     finished_at: Some(at.clone()),
+                    ..ContainerTerminated::default()
                 };
                 (*container, ContainerState { terminated: Some(end), ..ContainerState::default() })
             }

@@ -83,6 +83,10 @@ impl SimulatedCluster {
                 }
                 0
             }
+            Action::ReleasePod { name, uid } => {
+                self.release(&name, &uid);
+                0
+            }
             Action::AnnotateRestartBudget(budget) => {
                 written.raise(Versions::of(Kind::JobSet, self.api.annotate_budget(&base, budget)));
                 0

@@ -32,6 +32,8 @@ pub(super) struct Truth {
     faults: Vec<Fault>,
     /// Epochs of Pods that were asked to go, and not disrupted.
     asked: BTreeSet<i32>,
+    /// Epochs of Pods that were deleted by force.
+    losses: BTreeSet<i32>,
     reports: BTreeMap<SlotId, BTreeSet<i32>>,
     /// How often each slot was struck since the last lift.
     strikes: BTreeMap<SlotId, i32>,
@@ -83,6 +85,19 @@ impl Truth {
     /// Whether a disruption struck in this epoch, or where an agent had just entered the next one and not reported it.
     pub(super) fn was_disrupted_in(&self, epoch: i32) -> bool {
         self.faults.iter().any(|fault| fault.disruption && fault.epoch >= epoch)
+    }
+
+    /// A Pod of this epoch was taken away.
+    pub(super) fn lost(&mut self, epoch: Option<i32>) {
+        self.losses.extend(epoch);
+    }
+
+    /// Whether Pods of this epoch or a later one may have been taken away by anybody.
+    pub(super) fn was_lost_in(&self, epoch: i32) -> bool {
+        self.was_disrupted_in(epoch)
+            || self.job_was_deleted_by_hand
+            || self.losses.range(epoch..).next().is_some()
+            || self.was_asked_in(epoch)
     }
 
     /// Whether anything struck workers of this epoch.

@@ -13,6 +13,8 @@ pub(in crate::shell) struct Answers {
     pub(in crate::shell) outcome: Outcome,
     /// The JobSet with the status that was written.
     pub(in crate::shell) stored: Option<JobSet>,
+    /// Number of Pods that were released.
+    pub(in crate::shell) released: u32,
     /// The errors, for the log.
     pub(in crate::shell) errors: Vec<ApplyError>,
     /// The requests that are slow.
@@ -24,13 +26,14 @@ impl Answers {
     pub(super) fn take(&mut self, own: Request, shared: Option<Request>, answer: Result<Done, ApplyError>) {
         match answer {
             Ok(Done::Written(versions)) => {
+                self.released += u32::from(shared == Some(Request::Releases) && versions != Versions::NONE);
                 self.outcome.written.raise(versions);
                 self.outcome.accepted.insert(own);
                 self.outcome.accepted.extend(shared);
             }
             Ok(Done::Provided) => self.outcome.provided.push(own),
             Err(error) => {
-                let refused = shared.clone().filter(|_| error.refuses_jobs()).unwrap_or(own);
+                let refused = shared.clone().filter(|_| error.refuses_shared()).unwrap_or(own);
                 self.outcome.failures.push((refused, error.reduced()));
                 self.outcome.accepted.extend(shared.filter(|_| matches!(error, ApplyError::Taken { .. })));
                 self.errors.push(error);

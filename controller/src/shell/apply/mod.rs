@@ -133,7 +133,7 @@ impl Applier {
             let actor = Arc::clone(actor);
             let answer = sent(async move { actor.carry_out(action).await }).await;
             match &answer {
-                Sent::Answered(Err(error)) if error.refuses_jobs() => refused().extend(shared.clone()),
+                Sent::Answered(Err(error)) if error.refuses_shared() => refused().extend(shared.clone()),
                 Sent::Answered(_) => {}
                 Sent::Slow(_) => one_is_slow.cancel(),
             }
@@ -178,6 +178,7 @@ impl Actor {
                 self.patch_job(&name, &uid, json!({"parallelism": parallelism, "completions": completions})).await
             }
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
+            Action::ReleasePod { name, uid } => self.release_pod(&name, &uid).await,
             Action::CreateService { .. } => {
                 self.create(Kind::Service, &build::service(&self.jobset), not_headless).await
             }

@@ -1,4 +1,4 @@
-//! Deletes Pods.
+//! Deletes Pods, and releases failed Pods.
 
 use jobset_api::event::EXCLUSIVE_PLACEMENT_VIOLATION;
 use jobset_objects::PartialPod;
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
+use crate::engine::pods::JOB_TRACKING;
 use crate::engine::{Kind, dialect};
 use crate::plan::PodDeletion;
 use crate::shell::error::ApplyError;
@@ -36,6 +37,13 @@ impl Actor {
         };
         self.pods().delete(name, &params).await?;
         Ok(NOTHING)
+    }
+
+    /// Removes the finalizer of the Job controller, and no other one.
+    pub(super) async fn release_pod(&self, name: &str, uid: &str) -> Result<Done, ApplyError> {
+        let metadata = json!({"uid": uid, "$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]});
+        let released = self.pods().patch(name, &Patch::Strategic(json!({"metadata": metadata}))).await;
+        Ok(self.pods().written(released.map_err(ApplyError::of_release)?.as_ref()))
     }
 
     /// Reads the Pod. Returns its version if it still reports an epoch above the maximum.

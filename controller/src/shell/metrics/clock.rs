@@ -2,9 +2,9 @@
 //!
 //! The help texts of the metrics define the durations. Between restarts, a group runs from all Jobs ready to the next failure.
 //!
-//! Instants are those of status writes. The first failure has the time that the kubelet or the Job controller gave it, in whole
-//! seconds. A new leader reads the begin of a restart from the conditions of the JobSet. It measures the restart, but not the
-//! phases that it has observed in part.
+//! Instants are those of status writes. The first failure has the time that the agent, the kubelet or the Job controller gave it,
+//! the latter two in whole seconds. A new leader reads the begin of a restart from the status of the JobSet. It measures the
+//! restart, but not the phases that it has observed in part. A restart that begins in place and goes on by recreation is one.
 
 use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -65,7 +65,8 @@ impl Clock {
                     }
                     strategy => strategy,
                 };
-                clock.restart = Some(Restart { strategy, since: at, detected: at, lifted: None });
+                let since = restart_under_way(jobset).unwrap_or(at);
+                clock.restart = Some(Restart { strategy, since, detected: at, lifted: None });
             } else if jobset.status.as_ref().is_none_or(|status| conditions::terminal(&status.conditions).is_none()) {
                 clock.running_since = Some(at);
             }
@@ -90,6 +91,12 @@ impl Clock {
         match fact {
             Fact::RestartBegan { strategy, action, failed_at, .. } if restarts_whole_group(*action) => {
                 self.begin(*strategy, *failed_at, now)
+            }
+            Fact::RestartRecreates { strategy } => {
+                let recreates =
+                    |restart: Restart| Restart { strategy: *strategy, detected: now, lifted: None, ..restart };
+                self.restart = self.restart.map(recreates);
+                Vec::new()
             }
             Fact::BarrierLifted => self.lift(now).into_iter().collect(),
             Fact::Recovered => {
@@ -120,10 +127,10 @@ impl Clock {
         if let Some(running_since) = self.running_since.take() {
             measured.push(Measured::Undisturbed(seconds(running_since, since)));
         }
-        if self.restart.is_some() {
+        if let Some(superseded) = self.restart {
             // Each second without a running group belongs to one restart.
-            since = now;
-            measured.extend(self.end("superseded", now));
+            since = since.max(superseded.since);
+            measured.extend(self.end("superseded", since));
         }
         self.restart = Some(Restart { strategy, since, detected: now, lifted: None });
         measured
@@ -148,6 +155,12 @@ impl Clock {
         }
         measured
     }
+}
+
+/// When the last restart began, by the status, if the Jobs have not been ready since.
+fn restart_under_way(jobset: &JobSet) -> Option<Timestamp> {
+    let last = jobset.status.as_ref()?.recent_restarts.last()?;
+    last.completion_time.is_none().then_some(last.start_time.0)
 }
 
 fn condition<'a>(jobset: &'a JobSet, type_: &str) -> Option<&'a Condition> {

@@ -37,6 +37,8 @@ pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
     match trigger {
         Trigger::ContainerExit(class) => ("container_exit", exit_class(class)),
         Trigger::PodFailed(class) => ("pod_failed", exit_class(class)),
+        Trigger::PodDeleted => ("pod_deleted", "none"),
+        Trigger::Refused => ("refused", "none"),
         Trigger::NodeLost => ("node_lost", "none"),
         Trigger::Eviction => ("eviction", "none"),
         Trigger::JobFailed => ("job_failed", "none"),

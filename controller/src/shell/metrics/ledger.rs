@@ -44,6 +44,7 @@ impl Ledger {
         self.metrics.begun.with_label_values(&[namespace, strategy, action, "true"]);
         self.metrics.budget_exhausted.with_label_values(&[namespace]);
         self.metrics.backoffs.with_label_values(&[namespace]);
+        self.metrics.released.with_label_values(&[namespace]);
         self.metrics.downtime.with_label_values(&[namespace]);
     }
 
@@ -56,6 +57,11 @@ impl Ledger {
                 self.metrics.observe(key, measured);
             }
         }
+    }
+
+    /// So many failed Pods of the JobSet were released.
+    pub(in crate::shell) fn released(&self, key: &Key, pods: u32) {
+        self.metrics.released.with_label_values(&[&key.namespace]).inc_by(pods.into());
     }
 
     /// The JobSet is gone.
@@ -72,8 +78,8 @@ impl Ledger {
     /// The namespace is gone, and its series are removed. They outlive its last JobSet, so that the next scrape shows the end of
     /// that JobSet.
     pub(in crate::shell) fn forget_namespace(&self, name: &str) {
-        let Restarts { begun, triggers, backoffs, finished, budget_exhausted, downtime, .. } = &self.metrics;
-        for counter in [begun, triggers, backoffs, finished, budget_exhausted] {
+        let Restarts { begun, triggers, backoffs, finished, budget_exhausted, released, downtime, .. } = &self.metrics;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released] {
             remove_series(counter, "namespace", name);
         }
         remove_series(downtime, "namespace", name);
@@ -108,7 +114,7 @@ impl Restarts {
                 }
             }
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
-            Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
+            Fact::RestartRecreates { .. } | Fact::BarrierLifted | Fact::Recovered | Fact::Started => {}
         }
     }
 

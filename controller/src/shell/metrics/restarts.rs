@@ -15,6 +15,7 @@ pub(super) struct Restarts {
     pub(super) begun: IntCounterVec,
     pub(super) triggers: IntCounterVec,
     pub(super) backoffs: IntCounterVec,
+    pub(super) released: IntCounterVec,
     pub(super) duration: HistogramVec,
     pub(super) phase: HistogramVec,
     pub(super) undisturbed: Histogram,
@@ -71,6 +72,11 @@ impl Restarts {
             backoffs: counter(
                 "jobset_restart_backoffs_total",
                 "Restarts that wait, because the JobSet keeps failing soon after it began to run.",
+                &["namespace"],
+            )?,
+            released: counter(
+                "jobset_pods_released_total",
+                "Failed Pods from which the controller has removed the finalizer of the Job controller, so that their successors come at once.",
                 &["namespace"],
             )?,
             duration: histograms(

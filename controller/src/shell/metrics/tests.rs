@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use jobset_api::{
-    FailurePolicy, FailurePolicyAction, JobSet, JobSetSpec, ReplicatedJobStatus, RestartStrategy, conditions,
+    FailurePolicy, FailurePolicyAction, JobSet, JobSetSpec, RecentRestart, ReplicatedJobStatus, RestartStrategy,
+    conditions,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 use rstest::rstest;
@@ -39,6 +40,21 @@ fn restarting(strategy: RestartStrategy, status: bool, reason: &str) -> JobSet {
     let mut jobset = jobset();
     jobset.spec.failure_policy = Some(FailurePolicy { restart_strategy: Some(strategy), ..Default::default() });
     with_condition(jobset, conditions::RESTARTING, status, reason, 10)
+}
+
+/// A JobSet that restarts in place, whose last restart that the status keeps began and completed in these seconds.
+fn restarted_at(start: i64, completion: Option<i64>) -> JobSet {
+    let mut jobset = restarting(InPlace, true, conditions::IN_PLACE_RESTART);
+    jobset.status.get_or_insert_default().recent_restarts = vec![RecentRestart {
+        number: 1,
+        strategy: InPlace,
+        counted: true,
+        consecutive_failures: 1,
+        start_time: MicroTime(at(start)),
+        completion_time: completion.map(|second| MicroTime(at(second))),
+        message: String::new(),
+    }];
+    jobset
 }
 
 fn began(strategy: RestartStrategy, failed_at: Option<i64>) -> Fact {
@@ -83,8 +99,17 @@ fn measured(mut clock: Clock, facts: &[(i64, Fact)]) -> String {
 )]
 #[case::superseded(
     &[(10, began(InPlace, None)), (15, began(Recreate, Some(12))), (18, Fact::Recovered)],
-    "recreate detect 3, in_place superseded 5, recreate recovered 3, recreate recreate 3"
+    "recreate detect 3, in_place superseded 2, recreate recovered 6, recreate recreate 3"
 )]
+#[case::superseded_by_a_failure_of_a_slow_clock(
+    &[(10, began(InPlace, None)), (15, began(InPlace, Some(9))), (18, Fact::Recovered)],
+    "in_place detect 6, in_place superseded 0, in_place recovered 8"
+)]
+#[case::in_place_that_turns_into_recreation(
+    &[(10, began(InPlace, Some(8))), (13, Fact::RestartRecreates { strategy: Recreate }), (20, Fact::Recovered)],
+    "in_place detect 2, recreate recovered 12, recreate recreate 7"
+)]
+#[case::turned_into_recreation_after_a_suspension(&[(13, Fact::RestartRecreates { strategy: Recreate })], "")]
 #[case::failed_during_a_restart(&[(10, began(InPlace, None)), (15, FAILED)], "in_place failed 5")]
 #[case::failed_without_a_restart(&[(15, FAILED)], "")]
 #[case::completed_during_a_restart(
@@ -118,6 +143,9 @@ fn clock_measures_facts(#[case] facts: &[(i64, Fact)], #[case] expected: &str) {
     "recreate recovered 5, recreate recreate 5"
 )]
 #[case(restarting(InPlace, false, conditions::JOBS_READY), began(InPlace, None), "undisturbed 5")]
+#[case::worker_ended_before(restarted_at(8, None), Fact::Recovered, "in_place recovered 7")]
+#[case::another_restart_since(restarted_at(12, None), Fact::Recovered, "in_place recovered 3")]
+#[case::restart_is_over(restarted_at(4, Some(6)), Fact::Recovered, "in_place recovered 5")]
 fn clock_of_a_new_leader_begins_with_the_conditions(
     #[case] jobset: JobSet,
     #[case] fact: Fact,

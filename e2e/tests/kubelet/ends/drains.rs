@@ -18,7 +18,6 @@ const DRAINS: i32 = 3;
 #[case::sidecar("drained-sidecar", "Sidecar")]
 #[case::supervisor("drained-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its rule is not built yet: successors come at once"]
 async fn drains_in_a_row_wait_for_no_back_off(#[case] namespace: &str, #[case] shape: &str) -> Result<()> {
     let (cluster, _alone) = own_cluster().await?;
     let group = Group::apply(cluster, namespace, SUPERVISED, |workload| {

@@ -18,7 +18,6 @@ const EVICTIONS: i32 = 10;
 #[case::sidecar("evicted-sidecar", "Sidecar")]
 #[case::supervisor("evicted-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its rule is not built yet: the end of a member is read from its Pod"]
 async fn evictions_under_excluding_rule_are_noticed_and_not_counted(
     #[case] namespace: &str,
     #[case] shape: &str,

@@ -22,7 +22,6 @@ const LOSSES: i32 = 4;
 #[case::sidecar("saves-sidecar", "Sidecar")]
 #[case::supervisor("saves-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its rule is not built yet: the end of a member is read from its Pod"]
 async fn peers_of_deleted_pod_run_until_its_worker_has_ended(
     #[case] namespace: &str,
     #[case] shape: &str,
@@ -54,7 +53,6 @@ async fn peers_of_deleted_pod_run_until_its_worker_has_ended(
 #[case::sidecar("lost-sidecar", "Sidecar")]
 #[case::supervisor("lost-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its rule is not built yet: successors come at once"]
 async fn fourth_loss_of_an_index_has_no_back_off(#[case] namespace: &str, #[case] shape: &str) -> Result<()> {
     let (group, mut workers) = start(namespace, SUPERVISED, |workload| workload.injected(shape).of_shape(1, 2)).await?;
     let mut seconds = Vec::new();
@@ -72,7 +70,6 @@ async fn fourth_loss_of_an_index_has_no_back_off(#[case] namespace: &str, #[case
 
 /// What `Recreate` takes for it, in the same run.
 #[tokio::test]
-#[ignore = "its rule is not built yet: successors come at once"]
 async fn losses_of_recreated_group_are_measured_beside() -> Result<()> {
     let (group, mut workers) = start("lost-recreated", RECREATE, |workload| workload.of_shape(1, 2)).await?;
     let mut seconds = Vec::new();

@@ -18,7 +18,6 @@ const LABEL: &str = "ends-of-pods/device";
 
 /// A Pod that is bound without the scheduler is refused by its kubelet.
 #[tokio::test]
-#[ignore = "its rule is not built yet: a Pod that its node refuses has not failed"]
 async fn pod_refused_by_its_node_is_replaced_and_not_counted() -> Result<()> {
     let cluster = installed().await?;
     let node = &cluster.nodes()[1];

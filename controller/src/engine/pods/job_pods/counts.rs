@@ -22,10 +22,14 @@ pub(super) struct Counts {
     pub(super) mute: BTreeSet<i32>,
     pub(super) succeeded: usize,
     pub(super) broken: BTreeMap<i32, BTreeSet<i32>>,
+    /// Those whose Pod has ended, by the epoch that it reports.
+    pub(super) ended: BTreeMap<i32, BTreeSet<i32>>,
     pub(super) blocked: BTreeSet<i32>,
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Those whose Pod has succeeded, wherever they are.
     pub(super) done: BTreeSet<i32>,
+    /// Those with failed Pods that may delay a successor.
+    pub(super) held: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
     pub(super) lost: BTreeSet<i32>,
     /// The member that first reported the newest epoch.
@@ -56,6 +60,9 @@ impl Counts {
         }
         if let Some(epoch) = share.broken {
             self.broken.entry(epoch).or_default().insert(index);
+        }
+        if let Some(epoch) = share.ended {
+            self.ended.entry(epoch).or_default().insert(index);
         }
         if let Some(domain) = &share.domain {
             self.domains.entry(domain.clone()).or_default().insert(index);
@@ -91,6 +98,9 @@ impl Counts {
         if let Some(epoch) = &share.broken {
             take(&mut self.broken, epoch, index);
         }
+        if let Some(epoch) = &share.ended {
+            take(&mut self.ended, epoch, index);
+        }
         if let Some(domain) = &share.domain {
             take(&mut self.domains, domain, index);
         }
@@ -102,7 +112,7 @@ impl Counts {
         }
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 7] {
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 8] {
         [
             (&mut self.unreported, share.unreported),
             (&mut self.alone, share.trust == Trust::Alone),
@@ -110,7 +120,8 @@ impl Counts {
             (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
-            (&mut self.blocked, share.failures_before_worker > 0),
+            (&mut self.held, share.held.pods > 0),
+            (&mut self.blocked, share.blocked != (0, 0)),
         ]
     }
 }

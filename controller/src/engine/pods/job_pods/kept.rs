@@ -38,7 +38,7 @@ impl Kept {
 
     /// Failures since the barrier was last lifted, of Pods whose worker had not run.
     pub(crate) fn failures_before_worker(&self) -> u32 {
-        self.0.failures_before_worker
+        self.0.blocked.as_ref().map_or(0, |blocked| blocked.failures)
     }
 
     fn change(&self, epochs: ObservedEpochs, change: impl FnOnce(&mut JobPods)) -> Self {

@@ -164,6 +164,7 @@ fn action(jobset: &JobSet, action: &Action) -> String {
             format!("create PersistentVolumeClaim {name}{owned}")
         }
         Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
+        Action::ReleasePod { name, uid } => format!("release Pod {}", identity(name, uid)),
         Action::DeleteJobSet => "delete the JobSet".to_owned(),
         Action::DisableInPlaceRestart(cause) => {
             format!("annotate the JobSet {}: {cause}", labels::DISABLE_IN_PLACE_RESTART)

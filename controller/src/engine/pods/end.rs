@@ -1,0 +1,52 @@
+//! The end of the Pod that stands for a slot, read from what every leader sees, in whatever order it came.
+
+use super::view::{PodPhase, PodView};
+
+/// The epoch in which the worker of the Pod has ended for good, without a success.
+///
+/// That holds however late the status is: a phase is final, a Pod that is being deleted and runs no worker never runs it again, and
+/// the agent has entered the epoch that it reports. Of several Pods of a slot, only the one that stands for it counts: one that has
+/// a successor may have failed before the group began the epoch.
+pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
+    let has_ended = match pod.phase {
+        PodPhase::Failed => true,
+        PodPhase::Succeeded => false,
+        PodPhase::Open => pod.deleted_at.is_some() && pod.workers == 0 && !pod.workers_succeeded,
+    };
+    pod.epoch.number().filter(|_| has_ended)
+}
+
+/// The epoch that a Pod was in which was removed and had last been observed like this. Nobody tells how the worker on a lost node
+/// ends.
+pub(super) fn vanished_in(pod: &PodView) -> Option<i32> {
+    pod.epoch.number().filter(|_| pod.phase == PodPhase::Open && !pod.workers_succeeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::super::view::Epoch;
+    use super::*;
+
+    fn pod() -> PodView {
+        PodView { epoch: Epoch::Reported(3), ..PodView::default() }
+    }
+
+    fn deleted() -> PodView {
+        PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), ..pod() }
+    }
+
+    #[rstest]
+    #[case::waits(pod(), None)]
+    #[case::failed(PodView { phase: PodPhase::Failed, ..pod() }, Some(3))]
+    #[case::failed_without_report(PodView { phase: PodPhase::Failed, epoch: Epoch::Absent, ..pod() }, None)]
+    #[case::succeeded(PodView { phase: PodPhase::Succeeded, ..deleted() }, None)]
+    #[case::deleted_worker_saves_its_state(PodView { workers: 7, ..deleted() }, None)]
+    #[case::deleted(deleted(), Some(3))]
+    #[case::deleted_with_its_work_done(PodView { workers_succeeded: true, ..deleted() }, None)]
+    fn ended_in_needs_an_end_for_good(#[case] pod: PodView, #[case] epoch: Option<i32>) {
+        assert_eq!(ended_in(&pod), epoch);
+    }
+}
