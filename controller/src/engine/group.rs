@@ -44,9 +44,7 @@ impl Group {
             dialect::decode(status);
         }
         let status = jobset.status.as_ref();
-        let epochs =
-            status.map(|status| ObservedEpochs { synced: status.synced_epoch, deprecated: status.deprecated_epoch });
-        self.pods.set_epochs(epochs.unwrap_or_default());
+        self.pods.set_epochs(status.map(ObservedEpochs::of).unwrap_or_default());
         match &unread {
             Some(unread) => self.verdict = SpecVerdict::of_unread(&unread.reason),
             // What was kept of a JobSet that was not read is no specification.

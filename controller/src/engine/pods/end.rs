@@ -1,5 +1,7 @@
 //! The end of the Pod that stands for a slot, read from what every leader sees, in whatever order it came.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::view::{PodPhase, PodView};
 
 /// The epoch in which the worker of the Pod has ended for good, without a success.
@@ -14,6 +16,17 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
         PodPhase::Open => pod.deleted_at.is_some() && pod.workers == 0 && !pod.workers_succeeded,
     };
     pod.epoch.number().filter(|_| has_ended)
+}
+
+/// Whether the Pod had ended when the epoch began that it reports: it failed at the barrier, and whoever lifted it had not observed
+/// that. Its successor may be in the epoch.
+///
+/// The kubelet writes whole seconds: of a worker that ends within the second of the lift, only its successor tells.
+pub(super) fn ended_before(pod: &PodView, lift: Option<Timestamp>) -> bool {
+    let failure = pod.failure.as_deref();
+    let exit = failure.and_then(|failure| failure.exit.as_ref()?.finished_at);
+    let ended_at = exit.max(failure.and_then(|failure| failure.disrupted_at)).max(pod.deleted_at);
+    ended_at.zip(lift).is_some_and(|(ended, lift)| ended < lift)
 }
 
 /// The epoch that a Pod was in which was removed and had last been observed like this. Nobody tells how the worker on a lost node

@@ -22,6 +22,8 @@ pub struct PodFailure {
     pub exit: Option<Exit>,
     /// Reason and message of the condition DisruptionTarget, if a disruption ends the Pod.
     pub disruption: Option<(String, String)>,
+    /// When that condition became true.
+    pub disrupted_at: Option<Timestamp>,
     /// The container of any kind that failed first, before a worker could start.
     pub first: Option<Exit>,
     /// Whether its node has refused the Pod: the Pod failed, and no container of it was ever created.
@@ -75,6 +77,7 @@ impl PodFailure {
             exit: exits.into_iter().next(),
             first: all_exits.filter(|exit| exit.code != 0).min_by_key(|exit| exit.finished_at),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
+            disrupted_at: disruption.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
             refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
@@ -98,6 +101,7 @@ impl PodFailure {
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
         self.disruption = self.disruption.take().or(later.disruption);
+        self.disrupted_at = self.disrupted_at.or(later.disrupted_at);
         self.pod_status = self.pod_status.take().or(later.pod_status);
         self.policy_input = later.policy_input;
     }

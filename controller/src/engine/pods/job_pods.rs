@@ -355,7 +355,7 @@ mod tests {
     /// The JobSet has lost its status, or is another one of this name.
     #[test]
     fn epoch_that_falls_changes_each_slot_once() {
-        let synced = |synced: i32| ObservedEpochs { synced, deprecated: synced - 1 };
+        let synced = |synced: i32| ObservedEpochs { synced, deprecated: synced - 1, lifted_at: None };
         let mut pods = JobPods::of([&Kept::default()], synced(1), JobMembers::All);
         let pod = |name: &str| PodView { name: name.into(), uid: name.into(), index: Some(0), ..PodView::default() };
         let (deleted_at, epoch) = (Some(Timestamp::UNIX_EPOCH), Epoch::Reported(2));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn synced(synced: i32) -> ObservedEpochs {
-        ObservedEpochs { synced, deprecated: synced - 1 }
+        ObservedEpochs { synced, deprecated: synced - 1, lifted_at: None }
     }
 
     // The clocks of nodes and API servers differ.
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn who_restarts_because_its_epoch_is_over_has_not_failed_and_who_does_so_again_has() {
-        let over = ObservedEpochs { synced: 1, deprecated: 1 };
+        let over = ObservedEpochs { synced: 1, deprecated: 1, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.see(PodView { restarts: 1, ..at(1) }, over).failed_before_worker);
         assert!(pod.see(PodView { restarts: 2, ..at(1) }, over).failed_before_worker);
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn who_has_reported_the_next_epoch_before_a_slow_status_shows_its_restart_has_not_failed() {
-        let over = ObservedEpochs { synced: 1, deprecated: 1 };
+        let over = ObservedEpochs { synced: 1, deprecated: 1, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.see(at(2), over).failed_before_worker);
         assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over).failed_before_worker);
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn each_epoch_that_is_over_explains_one_restart_however_slow_the_status_is() {
-        let over = |deprecated| ObservedEpochs { synced: 2, deprecated };
+        let over = |deprecated| ObservedEpochs { synced: 2, deprecated, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         pod.see(at(2), over(1));
         assert!(!pod.see(PodView { restarts: 1, ..at(2) }, over(2)).failed_before_worker, "it has left epoch 1");

@@ -3,6 +3,7 @@
 //! An event of a Pod changes the counts of one slot of one Job, whatever the size of the JobSet, and says whether a rule could
 //! decide differently because of it: most events (a probe, a condition) change nothing. No rule walks over all Pods.
 
+mod containers;
 mod end;
 mod failure;
 mod job_pods;
@@ -13,6 +14,9 @@ mod view;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+use jobset_api::JobSetStatus;
+use k8s_openapi::jiff::Timestamp;
 
 pub(crate) use failure::shorten;
 pub use failure::{Exit, PodFailure, ReportedExit};
@@ -46,9 +50,20 @@ pub struct ObservedEpochs {
     pub synced: i32,
     /// Epochs up to this one are over.
     pub deprecated: i32,
+    /// When `synced` began, if the status says so.
+    pub lifted_at: Option<Timestamp>,
 }
 
 impl ObservedEpochs {
+    /// Reads a status.
+    pub fn of(status: &JobSetStatus) -> Self {
+        Self {
+            synced: status.synced_epoch,
+            deprecated: status.deprecated_epoch,
+            lifted_at: status.epoch_transition_time.as_ref().map(|time| time.0),
+        }
+    }
+
     /// Whether workers run in this epoch: it has begun, and is not over.
     fn runs(self, epoch: i32) -> bool {
         epoch == self.synced && epoch > self.deprecated

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ObservedEpochs;
-use super::end::{ended_in, vanished_in};
+use super::end::{ended_before, ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
 use super::member::{Member, MemberChange};
 use super::view::{Epoch, PodPhase, PodView};
@@ -175,7 +175,7 @@ impl PodSlot {
     /// Notes the end of the Pod that stands for the slot, if it was in the epoch that runs.
     pub(super) fn note_end(&mut self, epochs: ObservedEpochs) {
         let ended = self.standing().and_then(|pod| {
-            let epoch = ended_in(pod).filter(|epoch| epochs.runs(*epoch))?;
+            let epoch = ended_in(pod).filter(|epoch| epochs.runs(*epoch) && !ended_before(pod, epochs.lifted_at))?;
             Some(FailedWorker::of(pod, epoch))
         });
         if let Some(failed) = ended {

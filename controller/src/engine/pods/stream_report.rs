@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn synced(synced: i32) -> ObservedEpochs {
-        ObservedEpochs { synced, deprecated: 0 }
+        ObservedEpochs { synced, ..ObservedEpochs::default() }
     }
 
     /// The epoch of the Pod as it is observed with this annotation.

@@ -156,7 +156,7 @@ pub(super) enum Event {
 
 impl ModelStatus {
     pub(super) fn epochs(self) -> ObservedEpochs {
-        ObservedEpochs { synced: self.synced, deprecated: self.deprecated }
+        ObservedEpochs { synced: self.synced, deprecated: self.deprecated, lifted_at: None }
     }
 }
 

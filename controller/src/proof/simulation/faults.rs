@@ -232,6 +232,10 @@ impl SimulatedCluster {
         let uid = self.api.jobs[&name].job.uid().unwrap_or_default();
         self.trace(|| format!("somebody deletes Job {name}"));
         self.truth.job_was_deleted_by_hand = true;
+        // Whether its Pods are observed to go before the Job is, or after it, is not said.
+        let of_job: Vec<String> =
+            self.machines.iter().filter(|(_, it)| it.job_uid == uid).map(|(uid, _)| uid.clone()).collect();
+        of_job.iter().for_each(|pod| self.strike(pod, false, "its Job is deleted"));
         let now = self.now();
         self.keep_leaving(&name);
         self.api.delete_job(&name, &uid, &now);

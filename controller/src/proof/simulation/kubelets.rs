@@ -1,6 +1,8 @@
 //! The kubelets: what they do to containers, and when they say so. A status that is not written before the next change is
 //! never observed.
 
+use jobset_objects::PartialCondition;
+
 use super::agents::AgentProcess;
 use super::api::PodObject;
 use super::cluster::SimulatedCluster;
@@ -206,8 +208,10 @@ impl SimulatedCluster {
     }
 
     pub(super) fn disrupt(&mut self, pod: &str, reason: &str) {
+        let now = self.now();
         self.api.change_pod(pod, |wire| {
-            let disruption = condition(DISRUPTION_TARGET, "True", reason, "");
+            let disruption =
+                PartialCondition { last_transition_time: Some(now), ..condition(DISRUPTION_TARGET, "True", reason, "") };
             wire.status.conditions.retain(|it| it.type_ != disruption.type_);
             wire.status.conditions.push(disruption);
         });
