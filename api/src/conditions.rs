@@ -20,6 +20,8 @@ pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
 pub const RESTART_BACKOFF: &str = "RestartBackoff";
 /// The group has waited at the barrier for long. The message names the Pods that it waits for.
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
+/// Workers do not run although the barrier was lifted some time ago. The message names their Pods, and what they wait for.
+pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
 /// The JobSet has restartStrategy InPlaceRestart and cannot restart in place. The cause is its specification, the API
 /// server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
@@ -67,6 +69,14 @@ pub const PODS_LEAVING: &str = "PodsLeaving";
 pub const AGENTS_SILENT: &str = "AgentsSilent";
 /// Reason of [`BARRIER_WAITING`] being false: all Pods have reported.
 pub const BARRIER_REACHED: &str = "BarrierReached";
+/// Reason of [`WORKERS_NOT_RUNNING`] being true: containers have not started, and may start yet.
+pub const CONTAINERS_NOT_STARTED: &str = "ContainersNotStarted";
+/// Reason of [`WORKERS_NOT_RUNNING`] being true: Pods cannot come back, and are replaced.
+pub const CANNOT_RETURN: &str = "CannotReturn";
+/// Reason of [`WORKERS_NOT_RUNNING`] being false: all workers run.
+pub const WORKERS_RUN: &str = "WorkersRun";
+/// Reason of [`RESTARTING`] being true: an index of a Job has failed for good, and the Job goes on without it.
+pub const INDEX_FAILED: &str = "IndexFailed";
 /// Reason of [`RESTARTING`] being false: all Jobs are ready or have succeeded.
 pub const JOBS_READY: &str = "JobsReady";
 /// Reason of [`RESTARTING`] being false: the JobSet has failed.

@@ -56,6 +56,10 @@ pub const EPOCHS_RESTORED: &str = "EpochsRestored";
 pub const EPOCH_INVALID: &str = "EpochInvalid";
 /// Warning. A Pod is deleted, because its agent restarted and its worker did not.
 pub const AGENT_RESTARTED_ALONE: &str = "AgentRestartedAlone";
+/// Warning. A Pod is deleted, because it cannot come back, or keeps failing before its worker runs. Its Job creates another.
+pub const POD_REPLACED: &str = "PodReplaced";
+/// Warning. Workers do not run although the barrier was lifted. The message says what the first of them waits for.
+pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
 /// Warning. A Pod is deleted by force, because its node is unreachable (`--force-delete-unreachable-after`).
 pub const FORCE_DELETED: &str = "ForceDeleted";
 /// Warning. A Job of the JobSet has wrong labels, and is left alone. Its user decides.

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
+use crate::condition::PartialCondition;
 use crate::metadata::metadata_with_labels;
 
 /// The fields of a Node that the programs read.
@@ -46,6 +47,8 @@ pub struct NodeTaint {
 pub struct PartialNodeStatus {
     /// Versions of the Node's software.
     pub node_info: NodeSystemInfo,
+    /// Ready and others.
+    pub conditions: Vec<PartialCondition>,
     /// Features that the kubelet declares (KEP-5328).
     pub declared_features: Vec<String>,
 }

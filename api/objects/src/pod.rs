@@ -32,6 +32,8 @@ pub struct PartialPodSpec {
     pub node_name: Option<String>,
     /// Name of the ServiceAccount whose token the containers have.
     pub service_account_name: String,
+    /// `Always`, `OnFailure` or `Never`.
+    pub restart_policy: String,
     /// Labels that the node must have.
     pub node_selector: CompactMap,
     /// Main containers.

@@ -18,6 +18,8 @@ pub(crate) struct NodeView {
     labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when it carries the taint, if it does.
     pub unreachable_since: Option<Timestamp>,
+    /// Whether its kubelet says that it is ready, and the control plane has heard of it.
+    pub ready: bool,
     /// Whether its kubelet cannot restart Pods in place: it is too old, or the feature is switched off. One that does
     /// not tell is trusted.
     pub cannot_restart_in_place: bool,
@@ -106,6 +108,7 @@ impl Nodes {
         NodeView {
             labels,
             unreachable_since: since.map(|time| time.0),
+            ready: node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.is_true()),
             cannot_restart_in_place: !kubelet_can(
                 &node.status.declared_features,
                 &node.status.node_info.kubelet_version,

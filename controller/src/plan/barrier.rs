@@ -1,15 +1,16 @@
 //! Limits the failures of Pods before their worker could start, and names them.
 //!
 //! Such a failure does not advance an epoch, so no other rule counts it. Without this rule, a Pod that keeps failing in its
-//! init containers would block the group forever. A Pod that its node refuses has not failed: it is replaced, and never counts.
+//! init containers would block the group forever. A Pod that fails three times is replaced, and the JobSet fails once more Pods of one
+//! slot have failed than it may restart. A Pod that its node refuses has not failed: it is replaced, and never counts.
 
 use std::ops::ControlFlow;
 
 use jobset_api::{conditions, event};
 
-use super::incident;
 use super::members::running_jobs;
 use super::reconciliation::Reconciliation;
+use super::{Action, PodDeletion};
 use crate::engine::pods::Blocked;
 
 /// Reason of the condition BarrierBlocked where Pods fail.
@@ -22,7 +23,7 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
         return ControlFlow::Continue(());
     }
     let blocked: Vec<&Blocked> = running_jobs(reconciliation).flat_map(|(pods, _)| pods.blocked()).collect();
-    let most = blocked.iter().max_by_key(|blocked| (blocked.failures, blocked.refusals, &blocked.pod));
+    let most = blocked.iter().max_by_key(|it| (it.pods, it.failures, it.refusals, &it.pod));
     let Some(most) = most else {
         reconciliation.clear_condition(
             conditions::BARRIER_BLOCKED,
@@ -31,30 +32,60 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
         );
         return ControlFlow::Continue(());
     };
-    if most.failures == 0 {
+    if (most.failures, most.pods) == (0, 0) {
         report_refusals(reconciliation, most, blocked.len() - 1);
         return ControlFlow::Continue(());
     }
-    let failing = blocked.iter().filter(|blocked| blocked.failures > 0).count();
+    let failing = blocked.iter().filter(|blocked| (blocked.failures, blocked.pods) != (0, 0)).count();
     let jobset = reconciliation.observed.jobset;
-    let why = match &most.failure.first {
-        Some(exit) => incident::exited(exit),
-        None => "look at its init containers and its agent".to_owned(),
-    };
-    let message = format!(
-        "Pod {} failed {} before its worker could start ({}){}: {why}",
-        most.pod,
-        times(most.failures),
-        jobset.restart_limit(),
-        others(failing - 1),
-    );
-    if i64::from(most.failures) > i64::from(jobset.allowed_restarts()) {
+    let message = format!("{}{}: {}", failed(most, &jobset.restart_limit()), others(failing - 1), why(most));
+    if i64::from(most.pods) > i64::from(jobset.allowed_restarts()) {
         return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
     if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, FAILS, &message) {
         reconciliation.warn(event::BARRIER_BLOCKED, message);
     }
+    for blocked in blocked.into_iter().filter(|blocked| blocked.is_given_up()) {
+        replace(reconciliation, blocked);
+    }
     ControlFlow::Continue(())
+}
+
+/// Deletes a Pod that has failed too often. When it goes, it counts as one failure.
+fn replace(reconciliation: &mut Reconciliation<'_>, blocked: &Blocked) {
+    let Blocked { pod, uid, failures, node, .. } = blocked;
+    let node = node.as_deref().unwrap_or("unknown");
+    let message = format!(
+        "Pod {pod} on node {node} is replaced: it failed {} before its worker could start: {}",
+        times(*failures),
+        why(blocked)
+    );
+    reconciliation.warn(event::POD_REPLACED, message);
+    let (name, uid) = (pod.clone(), uid.clone());
+    reconciliation.actions.push(Action::DeletePod { name, uid, reason: PodDeletion::FailsBeforeWorker });
+}
+
+/// `Pod p failed twice before its worker could start, as did 1 Pod before it (maxRestarts 6)`.
+fn failed(most: &Blocked, limit: &str) -> String {
+    // A Pod that has failed for good is one of the Pods that are counted.
+    let (times, before) = match most.failures {
+        0 => (String::new(), most.pods - 1),
+        failures => (format!(" {}", times(failures)), most.pods),
+    };
+    let before = match before {
+        0 => String::new(),
+        1 => ", as did the Pod before it".to_owned(),
+        pods => format!(", as did the {pods} Pods before it"),
+    };
+    format!("Pod {} failed{times} before its worker could start{before} ({limit})", most.pod)
+}
+
+/// What failed, as far as that was observed.
+fn why(blocked: &Blocked) -> String {
+    match &blocked.failure.first {
+        Some(exit) => exit.to_string(),
+        None => "look at its init containers and its agent".to_owned(),
+    }
 }
 
 /// Names the Pod that its node has refused. The message follows each doubling of the refusals, the Event the first alone: a node may

@@ -3,7 +3,7 @@
 use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::backoff;
+use super::{backoff, not_running};
 use super::members::{self, Slots};
 use super::reconciliation::{Reconciliation, first_few};
 use crate::engine::pods::PodView;
@@ -32,7 +32,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     }
     let since = waits_since(reconciliation);
     let waited = reconciliation.now.0.duration_since(since);
-    let Some((age, refresh)) = age(waited) else {
+    let Some((age, refresh)) = age(waited, SILENT) else {
         reconciliation.requeue_at(since.saturating_add(SILENT).unwrap_or(since));
         return;
     };
@@ -54,11 +54,14 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     } else if silent.is_empty() && waited < MINUTE {
         return;
     } else if silent.is_empty() {
-        let missing = names(missing_pods(reconciliation));
+        let mut missing_pods: Vec<&PodView> = missing_pods(reconciliation).collect();
+        missing_pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let missing: Vec<&str> = missing_pods.iter().map(|pod| &*pod.name).collect();
         let without_pod = (slots.open - arrived).saturating_sub(missing.len());
         let mut what = Vec::new();
         if !missing.is_empty() {
             what.push(format!("{} of {} Pods have not reported: {}", missing.len(), slots.open, first_few(&missing)));
+            what.extend(missing_pods.iter().find_map(|pod| not_running::why(reconciliation, pod)));
         }
         if without_pod > 0 {
             what.push(format!("{without_pod} of {} Pods do not exist or are being deleted", slots.open));
@@ -93,11 +96,12 @@ fn waits_since(reconciliation: &Reconciliation<'_>) -> Timestamp {
     ended.chain(created).chain(epoch).max().unwrap_or(reconciliation.now.0)
 }
 
-/// How long the group has waited, in words, and after which time the next words follow. `None` if it has not waited for long.
-fn age(waited: SignedDuration) -> Option<(String, SignedDuration)> {
+/// How long the group has waited, in words, and after which time the next words follow. `None` if it has not waited for `long`,
+/// which is less than a minute.
+pub(super) fn age(waited: SignedDuration, long: SignedDuration) -> Option<(String, SignedDuration)> {
     let minutes = waited.as_mins();
     if minutes == 0 {
-        return (waited >= SILENT).then(|| ("15 s".to_owned(), MINUTE));
+        return (waited >= long).then(|| (format!("{} s", long.as_secs()), MINUTE));
     }
     let power = 1_i64 << minutes.ilog2();
     Some((format!("{power} min"), SignedDuration::from_mins(power.saturating_mul(2))))
@@ -142,7 +146,7 @@ mod tests {
     #[case::three_minutes(200, Some(("2 min", 240)))]
     #[case::a_day(86_400, Some(("1024 min", 122_880)))]
     fn age_doubles(#[case] waited: i64, #[case] expected: Option<(&str, i64)>) {
-        let age = age(SignedDuration::from_secs(waited));
+        let age = age(SignedDuration::from_secs(waited), SILENT);
         let age = age.as_ref().map(|(words, refresh)| (words.as_str(), refresh.as_secs()));
         assert_eq!(age, expected);
     }

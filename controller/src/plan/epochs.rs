@@ -9,7 +9,7 @@ use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
-use super::{Fact, Trigger, backoff, success, wrong_reports};
+use super::{Fact, Trigger, backoff, lost_index, success, wrong_reports};
 use jobset_api::{JobSetStatus, conditions, event};
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
@@ -34,7 +34,7 @@ impl Epochs {
     }
 
     /// Whether the group restarts: the synced epoch is over.
-    fn is_over(self) -> bool {
+    pub(super) fn is_over(self) -> bool {
         self.synced > 0 && self.deprecated == self.synced
     }
 }
@@ -125,6 +125,9 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     if success::is_decided(reconciliation) {
         // The workers that are left fail because the others have done their work.
         return ControlFlow::Continue(());
+    }
+    if current.synced > 0 {
+        lost_index::recreate(reconciliation, current)?;
     }
     let slots = members::slots(reconciliation);
     let held = backoff::waits_until(reconciliation).is_some();

@@ -49,7 +49,7 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
 pub(super) fn describe(worker: &FailedWorker) -> String {
     let node = worker.node.as_deref().unwrap_or("unknown");
     let FailedWorker { pod, failure, epoch, .. } = worker;
-    let exit = failure.exit.as_ref().map(exited);
+    let exit = failure.exit.as_ref().map(Exit::to_string);
     let exit = exit.unwrap_or_else(|| "exit code unknown".to_owned());
     let why = |what: &Option<(String, String)>| match what {
         Some((reason, message)) => format!(" ({reason}: {message})"),
@@ -60,20 +60,13 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
         format!("Pod {pod} on node {node} failed in epoch {epoch}, disrupted{}{exit}", why(&failure.disruption))
     } else if failure.refused {
         format!("Pod {pod} was refused by node {node} in epoch {epoch}{}", why(&failure.pod_status))
+    } else if failure.node_restarted {
+        format!("Pod {pod} was lost in epoch {epoch}: its node {node} has restarted")
     } else if worker.deleted {
         format!("Pod {pod} on node {node} was deleted in epoch {epoch} by a user or another program, {exit}")
     } else {
         format!("Pod {pod} on node {node} failed in epoch {epoch}, {exit}")
     }
-}
-
-/// `container c exited with code 3 (Error): last words`.
-pub(super) fn exited(exit: &Exit) -> String {
-    let Exit { container, code, reason, message, .. } = exit;
-    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-    let words = if message.is_empty() { String::new() } else { format!(": {message}") };
-    let what = if container.is_empty() { "its worker".to_owned() } else { format!("container {container}") };
-    format!("{what} exited with code {code}{reason}{words}")
 }
 
 fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
@@ -113,13 +106,14 @@ fn trigger(worker: &FailedWorker) -> Trigger {
         Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
         None if worker.failure.refused => Trigger::Refused,
+        None if worker.failure.node_restarted => Trigger::NodeLost,
         None if worker.deleted => Trigger::PodDeleted,
         None if worker.pod_ended => Trigger::PodFailed(exit),
         None => Trigger::ContainerExit(exit),
     }
 }
 
-fn exit_class(failure: &PodFailure) -> ExitClass {
+pub(super) fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
         Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,

@@ -19,8 +19,10 @@ mod gate;
 mod incident;
 mod invalid;
 mod job_end;
+mod lost_index;
 mod members;
 mod namespace;
+mod not_running;
 mod notes;
 mod orphans;
 mod permissions;
@@ -31,6 +33,7 @@ mod refused;
 mod resize;
 mod restart;
 mod restore;
+mod returns;
 mod service;
 mod size;
 mod skip;
@@ -98,12 +101,14 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     support::set_condition(reconciliation);
     restore::epochs(reconciliation)?;
     barrier::limit_failures(reconciliation)?;
+    returns::replace(reconciliation)?;
     members::adopt(reconciliation)?;
     members::join(reconciliation)?;
     epochs::advance(reconciliation)?;
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);
     barrier_wait::report(reconciliation);
+    not_running::report(reconciliation);
     ControlFlow::Continue(())
 }
 

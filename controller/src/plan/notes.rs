@@ -14,7 +14,7 @@ const LONGEST: usize = 900;
 
 /// The reasons of what each plan says again for as long as it is true. The notes of all other reasons tell of a decision, which
 /// the next plan does not repeat.
-const HOLD: [&str; 18] = [
+const HOLD: [&str; 19] = [
     event::AGENT_POLICY_MISSING,
     event::AGENT_RESTARTED_ALONE,
     event::EPOCHS_LOST,
@@ -29,6 +29,7 @@ const HOLD: [&str; 18] = [
     event::JOB_MISLABELLED,
     event::MESSAGE_PATTERN_INVALID,
     event::NOT_CONTROLLED,
+    event::POD_REPLACED,
     event::PVC_CREATION_FAILED,
     event::REFUSED,
     event::RESIZED,

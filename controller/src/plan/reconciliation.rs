@@ -214,6 +214,7 @@ impl<'a> Reconciliation<'a> {
     pub(super) fn clear_waits(&mut self, why: &str) {
         backoff::end_wait(self, why);
         self.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, why);
+        self.clear_condition(conditions::WORKERS_NOT_RUNNING, conditions::WORKERS_RUN, why);
     }
 
     pub(super) fn warn(&mut self, reason: &'static str, message: String) {

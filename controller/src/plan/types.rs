@@ -183,6 +183,10 @@ pub enum PodDeletion {
     /// It is in another topology domain than its leader. The shell sets the condition `DisruptionTarget` first, so that a
     /// podFailurePolicy can tell this deletion from a failure.
     Misplaced,
+    /// It cannot come back: its node has restarted, or a container of it ends by itself whenever it starts.
+    CannotReturn,
+    /// It keeps failing before its worker runs. Another Pod may find what it does not.
+    FailsBeforeWorker,
     /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
     Unreachable,
 }

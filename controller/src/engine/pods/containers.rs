@@ -7,6 +7,15 @@ use jobset_objects::{PartialContainer, PartialContainerStatus, PartialPod};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 
+use super::failure::{last_exit, last_words};
+use super::view::WaitingContainer;
+
+/// Condition of a Pod that has a sandbox with a network.
+const READY_TO_START: &str = "PodReadyToStartContainers";
+/// Policy of a Pod whose containers restart by rules of their own at most.
+const NEVER: &str = "Never";
+/// Reason of a container that waits for init containers and sidecars before it.
+const POD_INITIALIZING: &str = "PodInitializing";
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
@@ -21,6 +30,7 @@ fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
     container.restart_policy_rules.iter().find(matches).is_some_and(|rule| rule.action == RESTART_ALL_CONTAINERS)
 }
 
+/// Whether the status shows that all containers of the Pod restart.
 pub(super) fn restarting(pod: &PartialPod) -> bool {
     let condition = pod.status.conditions.iter().any(|it| it.type_ == ALL_CONTAINERS_RESTARTING && it.status == "True");
     let restarts_pod = |status: &PartialContainerStatus| {
@@ -47,10 +57,12 @@ pub(super) fn supervisors(pod: &PartialPod) -> impl Iterator<Item = &PartialCont
     })
 }
 
+/// With which code the container has ended, if it has.
 pub(super) fn exit_code(container: &PartialContainerStatus) -> Option<i32> {
     container.state.terminated.as_ref().map(|end| end.exit_code)
 }
 
+/// Identity of the containers that run; 0 if none does.
 pub(super) fn identity<'a>(containers: impl Iterator<Item = &'a PartialContainerStatus>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut any = false;
@@ -61,17 +73,62 @@ pub(super) fn identity<'a>(containers: impl Iterator<Item = &'a PartialContainer
     if any { hasher.finish().max(1) } else { 0 }
 }
 
+/// When the container started that runs.
 pub(super) fn started(container: &PartialContainerStatus) -> Option<Timestamp> {
     container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
+/// Whether all workers have ended with 0.
 pub(super) fn have_succeeded(pod: &PartialPod) -> bool {
     let (workers, statuses) = (&pod.spec.containers, &pod.status.container_statuses);
     let ended_well = |it: &PartialContainerStatus| it.state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
     !statuses.is_empty() && statuses.len() >= workers.len() && statuses.iter().all(ended_well)
 }
 
+/// When the last of the workers ended, if all have.
 pub(super) fn all_ended(workers: &[PartialContainerStatus]) -> Option<Timestamp> {
     let ends = workers.iter().map(|it| it.state.terminated.as_ref()?.finished_at.as_ref().map(|time| time.0));
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
+/// Since when the Pod has no sandbox although its workers have run in it, and will never have another one.
+///
+/// The kubelet of a node that has restarted finds the containers ended. Where a rule restarts all of them, it removes them and makes
+/// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
+/// (`computePodActions` in Kubernetes).
+pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
+    let sandbox = pod.condition(READY_TO_START).filter(|condition| condition.status == "False")?;
+    let workers = &pod.status.container_statuses;
+    let all = pod.status.init_container_statuses.iter().chain(workers);
+    let has_run = |it: &PartialContainerStatus| {
+        it.state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.started_at.is_some())
+    };
+    let is_over = !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
+    (pod.spec.restart_policy == NEVER && !pod.has_ended() && is_over && workers.iter().any(has_run))
+        .then_some(sandbox.last_transition_time.as_ref())?
+        .map(|time| time.0)
+}
+
+/// The container of the Pod that waits and keeps the others waiting: one that ends by itself, else the first in the order in which
+/// they start.
+pub(super) fn waiting(pod: &PartialPod) -> Option<WaitingContainer> {
+    let statuses: Vec<_> = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses).collect();
+    // What a container before it keeps from being created.
+    let follows = |it: &&&PartialContainerStatus| {
+        it.state.waiting.as_ref().is_some_and(|waits| waits.reason.is_empty() || waits.reason == POD_INITIALIZING)
+    };
+    let ends_by_itself = |place: usize, status: &PartialContainerStatus| {
+        let is_first = place < pod.status.init_container_statuses.len();
+        let is_agent = || pod.spec.init_containers.iter().any(|it| it.name == status.name && is_agent(it));
+        let others_follow = || statuses[place + 1..].iter().all(|it| follows(&it));
+        last_exit(status).filter(|_| is_first && !is_agent() && others_follow())
+    };
+    let waiting = statuses.iter().enumerate().filter_map(|(place, status)| {
+        let waits = status.state.waiting.as_ref()?;
+        let ended = ends_by_itself(place, status);
+        Some((ended.is_none(), follows(&status), status, waits, ended))
+    });
+    let (.., status, waits, ended) = waiting.min_by_key(|(is_healthy, follows, ..)| (*is_healthy, *follows))?;
+    let (name, reason) = (status.name.clone(), waits.reason.clone());
+    Some(WaitingContainer { name, reason, message: last_words(&waits.message), ended })
 }

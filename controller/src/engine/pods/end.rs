@@ -13,7 +13,10 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
     let has_ended = match pod.phase {
         PodPhase::Failed => true,
         PodPhase::Succeeded => false,
-        PodPhase::Open => pod.deleted_at.is_some() && pod.workers == 0 && !pod.workers_succeeded,
+        PodPhase::Open => {
+            let is_lost = pod.sandbox_lost_at.is_some() && !pod.sidecar && !pod.restarting;
+            (pod.deleted_at.is_some() || is_lost) && pod.workers == 0 && !pod.workers_succeeded
+        }
     };
     pod.epoch.number().filter(|_| has_ended)
 }
@@ -21,10 +24,14 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
 /// Whether the Pod had ended when the epoch began that it reports: it failed at the barrier, and whoever lifted it had not observed
 /// that. Its successor may be in the epoch.
 ///
-/// The kubelet writes whole seconds: of a worker that ends within the second of the lift, only its successor tells.
+/// A worker that a sidecar keeps waiting has started, so it was lifted. A supervisor runs before the lift, too, and the kubelet writes
+/// whole seconds: of one that ends within the second of the lift, only its successor tells.
 pub(super) fn ended_before(pod: &PodView, lift: Option<Timestamp>) -> bool {
     let failure = pod.failure.as_deref();
     let exit = failure.and_then(|failure| failure.exit.as_ref()?.finished_at);
+    if pod.sidecar && exit.is_some() {
+        return false;
+    }
     let ended_at = exit.max(failure.and_then(|failure| failure.disrupted_at)).max(pod.deleted_at);
     ended_at.zip(lift).is_some_and(|(ended, lift)| ended < lift)
 }

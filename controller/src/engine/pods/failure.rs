@@ -7,6 +7,8 @@ use jobset_api::JobTemplateSpec;
 use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
 use k8s_openapi::jiff::Timestamp;
 
+use super::containers::sandbox_lost_at;
+
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Reason of a container that was ended only because another restarted the whole Pod. Its 137 is nobody's exit code.
@@ -30,6 +32,8 @@ pub struct PodFailure {
     ///
     /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses.
     pub refused: bool,
+    /// Whether its node has restarted, and does not start it again.
+    pub node_restarted: bool,
     /// Reason and message that the Pod as a whole failed with.
     pub pod_status: Option<(String, String)>,
     /// Types of all conditions that are true, and exit codes of all containers that ended: what a podFailurePolicy reads.
@@ -79,6 +83,7 @@ impl PodFailure {
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
             disrupted_at: disruption.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
             refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
+            node_restarted: sandbox_lost_at(pod).is_some(),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),
@@ -100,6 +105,7 @@ impl PodFailure {
     /// Adds what a later status shows; what was known stays.
     pub(super) fn learn(&mut self, later: Self) {
         self.exit = self.exit.take().or(later.exit);
+        self.node_restarted |= later.node_restarted;
         self.disruption = self.disruption.take().or(later.disruption);
         self.disrupted_at = self.disrupted_at.or(later.disrupted_at);
         self.pod_status = self.pod_status.take().or(later.pod_status);
@@ -208,7 +214,7 @@ impl From<WorkerExit> for ReportedExit {
 }
 
 /// The end of a text that a worker wrote, in one line without control characters: it is shown to people.
-fn last_words(text: &str) -> String {
+pub(super) fn last_words(text: &str) -> String {
     let begin = text.len().saturating_sub(LONGEST_MESSAGE);
     let lines = text[text.ceil_char_boundary(begin)..].lines();
     let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
@@ -247,7 +253,7 @@ fn exit(status: &PartialContainerStatus) -> Option<Exit> {
 }
 
 /// The end of the container, or of its run before, if it waits to run again.
-fn last_exit(status: &PartialContainerStatus) -> Option<Exit> {
+pub(super) fn last_exit(status: &PartialContainerStatus) -> Option<Exit> {
     exit_of(status, if status.state.waiting.is_some() { &status.last_state } else { &status.state })
 }
 

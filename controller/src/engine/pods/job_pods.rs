@@ -220,6 +220,16 @@ impl JobPods {
         self.counts.blocked.iter().filter_map(|index| self.slots.get(index)?.blocked.as_deref())
     }
 
+    /// The Pods of open slots that have lost their sandbox, or have a container that ends by itself and keeps others waiting.
+    pub fn stuck(&self) -> impl Iterator<Item = &PodView> {
+        self.standing(&self.counts.stuck)
+    }
+
+    /// The Pods of open slots that report this epoch and whose worker does not run.
+    pub fn not_running_in(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        self.open().filter(move |pod| pod.epoch.number() == Some(epoch) && pod.workers == 0)
+    }
+
     /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.
     pub fn held(&self) -> impl Iterator<Item = Vec<&PodView>> {
         let slots = self.counts.held.iter().filter_map(|index| self.slots.get(index));
@@ -238,12 +248,8 @@ impl JobPods {
         let mut invalid: Vec<_> = self.standing(&self.counts.malformed).map(|pod| (pod, reported(pod))).collect();
         // Nobody has to look for what is not there.
         if self.counts.reports.keys().chain(suspects).any(outside) {
-            let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
-            let counted = self.slots.iter().filter(|(index, _)| counts(**index));
-            let pods = counted.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot());
-            invalid.extend(
-                pods.filter(|pod| pod.epoch.number().as_ref().is_some_and(outside)).map(|pod| (pod, reported(pod))),
-            );
+            let pods = self.open().filter(|pod| pod.epoch.number().as_ref().is_some_and(outside));
+            invalid.extend(pods.map(|pod| (pod, reported(pod))));
         }
         invalid.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         invalid
@@ -251,10 +257,14 @@ impl JobPods {
 
     /// The Pods that can fill an open slot and have not reported this epoch.
     pub fn not_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        self.open().filter(move |pod| pod.epoch.number() != Some(epoch))
+    }
+
+    /// The Pods that can fill an open slot.
+    fn open(&self) -> impl Iterator<Item = &PodView> {
         let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
         let slots = self.slots.iter().filter(move |(index, _)| counts(**index));
-        let pods = slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot());
-        pods.filter(move |pod| pod.epoch.number() != Some(epoch))
+        slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot())
     }
 
     /// The Pods that have failed and have no successor.

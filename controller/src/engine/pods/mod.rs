@@ -27,7 +27,7 @@ pub(crate) use job_pods::Kept;
 pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub(crate) use stream_report::StreamReports;
-pub use view::{Domain, Epoch, JOB_TRACKING, PodPhase, PodView};
+pub use view::{Domain, Epoch, JOB_TRACKING, PodPhase, PodView, WaitingContainer};
 
 /// The Pods of one JobSet, by the UID of their Job.
 #[derive(Debug, Default)]

@@ -23,16 +23,31 @@ pub(super) struct PodSlot {
 /// What has kept the worker of a slot from starting.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Blocked {
-    /// Failures of Pods whose worker had not run.
+    /// Failures of the last of these Pods before its worker ran, each of which restarted its containers. 0 once it has failed for
+    /// good.
     pub failures: u32,
+    /// Pods that have failed for good: as a whole, or because they failed too often and were deleted.
+    pub pods: u32,
     /// Pods that their node has refused.
     pub refusals: u32,
     /// The last Pod of these.
     pub pod: String,
+    /// Its UID.
+    pub uid: String,
     /// Its node.
     pub node: Option<Arc<str>>,
     /// What is known of the last failure or refusal.
     pub failure: PodFailure,
+}
+
+/// How often a Pod may fail before its worker runs. Another one may find what it does not.
+const FAILURES_OF_POD: u32 = 3;
+
+impl Blocked {
+    /// Whether the Pod has failed so often that it is replaced.
+    pub fn is_given_up(&self) -> bool {
+        self.failures >= FAILURES_OF_POD
+    }
 }
 
 /// A worker that failed.
@@ -87,8 +102,10 @@ pub(super) struct Share {
     pub broken: Option<i32>,
     /// Epoch in which the Pod that stands for it has ended.
     pub ended: Option<i32>,
-    /// Failures before the worker ran, and refusals.
-    pub blocked: (u32, u32),
+    /// Failures of the last Pod before its worker ran, Pods that failed like this, and refusals.
+    pub blocked: (u32, u32, u32),
+    /// Its Pod has lost its sandbox, or has a container that ends by itself and keeps others waiting.
+    pub stuck: bool,
     /// Its failed Pods that may delay a successor.
     pub held: HeldPods,
     /// Domain that the Pod asks for, if it follows a leader.
@@ -132,6 +149,9 @@ impl PodSlot {
         if change.failed_before_worker || change.refused {
             self.note_blocked(&uid, &change);
         }
+        if self.members.iter().any(|it| it.view.uid == uid && it.view.deleted_at.is_some()) {
+            self.note_given_up(&uid);
+        }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
             self.blocked = None;
@@ -160,6 +180,7 @@ impl PodSlot {
         let stands = self.standing().is_some_and(|pod| pod.name == name);
         let Some(place) = self.members.iter().position(|member| member.view.name == name) else { return };
         let gone = self.members.remove(place).view;
+        self.note_given_up(&gone.uid);
         if let Some(epoch) = vanished_in(&gone).filter(|epoch| stands && epochs.runs(*epoch)) {
             self.note_failure(FailedWorker { deleted: true, pod_ended: true, ..FailedWorker::of(&gone, epoch) });
         }
@@ -222,13 +243,24 @@ impl PodSlot {
     /// Notes a Pod that has failed before its worker ran, or that its node has refused.
     fn note_blocked(&mut self, uid: &str, change: &MemberChange) {
         let Some(member) = self.members.iter().find(|member| member.view.uid == uid) else { return };
-        let PodView { name, node, failure, .. } = &member.view;
+        let PodView { name, node, phase, failure, .. } = &member.view;
         let blocked = self.blocked.get_or_insert_default();
-        blocked.failures += u32::from(change.failed_before_worker);
+        let before = if blocked.uid == uid { blocked.failures } else { 0 };
+        let has_failed = change.failed_before_worker && *phase == PodPhase::Failed;
+        blocked.failures = if has_failed { 0 } else { before + u32::from(change.failed_before_worker) };
+        blocked.pods += u32::from(has_failed);
         blocked.refusals += u32::from(change.refused);
-        (blocked.pod, blocked.node) = (name.clone(), node.clone());
+        (blocked.pod, blocked.uid, blocked.node) = (name.clone(), uid.to_owned(), node.clone());
         blocked.failure = failure.as_deref().cloned().unwrap_or_default();
         blocked.failure.first.clone_from(&change.first);
+    }
+
+    /// A Pod that failed too often before its worker ran is deleted, or gone.
+    fn note_given_up(&mut self, uid: &str) {
+        if let Some(blocked) = self.blocked.as_mut().filter(|blocked| blocked.uid == uid && blocked.is_given_up()) {
+            blocked.pods += 1;
+            blocked.failures = 0;
+        }
     }
 
     /// Whether this failure is the one that the slot remembers.
@@ -268,7 +300,7 @@ impl PodSlot {
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
-            blocked: self.blocked.as_ref().map_or((0, 0), |blocked| (blocked.failures, blocked.refusals)),
+            blocked: self.blocked.as_ref().map_or((0, 0, 0), |blocked| (blocked.failures, blocked.pods, blocked.refusals)),
             held: self.held(),
             ..Share::default()
         };
@@ -281,6 +313,7 @@ impl PodSlot {
         if !pod.fills_its_slot() {
             return share;
         }
+        share.stuck = pod.is_stuck();
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
@@ -306,9 +339,9 @@ impl FailedWorker {
     }
 
     /// Whether its cluster has taken the Pod: a disruption (eviction, preemption, a taint, the loss of its node), or a node that
-    /// does not admit it any more.
+    /// does not admit it any more, or has restarted and does not start it again.
     pub fn is_maintenance(&self) -> bool {
-        self.failure.disruption.is_some() || self.failure.refused
+        self.failure.disruption.is_some() || self.failure.refused || self.failure.node_restarted
     }
 
     fn of(pod: &PodView, epoch: i32) -> Self {

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::labels;
 use jobset_objects::{PartialContainerStatus, PartialPod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, exit_code, have_succeeded, identity, is_agent, is_supervised, restarting, started, supervisors,
+    all_ended, exit_code, have_succeeded, identity, is_agent, is_supervised, restarting, sandbox_lost_at, started,
+    supervisors, waiting,
 };
-use super::failure::{PodFailure, ReportedExit, has_failed, shorten};
+use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
@@ -79,6 +81,10 @@ pub struct PodView {
     ///
     /// The epoch that the Pod reports may be that of another life of the container.
     pub container_ended: bool,
+    /// Since when it has no sandbox although its workers have run in it, and ended: its node has restarted.
+    pub sandbox_lost_at: Option<Timestamp>,
+    /// What its first container that does not run waits for, if one does.
+    pub waiting: Option<Box<WaitingContainer>>,
     /// Why it, or one of its containers, fails, if that does.
     pub failure: Option<Box<PodFailure>>,
 }
@@ -105,6 +111,19 @@ pub enum PodPhase {
     Succeeded,
     /// Failed.
     Failed,
+}
+
+/// A container that waits for its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WaitingContainer {
+    /// Name of the container.
+    pub name: String,
+    /// Reason that the kubelet gives, such as `CreateContainerConfigError`.
+    pub reason: String,
+    /// The same, for people.
+    pub message: String,
+    /// Whether others wait for it, and it fails by itself: an init container or a sidecar, and not the agent.
+    pub ended: Option<Exit>,
 }
 
 /// Where an exclusively placed Pod asks to be.
@@ -138,7 +157,9 @@ impl PodView {
         };
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
+        let sandbox_lost_at = sandbox_lost_at(pod);
         let failing = restarting
+            || sandbox_lost_at.is_some()
             || pod.status.init_container_statuses.iter().any(has_failed)
             || deleted_at.is_some()
             || phase == PodPhase::Failed;
@@ -170,6 +191,8 @@ impl PodView {
             container_ended: restarting
                 || agents().any(|agent| agent.state.terminated.is_some())
                 || is_supervised(pod) && supervisors(pod).any(|it| exit_code(it).is_some_and(|code| code != 0)),
+            sandbox_lost_at,
+            waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
     }
@@ -183,6 +206,22 @@ impl PodView {
     /// Whether it has failed, and the Job controller may delay its successor because of that.
     pub fn delays_its_successor(&self) -> bool {
         self.phase == PodPhase::Failed && self.tracked
+    }
+
+    /// Whether it has lost its sandbox, or has a container that ends by itself and keeps others waiting.
+    pub fn is_stuck(&self) -> bool {
+        self.sandbox_lost_at.is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting.ended.is_some())
+    }
+
+    /// Whether it owes its return: its epoch is over, or runs without its worker. A Pod that goes, or has done its work, owes nothing.
+    pub fn owes_return(&self, epochs: GroupEpochs) -> bool {
+        let is_here = self.phase == PodPhase::Open && self.deleted_at.is_none() && !self.workers_succeeded;
+        let owes = |epoch: i32| match epochs.verdict(epoch) {
+            EpochVerdict::Restart => true,
+            EpochVerdict::Run => self.workers == 0,
+            EpochVerdict::Wait => false,
+        };
+        is_here && self.epoch.number().is_some_and(owes)
     }
 
     /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.

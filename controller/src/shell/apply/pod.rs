@@ -28,7 +28,11 @@ impl Actor {
                 _ => return Ok(NOTHING),
             },
             PodDeletion::Misplaced if !self.mark_misplaced(name, &uid).await? => return Ok(NOTHING),
-            PodDeletion::Misplaced | PodDeletion::AgentAlone | PodDeletion::Unreachable => None,
+            PodDeletion::Misplaced
+            | PodDeletion::AgentAlone
+            | PodDeletion::CannotReturn
+            | PodDeletion::FailsBeforeWorker
+            | PodDeletion::Unreachable => None,
         };
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid), resource_version }),

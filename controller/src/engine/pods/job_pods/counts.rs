@@ -28,6 +28,7 @@ pub(super) struct Counts {
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Those whose Pod has succeeded, wherever they are.
     pub(super) done: BTreeSet<i32>,
+    pub(super) stuck: BTreeSet<i32>,
     /// Those with failed Pods that may delay a successor.
     pub(super) held: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
@@ -112,7 +113,7 @@ impl Counts {
         }
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 8] {
+    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 9] {
         [
             (&mut self.unreported, share.unreported),
             (&mut self.alone, share.trust == Trust::Alone),
@@ -120,8 +121,9 @@ impl Counts {
             (&mut self.mute, share.mute),
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
+            (&mut self.stuck, share.stuck),
             (&mut self.held, share.held.pods > 0),
-            (&mut self.blocked, share.blocked != (0, 0)),
+            (&mut self.blocked, share.blocked != (0, 0, 0)),
         ]
     }
 }

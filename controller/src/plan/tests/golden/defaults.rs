@@ -65,6 +65,9 @@ pub(super) fn pod(jobset: &JobSet, job: &Value, name: &str, now: Timestamp) -> V
     };
     let mut spec = template["spec"].clone();
     merge(&mut spec, json!({"nodeName": NODE}));
+    if spec["restartPolicy"].is_null() {
+        spec["restartPolicy"] = json!("Never");
+    }
     json!({
         "metadata": {
             "name": name, "namespace": NAMESPACE, "uid": uid(name), "creationTimestamp": now,

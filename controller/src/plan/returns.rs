@@ -1,0 +1,88 @@
+//! Replaces Pods that owe their return and cannot come back.
+//!
+//! A Pod owes its return if its epoch is over and it has not reported the next one, or if its epoch runs and its worker does not.
+//! Who waits at the barrier behind another Pod owes nothing, nor does a worker that has finished. A Pod is replaced only where its
+//! return is proved to be impossible: a slow pull or a slow driver proves nothing. The restart that this takes does not count, and
+//! begins before the Pod is deleted, so that nobody takes the deletion for a failure.
+
+use std::ops::ControlFlow;
+
+use jobset_api::{conditions, event};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::reconciliation::{Reconciliation, first_few};
+use super::{Action, PodDeletion, epochs, members};
+use crate::engine::pods::PodView;
+
+/// How long the proof that a Pod cannot come back has to last.
+const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
+
+/// Why a Pod cannot come back.
+struct Proof {
+    /// When the Pod is replaced.
+    due: Timestamp,
+    /// For people.
+    why: String,
+}
+
+/// Deletes the Pods that cannot come back.
+pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
+        return ControlFlow::Continue(());
+    }
+    let epochs = reconciliation.status.epochs();
+    let owes = |pod: &&PodView| pod.owes_return(epochs);
+    let stuck: Vec<&PodView> =
+        members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.stuck()).filter(owes).collect();
+    let proofs = stuck.into_iter().filter_map(|pod| Some((pod, proof(reconciliation, pod)?)));
+    let (due, later): (Vec<_>, Vec<_>) = proofs.partition(|(_, proof)| proof.due <= reconciliation.now.0);
+    later.iter().for_each(|(_, proof)| reconciliation.requeue_at(proof.due));
+    if due.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let names: Vec<&str> = due.iter().map(|(pod, _)| &*pod.name).collect();
+    if !epochs.is_closed() {
+        let message = format!("these Pods cannot come back, and are replaced: {}", first_few(&names));
+        reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CANNOT_RETURN, &message);
+        epochs::restart_uncounted(reconciliation)?;
+    }
+    for (pod, Proof { why, .. }) in due {
+        let node = pod.node.as_deref().unwrap_or("unknown");
+        reconciliation.warn(event::POD_REPLACED, format!("Pod {} on node {node} is replaced: {why}", pod.name));
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        reconciliation.actions.push(Action::DeletePod { name, uid, reason: PodDeletion::CannotReturn });
+    }
+    ControlFlow::Continue(())
+}
+
+/// The proof that the Pod cannot come back, if there is one. Nothing is proved by a node that is not ready: it may be restarting.
+fn proof(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Proof> {
+    let node = reconciliation.observed.node(pod.node.as_deref()?)?;
+    let since = owed_since(reconciliation)?;
+    let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
+        _ if !node.ready => return None,
+        (Some(lost_at), _) => {
+            (since.max(lost_at), "its node has restarted, and the kubelet does not start it again".to_owned())
+        }
+        (None, Some(waiting)) => {
+            let ended = waiting.ended.as_ref().filter(|exit| exit.finished_at.is_some_and(|at| at > since))?;
+            (since, format!("since the restart, {ended}, and again whenever it starts"))
+        }
+        (None, None) => return None,
+    };
+    let due = if is_named(reconciliation, pod) { begin } else { begin.saturating_add(RETURN_LIMIT).unwrap_or(begin) };
+    Some(Proof { due, why })
+}
+
+/// Since when Pods owe their return: the last epoch began, or is over.
+fn owed_since(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
+    reconciliation.status.epoch_transition_time.as_ref().map(|time| time.0)
+}
+
+/// Whether the stored condition says that the Pod is to be replaced: the epoch in which its worker did not start has been ended for
+/// that.
+fn is_named(reconciliation: &Reconciliation<'_>, pod: &PodView) -> bool {
+    let mut conditions = reconciliation.status.conditions.iter();
+    let stored = conditions.find(|it| it.type_ == conditions::WORKERS_NOT_RUNNING && it.status == "True");
+    stored.is_some_and(|it| it.reason == conditions::CANNOT_RETURN && it.message.contains(&pod.name))
+}
