@@ -58,19 +58,20 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
 /// The proof that the Pod cannot come back, if there is one. Nothing is proved by a node that is not ready: it may be restarting.
 fn proof(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Proof> {
     let node = reconciliation.observed.node(pod.node.as_deref()?)?;
-    let since = owed_since(reconciliation)?;
+    let (since, is_named) = (owed_since(reconciliation)?, is_named(reconciliation, pod));
     let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
         _ if !node.ready => return None,
         (Some(lost_at), _) => {
             (since.max(lost_at), "its node has restarted, and the kubelet does not start it again".to_owned())
         }
         (None, Some(waiting)) => {
-            let ended = waiting.ended.as_ref().filter(|exit| exit.finished_at.is_some_and(|at| at > since))?;
+            let ended_since = |at: Option<Timestamp>| is_named || at.is_some_and(|at| at > since);
+            let ended = waiting.ended.as_ref().filter(|exit| ended_since(exit.finished_at))?;
             (since, format!("since the restart, {ended}, and again whenever it starts"))
         }
         (None, None) => return None,
     };
-    let due = if is_named(reconciliation, pod) { begin } else { begin.saturating_add(RETURN_LIMIT).unwrap_or(begin) };
+    let due = if is_named { begin } else { begin.saturating_add(RETURN_LIMIT).unwrap_or(begin) };
     Some(Proof { due, why })
 }
 
