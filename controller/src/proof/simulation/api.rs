@@ -8,7 +8,7 @@ use jobset_api::{JobSet, JobSetStatus, RestartBudget, RestartStrategy, labels};
 use jobset_objects::PartialPod;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::scenario::{NAMESPACE, UID, key};
@@ -27,6 +27,8 @@ pub(super) struct JobObject {
     pub failing: Option<(String, String)>,
     /// The success that is under way: the success policy is met, and the other Pods have to end first.
     pub succeeding: Option<CriteriaMet>,
+    /// When it started, or was resumed: its deadline counts from there.
+    pub started: Timestamp,
     /// Until when its Pods live on that it is to lose, in milliseconds.
     pub keeps_until: i64,
     pub completed: BTreeSet<i32>,
@@ -154,8 +156,15 @@ impl ApiServer {
         }
         job.metadata.uid = Some(format!("{name}-{}", self.version + 1));
         job.metadata.creation_timestamp = Some(now.clone());
-        let found =
-            JobObject { job, failing: None, succeeding: None, keeps_until: 0, completed: BTreeSet::new(), failures: 0 };
+        let found = JobObject {
+            job,
+            failing: None,
+            succeeding: None,
+            started: now.0,
+            keeps_until: 0,
+            completed: BTreeSet::new(),
+            failures: 0,
+        };
         self.jobs.insert(name.clone(), found);
         self.show_job(&name)
     }

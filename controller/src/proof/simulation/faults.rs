@@ -31,7 +31,7 @@ impl SimulatedCluster {
             18 => self.lose_node(),
             19..=20 => self.suspend_or_resume(),
             21..=22 => self.resize(),
-            23 => self.fail_job(),
+            23 => self.reach_deadline(),
             24..=25 => self.crash(),
             26 => self.delete_job(),
             27..=28 => return self.race(),
@@ -218,13 +218,14 @@ impl SimulatedCluster {
         });
     }
 
-    fn fail_job(&mut self) {
-        let Some(name) = self.pick_job(|job| !job.ends()) else { return };
-        self.trace(|| format!("Job {name} is past its deadline"));
-        if let Some(found) = self.api.jobs.get_mut(&name) {
-            let message = "Job was active longer than specified deadline".to_owned();
-            found.failing = Some(("DeadlineExceeded".to_owned(), message));
-        }
+    fn reach_deadline(&mut self) {
+        let deadline = |it: &JobObject| it.job.spec.as_ref()?.active_deadline_seconds;
+        let Some(name) = self.pick_job(|job| !job.ends() && deadline(job).is_some()) else { return };
+        let job = &self.api.jobs[&name];
+        let Some(deadline) = deadline(job) else { return };
+        let active = self.now().0.duration_since(job.started).as_secs();
+        self.trace(|| format!("time passes until the deadline of Job {name}"));
+        self.clock += (deadline - active).max(0) * 1_000;
     }
 
     fn delete_job(&mut self) {

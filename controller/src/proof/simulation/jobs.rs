@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus, SuccessPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::api::{CriteriaMet, JobObject, PodObject};
@@ -21,8 +22,6 @@ struct Wanted {
     backoff_limit: i32,
     fatal: bool,
     success_policy: Option<SuccessPolicy>,
-    /// Its deadline has passed.
-    is_late: bool,
     only_replaces_failed: bool,
 }
 
@@ -36,9 +35,10 @@ impl SimulatedCluster {
             return;
         }
         self.count_ended(name, &wanted);
+        let Time(now) = self.now();
         let Some(found) = self.api.jobs.get_mut(name).filter(|found| finished(&found.job).is_none()) else { return };
         found.completed.retain(|index| *index < wanted.pods);
-        found.evaluate(&wanted);
+        found.evaluate(&wanted, now);
         let done = i32::try_from(found.completed.range(..wanted.pods).count()).unwrap_or(i32::MAX);
         if found.ends() || done >= wanted.pods || wanted.suspended {
             self.delete_pods(name, |_| true);
@@ -79,6 +79,13 @@ impl SimulatedCluster {
             }
             self.worked = true;
             self.reap(&pod_name);
+        }
+    }
+
+    /// Some Jobs have a deadline from the begin.
+    pub(super) fn draw_deadline(&mut self, job: &mut Job) {
+        if self.extra.u8(..4) == 0 {
+            job.spec.get_or_insert_default().active_deadline_seconds = Some(self.extra.i64(20..240));
         }
     }
 
@@ -165,6 +172,7 @@ impl SimulatedCluster {
             failed: Some(found.failures),
             completed_indexes: Some(indexes.join(",")),
             conditions: Some(conditions),
+            start_time: (!wanted.suspended).then_some(Time(found.started)),
             ..JobStatus::default()
         };
         if status == before {
@@ -229,10 +237,17 @@ impl JobObject {
         self.failing.is_some() || self.succeeding.is_some()
     }
 
+    /// Whether its deadline has passed.
+    pub(super) fn is_late(&self, now: Timestamp) -> bool {
+        let spec = self.job.spec.as_ref().filter(|spec| spec.suspend != Some(true));
+        let deadline = spec.and_then(|spec| spec.active_deadline_seconds);
+        deadline.is_some_and(|seconds| now >= self.started + SignedDuration::from_secs(seconds))
+    }
+
     /// Decides how the Job ends once its Pods were counted, in the order of the Job controller: rules and limits that fail it
     /// come before its deadline, and its success policy comes last.
-    fn evaluate(&mut self, wanted: &Wanted) {
-        if !self.ends() && wanted.is_late {
+    fn evaluate(&mut self, wanted: &Wanted, now: Timestamp) {
+        if !self.ends() && self.is_late(now) {
             let message = "Job was active longer than specified deadline".to_owned();
             self.failing = Some(("DeadlineExceeded".to_owned(), message));
         }
@@ -254,7 +269,6 @@ impl Wanted {
             pods: spec.and_then(|spec| spec.completions).unwrap_or(1),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or(false),
             backoff_limit: spec.and_then(|spec| spec.backoff_limit).unwrap_or(6),
-            is_late: spec.is_some_and(|spec| spec.active_deadline_seconds.is_some()),
             fatal: spec.is_some_and(|spec| spec.pod_failure_policy.is_some()),
             success_policy: spec.and_then(|spec| spec.success_policy.clone()),
             only_replaces_failed: spec.and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed"),

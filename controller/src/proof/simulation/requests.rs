@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::cluster::SimulatedCluster;
@@ -47,7 +48,8 @@ impl SimulatedCluster {
         let (base, written) = (Arc::clone(&work.base), &mut work.written);
         let jobs = match action {
             Action::CreateJob(job) => {
-                let job = self.with_success_policy(build::job(&base, &job));
+                let mut job = self.with_success_policy(build::job(&base, &job));
+                self.draw_deadline(&mut job);
                 self.api.create_job(job, &now)
             }
             Action::DeleteJob { name, uid } => {
@@ -109,6 +111,10 @@ impl SimulatedCluster {
         if !rests && template(&found.job) != template(desired) {
             self.trace(|| format!("{name} is not at rest"));
             return None;
+        }
+        let Time(now) = self.now();
+        if let Some(found) = self.api.jobs.get_mut(&name).filter(|it| it.job.metadata.uid.as_deref() == Some(uid)) {
+            found.started = now;
         }
         Some(self.api.change_job(&name, uid, |job| {
             if let (Some(spec), Some(template)) = (&mut job.spec, template(desired)) {

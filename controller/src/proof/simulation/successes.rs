@@ -191,7 +191,7 @@ impl SimulatedCluster {
         let limit = spec.and_then(|spec| spec.backoff_limit).unwrap_or(i32::MAX);
         let failed = uncounted.clone().filter(|pod| pod.wire.status.phase == "Failed").count();
         found.failing.is_some()
-            || spec.is_some_and(|spec| spec.active_deadline_seconds.is_some())
+            || found.is_late(self.now().0)
             || uncounted.clone().any(|pod| pod_fails_job(&found.job, pod))
             || i64::from(found.failures) + i64::try_from(failed).unwrap_or(i64::MAX) > i64::from(limit)
     }
