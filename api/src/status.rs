@@ -22,6 +22,7 @@ pub struct JobSetStatus {
     /// - BarrierWaiting: in place, workers have waited for others for long. The message names the Pods that are
     ///   missing.
     /// - BarrierBlocked: in place, a Pod keeps failing before its worker can start.
+    /// - WorkersNotRunning: in place, workers have not started although they may. The message names their Pods.
     /// - StartupPolicyInProgress, StartupPolicyCompleted: progress of startupPolicy InOrder.
     /// - InPlaceUnsupported: the JobSet cannot restart in place. The message says why.
     /// - Invalid: the specification is invalid, and the controller does nothing; or it is too large, and nothing is
@@ -103,7 +104,7 @@ pub struct JobSetStatus {
     #[schemars(range(min = 0))]
     pub free_epoch: i32,
 
-    /// epochTransitionTime is when syncedEpoch began.
+    /// epochTransitionTime is when syncedEpoch or deprecatedEpoch last rose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::markers::time")]
     pub epoch_transition_time: Option<MicroTime>,

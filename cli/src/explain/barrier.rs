@@ -12,12 +12,18 @@ use crate::status::{Epochs, PodBarrier, report};
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
-        "See the logs of the init containers and the agent of the named Pod, `{}`, and the findings below. If one Pod has \
-         more such failures than maxRestarts, the JobSet fails.",
+        "See the logs of the init containers and the agent of the named Pod, `{}`, and the findings below. If more Pods of \
+         one index fail like this than may restart, the JobSet fails.",
         facts.kubectl("logs POD -c CONTAINER")
     );
     let what = "A Pod keeps failing before it reaches the barrier, and the group waits for it.";
     named(facts, conditions::BARRIER_BLOCKED, "BarrierBlocked", what, &advice)
+}
+
+pub(super) fn not_running(facts: &Facts) -> Vec<Finding> {
+    let advice = format!("See the events of the named Pod: `{}`.", facts.kubectl("describe pod POD"));
+    let what = "The barrier was lifted, and workers have not started.";
+    named(facts, conditions::WORKERS_NOT_RUNNING, "WorkersNotRunning", what, &advice)
 }
 
 /// The barrier is closed: lists the Pods that have not reported.

@@ -86,7 +86,7 @@ const EMPTY: [Rule; 1] = [inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 2] = [reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first.
-const CAUSES: [Rule; 11] = [
+const CAUSES: [Rule; 12] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
@@ -94,6 +94,7 @@ const CAUSES: [Rule; 11] = [
     reported::unsupported,
     reported::child_refused,
     barrier::blocked,
+    barrier::not_running,
     crash_loop::check,
     // The JobSet waits.
     order::check,

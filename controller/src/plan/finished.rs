@@ -43,11 +43,12 @@ pub(super) fn end_active_jobs(reconciliation: &mut Reconciliation<'_>) -> Contro
         }
         match (job_end(reconciliation, job, until), until) {
             (JobEnd::Wait, Some(until)) => reconciliation.requeue_at(until),
-            (JobEnd::End, _) if job.failing || job.deadline == Some(ENDED_JOB_DEADLINE) => {}
-            (JobEnd::End, _) => {
+            (JobEnd::End, _) if job.failing || !job.suspended && job.deadline == Some(ENDED_JOB_DEADLINE) => {}
+            // No deadline ends a suspended Job.
+            (JobEnd::End, _) if !job.suspended => {
                 reconciliation.actions.push(Action::EndJob { name: name.to_owned(), uid: job.uid.clone() });
             }
-            (JobEnd::Delete | JobEnd::Wait, _) => reconciliation.delete_job(name, &job.uid),
+            (JobEnd::Delete | JobEnd::Wait | JobEnd::End, _) => reconciliation.delete_job(name, &job.uid),
         }
     }
     ControlFlow::Break(())

@@ -1,6 +1,6 @@
 //! Reports workers that do not run although the barrier was lifted, with what their Pods wait for.
 
-use jobset_api::{conditions, event};
+use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::barrier_wait::age;
@@ -17,27 +17,20 @@ const LATE: SignedDuration = SignedDuration::from_secs(30);
 pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let status = &reconciliation.status;
     let Some(since) = status.epoch_transition_time.as_ref().map(|time| time.0) else { return };
-    let before = reconciliation.observed.jobset.status.as_ref().map(|status| status.epochs());
+    let before = reconciliation.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
     let was_lifted_before = before == Some(status.epochs()) && !status.epochs().is_closed();
     if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() || !was_lifted_before {
         return;
     }
     let waited = reconciliation.now.0.duration_since(since);
-    let slots = members::slots(reconciliation);
-    let late = match age(waited, LATE) {
-        Some(_) if !slots.all_run() => late_pods(reconciliation),
-        _ => Vec::new(),
-    };
-    let Some((age, refresh)) = age(waited, LATE).filter(|_| !late.is_empty()) else {
-        if slots.all_run() || waited >= LATE {
-            reconciliation.clear_condition(
-                conditions::WORKERS_NOT_RUNNING,
-                conditions::WORKERS_RUN,
-                "the workers of all Pods run",
-            );
-        } else {
-            reconciliation.requeue_at(since.saturating_add(LATE).unwrap_or(since));
-        }
+    let late = late_pods(reconciliation);
+    if late.is_empty() {
+        let message = "the workers of all Pods have started";
+        reconciliation.clear_condition(conditions::WORKERS_NOT_RUNNING, conditions::WORKERS_RUN, message);
+        return;
+    }
+    let Some((age, refresh)) = age(waited, LATE) else {
+        reconciliation.requeue_at(since.saturating_add(LATE).unwrap_or(since));
         return;
     };
     reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
@@ -51,9 +44,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let names: Vec<&str> = late.iter().map(|pod| &*pod.name).collect();
     let why = late.iter().find_map(|pod| why(reconciliation, pod)).map(|why| format!("; {why}"));
     let message = format!(
-        "{begin} {} of {} workers do not run: {}{}",
-        late.len(),
-        slots.members(),
+        "{begin} the workers of these Pods do not run: {}{}",
         first_few(&names),
         why.unwrap_or_default()
     );
@@ -71,8 +62,8 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
 /// The Pods whose worker should run, and has not started, in the order of their names.
 fn late_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
     let synced = reconciliation.status.synced_epoch;
-    let not_running = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.not_running_in(synced));
-    let mut late: Vec<_> = not_running.filter(|pod| pod.workers_ended.is_none() && pod.deleted_at.is_none()).collect();
+    let pods = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.not_started_in(synced));
+    let mut late: Vec<_> = pods.collect();
     late.sort_by(|a, b| a.name.cmp(&b.name));
     late
 }
@@ -80,9 +71,8 @@ fn late_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
 /// What the Pod waits for, as far as its status and its node tell.
 pub(super) fn why(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<String> {
     let PodView { name, node, waiting, .. } = pod;
-    let is_down = |node: &&str| reconciliation.observed.node(node).is_some_and(|node| !node.ready);
     let Some(node) = node.as_deref() else { return Some(format!("Pod {name} has no node")) };
-    if Some(node).filter(is_down).is_some() {
+    if reconciliation.observed.node(node).is_some_and(|node| !node.ready) {
         return Some(format!("node {node} of Pod {name} is not ready"));
     }
     let waiting = waiting.as_deref().filter(|waiting| !waiting.reason.is_empty())?;

@@ -34,9 +34,17 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     let owes = |pod: &&PodView| pod.owes_return(epochs);
     let stuck: Vec<&PodView> =
         members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.stuck()).filter(owes).collect();
-    let proofs = stuck.into_iter().filter_map(|pod| Some((pod, proof(reconciliation, pod)?)));
-    let (due, later): (Vec<_>, Vec<_>) = proofs.partition(|(_, proof)| proof.due <= reconciliation.now.0);
-    later.iter().for_each(|(_, proof)| reconciliation.requeue_at(proof.due));
+    let mut due = Vec::new();
+    let now = reconciliation.now.0;
+    let later = now.saturating_add(RETURN_LIMIT).unwrap_or(now);
+    for pod in stuck {
+        match proof(reconciliation, pod) {
+            Some(proof) if proof.due <= now => due.push((pod, proof)),
+            Some(proof) => reconciliation.requeue_at(proof.due),
+            // Its container may end again, or its node may become ready.
+            None => reconciliation.requeue_at(later),
+        }
+    }
     if due.is_empty() {
         return ControlFlow::Continue(());
     }

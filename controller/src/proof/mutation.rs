@@ -62,8 +62,6 @@ pub(super) enum RuleMutation {
     LonelyAgentsAreBelieved,
     /// A report that got lost is not repeated.
     ReportsOnce,
-    /// The engine forgets which epoch was told to restart.
-    DeprecatedEpochForgotten,
     /// A report is taken to be too high by the epochs that the controller has observed, which may be old.
     ConfirmedByPodsAlone,
     /// The answer to a hello shows what a cache holds.

@@ -225,9 +225,9 @@ impl JobPods {
         self.standing(&self.counts.stuck)
     }
 
-    /// The Pods of open slots that report this epoch and whose worker does not run.
-    pub fn not_running_in(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
-        self.open().filter(move |pod| pod.epoch.number() == Some(epoch) && pod.workers == 0)
+    /// The Pods of open slots that report this epoch and whose worker was not observed to start in it.
+    pub fn not_started_in(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        self.standing(self.counts.waits.get(&epoch).unwrap_or(&NONE))
     }
 
     /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.

@@ -104,6 +104,8 @@ pub(super) struct Share {
     pub ended: Option<i32>,
     /// Failures of the last Pod before its worker ran, Pods that failed like this, and refusals.
     pub blocked: (u32, u32, u32),
+    /// The epoch that its Pod reports, if its worker was not observed to start in it.
+    pub waits: Option<i32>,
     /// Its Pod has lost its sandbox, or has a container that ends by itself and keeps others waiting.
     pub stuck: bool,
     /// Its failed Pods that may delay a successor.
@@ -314,6 +316,8 @@ impl PodSlot {
             return share;
         }
         share.stuck = pod.is_stuck();
+        let has_started = |epoch| pod.workers != 0 || pod.workers_ended.is_some() || member.is_well_in(epoch);
+        share.waits = pod.epoch.number().filter(|epoch| pod.deleted_at.is_none() && !has_started(*epoch));
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));

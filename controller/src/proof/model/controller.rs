@@ -12,7 +12,7 @@ use super::setting::{Mode, Setting};
 use super::state::{Event, Going, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
 use crate::engine::members::Members;
-use crate::engine::pods::{Epoch, JobPods, ObservedEpochs, PodFailure, PodPhase, PodView, StreamReports};
+use crate::engine::pods::{Epoch, JobPods, PodFailure, PodPhase, PodView, StreamReports};
 use crate::engine::{ControllerRef, Engine, JobView, Key, Ranges};
 use crate::observe::Observed;
 use crate::plan::{Action, Plan, PodDeletion, Settings, plan};
@@ -181,7 +181,7 @@ impl System {
 
     /// The controller sees the next event of this slot's Pods.
     pub(super) fn show_next(&self, state: &mut ModelState, slot: usize) {
-        let epochs = self.known(state);
+        let epochs = state.known();
         let (mode, broken) = (self.setting.mode, self.setting.broken);
         state.slots[slot].change(|slot| {
             if slot.unseen.is_empty() {
@@ -205,9 +205,9 @@ impl System {
 
     /// The controller sees the newest version of the JobSet.
     pub(super) fn show_jobset(&self, state: &mut ModelState) {
-        let before = self.known(state);
+        let before = state.known();
         state.controller.observed = state.jobset.shown();
-        let after = self.known(state);
+        let after = state.known();
         if before != after {
             for slot in &mut state.slots {
                 slot.change(|slot| {
@@ -242,13 +242,6 @@ impl System {
             self.show_next(state, slot);
         }
         self.show_jobset(state);
-    }
-
-    /// The epochs as the memory of Pods knows them.
-    pub(super) fn known(&self, state: &ModelState) -> ObservedEpochs {
-        let epochs = state.controller.observed.0.epochs();
-        let forgets = self.setting.broken == Some(RuleMutation::DeprecatedEpochForgotten);
-        ObservedEpochs { deprecated: if forgets { 0 } else { epochs.deprecated }, ..epochs }
     }
 }
 

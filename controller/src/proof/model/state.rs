@@ -166,6 +166,13 @@ impl JobSetObject {
     }
 }
 
+impl ModelState {
+    /// The epochs as the memory of Pods knows them.
+    pub(super) fn known(&self) -> ObservedEpochs {
+        self.controller.observed.0.epochs()
+    }
+}
+
 impl ModelSlot {
     pub(super) fn is_struck_in(&self, epoch: i32) -> bool {
         self.struck & bit(epoch) != 0

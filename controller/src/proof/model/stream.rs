@@ -220,7 +220,7 @@ impl System {
     /// A report over the stream reaches the leader, which takes it for one of the Pod of this generation.
     fn hear_report(&self, state: &mut ModelState, slot: usize, (generation, epoch): (u8, i32), taken_for: u8) {
         state.check_report(epoch);
-        let (epochs, next) = (self.known(state), state.jobset.status.synced + 1);
+        let (epochs, next) = (state.known(), state.jobset.status.synced + 1);
         state.slots[slot].change(|slot| {
             // Nobody has to know the report of a Pod that is gone.
             let is_there = slot.pod.as_ref().is_some_and(|pod| pod.generation == generation);

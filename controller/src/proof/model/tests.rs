@@ -144,7 +144,6 @@ fn a_broken_rule_of_the_stream_is_caught(#[case] broken: RuleMutation, #[case] s
 #[case::counted_each_reconciliation(RuleMutation::CountedEachReconciliation, Setting { left: ONE, ..THREE }, OneRestartPerIncident)]
 #[case::a_budget_off_by_one(RuleMutation::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
 #[case::free_epoch_forgotten(RuleMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
-#[case::deprecated_epoch_forgotten(RuleMutation::DeprecatedEpochForgotten, Setting { left: ONE, from_birth: true, ..TWO_PODS }, ExactBudget)]
 #[case::confirmed_by_pods_alone(RuleMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] setting: Setting, #[case] by: Property) {
     let found = check(Setting { broken: Some(broken), ..setting });

@@ -13,7 +13,6 @@ use super::has_restarted;
 const FATAL: u8 = 42;
 
 #[tokio::test]
-#[ignore = "its rule is not built yet: an index that is lost for good is a failure of the group"]
 async fn index_fails_for_good_group_is_recreated() -> Result<()> {
     let (group, before) = start("fail-index", SUPERVISED, |workload| {
         let mut workload = workload.injected("Sidecar").of_shape(1, 3);

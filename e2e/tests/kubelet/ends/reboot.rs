@@ -12,7 +12,6 @@ use super::{has_restarted, notes, own_cluster};
 #[case::sidecar("reboot-sidecar", "Sidecar", false)]
 #[case::supervisor("reboot-supervisor", "Supervisor", true)]
 #[tokio::test]
-#[ignore = "its rule is not built yet: a Pod that does not come back is replaced"]
 async fn node_reboots_group_runs_again_and_counts_once(
     #[case] namespace: &str,
     #[case] shape: &str,

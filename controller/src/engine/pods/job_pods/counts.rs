@@ -28,6 +28,8 @@ pub(super) struct Counts {
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Those whose Pod has succeeded, wherever they are.
     pub(super) done: BTreeSet<i32>,
+    /// Those whose worker was not observed to start, by the epoch that their Pod reports.
+    pub(super) waits: BTreeMap<i32, BTreeSet<i32>>,
     pub(super) stuck: BTreeSet<i32>,
     /// Those with failed Pods that may delay a successor.
     pub(super) held: BTreeSet<i32>,
@@ -65,6 +67,9 @@ impl Counts {
         if let Some(epoch) = share.ended {
             self.ended.entry(epoch).or_default().insert(index);
         }
+        if let Some(epoch) = share.waits {
+            self.waits.entry(epoch).or_default().insert(index);
+        }
         if let Some(domain) = &share.domain {
             self.domains.entry(domain.clone()).or_default().insert(index);
         }
@@ -101,6 +106,9 @@ impl Counts {
         }
         if let Some(epoch) = &share.ended {
             take(&mut self.ended, epoch, index);
+        }
+        if let Some(epoch) = &share.waits {
+            take(&mut self.waits, epoch, index);
         }
         if let Some(domain) = &share.domain {
             take(&mut self.domains, domain, index);
