@@ -32,6 +32,7 @@ mod resize;
 mod restart;
 mod restore;
 mod service;
+mod settle;
 mod size;
 mod skip;
 mod start;

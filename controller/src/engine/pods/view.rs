@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobset_api::labels;
-use jobset_objects::{PartialContainerStatus, PartialPod};
+use jobset_objects::{PartialCondition, PartialContainerStatus, PartialPod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -16,6 +16,8 @@ use crate::engine::{dialect, version};
 
 /// Finalizer by which the Job controller keeps a Pod until it has counted its end.
 pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Condition of a Pod: it has a sandbox with an address.
+const HAS_SANDBOX: &str = "PodReadyToStartContainers";
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
@@ -48,6 +50,8 @@ pub struct PodView {
     pub deleted_at: Option<Timestamp>,
     /// When it was created.
     pub created: Timestamp,
+    /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
+    pub address_since: Option<Timestamp>,
     /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
     /// Node that it is bound to.
@@ -154,6 +158,7 @@ impl PodView {
             phase,
             deleted_at,
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            address_since: pod.condition(HAS_SANDBOX).filter(|it| it.is_true()).and_then(since),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
@@ -218,6 +223,10 @@ fn domain(pod: &PartialPod) -> Option<Domain> {
     }
     let value = pod.spec.node_selector.get(key).map(Into::into);
     Some(Domain { key: shorten(key, LONGEST_LABEL + 1).into(), value })
+}
+
+fn since(condition: &PartialCondition) -> Option<Timestamp> {
+    condition.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// When the deletion was asked for. The timestamp of the API is that of the end of the grace.
