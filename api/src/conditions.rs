@@ -67,6 +67,8 @@ pub const PODS_MISSING: &str = "PodsMissing";
 pub const PODS_LEAVING: &str = "PodsLeaving";
 /// Reason of [`BARRIER_WAITING`] being true: agents run and do not report.
 pub const AGENTS_SILENT: &str = "AgentsSilent";
+/// Reason of [`BARRIER_WAITING`] being true: a Pod has a new address, and DNS may still answer with its old one.
+pub const NAMES_SETTLE: &str = "NamesSettle";
 /// Reason of [`BARRIER_WAITING`] being false: all Pods have reported.
 pub const BARRIER_REACHED: &str = "BarrierReached";
 /// Reason of [`WORKERS_NOT_RUNNING`] being true: containers have not started, and may start yet.

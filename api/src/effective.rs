@@ -4,6 +4,9 @@
 //! here, so that both use the same ones.
 
 use std::borrow::Cow;
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
 
 use crate::syntax;
 use crate::{
@@ -74,6 +77,13 @@ impl JobSet {
     pub fn additional_restarts(&self) -> i32 {
         let annotated = self.metadata.annotations.as_ref().and_then(|it| it.get(labels::ADDITIONAL_RESTARTS));
         annotated.and_then(|number| number.parse().ok()).unwrap_or(0).max(0)
+    }
+
+    /// How old the youngest address of its Pods must be when an epoch begins ([`labels::SETTLE_NAMES`]). `None` if the annotation is
+    /// absent or is no such duration.
+    pub fn settle_names(&self) -> Option<Duration> {
+        let annotated = self.metadata.annotations.as_ref()?.get(labels::SETTLE_NAMES)?;
+        annotated.parse::<SignedDuration>().ok()?.try_into().ok()
     }
 
     /// The limit of restarts in words: `maxRestarts 2`, or `maxRestarts 2 and 1 additional restarts`.

@@ -32,7 +32,8 @@ pub const RESTARTING: &str = "Restarting";
 pub const RESTARTED: &str = "Restarted";
 /// Normal. All Pods have reported the same epoch, and their workers start.
 pub const BARRIER_LIFTED: &str = "BarrierLifted";
-/// Warning. The group has waited at the barrier for long. The message names the Pods that it waits for.
+/// Warning. The group has waited at the barrier for long. The message names the Pods that it waits for. Normal if it only waits until
+/// names have settled.
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// Warning. A Pod keeps failing before its worker can start.
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";

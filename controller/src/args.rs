@@ -49,6 +49,12 @@ pub struct Args {
     #[arg(long, value_parser = positive_duration, default_value = "25m", value_name = "DURATION")]
     pub longest_restart_backoff: Duration,
 
+    /// How long names take to settle: DNS may answer with the address of a Pod that was replaced for so long. In place, a group begins
+    /// to run only when the youngest address of its Pods is as old. The JobSet's annotation jobset.sigs.k8s.io/settle-names wins over it,
+    /// and no wait is longer than --longest-restart-backoff. Without it, no group waits for names.
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
+    pub settle_names: Option<Duration>,
+
     /// Jobs that one JobSet may have. For a JobSet that specifies more, as one that admission has not seen, no Job is created,
     /// resumed or resized; what exists goes on. 0 sets no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = JobSetLimits::default().jobs)]
@@ -132,6 +138,7 @@ impl Args {
             gates: self.feature_gates,
             force_delete_after: self.force_delete_unreachable_after,
             longest_restart_backoff: self.longest_restart_backoff,
+            settle_names: self.settle_names.unwrap_or_default(),
             agent_cluster_role: self.agent_cluster_role.clone(),
             limits: JobSetLimits {
                 jobs: self.max_jobs_per_jobset,

@@ -63,6 +63,11 @@ pub const RESTART_BUDGET: &str = "jobset.sigs.k8s.io/restart-budget";
 /// A user may change it while the JobSet runs; `maxRestarts` itself is immutable.
 pub const ADDITIONAL_RESTARTS: &str = "jobset.sigs.k8s.io/additional-restarts";
 
+/// Annotation of a JobSet that restarts in place: how old the youngest address of its Pods must be when an epoch begins, a duration
+/// as `35s`. So long may DNS answer with the address of a Pod that was replaced. It takes the place of the controller's flag
+/// `--settle-names`; `0s` waits for no names.
+pub const SETTLE_NAMES: &str = "jobset.sigs.k8s.io/settle-names";
+
 /// Annotation of an Event of the controller about a JobSet: `status.groupRestarts` in the status that was written together
 /// with the Event. Events of one restart have the same number.
 pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";

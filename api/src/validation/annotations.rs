@@ -9,15 +9,16 @@ use super::warnings::Warnings;
 use crate::field::{Path, shown};
 use crate::labels::{
     ADDITIONAL_RESTARTS, DISABLE_IN_PLACE_RESTART, EXCLUSIVE_TOPOLOGY, INJECT_AGENT, NODE_SELECTOR_STRATEGY,
-    RESTART_BUDGET,
+    RESTART_BUDGET, SETTLE_NAMES,
 };
 
 /// The annotations of a JobSet that users set.
-const OF_JOBSET: [&str; 6] = [
+const OF_JOBSET: [&str; 7] = [
     INJECT_AGENT,
     DISABLE_IN_PLACE_RESTART,
     RESTART_BUDGET,
     ADDITIONAL_RESTARTS,
+    SETTLE_NAMES,
     EXCLUSIVE_TOPOLOGY,
     NODE_SELECTOR_STRATEGY,
 ];
@@ -94,6 +95,7 @@ mod tests {
     #[case::swapped("jobset.sigs.k8s.io/inject-agnet", labels::INJECT_AGENT)]
     #[case::camel_case("jobset.sigs.k8s.io/injectAgent", labels::INJECT_AGENT)]
     #[case::singular("jobset.sigs.k8s.io/additional-restart", labels::ADDITIONAL_RESTARTS)]
+    #[case::one_name("jobset.sigs.k8s.io/settle-name", labels::SETTLE_NAMES)]
     #[case::underscore("jobset.sigs.k8s.io/restart_budget", labels::RESTART_BUDGET)]
     #[case::past_tense("jobset.sigs.k8s.io/disabled-in-place-restart", labels::DISABLE_IN_PLACE_RESTART)]
     #[case::not_alpha("jobset.sigs.k8s.io/exclusive-topology", labels::EXCLUSIVE_TOPOLOGY)]

@@ -27,6 +27,7 @@
 //! | failure policy: negative `maxRestarts` | run as 0 |
 //! | failure policy: `restartBackoff` out of bounds | run: a negative wait is 0, and no wait is longer than `maxSeconds` |
 //! | additional restarts that are no number | run as 0 |
+//! | a time for names to settle that is no duration | run: the flag of the controller applies |
 //! | names of rules | run: the default name replaces a name that is no condition reason |
 //! | more than 1024 Jobs that restart one by one | run: a Job beyond the limit restarts with its replicatedJob |
 //! | `activeDeadlineSeconds` while its feature gate is off | run: it is not enforced |

@@ -29,6 +29,7 @@ mod restart_backoff;
 mod restart_budget;
 mod restart_rules;
 mod rule;
+mod settle_names;
 mod single_jobs;
 mod subject;
 mod suspended;
@@ -52,7 +53,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 23] = [
+const RULES: [Rule; 24] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -76,6 +77,7 @@ const RULES: [Rule; 23] = [
     inject_agent::check,
     restart_budget::check,
     additional_restarts::check,
+    settle_names::check,
     restart_rules::check,
     agent::check,
     volume_mounts::check,

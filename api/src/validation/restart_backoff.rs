@@ -14,7 +14,7 @@ const IS_FACTOR: &str = "each wait is the previous one times this factor. Set it
 const IS_TIME: &str = "workers that have run for so many seconds have run well. Set a time of at most one day";
 
 /// Default of the controller's flag `--longest-restart-backoff`, in seconds.
-const LONGEST: i32 = 25 * 60;
+pub(super) const LONGEST: i32 = 25 * 60;
 
 /// Rejects values out of bounds, and a first wait that is longer than the longest one. The schema of the CRD has the same
 /// bounds.

@@ -1,6 +1,6 @@
 //! In-place restart: the Pods that the barrier waits for.
 
-use jobset_api::conditions;
+use jobset_api::{conditions, labels};
 use kube::ResourceExt;
 
 use super::crash_loop;
@@ -28,6 +28,9 @@ pub(super) fn not_running(facts: &Facts) -> Vec<Finding> {
 
 /// The barrier is closed: lists the Pods that have not reported.
 pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
+    if let Some(settling) = settling(facts) {
+        return vec![settling];
+    }
     let Some(epochs) = Epochs::of(&facts.jobset) else { return Vec::new() };
     let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods, None).barrier else { return Vec::new() };
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
@@ -77,6 +80,18 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
         ),
     };
     vec![Finding::new("WaitingAtBarrier", what, advice).with(details)]
+}
+
+/// The next epoch waits until names have settled, and for nothing else.
+fn settling(facts: &Facts) -> Option<Finding> {
+    let condition = facts.condition(conditions::BARRIER_WAITING).filter(|it| it.reason == conditions::NAMES_SETTLE)?;
+    let what = "The next epoch waits until DNS has the new addresses of Pods.";
+    let advice = format!(
+        "The controller begins it then. The annotation {} of the JobSet, or the controller's flag --settle-names, says how long an \
+         address has to be known.",
+        labels::SETTLE_NAMES
+    );
+    Some(Finding::new(conditions::NAMES_SETTLE, what, advice).with(vec![condition.message.clone()]))
 }
 
 /// Pods that report the next epoch while the barrier is lifted: the controller has not begun the restart.

@@ -252,7 +252,9 @@ fn namespaces_share_the_memory_of_all_and_none_is_without_room() {
             engine.see(stored(&of(namespace, number)), Instant::now());
         }
     };
-    names.iter().for_each(|namespace| see(namespace));
+    for namespace in names {
+        see(namespace);
+    }
     let read = |namespace: &str| {
         let key = |number| Key { namespace: namespace.to_owned(), name: format!("j{number}") };
         (0..12).filter(|number| engine.jobset(&key(*number)).is_some_and(|it| it.spec != JobSetSpec::default())).count()

@@ -179,6 +179,6 @@ pub(super) fn is_announced(reconciliation: &Reconciliation<'_>) -> bool {
     })
 }
 
-fn seconds(duration: Duration) -> SignedDuration {
+pub(super) fn seconds(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }

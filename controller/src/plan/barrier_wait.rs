@@ -3,9 +3,10 @@
 use jobset_api::{JobSetStatus, conditions, event};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{backoff, not_running};
 use super::members::{self, Slots};
 use super::reconciliation::{Reconciliation, first_few};
+use super::settle;
+use super::{backoff, not_running};
 use crate::engine::pods::PodView;
 
 /// After this time at the barrier, an agent that runs and has not reported is silent.
@@ -15,6 +16,9 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Sets the condition BarrierWaiting, and refreshes its message after 1, 2, 4 ... minutes.
 pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
+    if settle::report(reconciliation) {
+        return;
+    }
     let suspended = reconciliation.observed.jobset.spec.is_suspended();
     let waits = reconciliation.in_place()
         && !suspended

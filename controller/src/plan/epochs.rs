@@ -9,7 +9,7 @@ use super::incident::{self, Incident};
 use super::members::{self, Slots};
 use super::reconciliation::Reconciliation;
 use super::restart;
-use super::{Fact, Trigger, backoff, lost_index, success, wrong_reports};
+use super::{Fact, Trigger, backoff, lost_index, settle, success, wrong_reports};
 use jobset_api::{JobSetStatus, conditions, event};
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
@@ -64,6 +64,11 @@ impl EpochDecision {
     /// Whether the next epoch begins.
     fn lifts(self, current: Epochs) -> bool {
         matches!(self, Self::Store { epochs, .. } if epochs.synced > current.synced)
+    }
+
+    /// Whether it is worth nothing before names have settled: the next epoch begins, or workers stop for newcomers to join them.
+    fn needs_names(self, current: Epochs) -> bool {
+        self.lifts(current) || matches!(self, Self::Store { begins_restart: false, .. })
     }
 }
 
@@ -134,6 +139,16 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     let mut decision = decide(current, &slots, held);
     if decision.lifts(current) && members::leaving(reconciliation).is_some() {
         decision = decide(current, &slots, true);
+    }
+    if decision.needs_names(current) {
+        reconciliation.settling = settle::waits(reconciliation);
+    }
+    if reconciliation.settling.is_some() {
+        decision = match decide(current, &slots, true) {
+            // The workers go on beside newcomers that wait.
+            EpochDecision::Store { begins_restart: false, .. } => EpochDecision::Nothing,
+            decision => decision,
+        };
     }
     match decision {
         EpochDecision::Nothing => {}

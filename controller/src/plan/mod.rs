@@ -35,6 +35,7 @@ mod restart;
 mod restore;
 mod returns;
 mod service;
+mod settle;
 mod size;
 mod skip;
 mod start;

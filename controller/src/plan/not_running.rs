@@ -43,17 +43,9 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let is_new = stored.is_none();
     let names: Vec<&str> = late.iter().map(|pod| &*pod.name).collect();
     let why = late.iter().find_map(|pod| why(reconciliation, pod)).map(|why| format!("; {why}"));
-    let message = format!(
-        "{begin} the workers of these Pods do not run: {}{}",
-        first_few(&names),
-        why.unwrap_or_default()
-    );
-    reconciliation.set_condition(
-        conditions::WORKERS_NOT_RUNNING,
-        true,
-        conditions::CONTAINERS_NOT_STARTED,
-        &message,
-    );
+    let message =
+        format!("{begin} the workers of these Pods do not run: {}{}", first_few(&names), why.unwrap_or_default());
+    reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CONTAINERS_NOT_STARTED, &message);
     if is_new {
         reconciliation.warn(event::WORKERS_NOT_RUNNING, message);
     }

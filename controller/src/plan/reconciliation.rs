@@ -8,6 +8,7 @@ use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use super::settle::Settling;
 use super::{Action, Fact, Note, Plan, Settings, attempts, backoff, merge_notes, success};
 use crate::build;
 use crate::engine::members::Members;
@@ -57,6 +58,8 @@ pub(super) struct Reconciliation<'a> {
     /// The names of the Jobs of previous attempts, and the Jobs.
     pub previous: Vec<(&'a str, &'a JobView)>,
     pub status: JobSetStatus,
+    /// What the next epoch waits for, if that is names alone.
+    pub settling: Option<Settling>,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
     /// The places of the Jobs in `current`, in the order of their replicatedJobs.
@@ -106,6 +109,7 @@ impl<'a> Reconciliation<'a> {
             surplus,
             previous,
             status,
+            settling: None,
             places,
             by_group,
             ends,

@@ -22,6 +22,9 @@ pub struct Settings {
     pub force_delete_after: Option<Duration>,
     /// The longest wait between restarts, whatever a JobSet specifies.
     pub longest_restart_backoff: Duration,
+    /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
+    /// waits for no names.
+    pub settle_names: Duration,
     /// Name of the ClusterRole of the agents.
     pub agent_cluster_role: String,
     /// What one JobSet may take.
@@ -40,6 +43,7 @@ impl Default for Settings {
             gates: Gates::default(),
             force_delete_after: None,
             longest_restart_backoff: LONGEST_RESTART_BACKOFF,
+            settle_names: Duration::ZERO,
             agent_cluster_role,
             limits: JobSetLimits::default(),
             memory_of_namespace: MEMORY_OF_NAMESPACE,

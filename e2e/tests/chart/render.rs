@@ -161,6 +161,7 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::zero("controller.leaderElection.retryPeriod=0s", "/controller/leaderElection/retryPeriod")]
 #[case::fraction_within("controller.leaderElection.retryPeriod=0.5m1s", "/controller/leaderElection/retryPeriod")]
 #[case::zero_unreachable("controller.forceDeleteUnreachableAfter=0s", "/controller/forceDeleteUnreachableAfter")]
+#[case::zero_for_names("controller.settleNames=0s", "/controller/settleNames")]
 #[case::fraction_of_a_lease("controller.leaderElection.leaseDuration=15500ms", "must be whole seconds")]
 #[case::short_lease("controller.leaderElection.leaseDuration=10s", "must be longer than renewDeadline")]
 #[case::late_retries("controller.leaderElection.retryPeriod=8334ms", "must be longer than retryPeriod")]
@@ -190,6 +191,7 @@ async fn value_invalid_is_rejected_by_name(#[case] value: &str, #[case] named: &
 #[case::renewal("certificates.source=cert-manager,certificates.certManager.renewBefore=2159h59m59.5s")]
 #[case::interval("metrics.serviceMonitor.interval=1m30s")]
 #[case::unreachable("controller.forceDeleteUnreachableAfter=1.5h")]
+#[case::names("controller.settleNames=1m30s")]
 #[tokio::test]
 async fn value_at_the_limit_is_rendered(#[case] value: &str) -> Result<()> {
     render(NAMESPACE, &["--set", value]).await.map(drop)
@@ -349,7 +351,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "image.registry=registry.example.com/batch", "image.tag=", "image.pullSecrets[0].name=mine", "crds.install=false",
     "featureGates.InPlaceRestart=false", "log.format=json", "log.filter=debug", "controller.replicas=3",
     "controller.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123",
-    "controller.namespace=ours", "controller.forceDeleteUnreachableAfter=5m", "controller.metrics.perJobSet=true",
+    "controller.namespace=ours", "controller.forceDeleteUnreachableAfter=5m", "controller.settleNames=35s", "controller.metrics.perJobSet=true",
     "controller.podDisruptionBudget.enabled=false", "controller.priorityClassName=high", "controller.nodeSelector.pool=system",
     "controller.tolerations[0].key=system", "controller.podLabels.team=batch", "controller.podAnnotations.a=b",
     "controller.extraArgs[0]=--health-listen=0.0.0.0:8081", "webhook.podDisruptionBudget.enabled=false",

@@ -25,7 +25,7 @@ fn special(path: &str) -> Option<Value> {
         ("certificates.source", _) => json!("cert-manager"),
         ("certificates.certManager.issuerRef", _) => json!({"name": "mine", "kind": "ClusterIssuer"}),
         ("certificates.mounted.caBundle", _) => json!("YWFhYQ=="),
-        ("controller.forceDeleteUnreachableAfter", _) => json!("1h"),
+        ("controller.forceDeleteUnreachableAfter" | "controller.settleNames", _) => json!("1h"),
         (_, "pullPolicy") => json!("Always"),
         (_, "pullSecrets") => json!([{"name": "mine"}]),
         (_, "digest") => json!(format!("sha256:{}", "0".repeat(64))),

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::failure::{last_exit, last_words};
 use super::view::WaitingContainer;
 
-/// Condition of a Pod that has a sandbox with a network.
+/// Condition of a Pod that has a sandbox with an address.
 const READY_TO_START: &str = "PodReadyToStartContainers";
 /// Policy of a Pod whose containers restart by rules of their own at most.
 const NEVER: &str = "Never";
@@ -91,22 +91,28 @@ pub(super) fn all_ended(workers: &[PartialContainerStatus]) -> Option<Timestamp>
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
+/// Since when the Pod has a sandbox with an address (`True`), or none (`False`).
+pub(super) fn sandbox_since(pod: &PartialPod, status: &str) -> Option<Timestamp> {
+    let sandbox = pod.condition(READY_TO_START).filter(|condition| condition.status == status)?;
+    sandbox.last_transition_time.as_ref().map(|time| time.0)
+}
+
 /// Since when the Pod has no sandbox although its workers have run in it, and will never have another one.
 ///
 /// The kubelet of a node that has restarted finds the containers ended. Where a rule restarts all of them, it removes them and makes
 /// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
 /// (`computePodActions` in Kubernetes).
 pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
-    let sandbox = pod.condition(READY_TO_START).filter(|condition| condition.status == "False")?;
+    let lost_at = sandbox_since(pod, "False")?;
     let workers = &pod.status.container_statuses;
     let all = pod.status.init_container_statuses.iter().chain(workers);
     let has_run = |it: &PartialContainerStatus| {
         it.state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.started_at.is_some())
     };
-    let is_over = !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
-    (pod.spec.restart_policy == NEVER && !pod.has_ended() && is_over && workers.iter().any(has_run))
-        .then_some(sandbox.last_transition_time.as_ref())?
-        .map(|time| time.0)
+    let is_over =
+        !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
+    let is_final = pod.spec.restart_policy == NEVER && !pod.has_ended() && is_over;
+    (is_final && workers.iter().any(has_run)).then_some(lost_at)
 }
 
 /// The container of the Pod that waits and keeps the others waiting: one that ends by itself, else the first in the order in which

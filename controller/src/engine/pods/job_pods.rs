@@ -1,5 +1,6 @@
 //! The Pods of one Job, counted as they come: an event costs what one Pod costs, however many there are.
 
+mod addresses;
 mod counts;
 #[cfg(test)]
 mod kept;
@@ -248,7 +249,7 @@ impl JobPods {
         let mut invalid: Vec<_> = self.standing(&self.counts.malformed).map(|pod| (pod, reported(pod))).collect();
         // Nobody has to look for what is not there.
         if self.counts.reports.keys().chain(suspects).any(outside) {
-            let pods = self.open().filter(|pod| pod.epoch.number().as_ref().is_some_and(outside));
+            let pods = self.filling().filter(|pod| pod.epoch.number().as_ref().is_some_and(outside));
             invalid.extend(pods.map(|pod| (pod, reported(pod))));
         }
         invalid.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
@@ -257,14 +258,7 @@ impl JobPods {
 
     /// The Pods that can fill an open slot and have not reported this epoch.
     pub fn not_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
-        self.open().filter(move |pod| pod.epoch.number() != Some(epoch))
-    }
-
-    /// The Pods that can fill an open slot.
-    fn open(&self) -> impl Iterator<Item = &PodView> {
-        let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
-        let slots = self.slots.iter().filter(move |(index, _)| counts(**index));
-        slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot())
+        self.filling().filter(move |pod| pod.epoch.number() != Some(epoch))
     }
 
     /// The Pods that have failed and have no successor.
@@ -318,6 +312,13 @@ impl JobPods {
         }
     }
 
+    /// The Pods that can fill an open slot.
+    fn filling(&self) -> impl Iterator<Item = &PodView> {
+        let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
+        let slots = self.slots.iter().filter(move |(index, _)| counts(**index));
+        slots.filter_map(|(_, slot)| slot.standing()).filter(|pod| pod.fills_its_slot())
+    }
+
     fn standing<'a>(&'a self, indexes: &'a BTreeSet<i32>) -> impl Iterator<Item = &'a PodView> {
         indexes.iter().filter_map(|index| self.slots.get(index)?.standing())
     }
@@ -335,6 +336,8 @@ impl JobPods {
         self.counts.add(index, &after);
         // Only who looks for silent agents reads it, at times of its own.
         before.unreported = after.unreported;
+        // An address of itself begins nothing. A lift that waits for names looks again when its time has come.
+        before.address = after.address;
         before != after
     }
 }

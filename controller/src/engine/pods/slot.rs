@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::ObservedEpochs;
 use super::end::{ended_before, ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
@@ -110,6 +112,8 @@ pub(super) struct Share {
     pub stuck: bool,
     /// Its failed Pods that may delay a successor.
     pub held: HeldPods,
+    /// The second in which the Pod got its address, if it has reported.
+    pub address: Option<i64>,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
 }
@@ -302,7 +306,10 @@ impl PodSlot {
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
-            blocked: self.blocked.as_ref().map_or((0, 0, 0), |blocked| (blocked.failures, blocked.pods, blocked.refusals)),
+            blocked: self
+                .blocked
+                .as_ref()
+                .map_or((0, 0, 0), |blocked| (blocked.failures, blocked.pods, blocked.refusals)),
             held: self.held(),
             ..Share::default()
         };
@@ -321,6 +328,7 @@ impl PodSlot {
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
+        share.address = pod.address_since.filter(|_| share.report.is_some()).map(Timestamp::as_second);
         share.runs = pod.workers != 0;
         share.mute = share.unreported && pod.workers != 0;
         share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone()) {

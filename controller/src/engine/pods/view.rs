@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, exit_code, have_succeeded, identity, is_agent, is_supervised, restarting, sandbox_lost_at, started,
-    supervisors, waiting,
+    all_ended, exit_code, have_succeeded, identity, is_agent, is_supervised, restarting, sandbox_lost_at,
+    sandbox_since, started, supervisors, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use crate::engine::job::{controller, number};
@@ -50,6 +50,8 @@ pub struct PodView {
     pub deleted_at: Option<Timestamp>,
     /// When it was created.
     pub created: Timestamp,
+    /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
+    pub address_since: Option<Timestamp>,
     /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
     /// Node that it is bound to.
@@ -175,6 +177,7 @@ impl PodView {
             phase,
             deleted_at,
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            address_since: sandbox_since(pod, "True"),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),

@@ -107,12 +107,15 @@ fn job_view() -> impl Strategy<Value = JobView> {
 
 fn pod_view() -> impl Strategy<Value = PodView> {
     let phase = prop::sample::select(vec![PodPhase::Open, PodPhase::Succeeded, PodPhase::Failed]);
-    (number(), number(), phase, any::<bool>(), 0..2_u64).prop_map(|(index, epoch, phase, deleted, workers)| PodView {
+    let address = prop::option::of(prop::sample::select(vec![Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX]));
+    let pod = (number(), number(), phase, any::<bool>(), 0..2_u64, address);
+    pod.prop_map(|(index, epoch, phase, deleted, workers, address_since)| PodView {
         index: Some(index),
         epoch: Epoch::Reported(epoch),
         phase,
         deleted_at: deleted.then_some(Timestamp::UNIX_EPOCH),
         workers,
+        address_since,
         ..PodView::default()
     })
 }
@@ -137,7 +140,7 @@ impl Case {
         let startup = self.in_order.then(|| json!({"startupPolicyOrder": "InOrder"}));
         serde_json::from_value(json!({
             "metadata": {"name": "train", "namespace": "ml", "uid": "u", "generation": 1,
-                         "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared"}},
+                         "annotations": {"jobset.sigs.k8s.io/restart-budget": "Shared", "jobset.sigs.k8s.io/settle-names": "35s"}},
             "spec": {"replicatedJobs": groups, "suspend": self.suspend, "startupPolicy": startup,
                      "failurePolicy": {"restartStrategy": self.strategy, "maxRestarts": self.max_restarts}},
             "status": {"syncedEpoch": synced, "deprecatedEpoch": deprecated, "freeEpoch": free, "restarts": self.restarts,

@@ -118,7 +118,7 @@ impl System {
                     link.known = report;
                 });
                 if let Some(epoch) = report {
-                    self.hear_report(state, slot, (generation, epoch), generation);
+                    Self::hear_report(state, slot, (generation, epoch), generation);
                 }
             }
             StreamAction::Break(slot) => {
@@ -144,7 +144,7 @@ impl System {
                 let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
                 let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
                 let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
-                self.hear_report(state, slot, (generation, epoch), of_pod);
+                Self::hear_report(state, slot, (generation, epoch), of_pod);
             }
         }
     }
@@ -160,7 +160,7 @@ impl System {
         if self.setting.broken == Some(RuleMutation::ReportsOfHellosAreNew) {
             epoch = epoch.max(state.jobset.status.synced + 1);
         }
-        self.hear_report(state, slot, (generation, epoch), generation);
+        Self::hear_report(state, slot, (generation, epoch), generation);
     }
 
     /// What the answer to a hello says: what the API server holds.
@@ -218,7 +218,7 @@ impl System {
     }
 
     /// A report over the stream reaches the leader, which takes it for one of the Pod of this generation.
-    fn hear_report(&self, state: &mut ModelState, slot: usize, (generation, epoch): (u8, i32), taken_for: u8) {
+    fn hear_report(state: &mut ModelState, slot: usize, (generation, epoch): (u8, i32), taken_for: u8) {
         state.check_report(epoch);
         let (epochs, next) = (state.known(), state.jobset.status.synced + 1);
         state.slots[slot].change(|slot| {

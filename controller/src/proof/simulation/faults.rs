@@ -236,7 +236,9 @@ impl SimulatedCluster {
         // Whether its Pods are observed to go before the Job is, or after it, is not said.
         let of_job: Vec<String> =
             self.machines.iter().filter(|(_, it)| it.job_uid == uid).map(|(uid, _)| uid.clone()).collect();
-        of_job.iter().for_each(|pod| self.strike(pod, false, "its Job is deleted"));
+        for pod in of_job {
+            self.strike(&pod, false, "its Job is deleted");
+        }
         let now = self.now();
         self.keep_leaving(&name);
         self.api.delete_job(&name, &uid, &now);

@@ -210,8 +210,10 @@ impl SimulatedCluster {
     pub(super) fn disrupt(&mut self, pod: &str, reason: &str) {
         let now = self.now();
         self.api.change_pod(pod, |wire| {
-            let disruption =
-                PartialCondition { last_transition_time: Some(now), ..condition(DISRUPTION_TARGET, "True", reason, "") };
+            let disruption = PartialCondition {
+                last_transition_time: Some(now),
+                ..condition(DISRUPTION_TARGET, "True", reason, "")
+            };
             wire.status.conditions.retain(|it| it.type_ != disruption.type_);
             wire.status.conditions.push(disruption);
         });

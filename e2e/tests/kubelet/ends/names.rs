@@ -17,7 +17,6 @@ const ROUNDS: usize = 3;
 #[case::sidecar("names-sidecar", "Sidecar")]
 #[case::supervisor("names-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its rule is not built yet: an epoch waits until names have settled"]
 async fn pod_replaced_behind_dns_cache_costs_one_restart(#[case] namespace: &str, #[case] shape: &str) -> Result<()> {
     let (cluster, _alone) = own_cluster().await?;
     let group = Group::apply(cluster, namespace, SUPERVISED, |workload| {

@@ -25,6 +25,8 @@ pub(super) struct Counts {
     /// Those whose Pod has ended, by the epoch that it reports.
     pub(super) ended: BTreeMap<i32, BTreeSet<i32>>,
     pub(super) blocked: BTreeSet<i32>,
+    /// How many got their address in a second, the members before the newcomers.
+    pub(super) addresses: BTreeMap<(bool, i64), usize>,
     pub(super) domains: BTreeMap<Box<str>, BTreeSet<i32>>,
     /// Those whose Pod has succeeded, wherever they are.
     pub(super) done: BTreeSet<i32>,
@@ -70,6 +72,9 @@ impl Counts {
         if let Some(epoch) = share.waits {
             self.waits.entry(epoch).or_default().insert(index);
         }
+        if let Some(second) = share.address {
+            *self.addresses.entry((share.newcomer, second)).or_default() += 1;
+        }
         if let Some(domain) = &share.domain {
             self.domains.entry(domain.clone()).or_default().insert(index);
         }
@@ -87,13 +92,13 @@ impl Counts {
             Some(epoch) if share.trust != Trust::Sure => {
                 take(&mut self.suspects, &epoch, index);
                 if !share.newcomer {
-                    count_down(&mut self.suspect_members, epoch);
+                    count_down(&mut self.suspect_members, &epoch);
                 }
             }
             Some(epoch) => {
-                count_down(&mut self.reports, epoch);
+                count_down(&mut self.reports, &epoch);
                 if share.runs {
-                    count_down(&mut self.running, epoch);
+                    count_down(&mut self.running, &epoch);
                 }
                 if share.newcomer {
                     take(&mut self.newcomers, &epoch, index);
@@ -109,6 +114,9 @@ impl Counts {
         }
         if let Some(epoch) = &share.waits {
             take(&mut self.waits, epoch, index);
+        }
+        if let Some(second) = share.address {
+            count_down(&mut self.addresses, &(share.newcomer, second));
         }
         if let Some(domain) = &share.domain {
             take(&mut self.domains, domain, index);
@@ -136,11 +144,11 @@ impl Counts {
     }
 }
 
-fn count_down(counts: &mut BTreeMap<i32, usize>, epoch: i32) {
-    if let Some(count) = counts.get_mut(&epoch) {
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&epoch);
+            counts.remove(key);
         }
     }
 }

@@ -47,6 +47,9 @@ struct CaseSettings {
     feature_gates: String,
     /// Value of [`Settings::force_delete_after`](crate::plan::Settings), in seconds.
     force_delete_after: Option<u64>,
+    /// Value of the flag `--settle-names`, in seconds.
+    #[serde(default)]
+    settle_names: u64,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.
