@@ -82,7 +82,17 @@ impl JobSet {
     /// How old the youngest address of its Pods must be when an epoch begins ([`labels::SETTLE_NAMES`]). `None` if the annotation is
     /// absent or is no such duration.
     pub fn settle_names(&self) -> Option<Duration> {
-        let annotated = self.metadata.annotations.as_ref()?.get(labels::SETTLE_NAMES)?;
+        self.annotated_duration(labels::SETTLE_NAMES)
+    }
+
+    /// After what time a Pod is replaced that owes its return ([`labels::REPLACE_STUCK_PODS_AFTER`]). `None` if the annotation is
+    /// absent, is no duration, or less than a minute.
+    pub fn replace_stuck_pods_after(&self) -> Option<Duration> {
+        self.annotated_duration(labels::REPLACE_STUCK_PODS_AFTER).filter(|after| after.as_secs() >= 60)
+    }
+
+    fn annotated_duration(&self, key: &str) -> Option<Duration> {
+        let annotated = self.metadata.annotations.as_ref()?.get(key)?;
         annotated.parse::<SignedDuration>().ok()?.try_into().ok()
     }
 

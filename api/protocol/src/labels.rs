@@ -68,6 +68,11 @@ pub const ADDITIONAL_RESTARTS: &str = "jobset.sigs.k8s.io/additional-restarts";
 /// `--settle-names`; `0s` waits for no names.
 pub const SETTLE_NAMES: &str = "jobset.sigs.k8s.io/settle-names";
 
+/// Annotation of a JobSet that restarts in place: after what time the controller replaces a Pod that owes its return although
+/// nothing proves that it cannot come back, a duration of a minute or more, as `10m`. The time doubles with each Pod of the same
+/// index that is replaced, until its worker runs. Absent: such Pods stay.
+pub const REPLACE_STUCK_PODS_AFTER: &str = "jobset.sigs.k8s.io/replace-stuck-pods-after";
+
 /// Annotation of an Event of the controller about a JobSet: `status.groupRestarts` in the status that was written together
 /// with the Event. Events of one restart have the same number.
 pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";

@@ -9,16 +9,17 @@ use super::warnings::Warnings;
 use crate::field::{Path, shown};
 use crate::labels::{
     ADDITIONAL_RESTARTS, DISABLE_IN_PLACE_RESTART, EXCLUSIVE_TOPOLOGY, INJECT_AGENT, NODE_SELECTOR_STRATEGY,
-    RESTART_BUDGET, SETTLE_NAMES,
+    REPLACE_STUCK_PODS_AFTER, RESTART_BUDGET, SETTLE_NAMES,
 };
 
 /// The annotations of a JobSet that users set.
-const OF_JOBSET: [&str; 7] = [
+const OF_JOBSET: [&str; 8] = [
     INJECT_AGENT,
     DISABLE_IN_PLACE_RESTART,
     RESTART_BUDGET,
     ADDITIONAL_RESTARTS,
     SETTLE_NAMES,
+    REPLACE_STUCK_PODS_AFTER,
     EXCLUSIVE_TOPOLOGY,
     NODE_SELECTOR_STRATEGY,
 ];

@@ -14,6 +14,7 @@ mod annotations;
 mod child_names;
 mod coordinator;
 mod depends_on;
+mod durations;
 mod exclusive_placement;
 mod execution;
 mod failure_policy;
@@ -29,7 +30,6 @@ mod restart_backoff;
 mod restart_budget;
 mod restart_rules;
 mod rule;
-mod settle_names;
 mod single_jobs;
 mod subject;
 mod suspended;
@@ -77,7 +77,7 @@ const RULES: [Rule; 24] = [
     inject_agent::check,
     restart_budget::check,
     additional_restarts::check,
-    settle_names::check,
+    durations::check,
     restart_rules::check,
     agent::check,
     volume_mounts::check,

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
 use super::subject::Subject;
-use super::{additional_restarts, annotations, inject_agent, managed_by, restart_backoff, settle_names};
+use super::{additional_restarts, annotations, durations, inject_agent, managed_by, restart_backoff};
 use crate::agent::Agent;
 use crate::field::Path;
 use crate::gates::Gates;
@@ -26,7 +26,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     annotations::warn(&subject, &mut warnings);
     additional_restarts::warn(&subject, &mut warnings);
     restart_backoff::warn(&subject, &mut warnings);
-    settle_names::warn(&subject, &mut warnings);
+    durations::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);

@@ -2,22 +2,27 @@
 //!
 //! A Pod owes its return if its epoch is over and it has not reported the next one, or if its epoch runs and its worker does not.
 //! Who waits at the barrier behind another Pod owes nothing, nor does a worker that has finished. A Pod is replaced only where its
-//! return is proved to be impossible: a slow pull or a slow driver proves nothing. The restart that this takes does not count, and
-//! begins before the Pod is deleted, so that nobody takes the deletion for a failure.
+//! return is proved to be impossible, or where its JobSet asks for it after some time: a slow pull or a slow driver proves nothing.
+//! The restart that this takes does not count, and begins before the Pod is deleted, so that nobody takes the deletion for a failure.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use jobset_api::{conditions, event};
+use jobset_api::epoch::GroupEpochs;
+use jobset_api::{conditions, event, labels};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::reconciliation::{Reconciliation, first_few};
 use super::{Action, PodDeletion, epochs, members};
-use crate::engine::pods::PodView;
+use crate::engine::pods::{JobPods, PodView};
 
 /// How long the proof that a Pod cannot come back has to last.
 const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why a Pod cannot come back.
+/// Longest time until a Pod without such a proof is replaced, unless its JobSet asks for a longer one.
+const LONGEST_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+
+/// Why a Pod is replaced.
 struct Proof {
     /// When the Pod is replaced.
     due: Timestamp,
@@ -31,14 +36,22 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return ControlFlow::Continue(());
     }
     let epochs = reconciliation.status.epochs();
-    let owes = |pod: &&PodView| pod.owes_return(epochs);
-    let stuck: Vec<&PodView> =
-        members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.stuck()).filter(owes).collect();
-    let mut due = Vec::new();
+    let after = reconciliation.observed.jobset.replace_stuck_pods_after();
+    let mut candidates: Vec<(&PodView, Option<Proof>)> = Vec::new();
+    for (pods, _) in members::running_jobs(reconciliation) {
+        let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs));
+        candidates.extend(stuck.map(|pod| (pod, proof(reconciliation, pod))));
+        if let Some(after) = after {
+            let late = late_pods(pods, epochs).filter(|pod| pod.owes_return(epochs));
+            candidates.extend(late.map(|pod| (pod, patience(reconciliation, pods, pod, after))));
+        }
+    }
+    let mut due: Vec<(&PodView, Proof)> = Vec::new();
     let now = reconciliation.now.0;
     let later = now.saturating_add(RETURN_LIMIT).unwrap_or(now);
-    for pod in stuck {
-        match proof(reconciliation, pod) {
+    for (pod, proof) in candidates {
+        match proof {
+            Some(_) if due.iter().any(|(it, _)| it.uid == pod.uid) => {}
             Some(proof) if proof.due <= now => due.push((pod, proof)),
             Some(proof) => reconciliation.requeue_at(proof.due),
             // Its container may end again, or its node may become ready.
@@ -81,6 +94,28 @@ fn proof(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Proof> {
     };
     let due = if is_named { begin } else { begin.saturating_add(RETURN_LIMIT).unwrap_or(begin) };
     Some(Proof { due, why })
+}
+
+/// The Pods that may be late: lifted and not started, or told to restart and still in an epoch that is over.
+fn late_pods(pods: &JobPods, epochs: GroupEpochs) -> Box<dyn Iterator<Item = &PodView> + '_> {
+    if !epochs.is_closed() {
+        return Box::new(pods.not_started_in(epochs.synced));
+    }
+    let told = pods.reports().range(1..=epochs.deprecated).next().is_some();
+    Box::new(pods.not_at(epochs.synced.saturating_add(1)).filter(move |_| told))
+}
+
+/// When a Pod is replaced that nobody has proved to be lost, because its JobSet asks for that. The time doubles with each Pod of its
+/// index that was given up. Where the node is not ready, no kubelet would end the Pod.
+fn patience(reconciliation: &Reconciliation<'_>, pods: &JobPods, pod: &PodView, after: Duration) -> Option<Proof> {
+    reconciliation.observed.node(pod.node.as_deref()?).filter(|node| node.ready)?;
+    let since = owed_since(reconciliation)?;
+    let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
+    let longest = after.max(LONGEST_PATIENCE);
+    let wait = after.checked_mul(1 << pods.given_up(pod.index).min(20)).unwrap_or(longest).min(longest);
+    let due = if is_named(reconciliation, pod) { since } else { since.saturating_add(wait).unwrap_or(Timestamp::MAX) };
+    let minutes = wait.as_mins();
+    Some(Proof { due, why: format!("it has not come back for {minutes} min ({})", labels::REPLACE_STUCK_PODS_AFTER) })
 }
 
 /// Since when Pods owe their return: the last epoch began, or is over.

@@ -231,6 +231,11 @@ impl JobPods {
         self.standing(self.counts.waits.get(&epoch).unwrap_or(&NONE))
     }
 
+    /// How many Pods of this index in a row were deleted before their worker was observed to run.
+    pub fn given_up(&self, index: Option<i32>) -> u32 {
+        index.and_then(|index| self.slots.get(&index)).map_or(0, |slot| slot.given_up)
+    }
+
     /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.
     pub fn held(&self) -> impl Iterator<Item = Vec<&PodView>> {
         let slots = self.counts.held.iter().filter_map(|index| self.slots.get(index));

@@ -140,6 +140,12 @@ impl Member {
         self.well.is_some_and(|well| well.epoch == epoch)
     }
 
+    /// The epoch that the Pod reports, if its worker was not observed to start in it.
+    pub(super) fn waits_to_start(&self) -> Option<i32> {
+        let has_started = |epoch| self.view.workers != 0 || self.view.workers_ended.is_some() || self.is_well_in(epoch);
+        self.view.epoch.number().filter(|epoch| !has_started(*epoch))
+    }
+
     /// Takes note of a worker that is observed running for the first time. If its epoch has begun, it can be observed to fail from
     /// now on.
     ///

@@ -18,6 +18,8 @@ pub(super) struct PodSlot {
     pub broken: Option<Box<FailedWorker>>,
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
+    /// How many of its Pods in a row were deleted before their worker was observed to run.
+    pub given_up: u32,
     /// What has kept its worker from starting since the barrier was last lifted.
     pub blocked: Option<Box<Blocked>>,
 }
@@ -143,7 +145,8 @@ pub(super) enum Trust {
 impl PodSlot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
     pub(super) fn see(&mut self, view: PodView, epochs: ObservedEpochs) {
-        let uid = view.uid.clone();
+        let (uid, is_going) = (view.uid.clone(), view.deleted_at.is_some());
+        let goes_now = is_going && self.pods().any(|pod| pod.uid == uid && pod.deleted_at.is_none());
         let change = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
             Some(member) if member.view.version > view.version => return,
             Some(member) => member.see(view, epochs),
@@ -155,8 +158,15 @@ impl PodSlot {
         if change.failed_before_worker || change.refused {
             self.note_blocked(&uid, &change);
         }
-        if self.members.iter().any(|it| it.view.uid == uid && it.view.deleted_at.is_some()) {
+        if is_going {
             self.note_given_up(&uid);
+        }
+        if let Some(member) = self.members.iter().find(|member| member.view.uid == uid) {
+            match member.waits_to_start().is_some() {
+                true => self.given_up = self.given_up.saturating_add(u32::from(goes_now)),
+                false if member.view.workers != 0 => self.given_up = 0,
+                false => {}
+            }
         }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
@@ -216,7 +226,7 @@ impl PodSlot {
 
     /// Whether nothing is remembered that outlives the Pods.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.blocked.is_none()
+        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.blocked.is_none() && self.given_up == 0
     }
 
     /// The Pods.
@@ -323,8 +333,7 @@ impl PodSlot {
             return share;
         }
         share.stuck = pod.is_stuck();
-        let has_started = |epoch| pod.workers != 0 || pod.workers_ended.is_some() || member.is_well_in(epoch);
-        share.waits = pod.epoch.number().filter(|epoch| pod.deleted_at.is_none() && !has_started(*epoch));
+        share.waits = member.waits_to_start().filter(|_| pod.deleted_at.is_none());
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));

@@ -1,0 +1,138 @@
+//! The annotations of a JobSet that are durations: how long names take to settle, and when stuck Pods are replaced.
+
+use std::time::Duration;
+
+use super::restart_backoff::LONGEST;
+use super::subject::Subject;
+use super::warnings::Warnings;
+use crate::field::{Errors, Path};
+use crate::labels::{REPLACE_STUCK_PODS_AFTER, SETTLE_NAMES};
+use crate::{JobSet, RestartStrategy};
+
+/// An annotation, how it is read, and what its value must be.
+type DurationAnnotation = (&'static str, fn(&JobSet) -> Option<Duration>, &'static str);
+
+const DURATIONS: [DurationAnnotation; 2] = [
+    (
+        SETTLE_NAMES,
+        JobSet::settle_names,
+        "must be a duration such as 35s or 1m30s, and not negative: for so long, DNS may answer with the address of a Pod that was \
+         replaced. Set 0s to wait for no names",
+    ),
+    (
+        REPLACE_STUCK_PODS_AFTER,
+        JobSet::replace_stuck_pods_after,
+        "must be a duration of at least 1m, such as 10m or 1h30m: a Pod whose worker has not started for so long is replaced. Remove the \
+         annotation to leave such Pods alone",
+    ),
+];
+
+/// Rejects values that are no such durations.
+pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
+    let jobset = subject.jobset;
+    let Some(annotations) = &jobset.metadata.annotations else { return };
+    for (key, read, must) in DURATIONS {
+        if let Some(malformed) = annotations.get(key).filter(|_| read(jobset).is_none()) {
+            errors.invalid(&Path::root("metadata.annotations").key(key), malformed.as_str(), must);
+        }
+    }
+}
+
+/// Warns of a time that the controller cuts short, and of those without effect.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let (annotations, strategy) = (Path::root("metadata.annotations"), subject.spec.restart_strategy());
+    if strategy != RestartStrategy::InPlaceRestart {
+        for (key, ..) in DURATIONS.into_iter().filter(|(_, read, _)| read(subject.jobset).is_some()) {
+            let text = format_args!("has no effect with restartStrategy {strategy:?}: it is for InPlaceRestart");
+            warnings.push(&annotations.key(key), text);
+        }
+        return;
+    }
+    let settle = subject.jobset.settle_names().map(|time| time.as_secs());
+    if let Some(seconds) = settle.filter(|seconds| *seconds > LONGEST.unsigned_abs().into()) {
+        let text = format_args!(
+            "is {seconds} s, and the controller waits at most {LONGEST} s unless its flag --longest-restart-backoff is higher"
+        );
+        warnings.push(&annotations.key(SETTLE_NAMES), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{admission_errors, assert_one, in_place, jobset, read};
+    use super::super::{cannot_run, warnings};
+    use super::*;
+
+    const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/settle-names]";
+
+    fn annotated(time: &str) -> Value {
+        in_place(&[("/metadata/annotations", json!({ SETTLE_NAMES: time }))])
+    }
+
+    #[rstest]
+    #[case::seconds("35s")]
+    #[case::two_units("1m30s")]
+    #[case::fraction("1.5h")]
+    #[case::none("0s")]
+    fn settle_time_as_go_writes_it_is_accepted(#[case] time: &str) {
+        assert_eq!(admission_errors(&annotated(time)), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::empty("")]
+    #[case::no_unit("35")]
+    #[case::negative("-35s")]
+    #[case::word("soon")]
+    #[case::past("35s ago")]
+    #[case::calendar("1 month")]
+    #[case::too_long("99999999999999999999h")]
+    #[case::other_digits("٣s")]
+    fn settle_time_that_is_no_duration_is_rejected(#[case] time: &str) {
+        let object = annotated(time);
+        assert_one(
+            &admission_errors(&object),
+            &format!("{FIELD}: Invalid value: {time:?}: must be a duration such as"),
+        );
+        assert!(cannot_run(&read(&object)).is_empty(), "a stored JobSet runs");
+        assert_eq!(read(&object).settle_names(), None);
+    }
+
+    #[rstest]
+    #[case::at_limit("25m", None)]
+    #[case::above("1501s", Some("is 1501 s, and the controller waits at most 1500 s unless its flag"))]
+    fn settle_time_above_limit_of_controller_gets_warning(#[case] time: &str, #[case] expected: Option<&str>) {
+        let found = warnings(&read(&annotated(time)));
+        match expected {
+            Some(expected) => assert_one(&found, &format!("{FIELD}: {expected}")),
+            None => assert!(!found.iter().any(|warning| warning.contains(SETTLE_NAMES)), "{found:?}"),
+        }
+    }
+
+    #[test]
+    fn settle_time_without_in_place_restart_gets_warning() {
+        let object = jobset(&[("/metadata/annotations", json!({ SETTLE_NAMES: "35s" }))]);
+        let expected = format!("{FIELD}: has no effect with restartStrategy Recreate: it is for InPlaceRestart");
+        assert_one(&warnings(&read(&object)), &expected);
+    }
+
+    #[rstest]
+    #[case::a_minute("1m", true)]
+    #[case::an_hour("1h", true)]
+    #[case::less_than_a_minute("59s", false)]
+    #[case::no_duration("later", false)]
+    fn time_after_which_stuck_pods_are_replaced_is_a_minute_or_more(#[case] time: &str, #[case] accepted: bool) {
+        let object = in_place(&[("/metadata/annotations", json!({ REPLACE_STUCK_PODS_AFTER: time }))]);
+        let field = format!("metadata.annotations[{REPLACE_STUCK_PODS_AFTER}]");
+        match accepted {
+            true => assert_eq!(admission_errors(&object), Vec::<String>::new()),
+            false => assert_one(
+                &admission_errors(&object),
+                &format!("{field}: Invalid value: {time:?}: must be a duration of at"),
+            ),
+        }
+        assert_eq!(read(&object).replace_stuck_pods_after().is_some(), accepted);
+    }
+}
