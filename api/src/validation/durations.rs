@@ -126,12 +126,11 @@ mod tests {
     fn time_after_which_stuck_pods_are_replaced_is_a_minute_or_more(#[case] time: &str, #[case] accepted: bool) {
         let object = in_place(&[("/metadata/annotations", json!({ REPLACE_STUCK_PODS_AFTER: time }))]);
         let field = format!("metadata.annotations[{REPLACE_STUCK_PODS_AFTER}]");
-        match accepted {
-            true => assert_eq!(admission_errors(&object), Vec::<String>::new()),
-            false => assert_one(
-                &admission_errors(&object),
-                &format!("{field}: Invalid value: {time:?}: must be a duration of at"),
-            ),
+        let expected = format!("{field}: Invalid value: {time:?}: must be a duration of at");
+        if accepted {
+            assert_eq!(admission_errors(&object), Vec::<String>::new());
+        } else {
+            assert_one(&admission_errors(&object), &expected);
         }
         assert_eq!(read(&object).replace_stuck_pods_after().is_some(), accepted);
     }

@@ -162,10 +162,10 @@ impl PodSlot {
             self.note_given_up(&uid);
         }
         if let Some(member) = self.members.iter().find(|member| member.view.uid == uid) {
-            match member.waits_to_start().is_some() {
-                true => self.given_up = self.given_up.saturating_add(u32::from(goes_now)),
-                false if member.view.workers != 0 => self.given_up = 0,
-                false => {}
+            if member.view.workers != 0 {
+                self.given_up = 0;
+            } else if goes_now && member.waits_to_start().is_some() {
+                self.given_up = self.given_up.saturating_add(1);
             }
         }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
