@@ -124,7 +124,8 @@ async fn message_of_a_worker_that_failed_before_is_not_that_of_the_last() -> Res
             return FakeResponse::lines(&["{}"], false);
         }
         let synced = reports.load(Ordering::Relaxed);
-        let status = format!(r#""status": {{"syncedEpoch": {synced}, "deprecatedEpoch": {}}}}}}}"#, synced.saturating_sub(1));
+        let status =
+            format!(r#""status": {{"syncedEpoch": {synced}, "deprecatedEpoch": {}}}}}}}"#, synced.saturating_sub(1));
         let state = format!("{}, {status}", STATE.trim_end().strip_suffix("}}").unwrap_or_default());
         FakeResponse::lines(&[&state, END], false)
     })

@@ -370,7 +370,11 @@ mod tests {
     #[case::worker_was_killed_before(42, BEFORE, "Error")]
     #[case::worker_was_killed_in_another_life(42, AFTER, "OOMKilled")]
     #[case::supervisor_was_killed(137, BEFORE, "OOMKilled")]
-    fn exit_code_inherits_no_reason_of_an_earlier_worker(#[case] code: i32, #[case] started: &str, #[case] expected: &str) {
+    fn exit_code_inherits_no_reason_of_an_earlier_worker(
+        #[case] code: i32,
+        #[case] started: &str,
+        #[case] expected: &str,
+    ) {
         let exit = PodFailure::of(&out_of_memory(code, started, None)).exit.unwrap();
         assert_eq!((exit.code, exit.reason.as_str()), (code, expected));
     }

@@ -8,15 +8,21 @@ use super::jobs::finished;
 use super::machine::{SimulatedMachine, SimulatedWorker};
 use super::scenario::FATAL;
 use super::watches::KINDS;
-use crate::proof::CheckResult;
+use crate::proof::{CheckResult, RuleMutation};
 
 /// Exit codes of workers that fail, as the Pods' own rules restart them for.
 pub(super) const CODES: [i32; 4] = [1, 3, 137, 139];
 
+/// The answer to a lift gets lost.
+const LOST_ANSWER: u8 = 35;
+
 impl SimulatedCluster {
     /// One event of the alphabet; what does not apply now, happens to nobody.
     pub(super) fn disturb(&mut self) -> CheckResult {
-        match self.rng.u8(..39) {
+        let event = self.rng.u8(..39);
+        // A rule about what is rare would take thousands of lives to be caught.
+        let is_rare = self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer);
+        match if is_rare && event.is_multiple_of(2) { LOST_ANSWER } else { event } {
             0..=5 => self.workers_fail(1),
             6..=7 => {
                 let several = self.rng.usize(2..=5);
@@ -45,7 +51,7 @@ impl SimulatedCluster {
                 self.resize();
             }
             34 => self.create_other(),
-            33 | 35 => {
+            33 | LOST_ANSWER => {
                 self.trace(|| "the answer to the next lift gets lost".to_owned());
                 self.controller.loses_answer = true;
             }
