@@ -24,8 +24,8 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
 /// Whether the Pod had ended when the epoch began that it reports: it failed at the barrier, and whoever lifted it had not observed
 /// that. Its successor may be in the epoch.
 ///
-/// A worker that a sidecar keeps waiting has started, so it was lifted. A supervisor runs before the lift, too, and the kubelet writes
-/// whole seconds: of one that ends within the second of the lift, only its successor tells.
+/// A worker that a sidecar keeps waiting has started, so it was lifted. A supervisor runs before the lift, too. The kubelet and the API
+/// server write whole seconds: who ends within the second of the lift has ended after it.
 pub(super) fn ended_before(pod: &PodView, lift: Option<Timestamp>) -> bool {
     let failure = pod.failure.as_deref();
     let exit = failure.and_then(|failure| failure.exit.as_ref()?.finished_at);
@@ -33,7 +33,7 @@ pub(super) fn ended_before(pod: &PodView, lift: Option<Timestamp>) -> bool {
         return false;
     }
     let ended_at = exit.max(failure.and_then(|failure| failure.disrupted_at)).max(pod.deleted_at);
-    ended_at.zip(lift).is_some_and(|(ended, lift)| ended < lift)
+    ended_at.zip(lift).is_some_and(|(ended, lift)| ended.as_second() < lift.as_second())
 }
 
 /// The epoch that a Pod was in which was removed and had last been observed like this. Nobody tells how the worker on a lost node
@@ -47,6 +47,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
 
+    use super::super::failure::{Exit, PodFailure};
     use super::super::view::Epoch;
     use super::*;
 
@@ -68,5 +69,23 @@ mod tests {
     #[case::deleted_with_its_work_done(PodView { workers_succeeded: true, ..deleted() }, None)]
     fn ended_in_needs_an_end_for_good(#[case] pod: PodView, #[case] epoch: Option<i32>) {
         assert_eq!(ended_in(&pod), epoch);
+    }
+
+    fn failed_at(second: i64, sidecar: bool) -> PodView {
+        let exit = Exit { finished_at: Timestamp::from_second(second).ok(), ..Exit::default() };
+        let mut failure = Box::<PodFailure>::default();
+        failure.exit = Some(exit);
+        PodView { phase: PodPhase::Failed, sidecar, failure: Some(failure), ..pod() }
+    }
+
+    #[rstest]
+    #[case::supervisor_at_the_barrier(failed_at(9, false), true)]
+    #[case::supervisor_in_the_second_of_the_lift(failed_at(10, false), false)]
+    #[case::worker_beside_a_sidecar_on_a_clock_behind(failed_at(9, true), false)]
+    #[case::deleted_at_the_barrier(PodView { deleted_at: Timestamp::from_second(9).ok(), ..pod() }, true)]
+    #[case::time_unknown(PodView { phase: PodPhase::Failed, ..pod() }, false)]
+    fn end_before_the_lift_is_none_of_the_epoch(#[case] pod: PodView, #[case] before: bool) {
+        assert_eq!(ended_before(&pod, Timestamp::from_millisecond(10_500).ok()), before);
+        assert!(!ended_before(&pod, None), "a status of another version has no such time");
     }
 }
