@@ -34,14 +34,18 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, epochs: Epochs) 
 fn cause(job: &str, index: i32, pod: Option<&PodView>) -> Cause {
     let failure = pod.and_then(|pod| pod.failure.as_deref());
     let exit = failure.and_then(|failure| failure.exit.as_ref());
-    let why = pod.map(|pod| {
-        let node = pod.node.as_deref().unwrap_or("unknown");
-        let exit = exit.map_or_else(|| "exit code unknown".to_owned(), ToString::to_string);
-        format!(": Pod {} on node {node} failed, {exit}", pod.name)
-    });
+    // The exit code comes early: the status keeps begin and end of a long message.
+    let message = match pod {
+        Some(pod) => {
+            let node = pod.node.as_deref().unwrap_or("unknown");
+            let exit = exit.map_or_else(|| "exit code unknown".to_owned(), ToString::to_string);
+            format!("index {index} failed for good: Pod {} on node {node}, {exit}", pod.name)
+        }
+        None => format!("index {index} of Job {job} failed for good"),
+    };
     Cause {
         reason: conditions::INDEX_FAILED.to_owned(),
-        message: format!("index {index} of Job {job} has failed for good{}", why.unwrap_or_default()),
+        message,
         trigger: failure.map_or(Trigger::JobFailed, |failure| Trigger::PodFailed(incident::exit_class(failure))),
         failed_at: exit.and_then(|exit| exit.finished_at),
         is_loss: false,
