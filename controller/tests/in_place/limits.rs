@@ -9,7 +9,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, Space};
-use crate::outcome::{epochs, restarts};
+use crate::outcome::{condition, epochs, restarts};
 use crate::workload::restarting;
 
 const DISABLED: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
@@ -31,17 +31,20 @@ async fn failures_before_the_barrier_are_named_until_it_is_lifted() -> Result<()
 }
 
 #[tokio::test]
-async fn failures_before_the_barrier_fail_the_jobset_when_they_are_more_than_it_may_restart() -> Result<()> {
+async fn pod_fails_three_times_before_its_worker_is_replaced_and_counts_once() -> Result<()> {
     let space = Space::new("barrier-never-reached").await?;
     space.create(restarting("train", 2, 1)).await?;
     let pods = space.pods("train", 2, "0").await?;
-    for _ in 0..2 {
+    for _ in 0..3 {
         space.reset(&pods[1]).await?;
     }
-    let (end, status) = space.ended("train").await?;
-    assert_eq!(end.reason, conditions::WORKER_NOT_STARTED);
-    assert!(end.message.contains("failed 2 times before its worker could start"), "{}", end.message);
-    assert_eq!(epochs(&status), (0, 0, 0, 0));
+    let stays = |pod: &Pod| pod.uid() == pods[1].uid();
+    space.pods_where("train", "one asked to go", |now| !now.iter().any(stays)).await?;
+    space.settle().await?;
+    let status = space.status("train").await?;
+    let blocked = condition(&status, conditions::BARRIER_BLOCKED).context("no condition")?;
+    assert!(blocked.message.contains("failed before its worker could start (maxRestarts 1)"), "{}", blocked.message);
+    assert_eq!((status.terminal_state.as_str(), epochs(&status)), ("", (0, 0, 0, 0)));
     Ok(())
 }
 
