@@ -40,7 +40,4 @@ pub enum Error {
     /// The agent cannot adopt orphaned processes, so a process of the worker could survive into the next epoch.
     #[error("cannot become the parent of orphaned processes, which is needed to end every process of the worker")]
     Orphans(#[source] std::io::Error),
-    /// A signal handler cannot be installed.
-    #[error("cannot receive signals")]
-    Signal(#[source] std::io::Error),
 }

@@ -11,6 +11,7 @@
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
+//! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
 //! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
 pub mod args;
@@ -33,6 +34,7 @@ pub mod run;
 pub mod save;
 pub mod signals;
 pub mod stream;
+pub mod termination_log;
 pub mod token;
 pub mod transport;
 pub mod watch;

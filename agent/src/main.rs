@@ -1,13 +1,16 @@
 //! `jobset-agent`: see `jobset-agent --help`.
 
+use std::error::Error as _;
 use std::fmt::Display;
 use std::io::{self, Stderr, Write as _, stderr, stdout};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Context as _;
 use jobset_agent::args::{Command, Config, HELP};
 use jobset_agent::install::install;
-use jobset_agent::signals::block_terminate;
+use jobset_agent::run;
+use jobset_agent::signals::{Signals, block_terminate};
+use jobset_agent::termination_log;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -15,6 +18,12 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Exit code for an invalid command line or environment.
 const USAGE: u8 = 2;
+/// Exit code of an agent that cannot start for another reason.
+const FAILURE: u8 = 1;
+/// Exit code of an agent that gets SIGTERM after it has failed to start: 128 and the number of SIGTERM.
+const TERMINATED: u8 = 143;
+/// How long an agent that cannot start waits before it exits. The kubelet restarts all containers of a Pod without a back-off.
+const RESTART_DELAY: Duration = Duration::from_secs(10);
 /// The file with the namespace of a Pod's ServiceAccount.
 const NAMESPACE_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -43,19 +52,15 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                print_error(&format_args!("cannot copy this binary to {}: {error}", folder.display()));
+                tell(&format_args!("cannot copy this binary to {}: {error}", folder.display()));
                 ExitCode::FAILURE
             }
         },
-        Ok(Command::Run(config)) => run(*config).unwrap_or_else(|error| {
-            // Only the first source is printed: the client's errors repeat their own sources in their text.
-            let source = error.chain().nth(1).map(|source| format!(": {source}")).unwrap_or_default();
-            print_error(&format_args!("{error}{source}"));
-            ExitCode::FAILURE
-        }),
+        Ok(Command::Run(config)) => ExitCode::from(run_agent(*config)),
         Err(error) => {
-            print_error(&error);
-            ExitCode::from(USAGE)
+            tell(&error);
+            let delay = run_to_end(async { Ok(exit_delayed(&mut Signals::listen(false)?, USAGE).await) });
+            ExitCode::from(delay.unwrap_or(USAGE))
         }
     }
 }
@@ -70,6 +75,21 @@ fn print_error(text: &dyn Display) {
     let _ = writeln!(stderr(), "jobset-agent: {text}");
 }
 
+/// Prints why the agent cannot start, and leaves it in the status of the Pod.
+fn tell(error: &dyn Display) {
+    print_error(error);
+    termination_log::write(&error.to_string());
+}
+
+/// Waits until the kubelet may restart the container of an agent that cannot start. Returns the exit code.
+async fn exit_delayed(signals: &mut Signals, code: u8) -> u8 {
+    // A person outside of a Pod restarts nothing.
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+        return code;
+    }
+    tokio::time::timeout(RESTART_DELAY, signals.terminated()).await.map_or(code, |()| TERMINATED)
+}
+
 /// Standard error for one log line, or nothing while standard error is full. The worker of a supervisor shares it, and
 /// its reader may be slow or absent. A line that waits would block the agent and with it the whole group, so it is dropped.
 fn log_writer() -> OptionalWriter<Stderr> {
@@ -79,20 +99,35 @@ fn log_writer() -> OptionalWriter<Stderr> {
     if is_full { OptionalWriter::none() } else { OptionalWriter::some(stderr) }
 }
 
-fn run(config: Config) -> anyhow::Result<ExitCode> {
+/// Runs the agent. Returns its exit code.
+fn run_agent(config: Config) -> u8 {
     let lines = tracing_subscriber::fmt::layer().with_writer(log_writer).with_ansi(false).compact();
     tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
-    let exit_code = run_to_end(jobset_agent::run::run(config)).context("cannot start the runtime")??;
-    Ok(ExitCode::from(exit_code))
+    let ended = run_to_end(async {
+        let mut signals = Signals::listen(config.role.supervises())?;
+        match run::run(config, &mut signals).await {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                // Only the first source is printed: the client's errors repeat their own sources in their text.
+                let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+                tell(&format_args!("{error}{source}"));
+                Ok(exit_delayed(&mut signals, FAILURE).await)
+            }
+        }
+    });
+    ended.unwrap_or_else(|error| {
+        tell(&format_args!("cannot start the runtime, or receive signals: {error}"));
+        FAILURE
+    })
 }
 
 /// Runs a future to its end. Does not wait for work on other threads: a look-up of the relay's name may hang there for as long as
 /// the resolver tries.
-fn run_to_end<T>(future: impl Future<Output = T>) -> io::Result<T> {
+fn run_to_end<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(future);
     runtime.shutdown_background();
-    Ok(result)
+    result
 }
 
 #[cfg(test)]
@@ -109,7 +144,7 @@ mod tests {
         std::thread::spawn(move || {
             let code = run_to_end(async {
                 tokio::task::spawn_blocking(move || look_up.recv());
-                81
+                Ok(81)
             });
             ended.send(code.unwrap())
         });

@@ -16,6 +16,7 @@ use crate::epoch_file::EpochFile;
 use crate::error::Error;
 use crate::probe;
 use crate::signals::{SignalEvent, Signals};
+use crate::termination_log;
 use crate::transport::{Names, Transport, until};
 use crate::worker::{self, Worker};
 use crate::worker_exit::{ProcessEnd, WorkerExit};
@@ -28,11 +29,9 @@ const KILLED: u8 = 137;
 /// Runs until the Pod has to restart, the supervised worker has ended for good or SIGTERM arrives. Returns the exit code.
 ///
 /// # Errors
-/// The agent cannot start, for example because it has no credentials or its port is in use.
-pub async fn run(config: Config) -> Result<u8, Error> {
-    let supervises = matches!(config.role, Role::Supervisor { .. });
-    let mut signals = Signals::listen(supervises).map_err(Error::Signal)?;
-    if supervises {
+/// The agent cannot start, for example because it has no credentials or its port is in use. No worker has run.
+pub async fn run(config: Config, signals: &mut Signals) -> Result<u8, Error> {
+    if config.role.supervises() {
         worker::adopt_orphans().map_err(Error::Orphans)?;
     }
     let epoch_file = match &config.role {
@@ -61,7 +60,9 @@ pub async fn run(config: Config) -> Result<u8, Error> {
             event = signals.next() => ready.extend(executor.on_signal(event)),
             () = until(executor.worker.as_ref().and_then(Worker::deadline)) => {
                 if executor.worker.as_mut().is_some_and(Worker::on_deadline) {
-                    tracing::error!("processes of the worker cannot be killed; exiting, so that they end with the container");
+                    const TEXT: &str = "processes of the worker cannot be killed; exiting, so that they end with the container";
+                    tracing::error!("{TEXT}");
+                    termination_log::write(TEXT);
                     return Ok(KILLED);
                 }
             }
@@ -170,7 +171,7 @@ impl Executor {
 
     /// Writes what a supervisor has put off. A sidecar cannot tell the end of its Pod from a restart in place, which must not wait.
     async fn settle(&self) {
-        if matches!(self.config.role, Role::Supervisor { .. }) {
+        if self.config.role.supervises() {
             self.transport.settle().await;
         }
     }
@@ -234,13 +235,21 @@ impl Executor {
                 }
                 Outcome::Inputs(Vec::new())
             }
-            Role::Supervisor { command, .. } => match Worker::start(command, epoch) {
-                Ok(worker) => {
-                    (self.worker, self.exit) = (Some(worker), None);
-                    Outcome::Inputs(Vec::new())
+            Role::Supervisor { command, .. } => {
+                termination_log::clear();
+                self.exit = None;
+                match Worker::start(command, epoch) {
+                    Ok(worker) => {
+                        self.worker = Some(worker);
+                        Outcome::Inputs(Vec::new())
+                    }
+                    Err(error) => {
+                        tracing::error!("{error}");
+                        termination_log::write(&error.to_string());
+                        Outcome::Inputs(vec![Input::WorkerNotStarted { code: error.code() }])
+                    }
                 }
-                Err(code) => Outcome::Inputs(vec![Input::WorkerNotStarted { code }]),
-            },
+            }
         }
     }
 

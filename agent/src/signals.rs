@@ -80,6 +80,11 @@ impl Signals {
         Ok(Self(receiver))
     }
 
+    /// Waits for a signal that ends the agent.
+    pub async fn terminated(&mut self) {
+        while self.next().await != SignalEvent::Terminate {}
+    }
+
     /// The next signal.
     pub async fn next(&mut self) -> SignalEvent {
         match self.0.recv().await {

@@ -15,6 +15,7 @@ use rustix::process::{
     wait,
 };
 use rustix::termios::tcsetpgrp;
+use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::descendants;
@@ -31,6 +32,39 @@ const KILL_INTERVAL: Duration = Duration::from_secs(5);
 /// device does not end, and the worker of the next epoch must not run beside it.
 const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The files with the events of the container's control group, of version 2 and of version 1.
+const MEMORY_EVENTS: [&str; 2] = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
+
+/// Why a worker cannot be started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The command is empty.
+    #[error("cannot start the worker: it has no command")]
+    NoProgram,
+    /// The system cannot run its program.
+    #[error("cannot start the worker {}: {source}", program.display())]
+    Program {
+        /// The first word of the command.
+        program: OsString,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Its output cannot be copied.
+    #[error("cannot copy the output of the worker: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl StartError {
+    /// The exit code of a shell that cannot start the program.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::NoProgram => NOT_FOUND,
+            Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
+            Self::Program { .. } | Self::Output(_) => CANNOT_RUN,
+        }
+    }
+}
+
 /// A worker that has started.
 #[derive(Debug)]
 pub struct Worker {
@@ -40,6 +74,8 @@ pub struct Worker {
     epoch: Option<i32>,
     /// How the main process ended, if it has.
     end: Option<ProcessEnd>,
+    /// How many processes of the container the kernel had killed for want of memory when the worker started.
+    memory_kills: u64,
     /// Whether the worker was asked to end.
     asked: bool,
     /// Its output.
@@ -80,9 +116,9 @@ impl Worker {
     /// is copied to that of this process.
     ///
     /// # Errors
-    /// The exit code of a shell that cannot start the program.
-    pub fn start(command: &[OsString], epoch: Option<i32>) -> Result<Self, u8> {
-        let [program, arguments @ ..] = command else { return Err(NOT_FOUND) };
+    /// The program cannot be started, or its output cannot be copied.
+    pub fn start(command: &[OsString], epoch: Option<i32>) -> Result<Self, StartError> {
+        let [program, arguments @ ..] = command else { return Err(StartError::NoProgram) };
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
         match epoch {
@@ -90,18 +126,16 @@ impl Worker {
             None => command.env_remove(EPOCH),
         };
         output::pipe(&mut command);
-        let mut child = spawn(&mut command).map_err(|error| {
-            tracing::error!(program = %program.display(), %error, "cannot start the worker");
-            if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
-        })?;
+        let memory_kills = memory_kills();
+        let mut child =
+            spawn(&mut command).map_err(|source| StartError::Program { program: program.clone(), source })?;
         let main = Pid::from_child(&child);
         hand_terminal_to(main);
-        let output = WorkerOutput::copy(child.stdout.take(), child.stderr.take()).map_err(|error| {
-            tracing::error!(%error, "cannot copy the output of the worker");
+        let output = WorkerOutput::copy(child.stdout.take(), child.stderr.take()).map_err(|source| {
             descendants::kill_all();
-            CANNOT_RUN
+            StartError::Output(source)
         })?;
-        Ok(Self { main, epoch, end: None, asked: false, output, kill_at: None, give_up_at: None })
+        Ok(Self { main, epoch, end: None, memory_kills, asked: false, output, kill_at: None, give_up_at: None })
     }
 
     /// Epoch of the worker; `None` if the JobSet does not restart in place.
@@ -169,7 +203,7 @@ impl Worker {
     pub fn reap(&mut self) -> Option<ProcessEnd> {
         let any_left = reap_children(|pid, status| {
             if pid == self.main {
-                self.end = Some(end(status));
+                self.end = Some(ProcessEnd { out_of_memory: memory_kills() > self.memory_kills, ..end(status) });
             }
         });
         if !any_left {
@@ -218,7 +252,17 @@ fn reap_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
 fn end(status: WaitStatus) -> ProcessEnd {
     let signal = status.terminating_signal();
     let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(i32::from(u8::MAX));
-    ProcessEnd { code: u8::try_from(code).unwrap_or(u8::MAX), signal, at: Timestamp::now() }
+    ProcessEnd { code: u8::try_from(code).unwrap_or(u8::MAX), signal, out_of_memory: false, at: Timestamp::now() }
+}
+
+/// How many processes of this container the kernel has killed for want of memory. 0 if it does not tell.
+fn memory_kills() -> u64 {
+    let text = MEMORY_EVENTS.iter().find_map(|path| std::fs::read_to_string(path).ok());
+    text.and_then(|text| memory_kills_in(&text)).unwrap_or(0)
+}
+
+fn memory_kills_in(events: &str) -> Option<u64> {
+    events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 /// Puts the process group into the foreground of the terminal, if there is one: only that group may read from the terminal.
@@ -227,5 +271,21 @@ fn hand_terminal_to(group: Pid) {
     if tcsetpgrp(io::stdin(), group).is_ok() {
         // The kernel may have stopped the group for a read before it was in the foreground.
         let _ = kill_process_group(group, Signal::CONT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::memory_kills_in;
+
+    #[rstest]
+    #[case::version_2("low 0\nhigh 0\nmax 12\noom 4\noom_kill 3\noom_group_kill 0\n", Some(3))]
+    #[case::version_1("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n", Some(2))]
+    #[case::older_kernel("oom_kill_disable 0\nunder_oom 0\n", None)]
+    #[case::malformed("oom_kill many\n", None)]
+    fn memory_kills_are_those_of_the_kernel(#[case] events: &str, #[case] kills: Option<u64>) {
+        assert_eq!(memory_kills_in(events), kills);
     }
 }

@@ -1,17 +1,17 @@
 //! How a supervised worker ended, as its agent tells the controller and the kubelet.
 
-use std::io::Write as _;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::termination_log::{self, end_of};
+
 /// Longest message in the annotation, in bytes of JSON.
 const LONGEST_MESSAGE: usize = 4096;
-/// The file whose content the kubelet shows as the termination message, and its longest content in bytes.
-const TERMINATION_LOG: &str = "/dev/termination-log";
-const LONGEST_TERMINATION_MESSAGE: usize = 4096;
+
+/// The kubelet's reason of a container in which the kernel has killed a process for want of memory.
+const OOM_KILLED: &str = "OOMKilled";
 
 /// The end of the main process of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct ProcessEnd {
     pub code: u8,
     /// Number of the signal that ended the process.
     pub signal: Option<i32>,
+    /// Whether the kernel has killed a process of the container for want of memory while the worker ran.
+    pub out_of_memory: bool,
     /// When the process was reaped.
     pub at: Timestamp,
 }
@@ -45,11 +47,14 @@ impl WorkerExit {
         if self.rejected.load(Ordering::Relaxed) {
             return None;
         }
-        let ProcessEnd { code, signal, at } = self.end;
+        let ProcessEnd { code, signal, out_of_memory, at } = self.end;
         let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
         let mut exit = json!({"epoch": self.epoch, "code": code, "finishedAt": at.to_string()});
         if let Some(signal) = signal {
             exit["signal"] = signal.into();
+        }
+        if out_of_memory {
+            exit["reason"] = OOM_KILLED.into();
         }
         exit["message"] = Value::from(end_of(&self.lines, LONGEST_MESSAGE, |character| match character {
             '"' | '\\' | '\n' | '\t' => 2,
@@ -65,26 +70,11 @@ impl WorkerExit {
 
     /// Writes the termination message of the container, unless the worker has written one.
     pub fn write_termination_message(&self) {
-        let path = Path::new(TERMINATION_LOG);
-        if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
-            let message = format!("worker exited with code {}: {}", self.end.code, self.lines);
-            let message = end_of(&message, LONGEST_TERMINATION_MESSAGE, char::len_utf8);
-            // A container may have a read-only file system.
-            let _ =
-                std::fs::File::options().write(true).open(path).and_then(|mut file| file.write_all(message.as_bytes()));
-        }
+        let ProcessEnd { code, out_of_memory, .. } = self.end;
+        let reason = if out_of_memory { format!(" ({OOM_KILLED})") } else { String::new() };
+        let separator = if self.lines.is_empty() { "" } else { ": " };
+        termination_log::write(&format!("worker exited with code {code}{reason}{separator}{}", self.lines));
     }
-}
-
-/// The end of the text, as long as the sizes of its characters allow.
-fn end_of(text: &str, longest: usize, size: impl Fn(char) -> usize) -> &str {
-    let mut left = longest;
-    let fits = |(index, character): (usize, char)| {
-        left = left.checked_sub(size(character))?;
-        Some(index)
-    };
-    let begin = text.char_indices().rev().map_while(fits).last().unwrap_or(text.len());
-    &text[begin..]
 }
 
 #[cfg(test)]
@@ -93,14 +83,15 @@ mod tests {
 
     fn exit(lines: &str) -> WorkerExit {
         let at = "2026-01-01T00:00:00.5Z".parse().unwrap();
-        WorkerExit::new(3, ProcessEnd { code: 137, signal: Some(9), at }, lines.to_owned())
+        let end = ProcessEnd { code: 137, signal: Some(9), out_of_memory: true, at };
+        WorkerExit::new(3, end, lines.to_owned())
     }
 
     #[test]
     fn annotation_is_that_of_the_protocol() {
         let annotation = exit("loss is \"NaN\"").annotation().unwrap();
-        let expected = json!({"epoch": 3, "code": 137, "signal": 9, "finishedAt": "2026-01-01T00:00:00.5Z",
-            "message": "loss is \"NaN\""});
+        let expected = json!({"epoch": 3, "code": 137, "signal": 9, "reason": "OOMKilled",
+            "finishedAt": "2026-01-01T00:00:00.5Z", "message": "loss is \"NaN\""});
         assert_eq!(serde_json::from_str::<Value>(&annotation).unwrap(), expected);
     }
 

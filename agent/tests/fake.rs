@@ -123,14 +123,18 @@ impl FakeApiServer {
             ),
         )?;
         let mut agent = Command::new(env!("CARGO_BIN_EXE_jobset-agent"));
+        agent.args(["supervise", "--"]).args(worker);
+        self.set_environment(&mut agent);
+        Ok(agent)
+    }
+
+    /// Gives the agent its environment, and that of nobody else.
+    pub(crate) fn set_environment(&self, agent: &mut Command) {
         agent
-            .args(["supervise", "--"])
-            .args(worker)
             .env_clear()
-            .env("PATH", "/usr/bin:/bin")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .envs([("NAMESPACE", "default"), ("POD_NAME", "a-0"), ("JOBSET_NAME", "a")])
             .env("KUBECONFIG", self.folder.path().join("kubeconfig"));
-        Ok(agent)
     }
 
     /// What the agent has logged.

@@ -8,4 +8,5 @@ mod program;
 mod server;
 mod signals;
 mod supervise_rules;
+mod termination_log;
 mod throughput;

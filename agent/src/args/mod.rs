@@ -132,6 +132,11 @@ pub enum Role {
 }
 
 impl Role {
+    /// Whether the agent starts its worker itself.
+    pub fn supervises(&self) -> bool {
+        matches!(self, Self::Supervisor { .. })
+    }
+
     /// The mode of the state machine.
     pub fn mode(&self) -> Mode {
         match self {
