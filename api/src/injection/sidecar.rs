@@ -1,22 +1,14 @@
 //! Injects the agent as a sidecar: the first init container. Its startup probe delays the workers, and its exit code
 //! restarts the whole Pod (KEP-467).
 
-use k8s_openapi::api::core::v1::{Container, Probe};
+use k8s_openapi::api::core::v1::Probe;
 
 use super::barrier::{AgentPorts, Barrier};
-use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
 use super::{environment, epoch, relay, resources, token};
-use crate::agent::{Agent, FALLBACK_TO_LOGS, NAME, is_told};
+use crate::agent::{Agent, NAME, is_told};
 use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
-
-/// Lets the kubelet keep the end of the log of a worker that fails without a termination message: the restart of the Pod erases
-/// the log.
-fn keep_last_words(worker: &mut Container) {
-    if worker.termination_message_path.is_none() {
-        worker.termination_message_policy.get_or_insert_with(|| FALLBACK_TO_LOGS.to_owned());
-    }
-}
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let is_another = |agent: Agent<'_>| match agent {
@@ -47,6 +39,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     agent.startup_probe.get_or_insert_with(|| Probe { failure_threshold: Some(i32::MAX), ..barrier.probe() });
     agent.resources = agent.resources.take().or(resources);
     agent.security_context.get_or_insert(security);
+    keep_last_words(agent);
     epoch::write(agent);
     let needs_token = token::mount(agent);
     let needs_relay = target.settings.relay.as_deref().is_some_and(|address| relay::connect(agent, address));
@@ -61,6 +54,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     }
     for worker in &mut target.pod.containers {
         target.rules.give(worker, RESTART_ALL_CONTAINERS, &[]);
+        // The restart of the Pod erases its log.
         keep_last_words(worker);
     }
     epoch::read(target.pod, NAME);

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
-use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
 use super::{environment, folder, relay, resources, token};
 use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
@@ -72,6 +72,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     }
     barrier.declare(worker);
     worker.readiness_probe.get_or_insert_with(|| barrier.probe());
+    // The words of an agent that cannot start, or that is killed with its worker.
+    keep_last_words(worker);
     folder::mount(worker, true);
     let needs_token = token::mount(worker);
     let needs_relay = target.settings.relay.as_deref().is_some_and(|address| relay::connect(worker, address));
@@ -146,6 +148,7 @@ fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
     installer.args.get_or_insert_with(|| vec![INSTALL.to_owned(), folder::PATH.to_owned()]);
     installer.resources = installer.resources.take().or(resources);
     installer.security_context.get_or_insert(security);
+    keep_last_words(installer);
     folder::mount(installer, false);
     folder::add_volume(target.pod);
     if image == Image::Injected {
