@@ -17,6 +17,9 @@ pub struct WorkerExit {
     /// Number of the signal that ended the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Why the kernel has killed it or a process of it, in the kubelet's word: `OOMKilled`. Else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// When the worker ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<MicroTime>,
@@ -46,15 +49,18 @@ mod tests {
             epoch: 3,
             code: 137,
             signal: Some(9),
+            reason: "OOMKilled".to_owned(),
             finished_at: Some(MicroTime("2026-01-01T00:00:00.5Z".parse().unwrap())),
             message: "loss is NaN".to_owned(),
         };
         let text = serde_json::to_string(&exit).unwrap();
         assert_eq!(
             text,
-            r#"{"epoch":3,"code":137,"signal":9,"finishedAt":"2026-01-01T00:00:00.500000Z","message":"loss is NaN"}"#
+            r#"{"epoch":3,"code":137,"signal":9,"reason":"OOMKilled","finishedAt":"2026-01-01T00:00:00.500000Z","message":"loss is NaN"}"#
         );
         assert_eq!(read(&text), Some(exit));
+        let earlier = r#"{"epoch":3,"code":7,"message":"loss is NaN"}"#;
+        assert_eq!(serde_json::to_string(&read(earlier)).unwrap(), earlier);
     }
 
     #[test]

@@ -178,9 +178,10 @@ fn last_line(message: &str) -> String {
 
 /// How the worker of a supervising agent ended, and when.
 fn supervised_exit(pod: &PartialPod) -> Option<ContainerExit> {
-    let WorkerExit { code, signal, finished_at, message, .. } = WorkerExit::of(pod.annotations())?;
+    let WorkerExit { code, signal, reason, finished_at, message, .. } = WorkerExit::of(pod.annotations())?;
     let signal = signal.map(|signal| format!(" (signal {signal})")).unwrap_or_default();
-    let text = format!("worker: exit code {code}{signal}{}", last_line(&message));
+    let why = if reason.is_empty() { signal } else { format!(" ({})", one_line(&reason)) };
+    let text = format!("worker: exit code {code}{why}{}", last_line(&message));
     Some(ContainerExit { at: finished_at.map(|time| time.0), code, text })
 }
 

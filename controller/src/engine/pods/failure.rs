@@ -1,16 +1,22 @@
 //! Why a Pod failed, as far as its status tells.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jobset_api::JobTemplateSpec;
 use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::containers::supervisors;
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Reason of a container that was ended only because another restarted the whole Pod. Its 137 is nobody's exit code.
 const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
+/// Reason of a container in which the kernel has killed a process for want of memory, at any time.
+const OOM_KILLED: &str = "OOMKilled";
+/// Exit code of a process that got SIGKILL: 128 and the number of the signal.
+const KILLED: i32 = 137;
 /// Longest termination message that is kept, in bytes. It is cut at its begin: the last words say most.
 const LONGEST_MESSAGE: usize = 512;
 
@@ -68,6 +74,13 @@ impl PodFailure {
         };
         let mut exits: Vec<Exit> = workers.iter().filter_map(exit).filter(|exit| exit.code != 0).collect();
         exits.sort_by_key(|exit| exit.finished_at);
+        if let (Some(exit), Some(reported)) = (exits.first_mut(), ReportedExit::of(pod)) {
+            let container = |status: &&PartialContainerStatus| status.name == exit.container;
+            let killed_before = |status| reported.is_of_container(status) && exit.code != KILLED;
+            if exit.reason == OOM_KILLED && supervisors(pod).find(container).is_some_and(killed_before) {
+                "Error".clone_into(&mut exit.reason);
+            }
+        }
         let PartialPodStatus { phase, reason, message, .. } = &pod.status;
         let deleted = pod.metadata.deletion_timestamp.is_some();
         let mut containers = pod.status.init_container_statuses.iter().chain(workers);
@@ -182,9 +195,25 @@ pub struct ReportedExit {
 }
 
 impl ReportedExit {
-    /// Reads the annotation of a Pod.
-    pub(crate) fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        WorkerExit::of(annotations).map(Self::from)
+    /// Reads the annotation of a Pod. An agent that does not say so itself cannot tell why the kernel has killed its worker: the
+    /// status of its container can, once that has ended.
+    pub(crate) fn of(pod: &PartialPod) -> Option<Self> {
+        let mut reported = Self::from(WorkerExit::of(pod.annotations())?);
+        let out_of_memory = |status: &PartialContainerStatus| {
+            status.state.terminated.as_ref().is_some_and(|end| end.reason == OOM_KILLED)
+                && reported.is_of_container(status)
+        };
+        if reported.exit.code == KILLED && supervisors(pod).any(out_of_memory) {
+            OOM_KILLED.clone_into(&mut reported.exit.reason);
+        }
+        Some(reported)
+    }
+
+    /// Whether the worker ran in the life of the container that this status is of.
+    fn is_of_container(&self, status: &PartialContainerStatus) -> bool {
+        let end = status.state.terminated.as_ref();
+        let started = end.and_then(|end| end.started_at.as_ref()).map(|time| time.0);
+        self.exit.finished_at.zip(started).is_some_and(|(ended, started)| ended >= started)
     }
 
     /// Reads the text of the annotation. `None` if it is malformed.
@@ -195,11 +224,12 @@ impl ReportedExit {
 
 impl From<WorkerExit> for ReportedExit {
     fn from(exit: WorkerExit) -> Self {
-        let WorkerExit { epoch, code, signal, finished_at, message } = exit;
+        let WorkerExit { epoch, code, signal, reason, finished_at, message } = exit;
+        let by_signal = || signal.map(|signal| format!("signal {signal}")).unwrap_or_default();
         let exit = Exit {
             container: String::new(),
             code,
-            reason: signal.map(|signal| format!("signal {signal}")).unwrap_or_default(),
+            reason: if reason.is_empty() { by_signal() } else { last_words(&reason) },
             message: last_words(&message),
             finished_at: finished_at.map(|time| time.0),
         };
@@ -266,6 +296,7 @@ fn exit_of(status: &PartialContainerStatus, state: &ContainerState) -> Option<Ex
 mod tests {
     use jobset_api::labels;
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
@@ -296,8 +327,49 @@ mod tests {
     #[test]
     fn reported_exit_of_a_signal_names_it() {
         let text = r#"{"epoch":2,"code":137,"signal":9,"message":"a\nb"}"#;
-        let annotations = BTreeMap::from([(labels::WORKER_EXIT.to_owned(), text.to_owned())]);
-        let ReportedExit { epoch, exit } = ReportedExit::of(&annotations).unwrap();
+        let ReportedExit { epoch, exit } = ReportedExit::parse(text).unwrap();
         assert_eq!((epoch, exit.code, exit.reason.as_str(), exit.message.as_str()), (2, 137, "signal 9", "a | b"));
+    }
+
+    /// A supervised Pod whose agent has reported a worker that got SIGKILL at second 20, and whose container has ended.
+    fn out_of_memory(code: i32, started: &str, reason: Option<&str>) -> PartialPod {
+        let exit = json!({"epoch": 1, "code": 137, "signal": 9, "reason": reason.unwrap_or_default(), "finishedAt": "2026-01-01T00:00:20.500000Z"});
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "annotations": {(labels::WORKER_EXIT): exit.to_string()}},
+            "spec": {"containers": [{"name": "w", "restartPolicyRules": [
+                {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}}]}]},
+            "status": {"containerStatuses": [{"name": "w", "state": {"terminated": {
+                "exitCode": code, "reason": "OOMKilled", "startedAt": started, "finishedAt": "2026-01-01T00:00:50Z"}}}]},
+        }))
+        .unwrap()
+    }
+
+    const BEFORE: &str = "2026-01-01T00:00:00Z";
+    const AFTER: &str = "2026-01-01T00:00:30Z";
+
+    #[rstest]
+    #[case::container_of_that_life(42, BEFORE, None, "OOMKilled")]
+    #[case::container_of_a_later_life(42, AFTER, None, "signal 9")]
+    #[case::agent_says_so(42, AFTER, Some("OOMKilled"), "OOMKilled")]
+    fn reported_kill_is_for_want_of_memory_where_its_container_says_so(
+        #[case] code: i32,
+        #[case] started: &str,
+        #[case] reason: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(ReportedExit::of(&out_of_memory(code, started, reason)).unwrap().exit.reason, expected);
+    }
+
+    #[rstest]
+    #[case::worker_was_killed_before(42, BEFORE, "Error")]
+    #[case::worker_was_killed_in_another_life(42, AFTER, "OOMKilled")]
+    #[case::supervisor_was_killed(137, BEFORE, "OOMKilled")]
+    fn exit_code_inherits_no_reason_of_an_earlier_worker(
+        #[case] code: i32,
+        #[case] started: &str,
+        #[case] expected: &str,
+    ) {
+        let exit = PodFailure::of(&out_of_memory(code, started, None)).exit.unwrap();
+        assert_eq!((exit.code, exit.reason.as_str()), (code, expected));
     }
 }

@@ -149,7 +149,7 @@ impl PodView {
             job_uid: controller(pod).filter(|owner| owner.kind == "Job").map(|job| job.uid),
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
             epoch: dialect::reported(pod.annotations()),
-            worker_exit: ReportedExit::of(pod.annotations()).map(Box::new),
+            worker_exit: ReportedExit::of(pod).map(Box::new),
             reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,
