@@ -17,6 +17,8 @@ pub const DEFAULT_EXIT_CODE: u8 = 81;
 pub const FAILED_JOBSET_EXIT_CODE: u8 = 82;
 /// `terminationMessagePolicy` of a container whose end of its log serves as the termination message, if it fails without one.
 pub const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
+/// Longest value of the annotation [`AGENT_STARTED`](crate::labels::AGENT_STARTED), in bytes.
+pub const STARTED_BYTES: usize = 64;
 /// Port of the barrier, unless [`BARRIER_PORT`] is set.
 pub const DEFAULT_BARRIER_PORT: u16 = 8080;
 /// Path of the barrier, unless [`BARRIER_PATH`] is set.
