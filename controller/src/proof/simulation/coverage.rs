@@ -1,7 +1,5 @@
 //! What some lives go through: properties of what never happens prove nothing.
 
-use jobset_api::conditions;
-
 use super::cluster::trace;
 
 /// Seeds within which everything has to happen.
@@ -11,14 +9,13 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 40] = [
+const EVENTS: [&str; 39] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
     "its work is lost",
     "AgentAlone",
     "not counted by rule",
-    conditions::WORKER_NOT_STARTED,
     "restarts of the JobSet, its replicatedJobs and its Jobs together",
     "restarts of the whole JobSet",
     "request: AnnotateRestartBudget",
