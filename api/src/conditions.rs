@@ -96,9 +96,14 @@ pub const SUSPENDED_JOBS: &str = "SuspendedJobs";
 /// Reason of [`SUSPENDED`] being false.
 pub const RESUMED_JOBS: &str = "ResumeJobs";
 
+/// The condition of this type, if its status is True.
+pub fn find_true<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == condition_type && condition.status == "True")
+}
+
 /// Whether the condition exists and its status is True.
 pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
-    conditions.iter().any(|condition| condition.type_ == condition_type && condition.status == "True")
+    find_true(conditions, condition_type).is_some()
 }
 
 /// The final condition of a finished JobSet: Completed or Failed.

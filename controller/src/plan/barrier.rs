@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 
 use jobset_api::{conditions, event};
 
+use super::PodDeletion;
 use super::members::running_jobs;
 use super::reconciliation::Reconciliation;
-use super::{Action, PodDeletion};
 use crate::engine::pods::Blocked;
 
 /// Reason of the condition BarrierBlocked where Pods fail.
@@ -61,8 +61,7 @@ fn replace(reconciliation: &mut Reconciliation<'_>, blocked: &Blocked) {
         why(blocked)
     );
     reconciliation.warn(event::POD_REPLACED, message);
-    let (name, uid) = (pod.clone(), uid.clone());
-    reconciliation.actions.push(Action::DeletePod { name, uid, reason: PodDeletion::FailsBeforeWorker });
+    reconciliation.delete_pod(pod.clone(), uid.clone(), PodDeletion::FailsBeforeWorker);
 }
 
 /// `Pod p failed twice before its worker could start, as did 1 Pod before it (maxRestarts 6)`.
@@ -91,8 +90,7 @@ fn why(blocked: &Blocked) -> String {
 /// Names the Pod that its node has refused. The message follows each doubling of the refusals, the Event the first alone: a node may
 /// refuse Pods for long.
 fn report_refusals(reconciliation: &mut Reconciliation<'_>, most: &Blocked, other_slots: usize) {
-    let mut conditions = reconciliation.status.conditions.iter();
-    let stored = conditions.find(|it| it.type_ == conditions::BARRIER_BLOCKED && it.status == "True");
+    let stored = reconciliation.true_condition(conditions::BARRIER_BLOCKED);
     let is_known = stored.is_some_and(|it| it.reason == REFUSED);
     if is_known && !most.refusals.is_power_of_two() {
         return;

@@ -42,8 +42,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     };
     reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
     let begin = format!("the group waits at the barrier for {age}");
-    let mut conditions = reconciliation.status.conditions.iter();
-    let stored = conditions.find(|it| it.type_ == conditions::BARRIER_WAITING && it.status == "True");
+    let stored = reconciliation.true_condition(conditions::BARRIER_WAITING);
     if stored.is_some_and(|it| it.message.starts_with(&begin)) {
         return;
     }

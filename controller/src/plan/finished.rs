@@ -31,8 +31,7 @@ pub(super) fn end_active_jobs(reconciliation: &mut Reconciliation<'_>) -> Contro
     if !reconciliation.status.is_finished() {
         return ControlFlow::Continue(());
     }
-    let failed =
-        reconciliation.status.conditions.iter().find(|it| it.type_ == conditions::FAILED && it.status == "True");
+    let failed = reconciliation.true_condition(conditions::FAILED);
     // A clock that was ahead must not make anybody wait for longer.
     let latest = reconciliation.now.0.saturating_add(EVIDENCE_WAIT).unwrap_or(Timestamp::MAX);
     let until = failed.and_then(|failed| failed.last_transition_time.0.checked_add(EVIDENCE_WAIT).ok());

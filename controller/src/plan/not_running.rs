@@ -35,8 +35,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     };
     reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
     let begin = format!("{age} after the barrier was lifted,");
-    let mut conditions = reconciliation.status.conditions.iter();
-    let stored = conditions.find(|it| it.type_ == conditions::WORKERS_NOT_RUNNING && it.status == "True");
+    let stored = reconciliation.true_condition(conditions::WORKERS_NOT_RUNNING);
     if stored.is_some_and(|it| it.message.starts_with(&begin)) {
         return;
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use jobset_api::event;
 
 use super::reconciliation::Reconciliation;
-use super::{Action, PodDeletion, epochs};
+use super::{PodDeletion, epochs};
 use crate::engine::pods::{PodPhase, PodView};
 
 pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
@@ -34,7 +34,7 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
                 pod.name
             ),
         );
-        reconciliation.actions.push(Action::DeletePod { name: pod.name, uid: pod.uid, reason: PodDeletion::Misplaced });
+        reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::Misplaced);
     }
     ControlFlow::Continue(())
 }

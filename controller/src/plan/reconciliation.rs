@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget, RestartStrategy, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::settle::Settling;
-use super::{Action, Fact, Note, Plan, Settings, attempts, backoff, merge_notes, success};
+use super::{Action, Fact, Note, Plan, PodDeletion, Settings, attempts, backoff, merge_notes, success};
 use crate::build;
 use crate::engine::members::Members;
 use crate::engine::pods::JobPods;
@@ -203,6 +203,15 @@ impl<'a> Reconciliation<'a> {
 
     pub(super) fn delete_job(&mut self, name: &str, uid: &str) {
         self.actions.push(Action::DeleteJob { name: name.to_owned(), uid: uid.to_owned() });
+    }
+
+    pub(super) fn delete_pod(&mut self, name: String, uid: String, reason: PodDeletion) {
+        self.actions.push(Action::DeletePod { name, uid, reason });
+    }
+
+    /// The condition of this type, if it is true.
+    pub(super) fn true_condition(&self, type_: &str) -> Option<&Condition> {
+        conditions::find_true(&self.status.conditions, type_)
     }
 
     pub(super) fn set_condition(&mut self, type_: &str, status: bool, reason: &str, message: &str) -> bool {

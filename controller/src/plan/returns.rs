@@ -13,7 +13,7 @@ use jobset_api::{conditions, event, labels};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::reconciliation::{Reconciliation, first_few};
-use super::{Action, PodDeletion, epochs, members};
+use super::{PodDeletion, epochs, members};
 use crate::engine::pods::{JobPods, PodView};
 
 /// How long the proof that a Pod cannot come back has to last.
@@ -70,8 +70,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     for (pod, Proof { why, .. }) in due {
         let node = pod.node.as_deref().unwrap_or("unknown");
         reconciliation.warn(event::POD_REPLACED, format!("Pod {} on node {node} is replaced: {why}", pod.name));
-        let (name, uid) = (pod.name.clone(), pod.uid.clone());
-        reconciliation.actions.push(Action::DeletePod { name, uid, reason: PodDeletion::CannotReturn });
+        reconciliation.delete_pod(pod.name.clone(), pod.uid.clone(), PodDeletion::CannotReturn);
     }
     ControlFlow::Continue(())
 }
@@ -126,7 +125,6 @@ fn owed_since(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
 /// Whether the stored condition says that the Pod is to be replaced: the epoch in which its worker did not start has been ended for
 /// that.
 fn is_named(reconciliation: &Reconciliation<'_>, pod: &PodView) -> bool {
-    let mut conditions = reconciliation.status.conditions.iter();
-    let stored = conditions.find(|it| it.type_ == conditions::WORKERS_NOT_RUNNING && it.status == "True");
+    let stored = reconciliation.true_condition(conditions::WORKERS_NOT_RUNNING);
     stored.is_some_and(|it| it.reason == conditions::CANNOT_RETURN && it.message.contains(&pod.name))
 }

@@ -111,8 +111,7 @@ fn time(reconciliation: &Reconciliation<'_>) -> SignedDuration {
 
 /// The condition BarrierWaiting, if it is true.
 fn condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condition> {
-    let mut conditions = reconciliation.status.conditions.iter();
-    conditions.find(|it| it.type_ == conditions::BARRIER_WAITING && it.status == "True")
+    reconciliation.true_condition(conditions::BARRIER_WAITING)
 }
 
 /// The same, if it says since when the epoch waits for names. One of the future says nothing: the clock of the leader that has written

@@ -6,8 +6,8 @@
 use jobset_api::event;
 use k8s_openapi::jiff::SignedDuration;
 
+use super::PodDeletion;
 use super::reconciliation::Reconciliation;
-use super::{Action, PodDeletion};
 
 pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
     let Some(after) = reconciliation.settings.force_delete_after else { return };
@@ -23,10 +23,6 @@ pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
             event::FORCE_DELETED,
             format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name),
         );
-        reconciliation.actions.push(Action::DeletePod {
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            reason: PodDeletion::Unreachable,
-        });
+        reconciliation.delete_pod(pod.name.clone(), pod.uid.clone(), PodDeletion::Unreachable);
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::epochs::{self, Epochs};
 use super::reconciliation::Reconciliation;
-use super::{Action, PodDeletion, members};
+use super::{PodDeletion, members};
 use crate::engine::pods::PodView;
 
 /// How long the controller waits before it deletes a Pod whose agent restarted alone. The kubelet may be about to restart
@@ -32,11 +32,7 @@ pub(super) fn handle_invalid(reconciliation: &mut Reconciliation<'_>, current: E
             format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{action}", pod.name),
         );
         if above {
-            reconciliation.actions.push(Action::DeletePod {
-                name: pod.name,
-                uid: pod.uid,
-                reason: PodDeletion::EpochAbove(newest),
-            });
+            reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::EpochAbove(newest));
         }
     }
     ControlFlow::Continue(())
@@ -63,11 +59,7 @@ pub(super) fn delete_agents_alone(reconciliation: &mut Reconciliation<'_>) -> Co
                 pod.name
             ),
         );
-        reconciliation.actions.push(Action::DeletePod {
-            name: pod.name,
-            uid: pod.uid,
-            reason: PodDeletion::AgentAlone,
-        });
+        reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::AgentAlone);
     }
     ControlFlow::Continue(())
 }
