@@ -128,7 +128,7 @@ impl FakeApiServer {
         Ok(agent)
     }
 
-    /// Gives the agent its environment, and that of nobody else.
+    /// Gives the agent its own environment alone.
     pub(crate) fn set_environment(&self, agent: &mut Command) {
         agent
             .env_clear()

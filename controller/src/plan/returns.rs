@@ -20,10 +20,10 @@ use crate::engine::pods::{JobPods, PodView};
 const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Longest time until a Pod without such a proof is replaced, unless its JobSet asks for a longer one.
-const LONGEST_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(24);
 
 /// Why a Pod is replaced.
-struct Proof {
+struct Replacement {
     /// When the Pod is replaced.
     due: Timestamp,
     /// For people.
@@ -37,23 +37,23 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     }
     let epochs = reconciliation.status.epochs();
     let after = reconciliation.observed.jobset.replace_stuck_pods_after();
-    let mut candidates: Vec<(&PodView, Option<Proof>)> = Vec::new();
+    let mut candidates: Vec<(&PodView, Option<Replacement>)> = Vec::new();
     for (pods, _) in members::running_jobs(reconciliation) {
         let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs));
-        candidates.extend(stuck.map(|pod| (pod, proof(reconciliation, pod))));
+        candidates.extend(stuck.map(|pod| (pod, proved(reconciliation, pod))));
         if let Some(after) = after {
             let late = late_pods(pods, epochs).filter(|pod| pod.owes_return(epochs));
-            candidates.extend(late.map(|pod| (pod, patience(reconciliation, pods, pod, after))));
+            candidates.extend(late.map(|pod| (pod, asked_for(reconciliation, pods, pod, after))));
         }
     }
-    let mut due: Vec<(&PodView, Proof)> = Vec::new();
+    let mut due: Vec<(&PodView, Replacement)> = Vec::new();
     let now = reconciliation.now.0;
     let later = now.saturating_add(RETURN_LIMIT).unwrap_or(now);
-    for (pod, proof) in candidates {
-        match proof {
+    for (pod, replacement) in candidates {
+        match replacement {
             Some(_) if due.iter().any(|(it, _)| it.uid == pod.uid) => {}
-            Some(proof) if proof.due <= now => due.push((pod, proof)),
-            Some(proof) => reconciliation.requeue_at(proof.due),
+            Some(replacement) if replacement.due <= now => due.push((pod, replacement)),
+            Some(replacement) => reconciliation.requeue_at(replacement.due),
             // Its container may end again, or its node may become ready.
             None => reconciliation.requeue_at(later),
         }
@@ -67,7 +67,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CANNOT_RETURN, &message);
         epochs::restart_uncounted(reconciliation)?;
     }
-    for (pod, Proof { why, .. }) in due {
+    for (pod, Replacement { why, .. }) in due {
         let node = pod.node.as_deref().unwrap_or("unknown");
         reconciliation.warn(event::POD_REPLACED, format!("Pod {} on node {node} is replaced: {why}", pod.name));
         reconciliation.delete_pod(pod.name.clone(), pod.uid.clone(), PodDeletion::CannotReturn);
@@ -75,8 +75,8 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     ControlFlow::Continue(())
 }
 
-/// The proof that the Pod cannot come back, if there is one. Nothing is proved by a node that is not ready: it may be restarting.
-fn proof(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Proof> {
+/// When a Pod is replaced whose return is proved to be impossible. Nothing is proved by a node that is not ready: it may be restarting.
+fn proved(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Replacement> {
     let node = reconciliation.observed.node(pod.node.as_deref()?)?;
     let (since, is_named) = (owed_since(reconciliation)?, is_named(reconciliation, pod));
     let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
@@ -92,7 +92,7 @@ fn proof(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Proof> {
         (None, None) => return None,
     };
     let due = if is_named { begin } else { begin.saturating_add(RETURN_LIMIT).unwrap_or(begin) };
-    Some(Proof { due, why })
+    Some(Replacement { due, why })
 }
 
 /// The Pods that may be late: lifted and not started, or told to restart and still in an epoch that is over.
@@ -105,16 +105,24 @@ fn late_pods(pods: &JobPods, epochs: GroupEpochs) -> Box<dyn Iterator<Item = &Po
 }
 
 /// When a Pod is replaced that nobody has proved to be lost, because its JobSet asks for that. The time doubles with each Pod of its
-/// index that was given up. Where the node is not ready, no kubelet would end the Pod.
-fn patience(reconciliation: &Reconciliation<'_>, pods: &JobPods, pod: &PodView, after: Duration) -> Option<Proof> {
+/// index that was deleted before it started. Where the node is not ready, no kubelet would end the Pod.
+fn asked_for(
+    reconciliation: &Reconciliation<'_>,
+    pods: &JobPods,
+    pod: &PodView,
+    after: Duration,
+) -> Option<Replacement> {
     reconciliation.observed.node(pod.node.as_deref()?).filter(|node| node.ready)?;
     let since = owed_since(reconciliation)?;
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
-    let longest = after.max(LONGEST_PATIENCE);
-    let wait = after.checked_mul(1 << pods.given_up(pod.index).min(20)).unwrap_or(longest).min(longest);
+    let longest = after.max(LONGEST_WAIT);
+    let wait = after.checked_mul(1 << pods.deleted_before_start(pod.index).min(20)).unwrap_or(longest).min(longest);
     let due = if is_named(reconciliation, pod) { since } else { since.saturating_add(wait).unwrap_or(Timestamp::MAX) };
     let minutes = wait.as_mins();
-    Some(Proof { due, why: format!("it has not come back for {minutes} min ({})", labels::REPLACE_STUCK_PODS_AFTER) })
+    Some(Replacement {
+        due,
+        why: format!("it has not come back for {minutes} min ({})", labels::REPLACE_STUCK_PODS_AFTER),
+    })
 }
 
 /// Since when Pods owe their return: the last epoch began, or is over.

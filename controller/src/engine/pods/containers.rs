@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobset_api::restart_rules::{ExitCodes, RESTART, RESTART_ALL_CONTAINERS, restarts_pod};
-use jobset_objects::{PartialContainer, PartialContainerStatus, PartialPod};
+use jobset_objects::{PartialCondition, PartialContainer, PartialContainerStatus, PartialPod};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 
@@ -32,7 +32,7 @@ fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
 
 /// Whether the status shows that all containers of the Pod restart.
 pub(super) fn restarting(pod: &PartialPod) -> bool {
-    let condition = pod.status.conditions.iter().any(|it| it.type_ == ALL_CONTAINERS_RESTARTING && it.status == "True");
+    let condition = pod.condition(ALL_CONTAINERS_RESTARTING).is_some_and(PartialCondition::is_true);
     let restarts_pod = |status: &PartialContainerStatus| {
         let Some(end) = &status.state.terminated else { return false };
         let container = pod.spec.containers.iter().find(|container| container.name == status.name);
@@ -118,7 +118,12 @@ pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
 /// The container of the Pod that waits and keeps the others waiting: one that ends by itself, else the first in the order in which
 /// they start.
 pub(super) fn waiting(pod: &PartialPod) -> Option<WaitingContainer> {
-    let statuses: Vec<_> = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses).collect();
+    let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    // Most Pods run, and nothing of them waits.
+    if !statuses.clone().any(|status| status.state.waiting.is_some()) {
+        return None;
+    }
+    let statuses: Vec<_> = statuses.collect();
     // What a container before it keeps from being created.
     let follows = |it: &&&PartialContainerStatus| {
         it.state.waiting.as_ref().is_some_and(|waits| waits.reason.is_empty() || waits.reason == POD_INITIALIZING)

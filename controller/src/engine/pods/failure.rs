@@ -87,15 +87,14 @@ impl PodFailure {
         }
         let PartialPodStatus { phase, reason, message, .. } = &pod.status;
         let deleted = pod.metadata.deletion_timestamp.is_some();
-        let mut containers = pod.status.init_container_statuses.iter().chain(workers);
-        let disruption = pod.status.conditions.iter().find(|it| it.type_ == DISRUPTION_TARGET && it.status == "True");
-        let all_exits = pod.status.init_container_statuses.iter().chain(workers).filter_map(last_exit);
+        let disruption = pod.condition(DISRUPTION_TARGET).filter(|condition| condition.is_true());
+        let all_exits = all.clone().filter_map(last_exit);
         Self {
             exit: exits.into_iter().next(),
             first: all_exits.filter(|exit| exit.code != 0).min_by_key(|exit| exit.finished_at),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
             disrupted_at: disruption.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
-            refused: phase == "Failed" && !deleted && disruption.is_none() && !containers.any(was_created),
+            refused: phase == "Failed" && !deleted && disruption.is_none() && !all.clone().any(was_created),
             node_restarted: sandbox_lost_at(pod).is_some(),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {

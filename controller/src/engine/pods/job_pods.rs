@@ -232,8 +232,8 @@ impl JobPods {
     }
 
     /// How many Pods of this index in a row were deleted before their worker was observed to run.
-    pub fn given_up(&self, index: Option<i32>) -> u32 {
-        index.and_then(|index| self.slots.get(&index)).map_or(0, |slot| slot.given_up)
+    pub fn deleted_before_start(&self, index: Option<i32>) -> u32 {
+        index.and_then(|index| self.slots.get(&index)).map_or(0, |slot| slot.deleted_before_start)
     }
 
     /// Of each open slot with failed Pods that may delay a successor: all its Pods, the newest first.

@@ -19,7 +19,7 @@ pub(super) struct PodSlot {
     /// The Pod that succeeded only because it was deleted: its index counts as completed, and its work is lost.
     pub lost: Option<Box<FailedWorker>>,
     /// How many of its Pods in a row were deleted before their worker was observed to run.
-    pub given_up: u32,
+    pub deleted_before_start: u32,
     /// What has kept its worker from starting since the barrier was last lifted.
     pub blocked: Option<Box<Blocked>>,
 }
@@ -163,9 +163,9 @@ impl PodSlot {
         }
         if let Some(member) = self.members.iter().find(|member| member.view.uid == uid) {
             if member.view.workers != 0 {
-                self.given_up = 0;
+                self.deleted_before_start = 0;
             } else if goes_now && member.waits_to_start().is_some() {
-                self.given_up = self.given_up.saturating_add(1);
+                self.deleted_before_start = self.deleted_before_start.saturating_add(1);
             }
         }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
@@ -226,7 +226,11 @@ impl PodSlot {
 
     /// Whether nothing is remembered that outlives the Pods.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_empty() && self.broken.is_none() && self.lost.is_none() && self.blocked.is_none() && self.given_up == 0
+        self.is_empty()
+            && self.broken.is_none()
+            && self.lost.is_none()
+            && self.blocked.is_none()
+            && self.deleted_before_start == 0
     }
 
     /// The Pods.
