@@ -134,7 +134,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.unwrap();
             std::future::pending::<()>().await;
         });
-        report(&client(Config::new(uri)).unwrap(), "ml", "train-w-0-0", 1, None).await
+        report(&client(Config::new(uri)).unwrap(), "ml", "train-w-0-0", 1, None, None).await
     }
 
     #[rstest]

@@ -8,6 +8,7 @@
 //!   its outputs.
 //! - [`channels`] decides, as pure, what goes over the [`stream`] to a relay and what through the API server. [`transport`]
 //!   carries that out. [`liveness`] judges whether the leading controller is there.
+//! - [`start`] is when the agent started, which a report tells with the epoch.
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
@@ -33,6 +34,7 @@ pub mod request_failure;
 pub mod run;
 pub mod save;
 pub mod signals;
+pub mod start;
 pub mod stream;
 pub mod termination_log;
 pub mod token;

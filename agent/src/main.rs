@@ -10,6 +10,7 @@ use jobset_agent::args::{Command, Config, HELP};
 use jobset_agent::install::install;
 use jobset_agent::run;
 use jobset_agent::signals::{Signals, block_terminate};
+use jobset_agent::start::AgentStart;
 use jobset_agent::termination_log;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::fmt::writer::OptionalWriter;
@@ -28,6 +29,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(10);
 const NAMESPACE_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 fn main() -> ExitCode {
+    let start = AgentStart::now();
     if let Err(error) = block_terminate() {
         print_error(&format_args!("cannot block SIGTERM, so an early one may be lost: {error}"));
     }
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Ok(Command::Run(config)) => ExitCode::from(run_agent(*config)),
+        Ok(Command::Run(config)) => ExitCode::from(run_agent(*config, start)),
         Err(error) => {
             tell(&error);
             let delay = run_to_end(async { Ok(exit_delayed(&mut Signals::listen(false)?, USAGE).await) });
@@ -100,12 +102,12 @@ fn log_writer() -> OptionalWriter<Stderr> {
 }
 
 /// Runs the agent. Returns its exit code.
-fn run_agent(config: Config) -> u8 {
+fn run_agent(config: Config, start: AgentStart) -> u8 {
     let lines = tracing_subscriber::fmt::layer().with_writer(log_writer).with_ansi(false).compact();
     tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
     let ended = run_to_end(async {
         let mut signals = Signals::listen(config.role.supervises())?;
-        match run::run(config, &mut signals).await {
+        match run::run(config, start, &mut signals).await {
             Ok(code) => Ok(code),
             Err(error) => {
                 // Only the first source is printed: the client's errors repeat their own sources in their text.

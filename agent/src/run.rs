@@ -16,6 +16,7 @@ use crate::epoch_file::EpochFile;
 use crate::error::Error;
 use crate::probe;
 use crate::signals::{SignalEvent, Signals};
+use crate::start::AgentStart;
 use crate::termination_log;
 use crate::transport::{Names, Transport, until};
 use crate::worker::{self, Worker};
@@ -30,7 +31,7 @@ const KILLED: u8 = 137;
 ///
 /// # Errors
 /// The agent cannot start, for example because it has no credentials or its port is in use. No worker has run.
-pub async fn run(config: Config, signals: &mut Signals) -> Result<u8, Error> {
+pub async fn run(config: Config, start: AgentStart, signals: &mut Signals) -> Result<u8, Error> {
     if config.role.supervises() {
         worker::adopt_orphans().map_err(Error::Orphans)?;
     }
@@ -49,7 +50,7 @@ pub async fn run(config: Config, signals: &mut Signals) -> Result<u8, Error> {
     let client = connect().await?;
     let (sender, mut inputs) = mpsc::channel(INPUT_QUEUE);
     let Config { namespace, pod, jobset, relay, .. } = config.clone();
-    let transport = Transport::start(client, Names { namespace, pod, jobset }, relay);
+    let transport = Transport::start(client, Names { namespace, pod, jobset }, Arc::new(start), relay);
     let (ended, mut ended_workers) = mpsc::channel(1);
     let mut executor = Executor { config, transport, sender, epoch_file, timer: None, worker: None, ended, exit: None };
     // Inputs that are known at once. An output may have some as its immediate result.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::args::Relay;
 use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
 use crate::decide::Input;
+use crate::start::AgentStart;
 use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
@@ -38,6 +39,8 @@ pub struct Transport {
     channels: Channels,
     client: Client,
     names: Names,
+    /// When the agent started.
+    start: Arc<AgentStart>,
     /// How the worker of the epoch before the newest report failed.
     exit: Option<Arc<WorkerExit>>,
     watch: Option<AbortHandle>,
@@ -55,13 +58,14 @@ pub struct Transport {
 
 impl Transport {
     /// Starts the channels of an agent: the watch, or the stream if there are relays.
-    pub fn start(client: Client, names: Names, relay: Option<Relay>) -> Self {
+    pub fn start(client: Client, names: Names, start: Arc<AgentStart>, relay: Option<Relay>) -> Self {
         let (channels, first) = Channels::new(relay.is_some());
         let (progress, progressed) = watch::channel(Progress::default());
         let mut transport = Self {
             channels,
             client,
             names,
+            start,
             exit: None,
             watch: None,
             watched: mpsc::channel(INPUT_QUEUE),
@@ -114,8 +118,8 @@ impl Transport {
         let Names { namespace, pod, jobset } = &self.names;
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         self.exit = exit;
-        let report =
-            jobset_stream::message::Report { epoch, exit: self.exit.as_deref().and_then(WorkerExit::annotation) };
+        let exit = self.exit.as_deref().and_then(WorkerExit::annotation);
+        let report = jobset_stream::message::Report { epoch, exit, started: Some(self.start.text().to_owned()) };
         if let Some(present) = &self.present {
             // A relay that connects later gets it with the hello. ChannelOutput::Send tells the present one.
             present.send_if_modified(|present| {
@@ -185,16 +189,17 @@ impl Transport {
     pub async fn settle(&self) {
         let Some(epoch) = self.channels.unwritten().filter(|_| self.present.is_some()) else { return };
         let Names { namespace, pod, .. } = &self.names;
-        let report = report::report(&self.client, namespace, pod, epoch, self.exit.as_deref());
+        let report = report::report(&self.client, namespace, pod, epoch, Some(&self.start), self.exit.as_deref());
         // A write that fails has been logged, and one that takes longer does not keep the Pod.
         let _ = timeout(SETTLE_TIMEOUT, report).await;
     }
 
     fn write(&self, epoch: i32) {
-        let (client, sender, exit) = (self.client.clone(), self.inputs.0.clone(), self.exit.clone());
+        let (client, sender) = (self.client.clone(), self.inputs.0.clone());
+        let (start, exit) = (Arc::clone(&self.start), self.exit.clone());
         let Names { namespace, pod, .. } = self.names.clone();
         tokio::spawn(async move {
-            let answer = report::report(&client, &namespace, &pod, epoch, exit.as_deref()).await;
+            let answer = report::report(&client, &namespace, &pod, epoch, Some(&start), exit.as_deref()).await;
             // The receiver is closed only when the agent ends.
             let _ = sender.send(ChannelInput::Written(answer)).await;
         });

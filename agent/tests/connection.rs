@@ -143,32 +143,49 @@ async fn watch_that_never_lasts_backs_off_and_warns_once(#[case] answer: fn() ->
     Ok(())
 }
 
-/// An older policy does not know the annotation.
+/// What the reports of a worker's first two epochs are about.
+const WHOLE: &[&str] = &["start", "start words"];
+/// An older policy does not know the start of the agent.
+const WITHOUT_START: &[&str] = &["start", "no start", "words"];
+/// A still older one does not know the words of its worker.
+const ALONE: &[&str] = &["start", "no start", "words", ""];
+
 #[rstest]
-#[case::policy(403, "Forbidden")]
-#[case::validation(422, "Invalid")]
-#[case::too_large(413, "RequestEntityTooLarge")]
+#[case::admitted(&[], 403, "Forbidden", WHOLE)]
+#[case::older_policy(&["agent-started\":\""], 403, "Forbidden", WITHOUT_START)]
+#[case::malformed(&["agent-started\":\""], 400, "BadRequest", WITHOUT_START)]
+#[case::first_policy(&["agent-started\":\"", "worker-exit"], 403, "Forbidden", ALONE)]
+#[case::validation(&["agent-started\":\"", "worker-exit"], 422, "Invalid", ALONE)]
+#[case::too_large(&["agent-started\":\"", "worker-exit"], 413, "RequestEntityTooLarge", ALONE)]
 #[tokio::test]
-async fn words_rejected_epoch_is_reported_alone_at_once(#[case] code: u16, #[case] reason: &'static str) -> Result<()> {
+async fn report_rejected_says_less_at_once_and_from_then_on(
+    #[case] rejected: &'static [&'static str],
+    #[case] code: u16,
+    #[case] reason: &'static str,
+    #[case] expected: &[&str],
+) -> Result<()> {
     let running =
         STATE.replace("\"resourceVersion\": \"5\"}", "\"resourceVersion\": \"7\"}, \"status\": {\"syncedEpoch\": 1}");
     let running = running.replace("ADDED", "MODIFIED");
-    let has_words = |head: &str| {
-        let length =
-            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        head.starts_with("PATCH") && length.is_some_and(|length: usize| length > 100)
-    };
-    let fake = FakeApiServer::start(move |head| match head.starts_with("PATCH") {
-        true if has_words(head) => FakeResponse::error(code, reason),
+    let fake = FakeApiServer::start(move |request| match request.starts_with("PATCH") {
+        true if rejected.iter().any(|text| request.contains(text)) => FakeResponse::error(code, reason),
         true => FakeResponse::lines(&["{}"], false),
         false => FakeResponse::lines(&[STATE, END, &running], true),
     })
     .await?;
     let _agent = fake.agent_of("{token: secret}", "false")?;
-    fake.wait_for_log("reporting the epoch alone").await?;
-    let patches = || fake.requests().into_iter().filter(|(head, _)| head.starts_with("PATCH")).collect::<Vec<_>>();
-    wait::until(LIMIT, "the report of the epoch alone", || async { Ok((patches().len() >= 3).then_some(())) }).await?;
-    let with_words: Vec<bool> = patches().iter().map(|(head, _)| has_words(head)).collect();
-    assert_eq!(with_words, [false, true, false]);
+    let contents = || {
+        let requests = fake.requests().into_iter().map(|(request, _)| request);
+        let said = |request: String| {
+            let has = [("agent-started\":\"", "start"), ("agent-started\":null", "no start"), ("worker-exit", "words")];
+            has.iter().filter(|(text, _)| request.contains(text)).map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+        };
+        requests.filter(|request| request.starts_with("PATCH")).map(said).collect::<Vec<_>>()
+    };
+    wait::until(LIMIT, "the reports of two epochs", || async {
+        Ok((contents().len() >= expected.len()).then_some(()))
+    })
+    .await?;
+    assert_eq!(contents(), expected);
     Ok(())
 }

@@ -49,7 +49,7 @@ fn head(status: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
 }
 
-/// The head of a request, and when it arrived.
+/// A request with the body of a report, and when it arrived.
 pub(crate) type RecordedRequest = (String, Instant);
 
 /// A fake API server.
@@ -60,7 +60,7 @@ pub(crate) struct FakeApiServer {
 }
 
 impl FakeApiServer {
-    /// Starts a server with these responses. `respond` gets the head of the request.
+    /// Starts a server with these responses. `respond` gets the request, with the body of a report.
     pub(crate) async fn start(respond: impl Fn(&str) -> FakeResponse + Send + Sync + 'static) -> Result<Self> {
         Self::start_with(None, respond).await
     }
@@ -167,22 +167,19 @@ async fn serve(
     respond: &(impl Fn(&str) -> FakeResponse + Sync),
 ) {
     let mut request = Vec::new();
-    let head = loop {
-        if let Some(end) = request.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-            break String::from_utf8_lossy(&request[..end]).into_owned();
-        }
-        if !matches!(stream.read_buf(&mut request).await, Ok(1..)) {
-            return;
-        }
+    // The body of a report ends with these braces. An unread body would reset the connection.
+    let is_whole = |request: &[u8]| {
+        let end: &[u8] = if request.starts_with(b"PATCH") { b"}}}" } else { b"\r\n\r\n" };
+        request.ends_with(end)
     };
-    // Reads the body of a report, which ends with these braces. An unread body would reset the connection.
-    while head.starts_with("PATCH") && !request.ends_with(b"}}}") {
+    while !is_whole(&request) {
         if !matches!(stream.read_buf(&mut request).await, Ok(1..)) {
             return;
         }
     }
-    let FakeResponse { text, stays_open } = respond(&head);
-    requests.lock().unwrap_or_else(PoisonError::into_inner).push((head, Instant::now()));
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let FakeResponse { text, stays_open } = respond(&request);
+    requests.lock().unwrap_or_else(PoisonError::into_inner).push((request, Instant::now()));
     // The agent may have ended.
     let _ = stream.write_all(text.as_bytes()).await;
     if stays_open {

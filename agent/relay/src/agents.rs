@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobset_program::{log_limit, peer};
+use jobset_stream::AGENT_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::{FromAgent, Nonce, Report};
 use jobset_stream::tls::{Identity, TlsError};
-use jobset_stream::{AGENT_FRAME, EXIT_BYTES};
 use rustls::ServerConfig;
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -125,14 +125,10 @@ async fn introduce(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) 
         return Err(Closed::Limit(Limit::Protocol));
     };
     let is_short = jobset.len() <= NAME_BYTES && nonce.to_string().len() <= NONCE_BYTES;
-    if !is_short || !report.as_ref().is_none_or(is_permitted) {
+    if !is_short || !report.as_ref().is_none_or(Report::is_permitted) {
         return Err(Closed::Limit(Limit::Protocol));
     }
     Ok(Introduction { reader, writer, token, jobset, nonce, report, fell_back })
-}
-
-fn is_permitted(report: &Report) -> bool {
-    report.exit.as_ref().is_none_or(|exit| exit.len() <= EXIT_BYTES)
 }
 
 /// Finds out who the agent is, and registers it.
@@ -206,7 +202,7 @@ impl Member {
             };
             is_waiting = false;
             let report = match next {
-                Ok(Some(FromAgent::Report(report))) if is_permitted(&report) => report,
+                Ok(Some(FromAgent::Report(report))) if report.is_permitted() => report,
                 Ok(Some(_)) => return Some(Closed::Limit(Limit::Protocol)),
                 Ok(None) => return None,
                 Err(error) => return Some(Closed::of(error)),

@@ -71,7 +71,7 @@ impl TestAgent {
     }
 
     pub(crate) async fn report(&mut self, epoch: i32) -> Result<()> {
-        self.send(&FromAgent::Report(Report { epoch, exit: None })).await
+        self.send(&FromAgent::Report(Report { epoch, exit: None, started: None })).await
     }
 
     /// The next statement, which the leader has signed.

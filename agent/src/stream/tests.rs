@@ -114,7 +114,7 @@ async fn answer_and_broadcasts_are_heard_and_reports_are_sent() {
     assert_eq!(inputs.recv().await, Some(heard(true, 4)));
     connection.say(&relay.signer(), &Statement { time: 2, nonce: None, group: Some(group(5)) }).await;
     assert_eq!(inputs.recv().await, Some(heard(false, 5)));
-    let report = Report { epoch: 5, exit: None };
+    let report = Report { epoch: 5, exit: None, started: None };
     present.send_modify(|present| present.report = Some(report.clone()));
     assert_eq!(connection.reader.next().await.unwrap(), Some(FromAgent::Report(report.clone())));
     // The next connection tells of the report in its hello.

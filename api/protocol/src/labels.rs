@@ -46,6 +46,9 @@ pub const EPOCH: &str = "jobset.sigs.k8s.io/epoch";
 /// Annotation of a worker Pod: how its worker ended, as JSON (`WorkerExit` of jobset-objects). Only the Pod's agent writes it,
 /// as a supervisor, together with the epoch that it reports next.
 pub const WORKER_EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
+/// Annotation of a worker Pod: when the agent started that has reported the epoch, in RFC 3339 with microseconds, at most 64
+/// characters. Only the Pod's agent writes it, together with the epoch.
+pub const AGENT_STARTED: &str = "jobset.sigs.k8s.io/agent-started";
 /// Annotation of a worker Pod: the Go JobSet's agent writes it instead of [`EPOCH`]. Its value is the epoch less one.
 pub const IN_PLACE_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/in-place-restart-attempt";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.

@@ -133,7 +133,7 @@ mod tests {
     use crate::message::{FromAgent, Report};
 
     fn report(epoch: i32) -> FromAgent {
-        FromAgent::Report(Report { epoch, exit: None })
+        FromAgent::Report(Report { epoch, exit: None, started: None })
     }
 
     #[tokio::test]

@@ -30,6 +30,8 @@ pub const EVENTS_IN_FRAME: usize = 512;
 pub const AGENTS_OF_A_RELAY: usize = 100_000;
 /// Longest text, in bytes, by which an agent says how its worker ended.
 pub const EXIT_BYTES: usize = 8 << 10;
+/// Longest text, in bytes, by which an agent says when it started.
+pub const STARTED_BYTES: usize = 64;
 /// Time between two signs of life of the leader.
 pub const BEAT: std::time::Duration = std::time::Duration::from_secs(3);
 /// Time without a sign of life after which an agent no longer relies on the stream.

@@ -6,6 +6,7 @@ use rustls::crypto::SecureRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::signature::Signed;
+use crate::{EXIT_BYTES, STARTED_BYTES};
 
 /// A random number that an agent chooses for each connection. A signed answer that names it was made for this connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,6 +69,18 @@ pub struct Report {
     /// [`EXIT_BYTES`](crate::EXIT_BYTES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
+    /// The value of the annotation [`AGENT_STARTED`](jobset_protocol::labels::AGENT_STARTED): when the agent started. At most
+    /// [`STARTED_BYTES`](crate::STARTED_BYTES).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+}
+
+impl Report {
+    /// Whether its texts are short enough.
+    pub fn is_permitted(&self) -> bool {
+        let is_within = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.len() <= most);
+        is_within(&self.exit, EXIT_BYTES) && is_within(&self.started, STARTED_BYTES)
+    }
 }
 
 /// Messages of an agent to a relay. [`Hello`](FromAgent::Hello) is the first and comes once.
@@ -172,6 +185,8 @@ pub struct PodRef {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -180,6 +195,34 @@ mod tests {
         let (one, other) = (random(), random());
         assert_ne!(one, other);
         assert_eq!(one.to_string().len(), 32);
+    }
+
+    /// A relay or a controller of the release before reads what this one writes, and this one what that one writes.
+    #[test]
+    fn report_without_a_start_is_that_of_the_release_before() {
+        let report = Report { epoch: 2, exit: None, started: None };
+        assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"epoch":2}"#);
+        assert_eq!(serde_json::from_str::<Report>(r#"{"epoch":2}"#).unwrap(), report);
+        let started = Report { started: Some("2026-01-01T00:00:00.000001Z".to_owned()), ..report.clone() };
+        let text = serde_json::to_string(&started).unwrap();
+        assert_eq!(text, r#"{"epoch":2,"started":"2026-01-01T00:00:00.000001Z"}"#);
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), started);
+        // The release before had no such field, and this one ignores those that it does not know.
+        assert_eq!(serde_json::from_str::<Report>(r#"{"epoch":2,"later":"x"}"#).unwrap(), report);
+    }
+
+    #[rstest]
+    #[case::none(None, None, true)]
+    #[case::longest(Some(EXIT_BYTES), Some(STARTED_BYTES), true)]
+    #[case::long_exit(Some(EXIT_BYTES + 1), None, false)]
+    #[case::long_start(None, Some(STARTED_BYTES + 1), false)]
+    fn report_with_long_texts_is_not_permitted(
+        #[case] exit: Option<usize>,
+        #[case] started: Option<usize>,
+        #[case] is_permitted: bool,
+    ) {
+        let text = |length: Option<usize>| length.map(|length| "x".repeat(length));
+        assert_eq!(Report { epoch: 1, exit: text(exit), started: text(started) }.is_permitted(), is_permitted);
     }
 
     #[test]

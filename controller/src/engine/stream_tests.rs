@@ -19,7 +19,7 @@ fn engine() -> Engine {
 }
 
 fn report(index: i32, epoch: i32) -> StreamReport {
-    StreamReport { pod: format!("pod-{index}"), pod_uid: format!("uid-{index}"), epoch, exit: None }
+    StreamReport { pod: format!("pod-{index}"), pod_uid: format!("uid-{index}"), epoch, exit: None, started: None }
 }
 
 /// Takes a report in. Returns whether the JobSet is to be reconciled because of it.

@@ -65,7 +65,7 @@ impl Agent {
 
     /// Reports an epoch for this Pod, by the agent's own code.
     async fn report_for(&self, pod: &Pod, epoch: i32) -> Input {
-        report(&self.client, &self.namespace, &pod.name_any(), epoch, None).await
+        report(&self.client, &self.namespace, &pod.name_any(), epoch, None, None).await
     }
 
     /// Reports an epoch for the own Pod.

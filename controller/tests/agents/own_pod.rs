@@ -17,6 +17,8 @@ use crate::fixture::{LIMIT, Space};
 
 /// The annotation with the end of the worker.
 const EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
+/// The annotation with the start of the agent.
+const STARTED: &str = "jobset.sigs.k8s.io/agent-started";
 
 /// A namespace with a ServiceAccount, and the agent of a Pod of it.
 async fn confined(namespace: &str, account: &str) -> Result<(Space, Agent)> {
@@ -110,6 +112,21 @@ async fn agent_reports_exit_of_its_worker_within_limits() -> Result<()> {
 }
 
 #[tokio::test]
+async fn agent_reports_its_start_within_limits() -> Result<()> {
+    let (space, agent) = confined("agents-that-say-when-they-started", "default").await?;
+    let started = |number: &str, start: Value| {
+        let mut report = epoch(number);
+        report["metadata"]["annotations"][STARTED] = start;
+        report
+    };
+    agent.merge(&started("1", json!("x".repeat(64)))).await?;
+    assert_denied("too long", agent.merge(&started("2", json!("x".repeat(65)))).await, 422, "at most 64 characters");
+    agent.merge(&started("2", Value::Null)).await?;
+    assert_eq!(shown(&space, &agent).await?.as_deref(), Some("2"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
     let space = Space::new("agents-of-bare-pods").await?;
     let_agents_in(&space, "default").await?;
@@ -162,7 +179,7 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
         ("no annotations", MERGE, "", metadata("annotations", Value::Null), kept),
     ];
     for (what, content_type, rest, patch, changed) in refused {
-        let said = format!("an agent may change the annotations {EPOCH} and {EXIT} alone, not {changed};");
+        let said = format!("an agent may change the annotations {EPOCH}, {STARTED} and {EXIT} alone, not {changed};");
         assert_denied(what, agent.send(content_type, rest, &patch).await, 403, &said);
     }
     let mut both = annotation("example.com/kept", json!("b"));
@@ -176,7 +193,7 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
         "many annotations",
         many,
         403,
-        &format!("an agent may change the annotations {EPOCH} and {EXIT} alone; others"),
+        &format!("an agent may change the annotations {EPOCH}, {STARTED} and {EXIT} alone; others"),
     );
     // More than can be compared.
     let more: Map<String, Value> = (0..30_000).map(|number| (format!("{number:x}"), json!(""))).collect();

@@ -18,7 +18,7 @@ fn hello(pod: &str, jobset: &str) -> Hello {
 }
 
 fn report(epoch: i32) -> Report {
-    Report { epoch, exit: None }
+    Report { epoch, exit: None, started: None }
 }
 
 fn signed(text: &str) -> Signed {
@@ -111,7 +111,7 @@ fn frames_are_bounded_in_events_and_bytes() {
     let (a, _) = hub.join(hello("a", "train")).unwrap();
     // Escaped, a text is six times as long.
     let exit = Some("\u{1}".repeat(8 << 10));
-    (0..100).for_each(|epoch| hub.report(a, Report { epoch, exit: exit.clone() }));
+    (0..100).for_each(|epoch| hub.report(a, Report { epoch, exit: exit.clone(), started: None }));
     let mut told = 0;
     while let Turn::Send(frame) = hub.controller_turn(controller) {
         assert!(frame.len() <= jobset_stream::CONTROLLER_FRAME);
@@ -224,7 +224,7 @@ fn controller_that_does_not_read_long_texts_is_ended_by_their_bytes() {
     let (controller, _) = hub.connect();
     let text = "x".repeat(8 << 10);
     let ended = (0..CONTROLLER_QUEUE).find(|_| {
-        hub.report(a, Report { epoch: 1, exit: Some(text.clone()) });
+        hub.report(a, Report { epoch: 1, exit: Some(text.clone()), started: None });
         hub.ended(controller).is_some()
     });
     assert!(ended.is_some_and(|reports| reports < 2048), "{ended:?}");
@@ -294,7 +294,7 @@ fn exit_texts_that_are_kept_are_bounded_and_all_are_told() {
     let agents: Vec<_> = (0..=texts).map(|pod| hub.join(hello(&pod.to_string(), "x")).unwrap().0).collect();
     let (controller, _) = hub.connect();
     for (number, agent) in agents.iter().enumerate() {
-        hub.report(*agent, Report { epoch: 1, exit: text() });
+        hub.report(*agent, Report { epoch: 1, exit: text(), started: None });
         if number % 1000 == 0 {
             told(&mut hub, controller);
         }
@@ -302,7 +302,7 @@ fn exit_texts_that_are_kept_are_bounded_and_all_are_told() {
     assert_eq!(hub.exit_texts, EXIT_TEXTS);
     assert_eq!(hub.agents[agents.last().unwrap()].exit_text(), 0);
     let last = frames(&mut hub, controller).pop().unwrap().pop().unwrap();
-    assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text() }));
+    assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None }));
     for agent in agents {
         hub.leave(agent);
     }

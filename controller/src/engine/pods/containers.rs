@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use jobset_api::restart_rules::{ExitCodes, RESTART, RESTART_ALL_CONTAINERS, restarts_pod};
+use jobset_api::restart_rules::{ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, restarts_pod};
 use jobset_objects::{PartialCondition, PartialContainer, PartialContainerStatus, PartialPod};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
@@ -12,8 +12,6 @@ use super::view::WaitingContainer;
 
 /// Condition of a Pod that has a sandbox with an address.
 const READY_TO_START: &str = "PodReadyToStartContainers";
-/// Policy of a Pod whose containers restart by rules of their own at most.
-const NEVER: &str = "Never";
 /// Reason of a container that waits for init containers and sidecars before it.
 const POD_INITIALIZING: &str = "PodInitializing";
 /// Condition of a Pod whose containers the kubelet restarts, all of them.
@@ -24,10 +22,24 @@ pub(super) fn is_agent(container: &PartialContainer) -> bool {
     container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
 }
 
-/// Whether this exit code of the container restarts the whole Pod. The first rule that matches decides.
-fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
+/// Whether this exit code of the container restarts the whole Pod.
+pub(super) fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
+    action_on(container, exit_code) == Some(RESTART_ALL_CONTAINERS)
+}
+
+/// Whether the kubelet starts a container of a supervisor again that has failed with this exit code. A container without rules is one
+/// that the policy of its Pod restarts.
+pub(super) fn restarts_supervisor_on(container: &PartialContainer, exit_code: i32) -> bool {
+    match action_on(container, exit_code) {
+        Some(action) => action == RESTART || action == RESTART_ALL_CONTAINERS,
+        None => container.restart_policy_rules.is_empty() || container.restart_policy.as_deref() != Some(NEVER),
+    }
+}
+
+/// The action of the first rule that matches this exit code.
+fn action_on(container: &PartialContainer, exit_code: i32) -> Option<&str> {
     let matches = |rule: &&ContainerRestartRule| ExitCodes::of(rule).is_some_and(|codes| codes.contains(exit_code));
-    container.restart_policy_rules.iter().find(matches).is_some_and(|rule| rule.action == RESTART_ALL_CONTAINERS)
+    container.restart_policy_rules.iter().find(matches).map(|rule| rule.action.as_str())
 }
 
 /// Whether the status shows that all containers of the Pod restart.
@@ -55,11 +67,6 @@ pub(super) fn supervisors(pod: &PartialPod) -> impl Iterator<Item = &PartialCont
     pod.status.container_statuses.iter().filter(move |status| {
         !any_restarts || pod.spec.containers.iter().any(|it| it.name == status.name && restarts(it))
     })
-}
-
-/// With which code the container has ended, if it has.
-pub(super) fn exit_code(container: &PartialContainerStatus) -> Option<i32> {
-    container.state.terminated.as_ref().map(|end| end.exit_code)
 }
 
 /// Identity of the containers that run; 0 if none does.

@@ -7,18 +7,27 @@ use super::view::{PodPhase, PodView};
 /// The epoch in which the worker of the Pod has ended for good, without a success.
 ///
 /// That holds however late the status is: a phase is final, a Pod that is being deleted and runs no worker never runs it again, and
-/// the agent has entered the epoch that it reports. Of several Pods of a slot, only the one that stands for it counts: one that has
+/// the agent has entered the epoch that it reports. Where the containers of one Pod restart, the life that has ended must be the
+/// one that has reported. Of several Pods of a slot, only the one that stands for it counts: one that has
 /// a successor may have failed before the group began the epoch.
 pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
     let has_ended = match pod.phase {
         PodPhase::Failed => true,
         PodPhase::Succeeded => false,
-        PodPhase::Open => {
-            let is_lost = pod.sandbox_lost_at.is_some() && !pod.sidecar && !pod.restarting;
-            (pod.deleted_at.is_some() || is_lost) && pod.workers == 0 && !pod.workers_succeeded
-        }
+        PodPhase::Open if pod.workers_succeeded => false,
+        PodPhase::Open => is_over(pod) || reporting_life_has_ended(pod),
     };
     pod.epoch.number().filter(|_| has_ended)
+}
+
+/// Whether no worker of a Pod that goes, or whose node has restarted, runs or will run.
+fn is_over(pod: &PodView) -> bool {
+    let is_lost = pod.sandbox_lost_at.is_some() && !pod.sidecar && !pod.restarting;
+    (pod.deleted_at.is_some() || is_lost) && pod.workers == 0
+}
+
+fn reporting_life_has_ended(pod: &PodView) -> bool {
+    pod.ended_life.zip(pod.life).is_some_and(|(ended, life)| ended.is_of(life))
 }
 
 /// Whether the Pod had ended when the epoch began that it reports: it failed at the barrier, and whoever lifted it had not observed
@@ -48,6 +57,7 @@ mod tests {
     use rstest::rstest;
 
     use super::super::failure::{Exit, PodFailure};
+    use super::super::life::EndedLife;
     use super::super::view::Epoch;
     use super::*;
 
@@ -59,6 +69,13 @@ mod tests {
         PodView { deleted_at: Some(Timestamp::UNIX_EPOCH), ..pod() }
     }
 
+    /// A container of the agent that started at second 10 has ended, and the agent says that it started at this second.
+    fn restarting(agent: i64) -> PodView {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let ended_life = Some(EndedLife { started: second(10), ended: second(40) });
+        PodView { life: Some(second(agent)), ended_life, ..pod() }
+    }
+
     #[rstest]
     #[case::waits(pod(), None)]
     #[case::failed(PodView { phase: PodPhase::Failed, ..pod() }, Some(3))]
@@ -67,6 +84,11 @@ mod tests {
     #[case::deleted_worker_saves_its_state(PodView { workers: 7, ..deleted() }, None)]
     #[case::deleted(deleted(), Some(3))]
     #[case::deleted_with_its_work_done(PodView { workers_succeeded: true, ..deleted() }, None)]
+    #[case::reporting_life_ended(restarting(10), Some(3))]
+    #[case::reporting_life_ended_while_its_worker_goes(PodView { workers: 7, ..restarting(10) }, Some(3))]
+    #[case::another_life_ended(restarting(50), None)]
+    #[case::life_unknown(PodView { life: None, ..restarting(10) }, None)]
+    #[case::work_done(PodView { workers_succeeded: true, ..restarting(10) }, None)]
     fn ended_in_needs_an_end_for_good(#[case] pod: PodView, #[case] epoch: Option<i32>) {
         assert_eq!(ended_in(&pod), epoch);
     }

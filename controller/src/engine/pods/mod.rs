@@ -7,6 +7,7 @@ mod containers;
 mod end;
 mod failure;
 mod job_pods;
+mod life;
 mod member;
 mod slot;
 mod stream_report;
@@ -24,6 +25,7 @@ pub(super) use job_pods::Extent;
 pub use job_pods::JobPods;
 #[cfg(test)]
 pub(crate) use job_pods::Kept;
+pub use life::{EndedLife, parse as parse_start};
 pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub(crate) use stream_report::StreamReports;

@@ -346,6 +346,8 @@ impl PodSlot {
         share.mute = share.unreported && pod.workers != 0;
         share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone()) {
             (false, _) if member.goes_before_it_runs(synced) => Trust::Suspect,
+            // The next life of its agent reports the epoch again.
+            (false, _) if share.ended.is_some_and(|epoch| epoch > synced) => Trust::Suspect,
             (false, _) => Trust::Sure,
             (true, false) => Trust::Suspect,
             (true, true) => Trust::Alone,

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::ObservedEpochs;
 use super::failure::ReportedExit;
 use super::view::{Epoch, PodView};
@@ -23,6 +25,8 @@ pub struct StreamReport {
     pub epoch: i32,
     /// How the worker of the epoch before ended: the text of the annotation `worker-exit`.
     pub exit: Option<String>,
+    /// When the agent started.
+    pub started: Option<Timestamp>,
 }
 
 /// The reports over the stream that the annotations have not reached, by the UID of the Pod.
@@ -38,26 +42,35 @@ pub(crate) struct StreamReports {
 struct NotedReport {
     pod: Box<str>,
     epoch: i32,
+    started: Option<Timestamp>,
     exit: Option<Box<ReportedExit>>,
+}
+
+impl NotedReport {
+    /// Whether it says more than is known of the Pod: a later epoch, or the same one in a later life.
+    fn is_newer_than(&self, pod: &PodView) -> bool {
+        (Some(self.epoch), self.started) > (pod.epoch.number(), pod.life)
+    }
 }
 
 impl StreamReports {
     /// Notes a report. `pod` is the Pod with that UID as the engine knows it, if it was observed. Returns whether
     /// [`StreamReports::overlay`] may change that Pod.
     pub(crate) fn note(&mut self, report: StreamReport, pod: Option<&PodView>) -> bool {
-        let StreamReport { pod: name, pod_uid, epoch, exit } = report;
-        if pod.is_some_and(|pod| pod.epoch.number() >= Some(epoch)) {
+        let StreamReport { pod: name, pod_uid, epoch, exit, started } = report;
+        let exit = exit.as_deref().and_then(ReportedExit::parse).map(Box::new);
+        let report = NotedReport { pod: name.into(), epoch, started, exit };
+        if pod.is_some_and(|pod| !report.is_newer_than(pod)) {
             return false;
         }
         let is_full = self.unobserved.len() >= MOST_UNOBSERVED;
         let noted = if pod.is_some() { &mut self.observed } else { &mut self.unobserved };
         match noted.get(&*pod_uid) {
-            Some(known) if known.epoch >= epoch => return false,
+            Some(known) if (known.epoch, known.started) >= (epoch, started) => return false,
             None if pod.is_none() && is_full => return false,
             _ => {}
         }
-        let exit = exit.as_deref().and_then(ReportedExit::parse).map(Box::new);
-        noted.insert(pod_uid.into(), NotedReport { pod: name.into(), epoch, exit });
+        noted.insert(pod_uid.into(), report);
         pod.is_some()
     }
 
@@ -66,7 +79,7 @@ impl StreamReports {
         if let Some(report) = self.unobserved.remove(&*pod.uid) {
             self.observed.insert(pod.uid.as_str().into(), report);
         }
-        if self.observed.get(&*pod.uid).is_some_and(|report| pod.epoch.number() >= Some(report.epoch)) {
+        if self.observed.get(&*pod.uid).is_some_and(|report| !report.is_newer_than(pod)) {
             self.observed.remove(&*pod.uid);
         }
     }
@@ -77,10 +90,11 @@ impl StreamReports {
     /// It counts as soon as that status is observed, or as an annotation.
     pub(crate) fn overlay(&self, pod: &mut PodView, epochs: ObservedEpochs) {
         let Some(report) = self.observed.get(&*pod.uid) else { return };
-        if report.epoch > epochs.synced.saturating_add(1) || pod.epoch.number() >= Some(report.epoch) {
+        if report.epoch > epochs.synced.saturating_add(1) || !report.is_newer_than(pod) {
             return;
         }
-        pod.epoch = Epoch::Reported(report.epoch);
+        // The start beside the annotation is that of the agent that wrote the annotation.
+        (pod.epoch, pod.life) = (Epoch::Reported(report.epoch), report.started);
         if report.exit.is_some() {
             pod.worker_exit.clone_from(&report.exit);
         }
@@ -118,7 +132,7 @@ mod tests {
     use super::*;
 
     fn report(uid: &str, epoch: i32) -> StreamReport {
-        StreamReport { pod: "pod".to_owned(), pod_uid: uid.to_owned(), epoch, exit: None }
+        StreamReport { pod: "pod".to_owned(), pod_uid: uid.to_owned(), epoch, exit: None, started: None }
     }
 
     fn pod(uid: &str, epoch: Epoch) -> PodView {
@@ -146,6 +160,32 @@ mod tests {
         assert_eq!(observed(&mut reports, pod("a", Epoch::Malformed("x".into())), synced(1)), Epoch::Reported(2));
         assert_eq!(observed(&mut reports, pod("a", Epoch::Reported(2)), synced(1)), Epoch::Reported(2));
         assert_eq!(reports, StreamReports::default(), "nothing is kept");
+    }
+
+    #[test]
+    fn report_of_a_later_life_in_the_same_epoch_raises_the_life() {
+        let second = |second| Some(Timestamp::from_second(second).unwrap());
+        let of_life = |started| StreamReport { started, ..report("a", 2) };
+        let mut reports = StreamReports::default();
+        let before = PodView { life: second(10), ..pod("a", Epoch::Reported(2)) };
+        assert!(!reports.note(of_life(second(10)), Some(&before)), "it is known");
+        assert!(!reports.note(of_life(None), Some(&before)), "an agent or a relay that does not say so");
+        assert!(reports.note(of_life(second(20)), Some(&before)));
+        assert!(!reports.note(of_life(second(10)), Some(&before)), "it came late");
+        let mut raised = before.clone();
+        reports.overlay(&mut raised, synced(1));
+        assert_eq!((raised.epoch, raised.life), (Epoch::Reported(2), second(20)));
+        reports.observe(&PodView { life: second(20), ..before });
+        assert_eq!(reports, StreamReports::default(), "nothing is kept");
+    }
+
+    #[test]
+    fn later_epoch_without_a_life_is_not_of_the_life_before() {
+        let mut reports = StreamReports::default();
+        let mut before = PodView { life: Some(Timestamp::UNIX_EPOCH), ..pod("a", Epoch::Reported(2)) };
+        reports.note(report("a", 3), Some(&before));
+        reports.overlay(&mut before, synced(2));
+        assert_eq!((before.epoch, before.life), (Epoch::Reported(3), None));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, exit_code, have_succeeded, identity, is_agent, is_supervised, restarting, sandbox_lost_at,
-    sandbox_since, started, supervisors, waiting,
+    all_ended, have_succeeded, identity, is_agent, restarting, sandbox_lost_at, sandbox_since, started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
+use super::life::{self, EndedLife};
 use crate::engine::job::{controller, number};
 use crate::engine::{dialect, version};
 
@@ -79,10 +79,10 @@ pub struct PodView {
     pub workers_ended: Option<Timestamp>,
     /// Whether all workers have ended with 0. A Pod with a sidecar has succeeded a second or two later.
     pub workers_succeeded: bool,
-    /// Whether the container of its agent has ended or is about to restart. A supervisor that exits with 0 has succeeded.
-    ///
-    /// The epoch that the Pod reports may be that of another life of the container.
-    pub container_ended: bool,
+    /// When the agent started that has reported the epoch, if it says so.
+    pub life: Option<Timestamp>,
+    /// The life of its agent that the status shows to be over. The epoch may be that of another one.
+    pub ended_life: Option<EndedLife>,
     /// Since when it has no sandbox although its workers have run in it, and ended: its node has restarted.
     pub sandbox_lost_at: Option<Timestamp>,
     /// What its first container that does not run waits for, if one does.
@@ -160,10 +160,12 @@ impl PodView {
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
         let sandbox_lost_at = sandbox_lost_at(pod);
+        let ended_life = EndedLife::of(pod);
         let failing = restarting
             || sandbox_lost_at.is_some()
             || pod.status.init_container_statuses.iter().any(has_failed)
             || deleted_at.is_some()
+            || ended_life.is_some()
             || phase == PodPhase::Failed;
         Self {
             name: pod.name_any(),
@@ -191,9 +193,8 @@ impl PodView {
             restarting,
             workers_ended: all_ended(workers),
             workers_succeeded: !restarting && have_succeeded(pod),
-            container_ended: restarting
-                || agents().any(|agent| agent.state.terminated.is_some())
-                || is_supervised(pod) && supervisors(pod).any(|it| exit_code(it).is_some_and(|code| code != 0)),
+            life: life::reported(pod.annotations()),
+            ended_life,
             sandbox_lost_at,
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
@@ -377,19 +378,5 @@ mod tests {
     fn a_pod_is_refused_that_failed_without_any_container(#[case] status: Value, #[case] refused: bool) {
         let failure = pod(&json!({ "status": status })).failure;
         assert_eq!(failure.is_some_and(|failure| failure.refused), refused);
-    }
-
-    #[rstest]
-    #[case::supervisor_killed(json!({"name": "w", "state": {"terminated": {"exitCode": 137}}}), true)]
-    #[case::supervisor_done(json!({"name": "w", "state": {"terminated": {"exitCode": 0}}}), false)]
-    #[case::helper_ended(json!({"name": "helper", "state": {"terminated": {"exitCode": 1}}}), false)]
-    fn the_container_of_a_supervisor_is_the_one_that_restarts(#[case] status: Value, #[case] ended: bool) {
-        let view = pod(&json!({
-            "spec": {"initContainers": null, "containers": [
-                {"name": "w", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}}]},
-                {"name": "helper"}]},
-            "status": {"containerStatuses": [status]},
-        }));
-        assert_eq!(view.container_ended, ended);
     }
 }

@@ -24,6 +24,8 @@ const SPREAD: i64 = 5_000;
 pub(super) struct AgentProcess {
     pub container: u32,
     pub started: Time,
+    /// When it started, as it says; an older agent does not.
+    pub says_start: Option<String>,
     agent: Agent,
     channels: Channels,
     /// Whether it watches the JobSet.
@@ -67,6 +69,7 @@ impl AgentProcess {
         Self {
             container,
             started,
+            says_start: None,
             agent,
             channels,
             watches: first == ChannelOutput::Watch,
@@ -86,6 +89,11 @@ impl AgentProcess {
 }
 
 impl AgentProcess {
+    /// What it says of this epoch over the stream.
+    pub(super) fn report(&self, epoch: i32) -> Report {
+        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone() }
+    }
+
     /// The supervisor is asked to end, and asks its worker to.
     pub(super) fn ask_to_end(&mut self) {
         self.agent.step(Input::Terminate);
@@ -142,6 +150,7 @@ impl SimulatedCluster {
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in);
+        let started = machine.agent.as_ref().and_then(|process| process.says_start.clone());
         let is_there = self.api.pods.contains_key(&pod);
         let leaves = if self.leaves(&pod) { ", and leaves" } else { "" };
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}{leaves}"));
@@ -153,6 +162,9 @@ impl SimulatedCluster {
             self.api.change_pod(&pod, |wire| {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
                 annotations.insert(labels::EPOCH.to_owned(), epoch.to_string());
+                if let Some(started) = started {
+                    annotations.insert(labels::AGENT_STARTED.to_owned(), started);
+                }
                 if let Some(epoch) = failed_in {
                     annotations.insert(labels::WORKER_EXIT.to_owned(), exit_text(epoch));
                 }
@@ -191,8 +203,8 @@ impl SimulatedCluster {
             ChannelOutput::Watch => (process.watches, process.observed) = (true, None),
             ChannelOutput::StopWatch => process.watches = false,
             ChannelOutput::Send { epoch } => {
-                let (link, failed_in) = (process.link, process.failed_in);
-                self.network.send(link, Report { epoch, exit: failed_in.map(exit_text) });
+                let report = process.report(epoch);
+                self.network.send(process.link, report);
             }
             ChannelOutput::WriteLater { .. } => process.write_due = Some(clock + self.network.rng.i64(0..SPREAD)),
             ChannelOutput::Write { epoch } => {
@@ -235,6 +247,7 @@ impl SimulatedCluster {
                 }
                 Output::StopWorker { .. } => stops = true,
                 Output::Restart { .. } => {
+                    machine.agent_end = Some((process.started.clone(), now));
                     machine.agent = None;
                     machine.must_reset = true;
                     machine.status_is_outdated = true;
@@ -242,8 +255,8 @@ impl SimulatedCluster {
                 }
                 Output::Exit { code } => {
                     if machine.supervised {
-                        machine.worker =
-                            SimulatedWorker::Ended { code: code.into(), container: process.container, at: now };
+                        let (container, since) = (process.container, process.started.clone());
+                        machine.worker = SimulatedWorker::Ended { code: code.into(), container, since, at: now };
                         machine.status_is_outdated = true;
                     }
                     machine.agent = None;
@@ -273,6 +286,6 @@ fn written(epoch: i32, is_ok: bool) -> ChannelInput {
 }
 
 /// How the worker of an epoch has failed, as the agent says it.
-pub(super) fn exit_text(epoch: i32) -> String {
+fn exit_text(epoch: i32) -> String {
     format!(r#"{{"epoch": {epoch}, "code": 1}}"#)
 }

@@ -17,6 +17,8 @@ use super::truth::Truth;
 use super::watches::KINDS;
 use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 
+/// One in so many lives has agents of the release before.
+const OLDER_AGENTS: u64 = 4;
 /// When a simulation begins, in seconds.
 const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
@@ -42,6 +44,8 @@ pub(super) struct SimulatedCluster {
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
+    /// Whether the agents say when they started; older ones do not.
+    pub says_start: bool,
     pub lost_nodes: u8,
     /// JobSets of other tenants.
     pub tenants: usize,
@@ -74,6 +78,7 @@ impl SimulatedCluster {
             network: StreamNetwork::new(seed),
             broken,
             clock: 0,
+            says_start: !seed.is_multiple_of(OLDER_AGENTS),
             lost_nodes: 0,
             tenants: 0,
             is_full: false,
@@ -223,6 +228,12 @@ impl SimulatedCluster {
 
     pub(super) fn now(&self) -> Time {
         Time(Timestamp::from_second(BEGINNING + self.clock / 1_000).unwrap_or_default())
+    }
+
+    /// The time as an agent says it: RFC 3339 with microseconds.
+    pub(super) fn precise_now(&self) -> String {
+        let time = Timestamp::from_millisecond(BEGINNING * 1_000 + self.clock).unwrap_or_default();
+        format!("{time:.6}")
     }
 
     /// The time on the clock of the simulation, in milliseconds.

@@ -107,17 +107,15 @@ impl SimulatedCluster {
         };
         self.strike(&uid, false, "its agent restarts alone");
         self.clock += 2_000;
-        let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
+        let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
             if machine.supervised {
                 // Its worker ends with it, and its container starts again.
                 machine.kill_supervisor(137, now);
                 return;
             }
-            let container = machine.next_container();
-            machine.agent = Some(super::agents::AgentProcess::new(container, now, mode, has_stream));
             machine.agent_restarts += 1;
-            machine.status_is_outdated = true;
+            self.start_agent(&uid);
         }
     }
 

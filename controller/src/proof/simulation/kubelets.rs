@@ -40,13 +40,13 @@ impl SimulatedCluster {
             self.stop(uid);
             return Ok(());
         }
-        let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
+        let clock = self.clock;
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         if machine.must_reset {
             // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
             let slot = machine.slot();
             self.truth.taken_along(slot, machine.agent.as_ref().and_then(|agent| agent.entered), false);
-            machine.reset();
+            machine.reset(clock);
             self.worked = true;
             self.trace(|| format!("{name}: all containers restart"));
         } else if machine.supervised && machine.agent.is_some() {
@@ -59,15 +59,27 @@ impl SimulatedCluster {
             }
             self.worked = true;
         } else if machine.has_agent && machine.agent.is_none() {
-            let container = machine.next_container();
-            machine.agent = Some(AgentProcess::new(container, now, mode, has_stream));
-            machine.resetting = false;
-            machine.status_is_outdated = true;
             self.worked = true;
+            if machine.resettled_at <= clock {
+                machine.resetting = false;
+                self.start_agent(uid);
+            }
         } else if !machine.runs() {
             return self.start_worker(uid);
         }
         Ok(())
+    }
+
+    /// The container of an agent starts.
+    pub(super) fn start_agent(&mut self, uid: &str) {
+        let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
+        let says_start = self.says_start.then(|| self.precise_now());
+        let Some(machine) = self.machines.get_mut(uid) else { return };
+        let container = machine.next_container();
+        let mut process = AgentProcess::new(container, now, mode, has_stream);
+        process.says_start = says_start;
+        machine.agent = Some(process);
+        machine.status_is_outdated = true;
     }
 
     /// Whether the Pod has no node. One that is asked to go then is gone at once.
@@ -138,7 +150,8 @@ impl SimulatedCluster {
         {
             // Whatever its worker says, the supervisor says that it was asked to end.
             let code = process.terminate(u8::try_from(code).unwrap_or(u8::MAX)).map_or(TERMINATED, i32::from);
-            machine.worker = SimulatedWorker::Ended { code, container: process.container, at: now };
+            let since = process.started.clone();
+            machine.worker = SimulatedWorker::Ended { code, container: process.container, since, at: now };
         }
         let well = matches!(machine.worker, SimulatedWorker::Ended { code: 0, .. });
         machine.end(well);

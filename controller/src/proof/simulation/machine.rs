@@ -1,5 +1,6 @@
 //! What truly runs of a Pod on its node, and the status that its kubelet would write of it.
 
+use jobset_api::agent::DEFAULT_EXIT_CODE;
 use jobset_objects::{
     ContainerRunning, ContainerState, ContainerTerminated, PartialCondition, PartialContainer, PartialContainerStatus,
     PartialPodSpec, PartialPodStatus,
@@ -11,6 +12,8 @@ use super::agents::AgentProcess;
 use super::api::PodObject;
 use super::truth::SlotId;
 
+/// Shortest time from the end of a container to its next start, in milliseconds: what the fastest kubelet was measured to take.
+const RESET: i64 = 1_600;
 pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The containers of a Pod. Of a Pod that does not restart in place, the worker alone.
@@ -37,6 +40,10 @@ pub(super) struct SimulatedMachine {
     pub must_reset: bool,
     /// All containers are being restarted.
     pub resetting: bool,
+    /// When the kubelet is able to start the first of them, in milliseconds.
+    pub resettled_at: i64,
+    /// Begin and end of an agent that has had its Pod restarted.
+    pub agent_end: Option<(Time, Time)>,
     /// Whether the Pod has succeeded, once it has ended.
     pub ended: Option<bool>,
     pub agent_restarts: i32,
@@ -66,6 +73,7 @@ pub(super) enum SimulatedWorker {
     Ended {
         code: i32,
         container: u32,
+        since: Time,
         at: Time,
     },
 }
@@ -127,15 +135,17 @@ impl SimulatedMachine {
 
     /// Ends the worker, if it runs.
     pub(super) fn end_worker(&mut self, code: i32, now: &Time) {
-        if let SimulatedWorker::Runs { container, .. } = self.worker {
-            self.worker = SimulatedWorker::Ended { code, container, at: now.clone() };
+        if let SimulatedWorker::Runs { container, since, .. } = &self.worker {
+            let (container, since) = (*container, since.clone());
+            self.worker = SimulatedWorker::Ended { code, container, since, at: now.clone() };
             self.status_is_outdated = true;
         }
     }
 
     /// All containers go, to be started again.
-    pub(super) fn reset(&mut self) {
-        self.agent = None;
+    pub(super) fn reset(&mut self, clock: i64) {
+        (self.agent, self.agent_end) = (None, None);
+        self.resettled_at = clock + RESET;
         self.worker = SimulatedWorker::NotYet;
         (self.must_reset, self.stopping) = (false, false);
         if !self.supervised {
@@ -182,7 +192,11 @@ impl SimulatedMachine {
 
     fn agent_status(&self) -> PartialContainerStatus {
         let agent = self.agent.as_ref();
-        let state = agent.map_or_else(ContainerState::default, |agent| running(&agent.started));
+        let state = match (agent, &self.agent_end) {
+            (Some(agent), _) => running(&agent.started),
+            (None, Some((since, at))) => terminated(DEFAULT_EXIT_CODE.into(), since, at),
+            (None, None) => ContainerState::default(),
+        };
         container_status("agent", agent.map_or(0, |agent| agent.container), self.agent_restarts, state)
     }
 
@@ -193,16 +207,7 @@ impl SimulatedMachine {
             (_, Some(agent)) => (agent.container, running(&agent.started)),
             (SimulatedWorker::NotYet, _) => (0, ContainerState::default()),
             (SimulatedWorker::Runs { container, since, .. }, _) => (*container, running(since)),
-            (SimulatedWorker::Ended { code, container, at }, _) => {
-                let end = ContainerTerminated {
-                    exit_code: *code,
-                    reason: if *code == 0 { "Completed" } else { "Error" }.to_owned(),
-                    message: String::new(),
-                    finished_at: Some(at.clone()),
-                    ..ContainerTerminated::default()
-                };
-                (*container, ContainerState { terminated: Some(end), ..ContainerState::default() })
-            }
+            (SimulatedWorker::Ended { code, container, since, at }, _) => (*container, terminated(*code, since, at)),
         };
         container_status("worker", container, self.worker_restarts, state)
     }
@@ -211,6 +216,17 @@ impl SimulatedMachine {
 fn running(since: &Time) -> ContainerState {
     let running = ContainerRunning { started_at: Some(since.clone()) };
     ContainerState { running: Some(running), ..ContainerState::default() }
+}
+
+fn terminated(code: i32, since: &Time, at: &Time) -> ContainerState {
+    let end = ContainerTerminated {
+        exit_code: code,
+        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
+        message: String::new(),
+        started_at: Some(since.clone()),
+        finished_at: Some(at.clone()),
+    };
+    ContainerState { terminated: Some(end), ..ContainerState::default() }
 }
 
 fn container_status(name: &str, container: u32, restart_count: i32, state: ContainerState) -> PartialContainerStatus {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobset_agent::channels::ChannelInput;
 use jobset_agent::decide::JobSetState;
-use jobset_stream::message::{GroupState, Report};
+use jobset_stream::message::GroupState;
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
@@ -225,8 +225,7 @@ impl SimulatedCluster {
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let Some(process) = &mut machine.agent else { return Ok(false) };
         if process.link.is_none() && !self.network.is_cut && self.network.rng.u8(..4) != 0 {
-            let exit = process.failed_in.map(super::agents::exit_text);
-            let known = process.entered.map(|epoch| Report { epoch, exit });
+            let known = process.entered.map(|epoch| process.report(epoch));
             process.link = Some(self.network.connect(&pod, uid, process.container, known));
             self.network.slots.insert(uid.to_owned(), slot);
             let is_newborn = process.entered.is_none();

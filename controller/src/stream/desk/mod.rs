@@ -18,7 +18,7 @@ use jobset_stream::message::{AgentEvent, AgentEventKind, GroupState, Nonce, PodR
 use jobset_stream::{AGENTS_OF_A_RELAY, BEAT, EXIT_BYTES};
 
 use super::GroupSnapshot;
-use crate::engine::pods::StreamReport;
+use crate::engine::pods::{StreamReport, parse_start};
 use crate::engine::{Key, Now};
 use group::GroupDesk;
 use reads::Reads;
@@ -348,9 +348,11 @@ impl Desk {
 
 impl Agent {
     fn report(&self, report: Report) -> DeskOutput {
-        let Report { epoch, exit } = report;
+        let Report { epoch, exit, started } = report;
         let exit = exit.filter(|text| text.len() <= EXIT_BYTES);
-        let report = StreamReport { pod: self.pod.to_string(), pod_uid: self.pod_uid.to_string(), epoch, exit };
+        let started = started.as_deref().and_then(parse_start);
+        let report =
+            StreamReport { pod: self.pod.to_string(), pod_uid: self.pod_uid.to_string(), epoch, exit, started };
         DeskOutput::Report { key: Arc::clone(&self.key), report }
     }
 }

@@ -321,7 +321,8 @@ fn agent_is_gone_with_the_last_connection_of_its_pod() {
 #[test]
 fn reports_name_the_pod_of_the_token() {
     let mut test = TestDesk::new();
-    let report = |epoch| Report { epoch, exit: Some("{}".to_owned()) };
+    let started = "2026-01-01T00:00:00.2Z";
+    let report = |epoch| Report { epoch, exit: Some("{}".to_owned()), started: Some(started.to_owned()) };
     let mut first = hello(1);
     if let AgentEventKind::Hello { report: of_hello, .. } = &mut first.event {
         *of_hello = Some(report(1));
@@ -329,7 +330,8 @@ fn reports_name_the_pod_of_the_token() {
     let later = |agent| AgentEvent { agent, event: AgentEventKind::Report(report(2)) };
     let outputs = test.desk.agent_events(1, vec![first, later(1), later(9)], test.now());
     let reported = outputs.into_iter().filter_map(|output| match output {
-        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit } } => {
+        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit, started: life } } => {
+            assert_eq!(life, started.parse().ok());
             assert_eq!((of.as_ref(), &*pod, &*pod_uid, exit.as_deref()), (&key(), "pod-1", "uid-1", Some("{}")));
             Some(epoch)
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use jobset_agent::args::Relay;
 use jobset_agent::decide::Input;
+use jobset_agent::start::AgentStart;
 use jobset_agent::transport::{Names, Transport};
 use jobset_agent::{report, watch};
 use kube::Client;
@@ -76,7 +77,8 @@ impl Links {
                 let seat = Arc::clone(seats).acquire_owned().await.ok();
                 let names = Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() };
                 let relay: Relay = setup.relay(agent, folders[agent].clone());
-                Link::Stream(Box::new(Transport::start(connections.of(agent), names, Some(relay))), seat)
+                let start = Arc::new(AgentStart::now());
+                Link::Stream(Box::new(Transport::start(connections.of(agent), names, start, Some(relay))), seat)
             }
         }
     }
@@ -161,7 +163,7 @@ impl WatchLink {
         tokio::spawn(async move {
             let _seat = seats.acquire_owned().await;
             let answer = match dialect {
-                Dialect::Own => report::report(&client, NAMESPACE, &pod, epoch, None).await,
+                Dialect::Own => report::report(&client, NAMESPACE, &pod, epoch, None, None).await,
                 Dialect::Go => go_dialect::report(&client, &pod, epoch).await,
             };
             // The receiver is gone if the agent has restarted.
