@@ -1,14 +1,15 @@
 //! Replaces Pods that owe their return and cannot come back.
 //!
 //! A Pod owes its return if its epoch is over and it has not reported the next one, or if its epoch runs and its worker does not.
-//! Who waits at the barrier behind another Pod owes nothing, nor does a worker that has finished. A Pod is replaced only where its
+//! Who waits at the barrier behind another Pod owes nothing, nor does a worker that has finished. Who has lost its sandbox for good
+//! owes it anywhere, at the barrier and before its first report, too. A Pod is replaced only where its
 //! return is proved to be impossible, or where its JobSet asks for it after some time: a slow pull or a slow driver proves nothing.
 //! The restart that this takes does not count, and begins before the Pod is deleted, so that nobody takes the deletion for a failure.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use jobset_api::epoch::GroupEpochs;
+use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::{conditions, event, labels};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -62,7 +63,9 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return ControlFlow::Continue(());
     }
     let names: Vec<&str> = due.iter().map(|(pod, _)| &*pod.name).collect();
-    if !epochs.is_closed() {
+    // Without a Pod that waits at the barrier, the others run on.
+    let runs = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epochs.verdict(epoch) == EpochVerdict::Run);
+    if !epochs.is_closed() && due.iter().any(|(pod, _)| runs(pod)) {
         let message = format!("these Pods cannot come back, and are replaced: {}", first_few(&names));
         reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CANNOT_RETURN, &message);
         epochs::restart_uncounted(reconciliation)?;
@@ -78,13 +81,15 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
 /// When a Pod is replaced whose return is proved to be impossible. Nothing is proved by a node that is not ready: it may be restarting.
 fn proved(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Replacement> {
     let node = reconciliation.observed.node(pod.node.as_deref()?)?;
-    let (since, is_named) = (owed_since(reconciliation)?, is_named(reconciliation, pod));
+    let (since, is_named) = (owed_since(reconciliation), is_named(reconciliation, pod));
     let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
         _ if !node.ready => return None,
         (Some(lost_at), _) => {
-            (since.max(lost_at), "its node has restarted, and the kubelet does not start it again".to_owned())
+            let begin = since.map_or(lost_at, |since| since.max(lost_at));
+            (begin, "its node has restarted, and the kubelet does not start it again".to_owned())
         }
         (None, Some(waiting)) => {
+            let since = since?;
             let ended_since = |at: Option<Timestamp>| is_named || at.is_some_and(|at| at > since);
             let ended = waiting.ended.as_ref().filter(|exit| ended_since(exit.finished_at))?;
             (since, format!("since the restart, {ended}, and again whenever it starts"))

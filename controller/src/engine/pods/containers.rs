@@ -104,12 +104,8 @@ pub(super) fn sandbox_since(pod: &PartialPod, status: &str) -> Option<Timestamp>
     sandbox.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// Since when the Pod has no sandbox although its workers have run in it, and will never have another one.
-///
-/// The kubelet of a node that has restarted finds the containers ended. Where a rule restarts all of them, it removes them and makes
-/// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
-/// (`computePodActions` in Kubernetes).
-pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
+/// Since when the Pod has no sandbox although its workers have run in it, and ended: its node has restarted.
+pub(super) fn lost_with_its_node(pod: &PartialPod) -> Option<Timestamp> {
     let lost_at = sandbox_since(pod, "False")?;
     let workers = &pod.status.container_statuses;
     let all = pod.status.init_container_statuses.iter().chain(workers);
@@ -118,8 +114,23 @@ pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
     };
     let is_over =
         !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
-    let is_final = pod.spec.restart_policy == NEVER && !pod.has_ended() && is_over;
-    (is_final && workers.iter().any(has_run)).then_some(lost_at)
+    let is_open = pod.spec.restart_policy == NEVER && !pod.has_ended();
+    (is_open && is_over && workers.iter().any(has_run)).then_some(lost_at)
+}
+
+/// The same of a Pod that will never have another sandbox.
+///
+/// The kubelet of a node that has restarted finds the containers ended. Where a rule restarts all of them, it removes them and makes
+/// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
+/// (`computePodActions` in Kubernetes).
+pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
+    let agent_restarts_pod = |status: &PartialContainerStatus| {
+        let end = status.state.terminated.as_ref();
+        let container = pod.spec.init_containers.iter().find(|container| container.name == status.name);
+        end.zip(container).is_some_and(|(end, container)| restarts_pod_on(container, end.exit_code))
+    };
+    let comes_back = restarting(pod) || pod.status.init_container_statuses.iter().any(agent_restarts_pod);
+    lost_with_its_node(pod).filter(|_| !comes_back)
 }
 
 /// The container of the Pod that waits and keeps the others waiting: one that ends by itself, else the first in the order in which
@@ -149,4 +160,41 @@ pub(super) fn waiting(pod: &PartialPod) -> Option<WaitingContainer> {
     let (.., status, waits, ended) = waiting.min_by_key(|(is_healthy, follows, ..)| (*is_healthy, *follows))?;
     let (name, reason) = (status.name.clone(), waits.reason.clone());
     Some(WaitingContainer { name, reason, message: last_words(&waits.message), ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::nothing_restarts_it("Restart", 81, true)]
+    #[case::rule_of_the_worker_restarts_all("RestartAllContainers", 81, false)]
+    #[case::rule_of_the_agent_restarts_all("Restart", 255, false)]
+    fn sandbox_is_lost_for_good_where_no_rule_restarts_all(
+        #[case] action: &str,
+        #[case] agent: i32,
+        #[case] lost: bool,
+    ) {
+        let rule =
+            |action: &str, code: i32| json!([{"action": action, "exitCodes": {"operator": "In", "values": [code]}}]);
+        let ended = |name: &str| json!({"name": name, "state": {"terminated": {"exitCode": 255, "startedAt": "2026-01-01T00:00:00Z"}}});
+        let pod: PartialPod = serde_json::from_value(json!({
+            "spec": {
+                "restartPolicy": "Never",
+                "initContainers": [{"name": "agent", "restartPolicyRules": rule(RESTART_ALL_CONTAINERS, agent)}],
+                "containers": [{"name": "worker", "restartPolicyRules": rule(action, 255)}],
+            },
+            "status": {
+                "conditions": [
+                    {"type": READY_TO_START, "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z"}],
+                "initContainerStatuses": [ended("agent")],
+                "containerStatuses": [ended("worker")],
+            },
+        }))
+        .unwrap();
+        assert_eq!((lost_with_its_node(&pod).is_some(), sandbox_lost_at(&pod).is_some()), (true, lost));
+    }
 }

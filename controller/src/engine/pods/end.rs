@@ -20,10 +20,9 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
     pod.epoch.number().filter(|_| has_ended)
 }
 
-/// Whether no worker of a Pod that goes, or whose node has restarted, runs or will run.
+/// Whether no worker of a Pod that goes, or has lost its sandbox for good, runs or will run.
 fn is_over(pod: &PodView) -> bool {
-    let is_lost = pod.sandbox_lost_at.is_some() && !pod.sidecar && !pod.restarting;
-    (pod.deleted_at.is_some() || is_lost) && pod.workers == 0
+    (pod.deleted_at.is_some() || pod.sandbox_lost_at.is_some()) && pod.workers == 0
 }
 
 fn reporting_life_has_ended(pod: &PodView) -> bool {

@@ -7,9 +7,7 @@ use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, Partial
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::containers::supervisors;
-
-use super::containers::sandbox_lost_at;
+use super::containers::{lost_with_its_node, supervisors};
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -95,7 +93,7 @@ impl PodFailure {
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
             disrupted_at: disruption.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
             refused: phase == "Failed" && !deleted && disruption.is_none() && !all.clone().any(was_created),
-            node_restarted: sandbox_lost_at(pod).is_some(),
+            node_restarted: lost_with_its_node(pod).is_some(),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
                 conditions: pod.status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone())).collect(),

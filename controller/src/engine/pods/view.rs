@@ -9,7 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, have_succeeded, identity, is_agent, restarting, sandbox_lost_at, sandbox_since, started, waiting,
+    all_ended, have_succeeded, identity, is_agent, lost_with_its_node, restarting, sandbox_lost_at, sandbox_since,
+    started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
@@ -83,7 +84,7 @@ pub struct PodView {
     pub life: Option<Timestamp>,
     /// The life of its agent that the status shows to be over. The epoch may be that of another one.
     pub ended_life: Option<EndedLife>,
-    /// Since when it has no sandbox although its workers have run in it, and ended: its node has restarted.
+    /// Since when it has no sandbox, and will have none: its node has restarted, and the kubelet starts no container of it again.
     pub sandbox_lost_at: Option<Timestamp>,
     /// What its first container that does not run waits for, if one does.
     pub waiting: Option<Box<WaitingContainer>>,
@@ -162,7 +163,7 @@ impl PodView {
         let sandbox_lost_at = sandbox_lost_at(pod);
         let ended_life = EndedLife::of(pod);
         let failing = restarting
-            || sandbox_lost_at.is_some()
+            || lost_with_its_node(pod).is_some()
             || pod.status.init_container_statuses.iter().any(has_failed)
             || deleted_at.is_some()
             || ended_life.is_some()
@@ -217,7 +218,8 @@ impl PodView {
         self.sandbox_lost_at.is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting.ended.is_some())
     }
 
-    /// Whether it owes its return: its epoch is over, or runs without its worker. A Pod that goes, or has done its work, owes nothing.
+    /// Whether it owes its return: its epoch is over, or runs without its worker; or it has lost its sandbox for good, whatever it has
+    /// reported. A Pod that goes, or has done its work, owes nothing.
     pub fn owes_return(&self, epochs: GroupEpochs) -> bool {
         let is_here = self.phase == PodPhase::Open && self.deleted_at.is_none() && !self.workers_succeeded;
         let owes = |epoch: i32| match epochs.verdict(epoch) {
@@ -225,7 +227,7 @@ impl PodView {
             EpochVerdict::Run => self.workers == 0,
             EpochVerdict::Wait => false,
         };
-        is_here && self.epoch.number().is_some_and(owes)
+        is_here && (self.sandbox_lost_at.is_some() || self.epoch.number().is_some_and(owes))
     }
 
     /// Whether a disruption ends it: eviction, preemption, a taint, the loss of its node.
