@@ -90,7 +90,8 @@ struct Wait {
 impl Addresses {
     /// The last address to settle, if it has not.
     ///
-    /// All Pods have an address when the wait begins, so one that seems to be of a later time is of a node whose clock is ahead. Once
+    /// All Pods have an address when the wait begins, so one that seems to be of a later time is of a node whose clock is ahead, or its
+    /// status is late. Once
     /// that time has come, the Pod may as well have got another address. Newcomers that arrive one after another do not prolong the
     /// wait.
     fn settle(self, time: SignedDuration, Wait { began, now, longest }: Wait) -> Option<Settling> {

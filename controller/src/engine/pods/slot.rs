@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::ObservedEpochs;
 use super::end::{ended_before, ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
@@ -114,7 +112,7 @@ pub(super) struct Share {
     pub stuck: bool,
     /// Its failed Pods that may delay a successor.
     pub held: HeldPods,
-    /// The second in which the Pod got its address, if it has reported.
+    /// The second in which the Pod got its address, if it has reported; the last of all where its status does not say so yet.
     pub address: Option<i64>,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
@@ -341,7 +339,7 @@ impl PodSlot {
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();
         share.malformed = matches!(pod.epoch, Epoch::Malformed(_));
-        share.address = pod.address_since.filter(|_| share.report.is_some()).map(Timestamp::as_second);
+        share.address = share.report.map(|_| pod.address_at_latest().as_second());
         share.runs = pod.workers != 0;
         share.mute = share.unreported && pod.workers != 0;
         share.trust = match (member.worker_is_of_the_past(synced), member.agent_restarted_alone()) {

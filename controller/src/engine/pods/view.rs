@@ -208,6 +208,11 @@ impl PodView {
         self.phase == PodPhase::Open && (self.deleted_at.is_none() || self.workers != 0)
     }
 
+    /// When it got its address at the latest. Its report may be faster than the status that says so.
+    pub fn address_at_latest(&self) -> Timestamp {
+        self.address_since.unwrap_or(Timestamp::MAX)
+    }
+
     /// Whether it has failed, and the Job controller may delay its successor because of that.
     pub fn delays_its_successor(&self) -> bool {
         self.phase == PodPhase::Failed && self.tracked

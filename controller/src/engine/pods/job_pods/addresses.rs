@@ -7,7 +7,7 @@ use crate::engine::pods::PodView;
 
 impl JobPods {
     /// The second in which a Pod last got its address, of the members that fill open slots and have reported. Their nodes give the
-    /// time.
+    /// time. Where a status does not say it yet, it is after all others.
     pub fn youngest_address(&self) -> Option<Timestamp> {
         self.youngest(false)
     }
@@ -19,7 +19,7 @@ impl JobPods {
 
     /// A Pod that got its address in this second. It takes a look at each Pod.
     pub fn with_address_since(&self, second: Timestamp) -> Option<&PodView> {
-        let got = |pod: &PodView| pod.address_since.map(Timestamp::as_second) == Some(second.as_second());
+        let got = |pod: &PodView| pod.address_at_latest().as_second() == second.as_second();
         self.filling().filter(|pod| pod.epoch.number().is_some() && got(pod)).min_by(|a, b| a.name.cmp(&b.name))
     }
 
