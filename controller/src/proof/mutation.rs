@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, conditions};
+use jobset_api::{JobSet, JobSetStatus, conditions, labels};
+use k8s_openapi::jiff::Timestamp;
 
-use crate::engine::pods::PodView;
+use crate::engine::pods::{Exit, PodView};
 use crate::engine::{Kind, Ranges, View, WatchEvent};
 use crate::observe::Observed;
-use crate::plan::{Note, Plan};
+use crate::plan::{Action, Note, Plan, PodDeletion};
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +89,18 @@ pub(super) enum RuleMutation {
     NotesOfSpecifiedJobs,
     /// The barrier is lifted once all Pods of the specified size have reported, whoever else waits at it.
     LeavingLetIn,
+    /// A Pod that its node refuses is taken for one that fails before its worker starts.
+    RefusalsAreFailures,
+    /// A Pod that cannot come back is not replaced.
+    ReturnsForgotten,
+    /// The replacement of a Pod is counted.
+    ReplacementsCounted,
+    /// A container that waits is taken for one that ends whenever it starts.
+    WaitingTakenForEnding,
+    /// The settle time does not reach the engine.
+    SettleTimeNotObserved,
+    /// A container that has ended is taken to be of the life that has reported, whichever that is.
+    LifeIgnored,
 }
 
 /// What of an event reaches the engine.
@@ -108,6 +121,18 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
         Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
+        Some(RuleMutation::RefusalsAreFailures) => {
+            if let Some(failure) = &mut pod.failure {
+                failure.refused = false;
+            }
+        }
+        Some(RuleMutation::WaitingTakenForEnding) => {
+            if let Some(waiting) = &mut pod.waiting {
+                let finished_at = Some(Timestamp::MAX);
+                waiting.ended.get_or_insert_with(|| Exit { code: 1, finished_at, ..Exit::default() });
+            }
+        }
+        Some(RuleMutation::LifeIgnored) => pod.life = pod.ended_life.map(|life| life.started).or(pod.life),
         _ => {}
     }
 }
@@ -116,6 +141,10 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
     match broken {
         Some(RuleMutation::DeadlineNotObserved) if jobset.spec.active_deadline_seconds.is_some() => {
             Arc::make_mut(jobset).spec.active_deadline_seconds = None;
+        }
+        Some(RuleMutation::SettleTimeNotObserved) if jobset.settle_names().is_some() => {
+            let annotations = &mut Arc::make_mut(jobset).metadata.annotations;
+            annotations.get_or_insert_default().remove(labels::SETTLE_NAMES);
         }
         Some(RuleMutation::SuccessPolicyNotObserved) => {
             for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
@@ -166,6 +195,8 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
                 status.deprecated_epoch = synced;
             }
         }
+        RuleMutation::ReturnsForgotten => plan.actions.retain(|action| !is_replacement(action)),
+        RuleMutation::ReplacementsCounted if plan.actions.iter().any(is_replacement) => count_restart(&before, status),
         RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly
@@ -217,6 +248,10 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         }
         _ => {}
     }
+}
+
+fn is_replacement(action: &Action) -> bool {
+    matches!(action, Action::DeletePod { reason: PodDeletion::CannotReturn, .. })
 }
 
 fn count_restart(before: &JobSetStatus, status: &mut JobSetStatus) {

@@ -43,6 +43,12 @@ pub(super) enum Property {
     SuccessIsFinal,
     /// No epoch begins while a Pod outside of the specified size could start its worker in it.
     LeavingStayOut,
+    /// Pods that their nodes refuse are no failures of workers: no JobSet fails because of them.
+    RefusalsAreFree,
+    /// Only Pods that cannot come back are replaced.
+    HealthyPodsStay,
+    /// With a settle time, no epoch begins before the youngest address is that old.
+    NamesSettle,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

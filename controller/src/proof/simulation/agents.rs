@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
 use jobset_agent::decide::{Agent, Input, Mode, Output};
+use jobset_api::agent::DEFAULT_EXIT_CODE;
 use jobset_api::labels;
 use jobset_stream::message::Report;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -247,7 +248,7 @@ impl SimulatedCluster {
                 }
                 Output::StopWorker { .. } => stops = true,
                 Output::Restart { .. } => {
-                    machine.agent_end = Some((process.started.clone(), now));
+                    machine.agent_end = Some((DEFAULT_EXIT_CODE.into(), process.started.clone(), now));
                     machine.agent = None;
                     machine.must_reset = true;
                     machine.status_is_outdated = true;

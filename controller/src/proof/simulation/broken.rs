@@ -5,8 +5,8 @@ use rstest::rstest;
 use super::cluster::run;
 use crate::proof::Property::{
     self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
-    FreeEpoch, LeavingStayOut, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, Rest,
-    ShrinkRestarts, SuccessIsFinal, UrgentFirst,
+    FreeEpoch, HealthyPodsStay, LeavingStayOut, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch,
+    OwnDeletionsAreNoFailures, RefusalsAreFree, Rest, ShrinkRestarts, SuccessIsFinal, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -45,6 +45,12 @@ const SEEDS: u64 = 12_000;
 #[case::success_policy_not_observed(RuleMutation::SuccessPolicyNotObserved, &[SuccessIsFinal])]
 #[case::leaving_let_in(RuleMutation::LeavingLetIn, &[LeavingStayOut])]
 #[case::notes_of_specified_jobs(RuleMutation::NotesOfSpecifiedJobs, &[BoundedPlans])]
+#[case::refusals_are_no_failures(RuleMutation::RefusalsAreFailures, &[RefusalsAreFree])]
+#[case::pods_that_cannot_return_are_replaced(RuleMutation::ReturnsForgotten, &[NoHang])]
+#[case::replacements_are_free(RuleMutation::ReplacementsCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
+#[case::healthy_pods_stay(RuleMutation::WaitingTakenForEnding, &[HealthyPodsStay])]
+#[case::names_settle(RuleMutation::SettleTimeNotObserved, &[NamesSettle])]
+#[case::ends_are_of_the_life_that_reported(RuleMutation::LifeIgnored, &[OneRestartPerIncident])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));

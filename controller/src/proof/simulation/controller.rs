@@ -209,6 +209,7 @@ impl SimulatedCluster {
                 self.check_counts_of_jobs(&jobset, status)?;
             }
             let checked = self.check_announcement(&jobset, status);
+            let checked = checked.and_then(|()| self.check_names(&jobset, status));
             objection = checked.and_then(|()| self.check_success_is_final(&jobset, status)).err();
             leaving = self.leaving(&jobset, status);
             if self.broken == Some(RuleMutation::LiftSentBeforeWrite) {
@@ -269,12 +270,6 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// What has to hold of a request when it is sent.
-    pub(super) fn check_request(&self, action: &Action, work: &WorkUnderWay) -> CheckResult {
-        self.check_action(action)?;
-        Self::check_no_start(action, &work.base)
-    }
-
     /// Writes the status of the work, if it has one.
     fn write_status(
         &mut self,
@@ -329,6 +324,7 @@ impl SimulatedCluster {
         self.trace(|| "the controller crashes".to_owned());
         self.lose_desk();
         self.controller = SimulatedController::new(self.broken, &self.scenario);
+        self.show_nodes();
         for kind in KINDS {
             self.api.list(kind);
         }

@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 39] = [
+const EVENTS: [&str; 51] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -49,6 +49,18 @@ const EVENTS: [&str; 39] = [
     "the answer gets lost",
     "requests are slow",
     ", which fails",
+    "is refused by its node",
+    "its node refuses it after it has run",
+    "RefusedByNode",
+    "fails in its first init container",
+    "FailsBeforeBarrier",
+    "WorkerNotStarted",
+    "its node restarts",
+    "its sidecar ends again",
+    "ContainersNotStarted",
+    "these Pods cannot come back",
+    ": CannotReturn",
+    "NamesSettle",
 ];
 
 /// What has to happen on the stream.

@@ -65,12 +65,17 @@ impl SimulatedCluster {
     }
 
     fn pick_machine(&mut self, which: impl Fn(&SimulatedMachine) -> bool) -> Option<String> {
+        let uids = self.machines_where(which);
+        pick(&mut self.rng, uids.iter())
+    }
+
+    /// The UIDs of the Pods that a fault can strike.
+    pub(super) fn machines_where(&self, which: impl Fn(&SimulatedMachine) -> bool) -> Vec<String> {
         let standing = self.standing_pods();
         let is_standing = |machine: &SimulatedMachine| standing.binary_search(&machine.pod).is_ok();
         let is_there = |it: &SimulatedMachine| !it.lost && !it.waits_for_node && it.ended.is_none() && is_standing(it);
         let machines = self.machines.iter().filter(|(_, it)| is_there(it));
-        let uids: Vec<&String> = machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid).collect();
-        pick(&mut self.rng, uids.into_iter())
+        machines.filter(|(_, machine)| which(machine)).map(|(uid, _)| uid.clone()).collect()
     }
 
     fn workers_fail(&mut self, how_many: usize) {
@@ -161,6 +166,7 @@ impl SimulatedCluster {
         let Some(uid) = self.pick_machine(|_| true) else { return };
         let node = self.machines[&uid].node.clone();
         self.lost_nodes += 1;
+        self.set_ready(&node, false);
         let there: Vec<String> = self
             .machines
             .iter()

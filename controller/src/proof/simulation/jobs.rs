@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::api::{CriteriaMet, JobObject, PodObject};
 use super::cluster::SimulatedCluster;
 use super::extremes::MOST_PODS;
-use super::machine::{SimulatedMachine, has_ended, is_going};
+use super::machine::{DISRUPTION_TARGET, SimulatedMachine, has_ended, is_going};
 use super::scenario::{FATAL, NAMESPACE};
 use super::successes::rule_met;
 
@@ -59,7 +59,7 @@ impl SimulatedCluster {
             pod.counted = true;
             let (index, fatal) = (pod.index, wanted.fatal && exit_code(pod) == Some(FATAL));
             let succeeded = pod.wire.status.phase == "Succeeded";
-            let asked = is_going(pod) && pod.wire.status.conditions.is_empty();
+            let asked = is_going(pod) && pod.wire.condition(DISRUPTION_TARGET).is_none();
             let Some(found) = self.api.jobs.get_mut(name) else { continue };
             if succeeded {
                 // Indexes beyond the size of the Job are not counted.
@@ -125,6 +125,7 @@ impl SimulatedCluster {
             }
             let (job, now) = (found.job.clone(), self.now());
             let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
+            self.set_ready(&node, true);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
             let mut machine = SimulatedMachine::new(&pod, &self.api.pods[&pod], &wanted.uid);

@@ -40,8 +40,11 @@ impl SimulatedCluster {
             self.stop(uid);
             return Ok(());
         }
+        if self.receive(uid) {
+            return Ok(());
+        }
         let clock = self.clock;
-        let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
+        let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.is_given_up) else { return Ok(()) };
         if machine.must_reset {
             // An agent that was slow to be taken down may have entered another epoch than the one in which it was struck.
             let slot = machine.slot();
@@ -59,9 +62,10 @@ impl SimulatedCluster {
             }
             self.worked = true;
         } else if machine.has_agent && machine.agent.is_none() {
-            self.worked = true;
-            if machine.resettled_at <= clock {
-                machine.resetting = false;
+            if machine.resettled_at > clock {
+                self.worked = true;
+            } else if !self.is_blocked_by_sidecar(uid, true) {
+                self.worked = true;
                 self.start_agent(uid);
             }
         } else if !machine.runs() {
@@ -75,6 +79,8 @@ impl SimulatedCluster {
         let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
         let says_start = self.says_start.then(|| self.precise_now());
         let Some(machine) = self.machines.get_mut(uid) else { return };
+        machine.resetting = false;
+        machine.make_sandbox(&now);
         let container = machine.next_container();
         let mut process = AgentProcess::new(container, now, mode, has_stream);
         process.says_start = says_start;
@@ -101,6 +107,9 @@ impl SimulatedCluster {
             return Ok(());
         }
         let epoch = machine.agent.as_ref().and_then(|agent| agent.entered);
+        if self.is_blocked_by_sidecar(uid, false) {
+            return Ok(());
+        }
         self.worker_starts(uid, epoch)
     }
 
@@ -113,6 +122,7 @@ impl SimulatedCluster {
         }
         let again = epoch.is_some() && machine.last_run >= epoch;
         machine.last_run = epoch;
+        machine.make_sandbox(&now);
         let container = machine.next_container();
         machine.worker = SimulatedWorker::Runs { epoch, container, since: now };
         machine.status_is_outdated = true;

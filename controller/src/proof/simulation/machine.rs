@@ -1,20 +1,23 @@
 //! What truly runs of a Pod on its node, and the status that its kubelet would write of it.
 
-use jobset_api::agent::DEFAULT_EXIT_CODE;
 use jobset_objects::{
-    ContainerRunning, ContainerState, ContainerTerminated, PartialCondition, PartialContainer, PartialContainerStatus,
-    PartialPodSpec, PartialPodStatus,
+    ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, PartialCondition, PartialContainer,
+    PartialContainerStatus, PartialPodSpec, PartialPodStatus,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::agents::AgentProcess;
 use super::api::PodObject;
+use super::nodes::{Reception, Sandbox};
+use super::returns::BrokenSidecar;
 use super::truth::SlotId;
 
 /// Shortest time from the end of a container to its next start, in milliseconds: what the fastest kubelet was measured to take.
 const RESET: i64 = 1_600;
 pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Exit code that the kubelet gives to a container that was lost with its node.
+pub(super) const LOST: i32 = 255;
 
 /// The containers of a Pod. Of a Pod that does not restart in place, the worker alone.
 // Each is true or not whatever the others are.
@@ -34,6 +37,13 @@ pub(super) struct SimulatedMachine {
     pub waits_for_node: bool,
     /// The node is dead: nothing runs, and no status says so.
     pub lost: bool,
+    /// What its kubelet has made of it when it got to know it.
+    pub reception: Option<Reception>,
+    pub sandbox: Sandbox,
+    /// Its kubelet starts none of its containers any more.
+    pub is_given_up: bool,
+    /// A sidecar beside the agent that does not start again.
+    pub broken_sidecar: Option<BrokenSidecar>,
     pub agent: Option<AgentProcess>,
     pub worker: SimulatedWorker,
     /// A container has ended in a way that restarts them all.
@@ -42,8 +52,8 @@ pub(super) struct SimulatedMachine {
     pub resetting: bool,
     /// When the kubelet is able to start the first of them, in milliseconds.
     pub resettled_at: i64,
-    /// Begin and end of an agent that has had its Pod restarted.
-    pub agent_end: Option<(Time, Time)>,
+    /// Exit code, begin and end of an agent that has had its Pod restarted, or was lost with its node.
+    pub agent_end: Option<(i32, Time, Time)>,
     /// Whether the Pod has succeeded, once it has ended.
     pub ended: Option<bool>,
     pub agent_restarts: i32,
@@ -53,7 +63,7 @@ pub(super) struct SimulatedMachine {
     /// Newest epoch that its agent has entered.
     pub epoch: Option<i32>,
     /// Containers that were started.
-    started: u32,
+    pub started: u32,
     /// The status in the API server is outdated.
     pub status_is_outdated: bool,
     /// When its worker ends that was asked to go, in milliseconds.
@@ -152,6 +162,9 @@ impl SimulatedMachine {
             self.resetting = true;
             self.agent_restarts += 1;
         }
+        if let Some(sidecar) = &mut self.broken_sidecar {
+            sidecar.has_restarted = true;
+        }
         self.worker_restarts += 1;
         self.status_is_outdated = true;
     }
@@ -172,6 +185,10 @@ impl SimulatedMachine {
             let status = if self.resetting { "True" } else { "False" };
             conditions.push(condition("AllContainersRestarting", status, "", ""));
         }
+        if let Some(refused) = self.status_of_refused(&conditions) {
+            return refused;
+        }
+        conditions.push(self.sandbox.condition());
         let phase = match (self.ended, &self.worker) {
             (Some(true), _) => "Succeeded",
             (Some(false), _) => "Failed",
@@ -181,12 +198,20 @@ impl SimulatedMachine {
         PartialPodStatus {
             phase: phase.to_owned(),
             conditions,
-            init_container_statuses: (self.has_agent && !self.supervised)
-                .then(|| self.agent_status())
-                .into_iter()
-                .collect(),
+            init_container_statuses: self.init_statuses(),
             container_statuses: vec![self.worker_status()],
             ..PartialPodStatus::default()
+        }
+    }
+
+    /// Those of its init containers and sidecars, in the order in which they start.
+    fn init_statuses(&self) -> Vec<PartialContainerStatus> {
+        let agent = (self.has_agent && !self.supervised).then(|| self.agent_status());
+        let sidecar = self.broken_sidecar.as_ref().map(|sidecar| (sidecar.comes_first, sidecar.status()));
+        match sidecar {
+            Some((true, sidecar)) => [sidecar].into_iter().chain(agent).collect(),
+            Some((false, sidecar)) => agent.into_iter().chain([sidecar]).collect(),
+            None => self.failed_init_status().into_iter().chain(agent).collect(),
         }
     }
 
@@ -194,8 +219,8 @@ impl SimulatedMachine {
         let agent = self.agent.as_ref();
         let state = match (agent, &self.agent_end) {
             (Some(agent), _) => running(&agent.started),
-            (None, Some((since, at))) => terminated(DEFAULT_EXIT_CODE.into(), since, at),
-            (None, None) => ContainerState::default(),
+            (None, Some((code, since, at))) => terminated(*code, since, at),
+            (None, None) => waiting("PodInitializing"),
         };
         container_status("agent", agent.map_or(0, |agent| agent.container), self.agent_restarts, state)
     }
@@ -205,7 +230,9 @@ impl SimulatedMachine {
         let (container, state) = match (&self.worker, supervisor) {
             // The container of a supervisor runs, whatever its worker does.
             (_, Some(agent)) => (agent.container, running(&agent.started)),
-            (SimulatedWorker::NotYet, _) => (0, ContainerState::default()),
+            (SimulatedWorker::NotYet, _) => {
+                (0, waiting(if self.supervised { "ContainerCreating" } else { "PodInitializing" }))
+            }
             (SimulatedWorker::Runs { container, since, .. }, _) => (*container, running(since)),
             (SimulatedWorker::Ended { code, container, since, at }, _) => (*container, terminated(*code, since, at)),
         };
@@ -218,10 +245,20 @@ fn running(since: &Time) -> ContainerState {
     ContainerState { running: Some(running), ..ContainerState::default() }
 }
 
-fn terminated(code: i32, since: &Time, at: &Time) -> ContainerState {
+pub(super) fn waiting(reason: &str) -> ContainerState {
+    let waiting = ContainerWaiting { reason: reason.to_owned(), message: String::new() };
+    ContainerState { waiting: Some(waiting), ..ContainerState::default() }
+}
+
+pub(super) fn terminated(code: i32, since: &Time, at: &Time) -> ContainerState {
     let end = ContainerTerminated {
         exit_code: code,
-        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
+        reason: match code {
+            0 => "Completed",
+            LOST => "Unknown",
+            _ => "Error",
+        }
+        .to_owned(),
         message: String::new(),
         started_at: Some(since.clone()),
         finished_at: Some(at.clone()),
@@ -229,10 +266,15 @@ fn terminated(code: i32, since: &Time, at: &Time) -> ContainerState {
     ContainerState { terminated: Some(end), ..ContainerState::default() }
 }
 
-fn container_status(name: &str, container: u32, restart_count: i32, state: ContainerState) -> PartialContainerStatus {
+pub(super) fn container_status(
+    name: &str,
+    container: u32,
+    restart_count: i32,
+    state: ContainerState,
+) -> PartialContainerStatus {
     PartialContainerStatus {
         name: name.to_owned(),
-        container_id: format!("{name}-{container}"),
+        container_id: if container == 0 { String::new() } else { format!("{name}-{container}") },
         restart_count,
         state,
         ..PartialContainerStatus::default()
@@ -252,6 +294,7 @@ pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) 
 /// The specification of a Job's Pods.
 pub(super) fn specify(spec: &mut PartialPodSpec, job: &Job) {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    spec.restart_policy = pod.and_then(|pod| pod.restart_policy.clone()).unwrap_or_default();
     let container = |it: &k8s_openapi::api::core::v1::Container| PartialContainer {
         name: it.name.clone(),
         restart_policy: it.restart_policy.clone(),

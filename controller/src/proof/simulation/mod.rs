@@ -14,6 +14,11 @@
 //! - An agent restarts alone, a supervisor with its worker; a Pod fails at the barrier, before its worker could start.
 //! - A Pod is evicted or preempted (DisruptionTarget), deleted by force (it vanishes, and its containers linger), or its
 //!   node is lost: nothing is heard of it until the control plane gives it up.
+//! - In a third of the lives, a kubelet refuses Pods, new ones and some that ran; Pods fail in their first init container; a node
+//!   restarts, and its supervised Pods get no other sandbox; a sidecar ends whenever it starts once its Pod has restarted
+//!   ([`nodes`], [`returns`]).
+//! - In a quarter of the lives that restart in place, names take time to settle ([`names`]). An address changes when a Pod is
+//!   replaced, or its node restarts.
 //! - A worker that is asked to go exits 143, or 0 as if it had done its work.
 //! - A kubelet writes a status late, or never, because the next one supersedes it. The agent's report and the kubelet's
 //!   status come in any order.
@@ -52,8 +57,8 @@
 //!
 //! # What is left out
 //!
-//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, a node that
-//! comes back, and the pause of status writes that only change counts.
+//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, a lost node
+//! that comes back, and the pause of status writes that only change counts.
 
 mod agents;
 mod api;
@@ -69,10 +74,13 @@ mod jobs;
 mod kubelets;
 mod leaving;
 mod machine;
+mod names;
+mod nodes;
 mod properties;
 mod relays;
 mod requests;
 mod rest;
+mod returns;
 mod scenario;
 mod slots;
 mod slow;

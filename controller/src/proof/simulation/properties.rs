@@ -61,8 +61,9 @@ impl SimulatedCluster {
         let jobs = || seen.jobs().filter(|(_, job)| !job.deleting && is_current(&before, job));
         let all_are_there = i64::try_from(jobs().count()).is_ok_and(|jobs| jobs >= base.spec.global_replicas());
         let is_alone = |job| seen.pods_of(job).is_some_and(|pods| pods.alone().next().is_some());
+        let is_stuck = |job| seen.pods_of(job).is_some_and(|pods| pods.stuck().next().is_some());
         let idle = all_are_there
-            && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job))
+            && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job) && !is_stuck(job))
             && !self.newcomers_have_arrived(&before, |_| true);
         ensure(!announced || recreates || !idle, Property::OneRestartPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
@@ -248,8 +249,11 @@ impl SimulatedCluster {
                 }
             }
         };
-        let of_budget = conditions::is_by_max_restarts(&end.reason);
-        let property = if of_budget { Property::ExactBudget } else { Property::NoHang };
+        let property = match end.reason.as_str() {
+            conditions::WORKER_NOT_STARTED if self.truth.refusals > 0 => Property::RefusalsAreFree,
+            reason if conditions::is_by_max_restarts(reason) => Property::ExactBudget,
+            _ => Property::NoHang,
+        };
         ensure(holds, property, || format!("it ends, and nothing says so: {} ({})", end.message, end.reason))
     }
 

@@ -27,7 +27,14 @@ impl SimulatedCluster {
         }
     }
 
-    pub(super) fn check_action(&self, action: &Action) -> CheckResult {
+    /// What has to hold of a request when it is sent.
+    pub(super) fn check_request(&self, action: &Action, work: &WorkUnderWay) -> CheckResult {
+        self.check_action(action)?;
+        self.check_replacement(action)?;
+        Self::check_no_start(action, &work.base)
+    }
+
+    fn check_action(&self, action: &Action) -> CheckResult {
         match action {
             Action::ResizeJob { name, parallelism, .. } => self.check_shrink(name, *parallelism),
             Action::DeleteJob { name, .. } => self.check_shrink(name, 0),

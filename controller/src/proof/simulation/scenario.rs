@@ -1,6 +1,7 @@
 //! What a seed says about the JobSet itself: its strategy, size and policies.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use fastrand::Rng;
 use jobset_agent::decide::Mode;
@@ -44,6 +45,8 @@ pub(super) struct Scenario {
     pub ends_slowly: bool,
     /// Whether sizes are at the ends of their integers.
     pub has_extremes: bool,
+    /// How long names take to settle.
+    pub settle_names: Duration,
     /// Settings of the controller.
     pub settings: Settings,
 }
@@ -88,6 +91,7 @@ impl Scenario {
         if let Some(budget) = annotated {
             metadata["annotations"] = json!({(labels::RESTART_BUDGET): budget.word()});
         }
+        let settle_names = super::names::draw(&mut later, &mut metadata);
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let budget = annotated.unwrap_or(RestartBudget::Shared);
         Self {
@@ -100,6 +104,7 @@ impl Scenario {
             has_success_policy,
             ends_slowly,
             has_extremes,
+            settle_names,
             settings,
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Truth {
     /// When the newest epoch began.
     pub lifted_at: Option<Timestamp>,
     pub job_was_deleted_by_hand: bool,
+    /// Pods that their nodes have refused.
+    pub refusals: u32,
 }
 
 impl Truth {
