@@ -166,9 +166,7 @@ impl SimulatedCluster {
                 self.step_kubelet(&uid)
             }),
             5 => {
-                // A rule about statuses that are late would take thousands of lives to be caught.
-                let is_late = self.broken == Some(RuleMutation::LifeIgnored) && self.extra.u8(..4) != 0;
-                if let Some(uid) = self.one_machine().filter(|_| !is_late) {
+                if let Some(uid) = self.one_machine() {
                     self.write_pod_status(&uid);
                 }
                 if self.rng.u8(..24) == 0 { self.check_rest() } else { self.arrive_late() }
