@@ -12,7 +12,7 @@ use crate::programs::Kubernetes;
 pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
 /// The properties of a cluster: arguments of `e2e-cluster up`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Options {
     /// The number of nodes; 0 means a control plane alone.
     #[arg(long, default_value_t = 0)]
