@@ -55,21 +55,66 @@ impl Owner {
 
 /// The options as arguments of `e2e-cluster up`.
 fn arguments(options: &Options) -> Vec<String> {
-    let mut args = vec![format!("--nodes={}", options.nodes)];
-    args.extend(options.node_names.iter().map(|name| format!("--node-name={name}")));
-    args.extend(options.server_names.iter().map(|name| format!("--server-name={name}")));
-    if options.audit {
+    // All of them: one that is forgotten makes another cluster than was asked for.
+    let Options {
+        nodes,
+        node_names,
+        server_names,
+        audit,
+        api_server_args,
+        controller_manager_args,
+        kubelet_args,
+        dns_cache,
+        kubernetes,
+        kubelets,
+    } = options;
+    let mut args = vec![format!("--nodes={nodes}"), format!("--dns-cache={dns_cache}")];
+    if *audit {
         args.push("--audit".into());
     }
     for (flag, values) in [
-        ("api-server-arg", &options.api_server_args),
-        ("controller-manager-arg", &options.controller_manager_args),
-        ("kubelet-arg", &options.kubelet_args),
+        ("node-name", node_names),
+        ("server-name", server_names),
+        ("api-server-arg", api_server_args),
+        ("controller-manager-arg", controller_manager_args),
+        ("kubelet-arg", kubelet_args),
     ] {
         args.extend(values.iter().map(|value| format!("--{flag}={value}")));
     }
-    for (flag, version) in [("kubernetes", options.kubernetes), ("kubelets", options.kubelets)] {
+    for (flag, version) in [("kubernetes", kubernetes), ("kubelets", kubelets)] {
         args.extend(version.map(|version| format!("--{flag}={}", version.minor())));
     }
     args
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::programs::Kubernetes;
+
+    #[derive(Parser)]
+    struct Up {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn owner_reads_the_options_that_its_holder_has() {
+        let asked = Options {
+            nodes: 2,
+            node_names: vec!["a".into(), "b".into()],
+            server_names: vec!["api.example.com".into()],
+            audit: true,
+            api_server_args: vec!["--v=2".into()],
+            controller_manager_args: vec!["--v=3".into()],
+            kubelet_args: vec!["--v=4".into(), "--v=5".into()],
+            dns_cache: 30,
+            kubernetes: Some(Kubernetes::V1_37),
+            kubelets: Some(Kubernetes::V1_36),
+        };
+        let words = ["up".to_owned()].into_iter().chain(arguments(&asked));
+        assert_eq!(Up::parse_from(words).options, asked);
+    }
 }

@@ -10,9 +10,11 @@ use crate::programs::Kubernetes;
 
 /// The address of the `kubernetes` Service: the first of the API server's `--service-cluster-ip-range`.
 pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// That range.
+pub(super) const SERVICES: &str = "10.96.0.0/16";
 
 /// The properties of a cluster: arguments of `e2e-cluster up`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Options {
     /// The number of nodes; 0 means a control plane alone.
     #[arg(long, default_value_t = 0)]

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use super::configs::{KUBELET_SYSCTLS, sysctl_file};
-use super::layout::Layout;
+use super::layout::{Layout, SERVICES};
 use crate::programs::succeeded;
 
 /// Joins the host and the cluster's network namespace.
@@ -27,6 +27,9 @@ pub(super) async fn connect(layout: &Layout) -> Result<()> {
         run_in(init, &format!("ip addr add {}/24 dev eth0", node.address), &[]).await?;
     }
     run_in(init, "ip link set eth0 up", &[]).await?;
+    // Programs in the network of a node look for a route before kube-proxy's rules turn the address of a Service into another one.
+    // Real nodes have a default route; this one leads nowhere else.
+    run_in(init, &format!("ip route add {SERVICES} dev eth0"), &[]).await?;
     run(&format!("ip route add {} via {inside} dev {device}", layout.network), &[]).await
 }
 

@@ -11,6 +11,8 @@ use rstest::rstest;
 
 use super::{has_restarted, have_come_without_back_off, not_counting_maintenance, own_cluster};
 
+/// Grace of the Pods.
+const GRACE: u32 = 2;
 /// Drains in a row. With the back-off of the Job controller, the third one waits for 40 s.
 const DRAINS: i32 = 3;
 
@@ -22,7 +24,7 @@ async fn drains_in_a_row_wait_for_no_back_off(#[case] namespace: &str, #[case] s
     let (cluster, _alone) = own_cluster().await?;
     let group = Group::apply(cluster, namespace, SUPERVISED, |workload| {
         let mut workload = not_counting_maintenance(workload.injected(shape).of_shape(1, 2));
-        workload.each_pod(|pod| pod["terminationGracePeriodSeconds"] = 2.into());
+        workload.each_pod(|pod| pod["terminationGracePeriodSeconds"] = GRACE.into());
         workload
     })
     .await?;
@@ -35,7 +37,7 @@ async fn drains_in_a_row_wait_for_no_back_off(#[case] namespace: &str, #[case] s
         let seconds = began.elapsed().as_secs_f64();
         kubectl(cluster, &["uncordon", &node]).await?;
         drained?;
-        println!("e2e: {shape}: drain {epoch} took {seconds:.3} s");
+        println!("e2e: {shape}: drain {epoch} took {seconds:.3} s, grace {GRACE} s");
         let after = group.runs_in_epoch(epoch + 1).await?;
         ensure!(
             after.values().filter(|worker| workers.values().all(|it| it.uid != worker.uid)).count() > 0,

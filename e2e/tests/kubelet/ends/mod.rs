@@ -14,7 +14,7 @@ use jobset_api::{conditions, labels};
 use jobset_harness::Cluster;
 use jobset_harness::group::{Group, LIMIT, Worker};
 use jobset_harness::install::install;
-use jobset_harness::journal::Entry;
+use jobset_harness::journal::{Entry, now};
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::Workload;
 use k8s_openapi::api::core::v1::Pod;
@@ -56,13 +56,13 @@ fn not_counting_maintenance(mut workload: Workload) -> Workload {
     workload.with_max_restarts(0)
 }
 
-/// Waits until the group is told that this epoch is over. Asserts that this is not because the successor of a lost Pod reports:
-/// no Pod beside these workers has done so.
-async fn restarts_before_a_successor_reports(group: &Group, epoch: i32, lost: &Worker) -> Result<()> {
-    wait::until_met(LIMIT, format!("epoch {epoch} of {} to end", group.namespace), || async {
+/// Waits until the group is told that this epoch is over; returns the time, late by a pause at most. Asserts that this is not because
+/// the successor of a lost Pod reports: no Pod beside these workers has done so.
+async fn restarts_before_a_successor_reports(group: &Group, epoch: i32, lost: &Worker) -> Result<f64> {
+    let told = wait::until_met(LIMIT, format!("epoch {epoch} of {} to end", group.namespace), || async {
         let status = group.status().await?;
         Ok(if status.deprecated_epoch >= epoch {
-            Check::Met(())
+            Check::Met(now())
         } else {
             Check::Unmet(format!("deprecatedEpoch {}", status.deprecated_epoch))
         })
@@ -74,7 +74,7 @@ async fn restarts_before_a_successor_reports(group: &Group, epoch: i32, lost: &W
         let is_successor = index(&pod) == index_of(&lost.pod) && pod.uid().as_deref() != Some(&lost.uid);
         ensure!(!(reports && is_successor), "the successor {} has reported before the group was told", pod.name_any());
     }
-    Ok(())
+    Ok(told)
 }
 
 fn index(pod: &Pod) -> Option<String> {

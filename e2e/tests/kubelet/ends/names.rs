@@ -17,7 +17,6 @@ const ROUNDS: usize = 3;
 #[case::sidecar("names-sidecar", "Sidecar")]
 #[case::supervisor("names-supervisor", "Supervisor")]
 #[tokio::test]
-#[ignore = "its workers do not reach each other in the first epoch, before anything is replaced: why is not known yet"]
 async fn pod_replaced_behind_dns_cache_costs_one_restart(#[case] namespace: &str, #[case] shape: &str) -> Result<()> {
     let (cluster, _alone) = own_cluster().await?;
     let group = Group::apply(cluster, namespace, SUPERVISED, |workload| {

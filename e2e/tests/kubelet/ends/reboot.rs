@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use jobset_harness::group::Group;
+use jobset_harness::journal::now;
 use jobset_harness::workload::SUPERVISED;
 use rstest::rstest;
 
@@ -22,12 +23,18 @@ async fn node_reboots_group_runs_again_and_counts_once(
         Group::apply(cluster, namespace, SUPERVISED, |workload| workload.injected(shape).of_shape(1, 4)).await?;
     let before = group.runs_in_epoch(1).await?;
     let node = before.values().next().context("no worker")?.node.clone();
+    let began = now();
     cluster.reboot(&node).await?;
-    let after = group.runs_in_epoch(2).await?;
+    let named = async { notes(&group, "Restarting", &[&node]).await.map(|()| now() - began) };
+    let runs = async { group.runs_in_epoch(2).await.map(|workers| (workers, now() - began)) };
+    let (named, (after, runs)) = tokio::try_join!(named, runs)?;
+    println!(
+        "e2e: {shape}: from the loss of its power, the node was named after {named:.3} s, all ran again after {runs:.3} s"
+    );
     for (slot, worker) in &before {
-        let now = after.get(slot).context("a slot is empty")?;
-        let is_new = now.uid != worker.uid;
-        ensure!(is_new == (replaced && worker.node == node), "{worker:?} is {now:?}");
+        let successor = after.get(slot).context("a slot is empty")?;
+        let is_new = successor.uid != worker.uid;
+        ensure!(is_new == (replaced && worker.node == node), "{worker:?} is {successor:?}");
     }
     if replaced {
         let victim = before.values().find(|worker| worker.node == node).context("no worker on that node")?;

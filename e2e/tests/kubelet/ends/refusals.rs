@@ -48,7 +48,6 @@ async fn pod_refused_by_its_node_is_replaced_and_not_counted() -> Result<()> {
 
 /// A program of the node has the port of the agent's barrier.
 #[tokio::test]
-#[ignore = "its Pod is replaced and its words are shown; the next agent in the node's network does not report, and why is not known yet"]
 async fn agent_whose_port_is_taken_says_so_and_its_pod_is_replaced() -> Result<()> {
     let (cluster, _alone) = own_cluster().await?;
     let program = std::path::Path::new("/bin/busybox");
