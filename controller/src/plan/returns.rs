@@ -3,6 +3,7 @@
 //! A Pod owes its return if its epoch is over and it has not reported the next one, or if its epoch runs and its worker does not.
 //! Who waits at the barrier behind another Pod owes nothing, nor does a worker that has finished. A Pod is replaced only where its
 //! return is proved to be impossible, or where its JobSet asks for it after some time: a slow pull or a slow driver proves nothing.
+//! A Pod that has lost its sandbox for good will not pass the barrier either, whatever it owes.
 //! The restart that this takes does not count, and begins before the Pod is deleted, so that nobody takes the deletion for a failure.
 
 use std::ops::ControlFlow;
@@ -39,7 +40,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     let after = reconciliation.observed.jobset.replace_stuck_pods_after();
     let mut candidates: Vec<(&PodView, Option<Replacement>)> = Vec::new();
     for (pods, _) in members::running_jobs(reconciliation) {
-        let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs));
+        let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs) || pod.sandbox_lost_at.is_some());
         candidates.extend(stuck.map(|pod| (pod, proved(reconciliation, pod))));
         if let Some(after) = after {
             let late = late_pods(pods, epochs).filter(|pod| pod.owes_return(epochs));
@@ -62,7 +63,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         return ControlFlow::Continue(());
     }
     let names: Vec<&str> = due.iter().map(|(pod, _)| &*pod.name).collect();
-    if !epochs.is_closed() {
+    if !epochs.is_closed() && due.iter().any(|(pod, _)| pod.owes_return(epochs)) {
         let message = format!("these Pods cannot come back, and are replaced: {}", first_few(&names));
         reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CANNOT_RETURN, &message);
         epochs::restart_uncounted(reconciliation)?;
@@ -78,7 +79,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
 /// When a Pod is replaced whose return is proved to be impossible. Nothing is proved by a node that is not ready: it may be restarting.
 fn proved(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Replacement> {
     let node = reconciliation.observed.node(pod.node.as_deref()?)?;
-    let (since, is_named) = (owed_since(reconciliation)?, is_named(reconciliation, pod));
+    let (since, is_named) = (owed_since(reconciliation).unwrap_or(pod.created), is_named(reconciliation, pod));
     let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
         _ if !node.ready => return None,
         (Some(lost_at), _) => {
