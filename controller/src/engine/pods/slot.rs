@@ -331,7 +331,7 @@ impl PodSlot {
         let pod = &member.view;
         share.ended = ended_in(pod);
         share.succeeded = pod.phase == PodPhase::Succeeded;
-        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none();
+        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none() && pod.phase != PodPhase::Failed;
         share.done = (share.succeeded || ends_well) && self.lost.is_none();
         if !pod.fills_its_slot() {
             return share;
