@@ -100,7 +100,7 @@ fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
     worker.failure.exit.as_ref()?.finished_at
 }
 
-fn trigger(worker: &FailedWorker) -> Trigger {
+pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
     let exit = exit_class(&worker.failure);
     match &worker.failure.disruption {
         Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
@@ -113,7 +113,7 @@ fn trigger(worker: &FailedWorker) -> Trigger {
     }
 }
 
-pub(super) fn exit_class(failure: &PodFailure) -> ExitClass {
+fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
         Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
@@ -127,7 +127,7 @@ pub(super) fn exit_class(failure: &PodFailure) -> ExitClass {
 ///
 /// The restart does not count if the cluster has taken all of the workers ([`FailedWorker::is_maintenance`]), and for each of them
 /// the first rule without reasons and patterns ignores maxRestarts.
-fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
+pub(super) fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
     let groups = reconciliation.groups();
     let rule = |(worker, group): &(&FailedWorker, usize)| {
         worker.is_maintenance().then(|| ignoring_rule(reconciliation, &groups[*group])).flatten()

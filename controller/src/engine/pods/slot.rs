@@ -371,7 +371,8 @@ impl FailedWorker {
         self.failure.disruption.is_some() || self.failure.refused || self.failure.node_restarted
     }
 
-    fn of(pod: &PodView, epoch: i32) -> Self {
+    /// The worker of a Pod that has failed in this epoch.
+    pub fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),
             node: pod.node.clone(),
