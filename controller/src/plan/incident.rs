@@ -1,6 +1,6 @@
 //! Describes an incident: the worker that failed first, its exit, and whether the restart counts.
 
-use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
+use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions, event};
 
 use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
@@ -10,6 +10,9 @@ use crate::engine::pods::{Exit, FailedWorker, PodFailure};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;
+
+/// Reasons of disruptions by which Pods go with their node.
+const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::FORCE_DELETED];
 
 /// Why the group restarts.
 pub(super) struct Incident {
@@ -103,7 +106,7 @@ fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
 pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
     let exit = exit_class(&worker.failure);
     match &worker.failure.disruption {
-        Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
+        Some((reason, _)) if OF_LOST_NODES.contains(&reason.as_str()) => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
         None if worker.failure.refused => Trigger::Refused,
         None if worker.failure.node_restarted => Trigger::NodeLost,
