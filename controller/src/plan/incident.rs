@@ -27,7 +27,7 @@ pub(super) struct Incident {
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
     let mut failures = failed_workers(reconciliation);
-    failures.sort_by_key(|(worker, _)| (finished_at(worker).is_none(), finished_at(worker), &worker.pod));
+    failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
@@ -97,6 +97,11 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
 fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
     Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
+}
+
+/// When the worker ended, or, where nobody tells, when a disruption took its Pod.
+fn ended_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+    finished_at(worker).or(worker.failure.disrupted_at)
 }
 
 fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
