@@ -68,7 +68,7 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
     } else if worker.deleted {
         format!("Pod {pod} on node {node} was deleted in epoch {epoch} by a user or another program, {exit}")
     } else {
-        format!("Pod {pod} on node {node} failed in epoch {epoch}, {exit}")
+        format!("Pod {pod} on node {node} failed in epoch {epoch}{}, {exit}", why(&failure.pod_status))
     }
 }
 

@@ -106,7 +106,7 @@ impl PodFailure {
 
     /// Whether anything is known of the end.
     pub fn is_known(&self) -> bool {
-        self.exit.is_some() || self.disruption.is_some()
+        self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
     }
 
     /// The failure that an agent has reported, of a Pod with this status.
@@ -160,14 +160,16 @@ impl PodFailure {
 /// `disrupted (EvictionByEvictionAPI: drained), container worker exited with code 3 (Error): last words`.
 impl fmt::Display for PodFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((reason, message)) = &self.disruption {
-            let separator = if self.exit.is_some() { ", " } else { "" };
-            write!(f, "disrupted ({reason}: {message}){separator}")?;
-        }
+        let whole = match (&self.disruption, &self.pod_status) {
+            (Some((reason, message)), _) => format!("disrupted ({reason}: {message})"),
+            (None, Some((reason, message))) => format!("as a whole ({reason}: {message})"),
+            (None, None) => String::new(),
+        };
         match &self.exit {
-            Some(exit) => write!(f, "{exit}"),
-            None if self.disruption.is_some() => Ok(()),
-            None => f.write_str("exit code unknown"),
+            Some(exit) if whole.is_empty() => write!(f, "{exit}"),
+            Some(exit) => write!(f, "{whole}, {exit}"),
+            None if whole.is_empty() => f.write_str("exit code unknown"),
+            None => f.write_str(&whole),
         }
     }
 }
