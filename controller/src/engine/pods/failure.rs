@@ -77,7 +77,11 @@ impl PodFailure {
             (end.reason != RESTARTING_ALL_CONTAINERS).then(|| (status.name.clone(), end.exit_code))
         };
         let mut exits: Vec<Exit> = workers.iter().filter_map(exit).filter(|exit| exit.code != 0).collect();
-        exits.sort_by_key(|exit| exit.finished_at);
+        // A helper without rules may have failed long before the worker, which ran on.
+        let is_helper = |exit: &Exit| {
+            !pod.spec.containers.iter().any(|it| it.name == exit.container && !it.restart_policy_rules.is_empty())
+        };
+        exits.sort_by_key(|exit| (is_helper(exit), exit.finished_at));
         if let (Some(exit), Some(reported)) = (exits.first_mut(), ReportedExit::of(pod)) {
             let container = |status: &&PartialContainerStatus| status.name == exit.container;
             let killed_before = |status| reported.is_of_container(status) && exit.code != KILLED;
