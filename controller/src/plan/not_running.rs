@@ -66,7 +66,7 @@ pub(super) fn why(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<
     if reconciliation.observed.node(node).is_some_and(|node| !node.ready) {
         return Some(format!("node {node} of Pod {name} is not ready"));
     }
-    if pod.sandbox_lost_at.is_some() {
+    if pod.lost_for_good_at().is_some() {
         return Some(format!("node {node} has restarted, and does not start Pod {name} again"));
     }
     let waiting = waiting.as_deref().filter(|waiting| !waiting.reason.is_empty())?;

@@ -40,7 +40,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     let after = reconciliation.observed.jobset.replace_stuck_pods_after();
     let mut candidates: Vec<(&PodView, Option<Replacement>)> = Vec::new();
     for (pods, _) in members::running_jobs(reconciliation) {
-        let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs) || pod.sandbox_lost_at.is_some());
+        let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs) || pod.lost_for_good_at().is_some());
         candidates.extend(stuck.map(|pod| (pod, proved(reconciliation, pod))));
         if let Some(after) = after {
             let late = late_pods(pods, epochs).filter(|pod| pod.owes_return(epochs));
@@ -80,7 +80,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
 fn proved(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Replacement> {
     let node = reconciliation.observed.node(pod.node.as_deref()?)?;
     let (since, is_named) = (owed_since(reconciliation).unwrap_or(pod.created), is_named(reconciliation, pod));
-    let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
+    let (begin, why) = match (pod.lost_for_good_at(), pod.waiting.as_deref()) {
         _ if !node.ready => return None,
         (Some(lost_at), _) => {
             (since.max(lost_at), "its node has restarted, and the kubelet does not start it again".to_owned())

@@ -22,7 +22,7 @@ pub(super) fn ended_in(pod: &PodView) -> Option<i32> {
 
 /// Whether no worker of a Pod that goes, or whose node has restarted, runs or will run.
 fn is_over(pod: &PodView) -> bool {
-    let is_lost = pod.sandbox_lost_at.is_some() && !pod.sidecar && !pod.restarting;
+    let is_lost = pod.lost_for_good_at().is_some() && !pod.sidecar;
     (pod.deleted_at.is_some() || is_lost) && pod.workers == 0
 }
 

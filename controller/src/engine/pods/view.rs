@@ -212,9 +212,14 @@ impl PodView {
         self.phase == PodPhase::Failed && self.tracked
     }
 
-    /// Whether it has lost its sandbox, or has a container that ends by itself and keeps others waiting.
+    /// Since when it has no sandbox and gets no other one. Where a rule restarts all containers, the kubelet makes another one.
+    pub fn lost_for_good_at(&self) -> Option<Timestamp> {
+        self.sandbox_lost_at.filter(|_| !self.restarting)
+    }
+
+    /// Whether it has lost its sandbox for good, or has a container that ends by itself and keeps others waiting.
     pub fn is_stuck(&self) -> bool {
-        self.sandbox_lost_at.is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting.ended.is_some())
+        self.lost_for_good_at().is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting.ended.is_some())
     }
 
     /// Whether it owes its return: its epoch is over, or runs without its worker. A Pod that goes, or has done its work, owes nothing.
