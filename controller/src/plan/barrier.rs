@@ -81,9 +81,10 @@ fn failed(most: &Blocked, limit: &str) -> String {
 
 /// What failed, as far as that was observed.
 fn why(blocked: &Blocked) -> String {
-    match &blocked.failure.first {
-        Some(exit) => exit.to_string(),
-        None => "look at its init containers and its agent".to_owned(),
+    match (&blocked.failure.first, &blocked.failure.pod_status) {
+        (Some(exit), _) => exit.to_string(),
+        (None, Some((reason, message))) => format!("{reason}: {message}"),
+        (None, None) => "look at its init containers and its agent".to_owned(),
     }
 }
 

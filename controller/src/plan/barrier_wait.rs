@@ -7,7 +7,7 @@ use super::members::{self, Slots};
 use super::reconciliation::{Reconciliation, first_few};
 use super::settle;
 use super::{backoff, not_running};
-use crate::engine::pods::PodView;
+use crate::engine::pods::{JobPods, PodView};
 
 /// After this time at the barrier, an agent that runs and has not reported is silent.
 const SILENT: SignedDuration = SignedDuration::from_secs(15);
@@ -110,10 +110,11 @@ pub(super) fn age(waited: SignedDuration, long: SignedDuration) -> Option<(Strin
     Some((format!("{power} min"), SignedDuration::from_mins(power.saturating_mul(2))))
 }
 
-/// The Pods of open slots that have not reported the next epoch.
+/// The Pods of open slots that have not reported the next epoch, or have to report it again.
 fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
     let next = reconciliation.next_epoch();
-    members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next))
+    let again = move |pods: &'a JobPods| pods.suspects_at(next).filter(|pod| pod.deleted_at.is_none());
+    members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next).chain(again(pods)))
 }
 
 /// The Pods of open slots that report nothing that is a number. In the first minute each plan looks for silent agents, so it must

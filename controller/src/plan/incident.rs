@@ -1,6 +1,6 @@
 //! Describes an incident: the worker that failed first, its exit, and whether the restart counts.
 
-use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions};
+use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions, event};
 
 use super::cause::{Cause, Counting};
 use super::members::{failed_workers, running_jobs};
@@ -10,6 +10,9 @@ use crate::engine::pods::{Exit, FailedWorker, PodFailure};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
 const SIGNALS: i32 = 128;
+
+/// Reasons of disruptions by which Pods go with their node.
+const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::FORCE_DELETED];
 
 /// Why the group restarts.
 pub(super) struct Incident {
@@ -24,7 +27,7 @@ pub(super) struct Incident {
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
     let mut failures = failed_workers(reconciliation);
-    failures.sort_by_key(|(worker, _)| (finished_at(worker).is_none(), finished_at(worker), &worker.pod));
+    failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
@@ -65,7 +68,7 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
     } else if worker.deleted {
         format!("Pod {pod} on node {node} was deleted in epoch {epoch} by a user or another program, {exit}")
     } else {
-        format!("Pod {pod} on node {node} failed in epoch {epoch}, {exit}")
+        format!("Pod {pod} on node {node} failed in epoch {epoch}{}, {exit}", why(&failure.pod_status))
     }
 }
 
@@ -96,14 +99,19 @@ fn cause(message: String, worker: &FailedWorker) -> Cause {
     Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
 }
 
+/// When the worker ended, or, where nobody tells, when a disruption took its Pod.
+fn ended_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+    finished_at(worker).or(worker.failure.disrupted_at)
+}
+
 fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
     worker.failure.exit.as_ref()?.finished_at
 }
 
-fn trigger(worker: &FailedWorker) -> Trigger {
+pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
     let exit = exit_class(&worker.failure);
     match &worker.failure.disruption {
-        Some((reason, _)) if reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" => Trigger::NodeLost,
+        Some((reason, _)) if OF_LOST_NODES.contains(&reason.as_str()) => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
         None if worker.failure.refused => Trigger::Refused,
         None if worker.failure.node_restarted => Trigger::NodeLost,
@@ -113,7 +121,7 @@ fn trigger(worker: &FailedWorker) -> Trigger {
     }
 }
 
-pub(super) fn exit_class(failure: &PodFailure) -> ExitClass {
+fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
         Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
@@ -127,7 +135,7 @@ pub(super) fn exit_class(failure: &PodFailure) -> ExitClass {
 ///
 /// The restart does not count if the cluster has taken all of the workers ([`FailedWorker::is_maintenance`]), and for each of them
 /// the first rule without reasons and patterns ignores maxRestarts.
-fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
+pub(super) fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
     let groups = reconciliation.groups();
     let rule = |(worker, group): &(&FailedWorker, usize)| {
         worker.is_maintenance().then(|| ignoring_rule(reconciliation, &groups[*group])).flatten()

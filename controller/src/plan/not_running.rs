@@ -66,6 +66,9 @@ pub(super) fn why(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<
     if reconciliation.observed.node(node).is_some_and(|node| !node.ready) {
         return Some(format!("node {node} of Pod {name} is not ready"));
     }
+    if pod.sandbox_lost_at.is_some() {
+        return Some(format!("node {node} has restarted, and does not start Pod {name} again"));
+    }
     let waiting = waiting.as_deref().filter(|waiting| !waiting.reason.is_empty())?;
     let words = if waiting.message.is_empty() { String::new() } else { format!(": {}", waiting.message) };
     Some(format!("container {} of Pod {name} waits ({}{words})", waiting.name, waiting.reason))

@@ -75,7 +75,11 @@ impl PodFailure {
             (end.reason != RESTARTING_ALL_CONTAINERS).then(|| (status.name.clone(), end.exit_code))
         };
         let mut exits: Vec<Exit> = workers.iter().filter_map(exit).filter(|exit| exit.code != 0).collect();
-        exits.sort_by_key(|exit| exit.finished_at);
+        // A helper without rules may have failed long before the worker, which ran on.
+        let is_helper = |exit: &Exit| {
+            !pod.spec.containers.iter().any(|it| it.name == exit.container && !it.restart_policy_rules.is_empty())
+        };
+        exits.sort_by_key(|exit| (is_helper(exit), exit.finished_at));
         if let (Some(exit), Some(reported)) = (exits.first_mut(), ReportedExit::of(pod)) {
             let container = |status: &&PartialContainerStatus| status.name == exit.container;
             let killed_before = |status| reported.is_of_container(status) && exit.code != KILLED;
@@ -104,7 +108,7 @@ impl PodFailure {
 
     /// Whether anything is known of the end.
     pub fn is_known(&self) -> bool {
-        self.exit.is_some() || self.disruption.is_some()
+        self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
     }
 
     /// The failure that an agent has reported, of a Pod with this status.
@@ -158,14 +162,16 @@ impl PodFailure {
 /// `disrupted (EvictionByEvictionAPI: drained), container worker exited with code 3 (Error): last words`.
 impl fmt::Display for PodFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((reason, message)) = &self.disruption {
-            let separator = if self.exit.is_some() { ", " } else { "" };
-            write!(f, "disrupted ({reason}: {message}){separator}")?;
-        }
+        let whole = match (&self.disruption, &self.pod_status) {
+            (Some((reason, message)), _) => format!("disrupted ({reason}: {message})"),
+            (None, Some((reason, message))) => format!("as a whole ({reason}: {message})"),
+            (None, None) => String::new(),
+        };
         match &self.exit {
-            Some(exit) => write!(f, "{exit}"),
-            None if self.disruption.is_some() => Ok(()),
-            None => f.write_str("exit code unknown"),
+            Some(exit) if whole.is_empty() => write!(f, "{exit}"),
+            Some(exit) => write!(f, "{whole}, {exit}"),
+            None if whole.is_empty() => f.write_str("exit code unknown"),
+            None => f.write_str(&whole),
         }
     }
 }

@@ -261,6 +261,11 @@ impl JobPods {
         invalid
     }
 
+    /// The Pods whose report of this epoch does not fill their slot: it is that of a life that has ended, or is not believed.
+    pub fn suspects_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        self.standing(self.counts.suspects.get(&epoch).unwrap_or(&NONE))
+    }
+
     /// The Pods that can fill an open slot and have not reported this epoch.
     pub fn not_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
         self.filling().filter(move |pod| pod.epoch.number() != Some(epoch))

@@ -67,7 +67,9 @@ impl Member {
         let now = &self.view;
         // A worker whose epoch has begun has run, whatever its status shows.
         let has_begun = self.entered.is_some_and(|epoch| epoch <= epochs.synced);
-        let restarted = now.restarts > before.restarts && !has_begun && !self.ran && !has_run(now);
+        // An agent that runs on is at the barrier: another sidecar that restarts keeps nothing from starting.
+        let runs_on = now.agents != 0 && now.agents == before.agents;
+        let restarted = now.restarts > before.restarts && !runs_on && !has_begun && !self.ran && !has_run(now);
         let failed = now.phase == PodPhase::Failed && before.phase != PodPhase::Failed && !self.has_run_in(epochs);
         // A disruption is nobody's failure, and one that was deleted did what it was asked to.
         let asked = now.deleted_at.is_some() || now.is_disrupted();

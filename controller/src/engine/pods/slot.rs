@@ -329,7 +329,7 @@ impl PodSlot {
         let pod = &member.view;
         share.ended = ended_in(pod);
         share.succeeded = pod.phase == PodPhase::Succeeded;
-        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none();
+        let ends_well = pod.workers_succeeded && pod.deleted_at.is_none() && pod.phase != PodPhase::Failed;
         share.done = (share.succeeded || ends_well) && self.lost.is_none();
         if !pod.fills_its_slot() {
             return share;
@@ -369,7 +369,8 @@ impl FailedWorker {
         self.failure.disruption.is_some() || self.failure.refused || self.failure.node_restarted
     }
 
-    fn of(pod: &PodView, epoch: i32) -> Self {
+    /// The worker of a Pod that has failed in this epoch.
+    pub fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),
             node: pod.node.clone(),

@@ -218,7 +218,7 @@ impl PodView {
         self.phase == PodPhase::Failed && self.tracked
     }
 
-    /// Whether it has lost its sandbox, or has a container that ends by itself and keeps others waiting.
+    /// Whether it has lost its sandbox for good, or has a container that ends by itself and keeps others waiting.
     pub fn is_stuck(&self) -> bool {
         self.sandbox_lost_at.is_some() || self.waiting.as_ref().is_some_and(|waiting| waiting.ended.is_some())
     }

@@ -82,7 +82,7 @@ pub(super) struct SimulatedNodes {
 
 impl SimulatedNodes {
     pub(super) fn new(seed: u64) -> Self {
-        let (rng, are_unreliable) = (Rng::with_seed(seed.rotate_left(16)), seed % LIVES == 1);
+        let (rng, are_unreliable) = (Rng::with_seed(seed.rotate_left(16)), seed % LIVES == 2);
         Self { rng, are_unreliable, next: None, ready: BTreeMap::new() }
     }
 }

@@ -1,11 +1,11 @@
 //! Deletes Pods, and releases failed Pods.
 
-use jobset_api::event::EXCLUSIVE_PLACEMENT_VIOLATION;
+use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED};
 use jobset_objects::PartialPod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, Preconditions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
@@ -28,6 +28,7 @@ impl Actor {
                 _ => return Ok(NOTHING),
             },
             PodDeletion::Misplaced if !self.mark_misplaced(name, &uid).await? => return Ok(NOTHING),
+            PodDeletion::Unreachable if !self.mark_lost(name, &uid).await? => return Ok(NOTHING),
             PodDeletion::Misplaced
             | PodDeletion::AgentAlone
             | PodDeletion::CannotReturn
@@ -60,14 +61,25 @@ impl Actor {
     /// Marks the Pod as disrupted, so that a podFailurePolicy can tell the deletion from a failure. Returns whether the Pod still
     /// exists.
     async fn mark_misplaced(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let condition = json!({
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": EXCLUSIVE_PLACEMENT_VIOLATION,
-            "message": "placed in another topology domain than the leader of its Job",
-            "lastTransitionTime": Timestamp::now(),
-        });
-        let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}}));
+        let message = "placed in another topology domain than the leader of its Job";
+        let conditions = [disruption(EXCLUSIVE_PLACEMENT_VIOLATION, message)];
+        self.mark(name, uid, json!({"conditions": conditions})).await
+    }
+
+    /// Marks the Pod as disrupted and failed, as the garbage collector of Pods does: a Job that replaces only failed Pods waits for
+    /// the phase, which no kubelet writes any more. Returns whether the Pod still exists.
+    async fn mark_lost(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
+        let conditions = [disruption(FORCE_DELETED, "deleted by force: its node is unreachable")];
+        self.mark(name, uid, json!({"phase": "Failed", "conditions": conditions})).await
+    }
+
+    async fn mark(&self, name: &str, uid: &str, status: Value) -> Result<bool, ApplyError> {
+        let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
         Ok(self.pods().patch_status(name, &patch).await?.is_some())
     }
+}
+
+fn disruption(reason: &str, message: &str) -> Value {
+    let now = Timestamp::now();
+    json!({"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastTransitionTime": now})
 }
