@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
+use rstest::rstest;
 use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, Space, in_place};
@@ -56,12 +57,19 @@ async fn a_pod_whose_epoch_cannot_become_valid_is_replaced() -> Result<()> {
     fixture.plane.stop().await
 }
 
+/// In place, Jobs replace failed Pods alone, and no kubelet writes that phase any more.
+#[rstest]
+#[case::recreate("Recreate", "TerminatingOrFailed")]
+#[case::in_place("InPlaceRestart", "Failed")]
 #[tokio::test]
-async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet() -> Result<()> {
+async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet(
+    #[case] strategy: &str,
+    #[case] replacement: &str,
+) -> Result<()> {
     let fixture = Fixture::start_with(&["--force-delete-unreachable-after", "1s"]).await?;
     let mut jobset = in_place("train", 2, 1);
-    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1});
-    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = json!("TerminatingOrFailed");
+    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1, "restartStrategy": strategy});
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = replacement.into();
     fixture.create(jobset).await?;
     let before = fixture.pods("train", 2, "0").await?;
     fixture.bind(&before[0], json!({"metadata": {"name": "lost"}})).await?;
