@@ -296,7 +296,7 @@ bench-fairness: deps ## Measures restarts beside a namespace that creates 100,00
 
 .PHONY: bench-micro
 bench-micro: tools ## Measures one reconciliation and an event of a Pod, without a cluster.
-	cargo bench --locked -p jobset-controller --bench engine
+	cargo bench --locked -p jobset-rules --bench rules
 
 .PHONY: bench-metrics
 bench-metrics: tools ## Measures a scrape of /metrics after ten thousand JobSets have finished, without a cluster.
@@ -308,7 +308,7 @@ fuzz: bench-deps ## Sends a million mutated reviews through admission, and what 
 
 .PHONY: model
 model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
-	MODEL_LARGE=1 cargo test --locked --release -p jobset-controller --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
+	MODEL_LARGE=1 cargo test --locked --release -p jobset-engine --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
 lint: tools version-check workflow-check ## Format and clippy, warnings denied; one version everywhere; the workflows.

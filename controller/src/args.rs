@@ -13,8 +13,7 @@ use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
-
-use crate::plan::{MEMORY_OF_NAMESPACE, Settings};
+use jobset_rules::{MEMORY_OF_NAMESPACE, Settings};
 
 /// The JobSet controller: runs groups of Jobs that start, fail, restart and succeed together.
 ///

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use jobset_controller::{args::Args, engine::catches_panics, run::run};
+use jobset_controller::args::Args;
+use jobset_controller::run::run;
+use jobset_engine::catches_panics;
 
 fn main() -> ExitCode {
     // Nothing awaits a task that panicked: the process would look alive, keep its Lease and do nothing. A panic that the

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use jobset_api::{JobSet, RestartStrategy};
-use jobset_controller::build::{self, Attempt, JobPlace};
-use jobset_controller::engine::PriorityClasses;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install};
+use jobset_rules::build::{self, Attempt, JobPlace};
+use jobset_store::PriorityClasses;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};

@@ -1,11 +1,11 @@
 //! The order in which replicatedJobs start: startupPolicy InOrder, and dependsOn.
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::fixture::Space;
 use crate::jobsets::{feature, group, jobset, with};
 use crate::outcome::restarts;
-use serde_json::json;
 
 /// How a replicatedJob is counted ([`Space::counts`]) whose so many Jobs run, and so many of them are ready.
 const fn active(jobs: i32, ready: i32) -> [i32; 5] {

@@ -1,12 +1,13 @@
 //! Failed requests on the objects of a JobSet.
 
 use jobset_api::event;
+use jobset_engine::{Failure, RequestError};
+use jobset_rules::Note;
+use jobset_store::Kind;
+use jobset_store::pods::shorten;
 use kube::core::Status;
 
 use super::lease::NotLeading;
-use crate::engine::pods::shorten;
-use crate::engine::{Failure, Kind, RequestError};
-use crate::plan::Note;
 
 /// Longest message of a refusal, in bytes. The API server may show a whole template, for each field that is wrong.
 const LONGEST: usize = 2048;

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable as _};
 use jobset_api::{JobSet, labels};
+use jobset_engine::{EventWrite, Stored};
 use jobset_program::log_limit;
+use jobset_rules::Note;
+use jobset_store::Key;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -23,8 +26,6 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::error::code;
-use crate::engine::{EventWrite, Key, Stored};
-use crate::plan::Note;
 use queue::{EventLimit, EventQueue};
 
 /// Name of the controller in its Events.

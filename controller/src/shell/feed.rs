@@ -10,6 +10,8 @@ use backon::ExponentialBuilder;
 use futures::stream::{self, BoxStream, StreamExt};
 use jobset_api::labels;
 use jobset_objects::{PartialJob, PartialMetadata, PartialNode, PartialPod};
+use jobset_store::pods::PodView;
+use jobset_store::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -22,8 +24,6 @@ use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use super::retry_log::RetryLog;
-use crate::engine::pods::PodView;
-use crate::engine::{JobView, Key, Kind, OwnedView, PartialNamespace, View, WatchEvent, version};
 
 /// Objects of a page of a list. Tenants write these objects, each up to 1.5 MB; the client holds the page twice while it reads it,
 /// which is some 100 MB.

@@ -12,6 +12,8 @@ use futures::StreamExt;
 use futures::future::{self, BoxFuture};
 use futures::stream::FuturesUnordered;
 use jobset_api::JobSet;
+use jobset_engine::{Confirmed, Effects, Engine, Failure, Now, Outcome, Work};
+use jobset_store::{Key, Kind, WatchEvent};
 use kube::Client;
 use prometheus::Registry;
 use tokio::sync::watch;
@@ -29,7 +31,6 @@ use super::serve::Health;
 use super::stream::{Stream, StreamEvent};
 use super::{feed, installed};
 use crate::args::Args;
-use crate::engine::{Confirmed, Effects, Engine, Failure, Key, Kind, Now, Outcome, WatchEvent, Work};
 
 /// Most events that are taken in before the next work begins. A burst of thousands costs few plans, and no work waits for its end.
 const EVENTS_AT_ONCE: usize = 512;
@@ -75,7 +76,7 @@ pub async fn run(
         let more = work.is_some();
         running.extend(work.map(|work| state.start(work)));
         state.engine.take_cut().iter().for_each(|request| late.cut(request));
-        listing.extend(state.engine.take_dropped().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
+        listing.extend(state.engine.take_relist().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
         state.measure(leads);
         let tick = now + TICK;
         let due = state.engine.next_due().filter(|_| works);
@@ -195,7 +196,7 @@ impl Reconciler {
             WatchEvent::Put { object, view, .. } if view.kind() == Kind::JobSet => Some(object.clone()),
             _ => None,
         };
-        for key in self.engine.see(event, Instant::now()) {
+        for key in self.engine.apply(event, Instant::now()) {
             self.ledger.forget(&key);
             if let Some(stream) = &mut self.stream {
                 stream.forget(&key);

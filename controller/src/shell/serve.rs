@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-
-use crate::engine::Key;
+use jobset_store::Key;
 
 /// Time without a turn after which `/healthz` fails. A turn takes milliseconds, and the loop takes one at least each
 /// [`super::reconcile::TICK`]. A leader has given the Lease up before that.

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use jobset_api::{JobSet, labels};
-use jobset_controller::build::{self, Attempt, JobPlace};
-use jobset_controller::engine::PriorityClasses;
 use jobset_harness::ControlPlane;
 use jobset_harness::wait::{self, Check};
+use jobset_rules::build::{self, Attempt, JobPlace};
+use jobset_store::PriorityClasses;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};

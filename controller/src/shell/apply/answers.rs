@@ -1,9 +1,10 @@
 //! The answers to the requests of a work, as the engine and the log need them.
 
 use jobset_api::JobSet;
+use jobset_engine::{Failure, Outcome, Request};
+use jobset_store::{Kind, Versions, version};
 
 use super::{Done, SlowRequests};
-use crate::engine::{Failure, Kind, Outcome, Request, Versions, version};
 use crate::shell::error::ApplyError;
 
 /// The answers to requests of a work.

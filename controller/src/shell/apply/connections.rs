@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use jobset_engine::Urgency;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use crate::engine::Urgency;
 
 /// Most actions under way at once for all JobSets.
 const CONNECTIONS: usize = 64;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use jobset_api::labels;
+use jobset_store::{Kind, controller};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::Patch;
 use kube::core::NamespaceResourceScope;
@@ -12,7 +13,6 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Actor, Done};
-use crate::engine::{Kind, controller};
 use crate::shell::error::ApplyError;
 
 impl Actor {

@@ -1,5 +1,7 @@
 //! Changes and deletes Jobs.
 
+use jobset_rules::build::resume;
+use jobset_store::Kind;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, Preconditions};
@@ -7,8 +9,6 @@ use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
-use crate::build::resume;
-use crate::engine::Kind;
 use crate::shell::error::{ApplyError, code};
 
 impl Actor {

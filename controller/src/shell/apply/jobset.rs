@@ -1,13 +1,13 @@
 //! Changes the JobSet itself.
 
 use jobset_api::{JobSet, JobSetStatus, RestartBudget, labels};
+use jobset_store::{JobSetHead, Kind};
 use kube::Resource as _;
 use kube::api::{DeleteParams, Patch, Preconditions};
 use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
-use crate::engine::{JobSetHead, Kind};
 use crate::shell::error::ApplyError;
 
 impl Actor {

@@ -29,10 +29,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{Workers, watched};
 use super::error::ApplyError;
-use crate::build;
-use crate::engine::{Key, Kind, Request, SLOW, Urgency, Versions, Work};
-use crate::plan::{Action, ENDED_JOB_DEADLINE};
 pub(super) use answers::Answers;
+use jobset_engine::{Request, SLOW, Urgency, Work};
+use jobset_rules::{Action, ENDED_JOB_DEADLINE, build};
+use jobset_store::{Key, Kind, Versions};
+
 use connections::Connections;
 use create::not_headless;
 pub(super) use slow::{LateAnswer, LateAnswers, SlowRequests};
@@ -87,7 +88,7 @@ impl Applier {
         }
     }
 
-    /// Sends the requests of a work, in the order that [`Plan`](crate::plan::Plan) has.
+    /// Sends the requests of a work, in the order that [`Plan`](jobset_rules::Plan) has.
     pub(super) async fn apply(&self, work: Work) -> Answers {
         let Work { jobset, actions, status, status_urgency, urgency, .. } = work;
         if urgency == Urgency::Urgent {

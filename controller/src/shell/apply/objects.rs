@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use jobset_store::{Kind, Versions, version};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Resource, ResourceExt};
@@ -9,7 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Actor, Done};
-use crate::engine::{Kind, Versions, version};
 use crate::shell::error::{ApplyError, CREATE, WRITE_STATUS, is_gone};
 
 pub(super) struct Objects<'a, K> {

@@ -2,6 +2,9 @@
 
 use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED};
 use jobset_objects::PartialPod;
+use jobset_rules::PodDeletion;
+use jobset_store::pods::JOB_TRACKING;
+use jobset_store::{Kind, dialect};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, Preconditions};
@@ -9,9 +12,6 @@ use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{Actor, Done, NOTHING};
-use crate::engine::pods::JOB_TRACKING;
-use crate::engine::{Kind, dialect};
-use crate::plan::PodDeletion;
 use crate::shell::error::ApplyError;
 
 impl Actor {

@@ -7,10 +7,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use jobset_api::JobSet;
+use jobset_engine::{Part, Request, RequestId};
+use jobset_store::Key;
 use tokio_util::sync::CancellationToken;
 
 use super::{Answers, Done};
-use crate::engine::{Key, Part, Request, RequestId};
 use crate::shell::error::ApplyError;
 
 /// The slow requests of one work.

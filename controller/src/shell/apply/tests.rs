@@ -8,6 +8,9 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::http::Method;
 use axum::response::{IntoResponse as _, Response};
 use jobset_api::{JobSetStatus, RestartBudget, RestartStrategy};
+use jobset_engine::{Failure, Outcome, Part, RequestId};
+use jobset_rules::build::{Attempt, DesiredJob, JobPlace};
+use jobset_store::PriorityClasses;
 use kube::Config;
 use prometheus::Registry;
 use tokio::net::TcpListener;
@@ -16,8 +19,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::args::ClientArgs;
-use crate::build::{Attempt, DesiredJob, JobPlace};
-use crate::engine::{Failure, Outcome, Part, PriorityClasses, RequestId};
 use crate::shell::client::Clients;
 use crate::shell::lease::Leadership;
 

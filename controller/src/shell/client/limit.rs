@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
+use jobset_engine::Urgency;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::task::futures::TaskLocalFuture;
 
 use super::count::is_watch;
-use crate::engine::Urgency;
 
 /// Bulk requests leave one of this many tokens of the burst.
 const RESERVED: u32 = 5;

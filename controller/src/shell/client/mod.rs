@@ -18,6 +18,7 @@ use http::{Request, Response};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use jobset_engine::Urgency;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use prometheus::{IntCounterVec, Registry};
@@ -29,7 +30,6 @@ use tower::{BoxError, ServiceBuilder, service_fn};
 
 use super::lease::Leadership;
 use crate::args::ClientArgs;
-use crate::engine::Urgency;
 use deadline::TimedBody;
 use limit::Limiter;
 pub(super) use limit::watched;

@@ -7,11 +7,11 @@
 //! restart, but not the phases that it has observed in part. A restart that begins in place and goes on by recreation is one.
 
 use jobset_api::{FailurePolicyAction, JobSet, RestartStrategy, conditions};
+use jobset_rules::Fact;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::labels;
-use crate::plan::Fact;
 
 /// A measured duration, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

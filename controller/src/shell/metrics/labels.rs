@@ -1,8 +1,7 @@
 //! The values of labels. Each label has few of them.
 
 use jobset_api::{FailurePolicyAction, RestartStrategy};
-
-use crate::plan::{ExitClass, Trigger};
+use jobset_rules::{ExitClass, Trigger};
 
 /// Rules beyond this one share a label.
 const LAST_RULE: usize = 31;

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use jobset_api::{FailurePolicyAction, JobSet};
+use jobset_metrics::remove_series;
+use jobset_rules::Fact;
+use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 
 use super::clock::{Clock, Measured};
 use super::labels;
 use super::restarts::Restarts;
-use crate::engine::Key;
-use crate::plan::Fact;
-use jobset_metrics::remove_series;
 
 /// The metrics, and a clock for each JobSet.
 pub(in crate::shell) struct Ledger {

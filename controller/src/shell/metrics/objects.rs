@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, RestartBudget};
 use jobset_metrics::Family;
+use jobset_rules::Barrier;
+use jobset_store::Key;
 use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-
-use crate::engine::Key;
-use crate::plan::Barrier;
 
 /// The JobSets as of their last reconciliation, shared with the scrapes.
 #[derive(Clone, Default)]

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jobset_engine::Failure;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntGauge, Registry, exponential_buckets};
 
 use super::registered;
-use crate::engine::Failure;
 
 /// The metrics of the loop.
 pub(in crate::shell) struct Reconciliations {

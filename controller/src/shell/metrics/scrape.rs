@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobset_api::{JobSet, ReplicatedJobStatus, conditions};
+use jobset_rules::Fact;
+use jobset_store::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 use serde_json::json;
 
 use super::{Ledger, ObjectMetrics};
-use crate::engine::Key;
-use crate::plan::Fact;
 
 const JOBSETS: usize = 10_000;
 const SCRAPES: usize = 20;

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
+use RestartStrategy::{InPlaceRestart as InPlace, Recreate};
 use jobset_api::{
     FailurePolicy, FailurePolicyAction, JobSet, JobSetSpec, RecentRestart, ReplicatedJobStatus, RestartStrategy,
     conditions,
 };
+use jobset_rules::{Barrier, ExitClass, Fact, Trigger};
+use jobset_store::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
@@ -12,10 +15,6 @@ use serde_json::json;
 
 use super::clock::{Clock, Measured};
 use super::{Ledger, ObjectMetrics, labels};
-use crate::engine::Key;
-use crate::plan::{Barrier, ExitClass, Fact, Trigger};
-
-use RestartStrategy::{InPlaceRestart as InPlace, Recreate};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use jobset_api::agent::{RELAY_CA, RELAY_CONFIG_MAP};
 use jobset_stream::tls::Identity;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobset_engine::{RelayId, RelayMessage};
 use jobset_program::peer;
 use jobset_stream::frame::{Reader, Writer, encode};
 use jobset_stream::message::{AgentEvent, FromRelay, Statement, ToRelay};
@@ -18,8 +19,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-use crate::stream::{RelayId, RelayMessage};
 
 /// Time limit for a connection and its handshake.
 const CONNECT: Duration = Duration::from_secs(5);

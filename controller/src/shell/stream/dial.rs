@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use jobset_engine::RelayId;
 use jobset_stream::tls::Identity;
 use rustls_pki_types::ServerName;
 use tokio::sync::{mpsc, watch};
@@ -14,7 +15,6 @@ use tracing::info;
 
 use super::connection::{ConnectionError, Peer, RelayEvent};
 use crate::shell::retry_log::RetryLog;
-use crate::stream::RelayId;
 
 /// First wait before another connection. Waits double, each has jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt as _, watcher::Config};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -19,6 +19,8 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jobset_api::JobSet;
+use jobset_engine::{Desk, DeskOutput, Engine, GroupSnapshot, Now, ReadOutcome, RelayId, RelayMessage, uses_relay};
+use jobset_store::{Key, StoredJobSet};
 use jobset_stream::tls::Identity;
 use kube::{Api, Client};
 use prometheus::Registry;
@@ -30,8 +32,6 @@ use tracing::warn;
 use super::client::Workers;
 use super::retry_log::RetryLog;
 use crate::args::Args;
-use crate::engine::{Engine, Key, Now, StoredJobSet};
-use crate::stream::{Desk, DeskOutput, GroupSnapshot, ReadOutcome, RelayId, RelayMessage, uses_relay};
 use connection::{Connection, RelayEvent};
 use endpoints::Relays;
 use metrics::StreamMetrics;
@@ -216,7 +216,7 @@ impl Stream {
             match output {
                 DeskOutput::Report { key, report } => {
                     self.metrics.reports.inc();
-                    engine.see_report(&key, report, now.instant);
+                    engine.apply_report(&key, report, now.instant);
                 }
                 DeskOutput::AgentGone { key, pod_uid } => engine.agent_gone(&key, &pod_uid),
                 DeskOutput::Read(key) => {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::engine::{self, Children};
+use super::rules::{self, Children};
 use super::*;
 
 /// Objects that are changed.
@@ -31,7 +31,7 @@ async fn the_api_server_takes_every_child_of_what_is_admitted() -> Result<()> {
     // They are admitted in a runtime of their own.
     for (object, jobset) in tokio::task::spawn_blocking(|| samples().collect::<Vec<_>>()).await? {
         admitted += 1;
-        children.push((object, engine::reconcile(jobset)));
+        children.push((object, rules::reconcile(jobset)));
     }
     let refusals: Vec<String> = stream::iter(&children)
         .map(|(object, children)| refusals(&client, object, children))

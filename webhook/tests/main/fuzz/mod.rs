@@ -3,19 +3,20 @@
 //! `make fuzz` runs a million of them.
 
 mod children;
-mod engine;
 mod mutation;
+mod rules;
 
 use jobset_api::JobSet;
 use jobset_api::injection::Settings;
 use jobset_harness::paths;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::review::{self, Reading};
-use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError};
 use serde_json::{Value, json};
+
+use mutation::Mutation;
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -137,7 +138,7 @@ proptest! {
         // The API server takes this away from what is created.
         if stored["metadata"]["deletionTimestamp"].is_null() {
             let jobset: JobSet = serde_json::from_value(stored).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            engine::reconcile(jobset);
+            rules::reconcile(jobset);
         }
     }
 

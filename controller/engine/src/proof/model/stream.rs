@@ -1,0 +1,342 @@
+//! The stream: relays and the leading controller's side of it. It is faster than the API server, and nothing of it is certain.
+//!
+//! A connection breaks at any time, with whatever is on its way. The leader answers the hello of each connection by what a
+//! read of the JobSet shows that began afterwards, and says what it has stored and observed. Each statement reaches each agent
+//! by itself, as late as can be, and so does each report reach the leader.
+
+use jobset_agent::channels::ChannelInput;
+use jobset_store::pods::{ObservedEpochs, StreamReport};
+
+use super::controller::name;
+use super::link::{Hello, Link};
+use super::node::{self, Process};
+use super::setting::Stream;
+use super::state::{ModelSlot, ModelState, Shared};
+use super::system::{ModelAction, System};
+use crate::proof::RuleMutation;
+
+/// One thing that happens on the stream. Numbers are places in [`ModelState::slots`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamAction {
+    /// An agent no longer waits for the stream.
+    Timeout(usize),
+    /// The delay of an annotation is over.
+    WriteDue(usize),
+    /// An agent connects to a relay.
+    Connect(usize),
+    /// The leader hears of a connection.
+    Hello(usize),
+    /// The leader's read of the JobSet, for one hello, is served.
+    Read(usize),
+    /// The leader sends the answer to a hello.
+    Answer(usize),
+    /// The next statement reaches an agent.
+    Hear(usize),
+    /// A report reaches the leader.
+    Report(usize),
+
+    /// A connection breaks.
+    Break(usize),
+    /// A leader that was stopped wakes, and what it says is this many versions old.
+    Wake(usize, usize),
+    /// A report whose connection has ended reaches the leader. It may also never do so.
+    Stray(usize),
+}
+
+impl System {
+    /// Connections that agents may begin at any time, or never.
+    pub(super) fn connections(&self, state: &ModelState) -> Vec<ModelAction> {
+        if self.setting.stream == Stream::Absent || state.violation.is_some() || state.jobset.status.end.is_some() {
+            return Vec::new();
+        }
+        let slots = state.slots.iter().enumerate();
+        let may = |slot: &ModelSlot| slot.process().is_some_and(|process| !process.link.up);
+        slots.filter(|(_, slot)| may(slot)).map(|(slot, _)| ModelAction::Stream(StreamAction::Connect(slot))).collect()
+    }
+
+    pub(super) fn progress_of_stream(&self, slot: usize, process: &Process, actions: &mut Vec<ModelAction>) {
+        let link = &process.link;
+        let steps = [
+            (process.awaits_stream && self.setting.stream != Stream::Alone, StreamAction::Timeout(slot)),
+            (process.write_due, StreamAction::WriteDue(slot)),
+            (link.up && link.hello == Hello::OnItsWay, StreamAction::Hello(slot)),
+            (link.hello == Hello::Waits, StreamAction::Read(slot)),
+            (matches!(link.hello, Hello::Read(_)), StreamAction::Answer(slot)),
+            (!link.statements.is_empty(), StreamAction::Hear(slot)),
+            (link.is_known() && link.report.is_some(), StreamAction::Report(slot)),
+        ];
+        actions.extend(steps.into_iter().filter(|(may, _)| *may).map(|(_, step)| ModelAction::Stream(step)));
+    }
+
+    pub(super) fn faults_of_stream(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
+        if self.setting.stream == Stream::Absent || state.violation.is_some() || state.jobset.status.end.is_some() {
+            return;
+        }
+        for (index, slot) in state.slots.iter().enumerate() {
+            if !slot.strays.is_empty() {
+                actions.push(ModelAction::Stream(StreamAction::Stray(index)));
+            }
+            let Some(process) = slot.process().filter(|process| process.link.up) else { continue };
+            if state.left.breaks > 0 {
+                actions.push(ModelAction::Stream(StreamAction::Break(index)));
+            }
+            if state.left.woken > 0 && process.link.up {
+                let older = 1..state.jobset.history.len();
+                actions.extend(older.map(|age| ModelAction::Stream(StreamAction::Wake(index, age))));
+            }
+        }
+    }
+
+    pub(super) fn stream(&self, state: &mut ModelState, action: StreamAction) {
+        match action {
+            StreamAction::Timeout(slot) => self.change_machine(state, slot, |machine, newest| {
+                machine.change_agent(|process| process.awaits_stream = false);
+                machine.happen(ChannelInput::StreamTimeout, newest);
+            }),
+            StreamAction::WriteDue(slot) => self.change_machine(state, slot, |machine, newest| {
+                machine.change_agent(|process| process.write_due = false);
+                machine.happen(ChannelInput::WriteDue, newest);
+            }),
+            StreamAction::Connect(slot) => {
+                self.change_machine(state, slot, |machine, _| {
+                    machine.change_agent(|process| {
+                        process.link = Link { up: true, known: process.entered, ..Link::default() };
+                    });
+                });
+                self.answer_promptly(state, slot);
+            }
+            StreamAction::Hello(slot) => self.hear_hello(state, slot),
+            StreamAction::Read(slot) => {
+                self.read_for_hello(state, slot);
+            }
+            StreamAction::Answer(slot) => self.answer_hello(state, slot),
+            StreamAction::Hear(slot) => self.tell_agent(state, slot),
+            StreamAction::Report(slot) => {
+                let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
+                let mut report = None;
+                state.change_link(slot, |link| {
+                    report = link.report.take();
+                    link.known = report;
+                });
+                if let Some(epoch) = report {
+                    Self::hear_report(state, slot, (generation, epoch), generation);
+                }
+            }
+            StreamAction::Break(slot) => {
+                state.left.breaks -= 1;
+                let connected = state.connection(slot);
+                self.change_machine(state, slot, |machine, newest| {
+                    machine.change_agent(|process| process.link = Link::default());
+                    machine.happen(ChannelInput::Disconnected, newest);
+                });
+                if let Some((generation, link)) = connected {
+                    Self::note_lost(state, slot, generation, &link);
+                }
+            }
+            StreamAction::Wake(slot, age) => {
+                state.left.woken -= 1;
+                let old = state.jobset.history[state.jobset.history.len() - 1 - age];
+                state.change_link(slot, |link| link.tell(old, false));
+            }
+            StreamAction::Stray(slot) => {
+                let mut stray = None;
+                state.slots[slot].change(|slot| stray = Some(slot.strays.remove(0)));
+                let Some((generation, epoch)) = stray else { return };
+                let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
+                let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
+                let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
+                Self::hear_report(state, slot, (generation, epoch), of_pod);
+            }
+        }
+    }
+
+    fn hear_hello(&self, state: &mut ModelState, slot: usize) {
+        let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
+        let mut known = None;
+        state.change_link(slot, |link| {
+            link.hello = Hello::Waits;
+            known = link.known;
+        });
+        let Some(mut epoch) = known else { return };
+        if self.setting.broken == Some(RuleMutation::ReportsOfHellosAreNew) {
+            epoch = epoch.max(state.jobset.status.synced + 1);
+        }
+        Self::hear_report(state, slot, (generation, epoch), generation);
+    }
+
+    /// What the answer to a hello says: what the API server holds.
+    fn read_for_hello(&self, state: &mut ModelState, slot: usize) {
+        let history = &state.jobset.history;
+        let epochs = match self.setting.broken {
+            Some(RuleMutation::AnswersFromACache) => {
+                let observed = state.controller.observed.0;
+                (observed.synced, observed.deprecated)
+            }
+            Some(RuleMutation::AnswersReadBeforeTheHello) => history[0],
+            _ => history[history.len() - 1],
+        };
+        state.change_link(slot, |link| link.hello = Hello::Read(epochs));
+    }
+
+    /// A leader that is not late answers the hello of a connection at once.
+    fn answer_promptly(&self, state: &mut ModelState, slot: usize) {
+        if self.setting.stream == Stream::Prompt {
+            self.hear_hello(state, slot);
+            self.read_for_hello(state, slot);
+            self.answer_hello(state, slot);
+        }
+    }
+
+    /// What the leader has said meanwhile follows the answer, because a newborn agent ignores what comes before it.
+    fn answer_hello(&self, state: &mut ModelState, slot: usize) {
+        let told = state.controller.told;
+        let repeats = self.setting.broken != Some(RuleMutation::AnswersOvertaken);
+        state.change_link(slot, |link| {
+            let Hello::Read(epochs) = link.hello else { return };
+            link.tell(epochs, true);
+            if repeats && (told.0 > epochs.0 || told.1 > epochs.1) {
+                link.tell(told, false);
+            }
+            link.hello = Hello::Answered;
+        });
+    }
+
+    fn tell_agent(&self, state: &mut ModelState, slot: usize) {
+        let mut next = None;
+        state.change_link(slot, |link| next = Some(link.statements.remove(0)));
+        let Some(statement) = next else { return };
+        let is_answer = statement.is_answer || self.setting.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
+        let pods = u32::try_from(self.setting.pods).unwrap_or(u32::MAX);
+        let statement = ChannelInput::Statement { is_answer, group: Some((node::state(statement.epochs), pods)) };
+        self.change_machine(state, slot, |machine, newest| {
+            machine.happen(statement, newest);
+            // While the stream is live, it does not matter when this time is over.
+            if is_answer && machine.agent.as_ref().is_some_and(|process| process.awaits_stream) {
+                machine.change_agent(|process| process.awaits_stream = false);
+                machine.happen(ChannelInput::StreamTimeout, newest);
+            }
+        });
+    }
+
+    /// A report over the stream reaches the leader, which takes it for one of the Pod of this generation.
+    fn hear_report(state: &mut ModelState, slot: usize, (generation, epoch): (u8, i32), taken_for: u8) {
+        state.check_report(epoch);
+        let (epochs, next) = (state.known(), state.jobset.status.synced + 1);
+        state.slots[slot].change(|slot| {
+            // Nobody has to know the report of a Pod that is gone.
+            let is_there = slot.pod.as_ref().is_some_and(|pod| pod.generation == generation);
+            slot.has_reported |= epoch == next && (is_there || slot.kept.pod(&name(generation)).is_some());
+            let uid = name(taken_for);
+            let known = slot.kept.pod(&uid);
+            let report = StreamReport { pod: uid.clone(), pod_uid: uid.clone(), epoch, exit: None, started: None };
+            if slot.reports.note(report, known) {
+                slot.raise(&uid, epochs);
+            }
+        });
+    }
+
+    /// The leader tells the agents that it knows of newer epochs.
+    pub(super) fn broadcast(&self, state: &mut ModelState, epochs: ObservedEpochs) {
+        let (synced, deprecated) = state.controller.told;
+        if self.setting.stream == Stream::Absent || epochs.synced <= synced && epochs.deprecated <= deprecated {
+            return;
+        }
+        let told = (epochs.synced.max(synced), epochs.deprecated.max(deprecated));
+        state.controller.told = told;
+        for slot in 0..state.slots.len() {
+            state.change_link(slot, |link| {
+                if link.is_known() {
+                    link.tell(told, false);
+                }
+            });
+        }
+    }
+
+    /// A leader is gone. What it has said may be in the relays, or lost.
+    pub(super) fn hang_up(state: &mut ModelState, statements_arrive: bool) {
+        for slot in 0..state.slots.len() {
+            state.change_link(slot, |link| {
+                link.hello = Hello::OnItsWay;
+                if !statements_arrive {
+                    link.statements.clear();
+                }
+            });
+        }
+    }
+
+    /// Another leader hears of the connections.
+    pub(super) fn redial(&self, state: &mut ModelState) {
+        for slot in 0..state.slots.len() {
+            if state.connection(slot).is_some() {
+                self.answer_promptly(state, slot);
+            }
+        }
+    }
+
+    /// Notes that the process of a connection has ended, if it has.
+    pub(super) fn note_end(state: &mut ModelState, slot: usize, connected: Option<(u8, Link)>) {
+        if let Some((generation, link)) = connected
+            && state.slots[slot].process().is_none()
+        {
+            Self::note_lost(state, slot, generation, &link);
+        }
+    }
+
+    /// A connection has ended. The report that was on its way is lost, or arrives late.
+    fn note_lost(state: &mut ModelState, slot: usize, generation: u8, link: &Link) {
+        let stray = link.report.filter(|_| state.left.strays > 0);
+        state.left.strays -= u8::from(stray.is_some());
+        state.slots[slot].change(|slot| {
+            slot.reports.agent_gone(&name(generation));
+            slot.strays.extend(stray.map(|epoch| (generation, epoch)));
+        });
+    }
+}
+
+impl ModelState {
+    /// The Pod and the connection of the agent that runs there, if there is one.
+    pub(super) fn connection(&self, slot: usize) -> Option<(u8, Link)> {
+        let slot = &self.slots[slot];
+        let link = &slot.process().filter(|process| process.link.up)?.link;
+        Some((slot.pod.as_ref()?.generation, link.clone()))
+    }
+
+    /// Whether statements are on their way to agents.
+    pub(super) fn has_statements(&self) -> bool {
+        self.slots.iter().any(|slot| slot.process().is_some_and(|process| !process.link.statements.is_empty()))
+    }
+
+    /// Forgets what only another leader would ask for.
+    pub(super) fn forget_known(&mut self) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].process().is_some_and(|process| process.link.is_known() && process.link.known.is_some())
+            {
+                self.change_link(slot, |link| link.known = None);
+            }
+        }
+    }
+
+    fn change_link(&mut self, slot: usize, change: impl FnOnce(&mut Link)) {
+        if self.slots[slot].process().is_none_or(|process| !process.link.up) {
+            return;
+        }
+        self.slots[slot].change(|slot| {
+            if let Some(process) = slot.machine.as_mut().and_then(|machine| machine.agent.as_mut()) {
+                change(&mut process.link);
+            }
+        });
+    }
+}
+
+impl ModelSlot {
+    fn process(&self) -> Option<&Process> {
+        self.machine.as_ref()?.agent.as_ref()
+    }
+
+    /// What the controller knows of a Pod, raised to what the Pod has reported over the stream.
+    pub(super) fn raise(&mut self, uid: &str, epochs: ObservedEpochs) {
+        let Some(mut view) = self.kept.pod(uid).cloned() else { return };
+        self.reports.overlay(&mut view, epochs);
+        self.kept = Shared::new(self.kept.apply(view, epochs));
+    }
+}

@@ -1,0 +1,369 @@
+//! The order in which JobSets are reconciled: urgent work before bulk work, and within each list, turns between namespaces.
+
+mod waiting;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use jobset_store::Key;
+
+use waiting::Waiting;
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+/// Longest back-off after transient errors.
+pub(super) const LONGEST_AFTER_TRANSIENT: Duration = Duration::from_secs(5);
+/// Longest back-off after a refused status.
+pub(super) const LONGEST_AFTER_REFUSAL: Duration = Duration::from_mins(1);
+
+/// How soon a JobSet must be reconciled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Urgency {
+    /// After all urgent work: what a plan creates or deletes in numbers, and counts for people.
+    Bulk,
+    /// A report, a failure, a changed specification, or a decision that is due.
+    Urgent,
+}
+
+/// A list of JobSets that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum List {
+    /// For bulk work.
+    Bulk,
+    /// For a place for urgent actions. Nothing has changed since these were planned.
+    Actions,
+    /// For urgent work.
+    Urgent,
+}
+
+/// The place of one JobSet in the queue. Part of its entry in the engine.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Whether something has changed since the last reconciliation began.
+    marked: Option<Urgency>,
+    /// Whether the last reconciliation found no place for its urgent actions.
+    has_actions: bool,
+    /// The list that the JobSet waits in, and its number there.
+    waits: Option<(List, u64)>,
+    /// The next mark is at least this urgent: an urgent reconciliation waits for something to be observed.
+    deferred: Option<Urgency>,
+    /// Whether a reconciliation is under way.
+    active: bool,
+    /// Whether marks wait until the back-off is over.
+    held: bool,
+    failures: u32,
+    /// When the JobSet is marked without an event.
+    due: Option<(Instant, Urgency)>,
+}
+
+/// JobSets that wait for their reconciliation.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    urgent: Waiting,
+    actions: Waiting,
+    bulk: Waiting,
+    by_time: BTreeSet<(Instant, Key)>,
+    entered: u64,
+}
+
+impl Queue {
+    /// Something has changed. A JobSet whose reconciliation is under way is due again when that ends.
+    pub(super) fn mark(&mut self, key: &Key, turn: &mut Turn, urgency: Urgency, now: Instant) {
+        turn.marked = turn.marked.max(Some(urgency)).max(turn.deferred);
+        self.enter(key, turn, now);
+    }
+
+    /// The next JobSet of this list in a namespace that may have a turn. The caller begins its turn.
+    pub(super) fn pop(&mut self, list: List, may: impl Fn(&str) -> bool) -> Option<Key> {
+        self.list(list).pop(may)
+    }
+
+    /// The next JobSet whose time has come. The caller calls [`Queue::expire`].
+    pub(super) fn expired(&mut self, now: Instant) -> Option<Key> {
+        let is_due = self.by_time.first().is_some_and(|(due, _)| *due <= now);
+        if is_due { self.by_time.pop_first().map(|(_, key)| key) } else { None }
+    }
+
+    /// The time of this JobSet has come: a back-off is over, or a decision is due.
+    pub(super) fn expire(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        turn.held = false;
+        if let Some((_, urgency)) = turn.due.take() {
+            self.mark(key, turn, urgency, now);
+        }
+    }
+
+    /// When the time of the next JobSet comes.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.by_time.first().map(|(due, _)| *due)
+    }
+
+    /// Number of JobSets that wait for their turn.
+    pub(super) fn depth(&self) -> usize {
+        self.urgent.len() + self.actions.len() + self.bulk.len()
+    }
+
+    /// Since when the JobSet waits that has waited longest with urgent work.
+    pub(super) fn oldest_urgent(&self) -> Option<Instant> {
+        [self.urgent.oldest(), self.actions.oldest()].into_iter().flatten().min()
+    }
+
+    /// The reconciliation found no place for its urgent actions. The JobSet waits for one.
+    pub(super) fn keep_actions(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        turn.has_actions = true;
+        self.enter(key, turn, now);
+    }
+
+    /// The reconciliation succeeded. The JobSet is due when it is marked, or at this time.
+    pub(super) fn succeeded(&mut self, key: &Key, turn: &mut Turn, due: Option<(Instant, Urgency)>, now: Instant) {
+        turn.failures = 0;
+        self.schedule(key, turn, due);
+        self.end(key, turn, now);
+    }
+
+    /// Nothing was reconciled. The JobSet is due when it is marked, or at this time, or when it was due before.
+    pub(super) fn requeue(&mut self, key: &Key, turn: &mut Turn, due: (Instant, Urgency), now: Instant) {
+        let before = turn.due.filter(|(before, _)| *before < due.0);
+        turn.deferred = Some(due.1);
+        self.schedule(key, turn, Some(before.unwrap_or(due)));
+        self.end(key, turn, now);
+    }
+
+    /// The reconciliation used an outdated state. The JobSet is due when the newer state marks it, or after a back-off.
+    pub(super) fn outdated(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        let due = now + backoff(turn, LONGEST_AFTER_TRANSIENT);
+        self.schedule(key, turn, Some((due, Urgency::Urgent)));
+        self.end(key, turn, now);
+    }
+
+    /// The reconciliation failed. The JobSet is due after a back-off that doubles with each failure, and not before.
+    pub(super) fn failed(&mut self, key: &Key, turn: &mut Turn, now: Instant, longest: Duration) {
+        turn.held = true;
+        let due = now + backoff(turn, longest);
+        self.schedule(key, turn, Some((due, Urgency::Urgent)));
+        self.end(key, turn, now);
+    }
+
+    /// The JobSet is gone.
+    pub(super) fn forget(&mut self, key: &Key, turn: &mut Turn) {
+        self.schedule(key, turn, None);
+        self.leave(key, turn);
+        *turn = Turn::default();
+    }
+
+    fn enter(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        let waits = turn.waits.map(|(list, _)| list);
+        let list = turn.list().filter(|list| Some(*list) > waits);
+        let Some(list) = list.filter(|_| !turn.active && !turn.held) else { return };
+        self.leave(key, turn);
+        self.entered += 1;
+        turn.waits = Some((list, self.entered));
+        let number = self.entered;
+        self.list(list).push(number, key, now);
+    }
+
+    fn leave(&mut self, key: &Key, turn: &mut Turn) {
+        if let Some((list, number)) = turn.waits.take() {
+            self.list(list).remove(number, &key.namespace);
+        }
+    }
+
+    fn end(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
+        turn.active = false;
+        self.enter(key, turn, now);
+    }
+
+    fn schedule(&mut self, key: &Key, turn: &mut Turn, due: Option<(Instant, Urgency)>) {
+        if let Some((before, _)) = std::mem::replace(&mut turn.due, due) {
+            self.by_time.remove(&(before, key.clone()));
+        }
+        if let Some((due, _)) = due {
+            self.by_time.insert((due, key.clone()));
+        }
+    }
+
+    fn list(&mut self, list: List) -> &mut Waiting {
+        match list {
+            List::Bulk => &mut self.bulk,
+            List::Actions => &mut self.actions,
+            List::Urgent => &mut self.urgent,
+        }
+    }
+}
+
+impl Turn {
+    /// The JobSet was taken from the queue. Its reconciliation begins.
+    pub(super) fn begin(&mut self) {
+        (self.waits, self.marked, self.deferred, self.active) = (None, None, None, true);
+        self.has_actions = false;
+    }
+
+    /// The list that the JobSet belongs to, if it has to wait for anything.
+    fn list(&self) -> Option<List> {
+        match self.marked {
+            Some(Urgency::Urgent) => Some(List::Urgent),
+            _ if self.has_actions => Some(List::Actions),
+            Some(Urgency::Bulk) => Some(List::Bulk),
+            None => None,
+        }
+    }
+}
+
+fn backoff(turn: &mut Turn, longest: Duration) -> Duration {
+    let backoff = FIRST_BACKOFF.saturating_mul(1 << turn.failures.min(20)).min(longest);
+    turn.failures += 1;
+    backoff
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::List::Actions;
+    use super::Urgency::{Bulk, Urgent};
+    use super::*;
+
+    /// A queue with the turns that the engine keeps.
+    #[derive(Default)]
+    struct TestQueue {
+        queue: Queue,
+        turns: HashMap<Key, Turn>,
+    }
+
+    /// A JobSet as `namespace/name`.
+    fn key(text: &str) -> Key {
+        let (namespace, name) = text.split_once('/').unwrap();
+        Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    impl TestQueue {
+        fn mark(&mut self, text: &str, urgency: Urgency, now: Instant) {
+            let key = key(text);
+            self.queue.mark(&key, self.turns.entry(key.clone()).or_default(), urgency, now);
+        }
+
+        fn pop(&mut self, urgency: Urgency, now: Instant) -> Option<String> {
+            while let Some(key) = self.queue.expired(now) {
+                self.queue.expire(&key, self.turns.get_mut(&key).unwrap(), now);
+            }
+            let list = if urgency == Urgent { List::Urgent } else { List::Bulk };
+            let key = self.queue.pop(list, |_| true)?;
+            self.turns.get_mut(&key).unwrap().begin();
+            Some(key.to_string())
+        }
+
+        fn all(&mut self, urgency: Urgency, now: Instant) -> Vec<String> {
+            std::iter::from_fn(|| self.pop(urgency, now)).collect()
+        }
+
+        fn end(&mut self, text: &str, end: impl FnOnce(&mut Queue, &Key, &mut Turn)) {
+            let key = key(text);
+            end(&mut self.queue, &key, self.turns.get_mut(&key).unwrap());
+        }
+    }
+
+    #[test]
+    fn queue_namespaces_take_turns_and_then_their_jobsets() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        for text in ["a/1", "a/2", "a/3", "b/1", "c/1", "b/2"] {
+            world.mark(text, Urgent, now);
+        }
+        assert_eq!(world.all(Urgent, now), ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]);
+    }
+
+    #[test]
+    fn queue_key_marked_twice_is_handed_out_once_and_more_urgently() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Bulk, now);
+        world.mark("a/2", Bulk, now);
+        world.mark("a/1", Urgent, now);
+        world.mark("a/1", Bulk, now);
+        assert_eq!((world.queue.depth(), world.queue.oldest_urgent()), (2, Some(now)));
+        assert_eq!((world.all(Urgent, now), world.all(Bulk, now)), (vec!["a/1".to_owned()], vec!["a/2".to_owned()]));
+        assert_eq!((world.queue.depth(), world.queue.oldest_urgent()), (0, None));
+    }
+
+    #[test]
+    fn queue_key_marked_during_its_turn_is_due_when_the_turn_ends() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Bulk, now);
+        world.pop(Bulk, now);
+        world.mark("a/1", Urgent, now);
+        assert_eq!(world.pop(Urgent, now), None);
+        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
+    }
+
+    #[test]
+    fn queue_failures_double_the_backoff_and_marks_do_not_shorten_it() {
+        let (mut world, mut now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Urgent, now);
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            world.pop(Urgent, now).unwrap();
+            world.mark("a/1", Urgent, now);
+            world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
+            world.mark("a/1", Urgent, now);
+            assert_eq!(world.pop(Urgent, now), None, "left alone until the back-off is over");
+            let due = world.queue.next_due().unwrap();
+            waits.push(due.duration_since(now).as_millis());
+            now = due;
+        }
+        assert_eq!(waits, [50, 100, 200]);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.mark("a/1", Urgent, now);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
+        assert_eq!(world.queue.next_due(), Some(now + Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn queue_outdated_state_is_reconciled_with_the_next_mark() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Urgent, now);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.outdated(key, turn, now));
+        assert_eq!(world.pop(Urgent, now), None);
+        world.mark("a/1", Urgent, now);
+        assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
+    }
+
+    #[test]
+    fn queue_requeued_urgent_key_stays_urgent_when_a_bulk_event_marks_it() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        let later = now + Duration::from_secs(5);
+        world.mark("a/1", Urgent, now);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.requeue(key, turn, (later, Urgent), now));
+        world.mark("a/1", Bulk, now);
+        assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
+        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, Some((later, Bulk)), now));
+        assert_eq!((world.pop(Urgent, later), world.pop(Bulk, later).as_deref()), (None, Some("a/1")));
+    }
+
+    #[test]
+    fn queue_key_with_actions_waits_for_them_until_it_is_marked_urgent() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        world.mark("a/1", Urgent, now);
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.keep_actions(key, turn, now));
+        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.mark("a/1", Bulk, now);
+        assert_eq!((world.pop(Urgent, now), world.pop(Bulk, now)), (None, None));
+        assert_eq!(world.queue.pop(Actions, |_| true), Some(key("a/1")));
+    }
+
+    #[test]
+    fn queue_forgotten_key_leaves_nothing() {
+        let (mut world, now) = (TestQueue::default(), Instant::now());
+        for text in ["a/1", "a/2", "b/1"] {
+            world.mark(text, Urgent, now);
+        }
+        world.pop(Urgent, now).unwrap();
+        world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
+        for text in ["a/1", "a/2", "b/1"] {
+            world.end(text, Queue::forget);
+        }
+        assert_eq!((world.queue.depth(), world.queue.next_due()), (0, None));
+        assert_eq!(world.all(Urgent, now), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,290 @@
+//! The failure policy (KEP-262): the action for failed Jobs.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, Scope, conditions, event};
+use jobset_store::pods::{JobPods, PodView};
+use jobset_store::{Finished, JobView, custom_reason};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::cause::{Cause, Counting};
+use crate::reconciliation::{Current, Reconciliation};
+use crate::restart::recreate;
+use crate::types::{Fact, Trigger};
+use crate::{budget, epochs, success};
+
+/// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
+const MAX_JOB_COUNTERS: usize = 1024;
+
+/// A failed Job of the current attempt.
+#[derive(Clone, Debug)]
+struct FailedJob<'a> {
+    job: &'a JobView,
+    pods: Option<&'a JobPods>,
+    at: Timestamp,
+    name: &'a str,
+    /// Index of its replicatedJob in the specification.
+    group: usize,
+    replicated_job: &'a str,
+    index: i32,
+    reason: &'a str,
+    message: &'a str,
+    /// Index of the first rule that it matches, if any.
+    own_rule: Option<usize>,
+}
+
+/// The action of the policy for the failed Jobs.
+struct PolicyVerdict<'a> {
+    action: FailurePolicyAction,
+    /// Index and rule; `None` for the default action.
+    rule: Option<(usize, &'a FailurePolicyRule)>,
+    /// The Jobs that matched, the earliest failure first.
+    jobs: Vec<FailedJob<'a>>,
+}
+
+/// Carries out the first rule that any failed Job matches, for the Job with the earliest failure, ties by name. If no rule
+/// matches, the JobSet restarts. Without a policy, the JobSet fails.
+pub(super) fn apply_policy(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let failed = failed_jobs(reconciliation);
+    let Some(first) = failed.first() else { return ControlFlow::Continue(()) };
+    if success::came_before(reconciliation, first.at) {
+        return ControlFlow::Continue(());
+    }
+    let Some(policy) = &reconciliation.observed.jobset.spec.failure_policy else {
+        let message = format!("{}; there is no failure policy", describe(first));
+        return reconciliation.fail(conditions::FAILED_JOBS, message);
+    };
+    let Some(verdict) = judge(policy, failed) else { return ControlFlow::Continue(()) };
+    carry_out(reconciliation, &verdict)
+}
+
+fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_>) -> ControlFlow<()> {
+    use FailurePolicyAction as Do;
+
+    let job = &verdict.jobs[0];
+    let cause = cause(job, verdict.rule);
+    reconciliation
+        .facts
+        .push(Fact::PolicyApplied { action: verdict.action, rule: verdict.rule.map(|(index, _)| index) });
+    match verdict.action {
+        Do::FailJobSet => reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
+        Do::RestartJobSet => {
+            let counting = if already_counted(reconciliation, job) { Counting::Already } else { Counting::Counted };
+            reconciliation.warn(event::RESTART_JOB_SET, cause.message.clone());
+            recreate(reconciliation, counting, &cause)
+        }
+        Do::RestartJobSetAndIgnoreMaxRestarts => {
+            reconciliation.warn(event::RESTART_JOB_SET_UNCOUNTED, cause.message.clone());
+            recreate(reconciliation, Counting::Ignored, &cause)
+        }
+        Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
+            let counted = verdict.action != Do::RestartJobAndIgnoreMaxRestarts;
+            restart_jobs(reconciliation, &verdict.jobs, verdict.rule, counted)?;
+            // The counters have to be stored before another rule decides.
+            ControlFlow::Break(())
+        }
+        Do::RestartReplicatedJob => {
+            restart_replicated_job(reconciliation, job, &cause)?;
+            ControlFlow::Break(())
+        }
+        // A verdict has no Jobs with the action FailJob.
+        Do::FailJob => ControlFlow::Continue(()),
+    }
+}
+
+/// The rule to carry out now. Jobs with the action FailJob stay failed and need no further action.
+fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<PolicyVerdict<'a>> {
+    let rule_of = |job: &FailedJob<'_>| job.own_rule.and_then(|index| Some((index, policy.rules.get(index)?)));
+    let mut judged: Vec<_> = failed.into_iter().map(|job| (rule_of(&job), job)).collect();
+    judged.retain(|(rule, _)| rule.is_none_or(|(_, rule)| rule.action != FailurePolicyAction::FailJob));
+    // Jobs without a matching rule come last.
+    let first = judged.iter().map(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index)).min()?;
+    judged.retain(|(rule, _)| rule.map_or(usize::MAX, |(index, _)| index) == first);
+    let rule = judged[0].0;
+    let action = rule.map_or(FailurePolicyAction::RestartJobSet, |(_, rule)| rule.action);
+    Some(PolicyVerdict { action, rule, jobs: judged.into_iter().map(|(_, job)| job).collect() })
+}
+
+/// Recreates the Jobs. One that the status has no counter for is recreated with its whole replicatedJob, because restarts
+/// without a counter may never end.
+fn restart_jobs(
+    reconciliation: &mut Reconciliation<'_>,
+    jobs: &[FailedJob<'_>],
+    rule: Option<(usize, &FailurePolicyRule)>,
+    counted: bool,
+) -> ControlFlow<()> {
+    let has_counter = |job: &FailedJob<'_>| usize::try_from(job.index).is_ok_and(|index| index < MAX_JOB_COUNTERS);
+    let mut as_a_whole = HashSet::new();
+    for job in jobs.iter().filter(|job| !has_counter(job)) {
+        if as_a_whole.insert(job.group) {
+            restart_replicated_job(reconciliation, job, &cause(job, rule))?;
+        }
+    }
+    for job in jobs.iter().filter(|job| has_counter(job) && !as_a_whole.contains(&job.group)) {
+        restart_job(reconciliation, job, rule, counted)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Recreates one Job. This raises its counter; the next reconciliation reads the counter and deletes the Job.
+fn restart_job(
+    reconciliation: &mut Reconciliation<'_>,
+    job: &FailedJob<'_>,
+    rule: Option<(usize, &FailurePolicyRule)>,
+    counted: bool,
+) -> ControlFlow<()> {
+    let cause = cause(job, rule);
+    let index = usize::try_from(job.index).unwrap_or_default();
+    if counted {
+        budget::require(reconciliation, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
+    }
+    let ahead = ahead(reconciliation, job.group, [job.job]);
+    let replicas = reconciliation.groups()[job.group].replicas();
+    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
+    if counted {
+        let spent = counter(&mut status.job_restarts_count_towards_max, index, replicas);
+        *spent = spent.saturating_add(1);
+    }
+    let attempts = counter(&mut status.job_restarts, index, replicas);
+    *attempts = attempts.saturating_add(ahead).saturating_add(1);
+    announce_partial_restart(reconciliation, &cause);
+    let reason = if counted { event::RESTART_JOB } else { event::RESTART_JOB_UNCOUNTED };
+    reconciliation.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
+    let action =
+        if counted { FailurePolicyAction::RestartJob } else { FailurePolicyAction::RestartJobAndIgnoreMaxRestarts };
+    push_fact(reconciliation, action, counted, &cause);
+    ControlFlow::Continue(())
+}
+
+/// Recreates the Jobs of one replicatedJob. This raises its counter; the next reconciliation reads the counter and deletes
+/// the Jobs.
+fn restart_replicated_job(
+    reconciliation: &mut Reconciliation<'_>,
+    job: &FailedJob<'_>,
+    cause: &Cause,
+) -> ControlFlow<()> {
+    budget::require(reconciliation, Scope::ReplicatedJob(job.replicated_job), cause)?;
+    let ahead = ahead(reconciliation, job.group, reconciliation.jobs_of(job.group).map(|current| current.job));
+    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
+    status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
+    status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
+    announce_partial_restart(reconciliation, cause);
+    let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
+    reconciliation.warn(event::RESTART_REPLICATED_JOB, message);
+    push_fact(reconciliation, FailurePolicyAction::RestartReplicatedJob, true, cause);
+    ControlFlow::Continue(())
+}
+
+/// Makes the workers of the other Jobs restart in place, because they cannot go on without the recreated ones. This belongs
+/// to a restart that has been counted already.
+fn announce_partial_restart(reconciliation: &mut Reconciliation<'_>, cause: &Cause) {
+    if epochs::deprecate(reconciliation, true) {
+        reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
+        let message = format!("the others restart in place: {}", cause.message);
+        reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
+    }
+}
+
+fn push_fact(reconciliation: &mut Reconciliation<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {
+    let Cause { trigger, failed_at, .. } = *cause;
+    reconciliation.facts.push(Fact::RestartBegan {
+        strategy: reconciliation.recreation(),
+        action,
+        counted,
+        trigger,
+        failed_at,
+    });
+}
+
+/// By how many attempts these Jobs are ahead of the status. A restart must use a higher attempt: otherwise it would keep the
+/// Jobs, and the rule would repeat the restart forever.
+fn ahead<'a>(reconciliation: &Reconciliation<'_>, group: usize, jobs: impl IntoIterator<Item = &'a JobView>) -> i32 {
+    let status = &reconciliation.status.replicated_jobs_status[group];
+    let ahead = |job: &JobView| job.job_attempt.saturating_sub(status.job_attempt(job.index.unwrap_or(-1)));
+    jobs.into_iter().map(ahead).max().unwrap_or(0).max(0)
+}
+
+/// The counter with this index, in a replicatedJob of `replicas` Jobs.
+fn counter(counters: &mut Vec<i32>, index: usize, replicas: i32) -> &mut i32 {
+    if counters.len() <= index {
+        counters.resize(index + 1, 0);
+    }
+    pad(counters, replicas);
+    &mut counters[index]
+}
+
+/// Extends the counters of single Jobs, if there are any, to one for each Job. The Go JobSet may read this status later, and
+/// its reconciliation fails if a counter is missing.
+pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
+    let length = usize::try_from(replicas).unwrap_or_default().min(MAX_JOB_COUNTERS);
+    if !counters.is_empty() && counters.len() < length {
+        counters.resize(length, 0);
+    }
+}
+
+/// Whether the failure has been counted by an in-place restart that is under way: the message of the Job names a Pod whose
+/// failure began that restart.
+fn already_counted(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> bool {
+    let status = &reconciliation.status;
+    let synced = status.synced_epoch;
+    let under_way =
+        reconciliation.in_place() && synced > 0 && status.deprecated_epoch == synced && status.free_epoch == 0;
+    under_way && job.pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))
+}
+
+/// The failed Jobs, the earliest first, ties by name.
+fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
+    let groups = reconciliation.groups();
+    let failed = reconciliation.current.iter().filter_map(|current| {
+        let Current { name, job, pods, group, .. } = *current;
+        let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
+        let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
+        let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
+        let own_rule = reconciliation.observed.own_rule(job);
+        Some(FailedJob { job, pods, at: *at, name, group, replicated_job, index, reason, message, own_rule })
+    });
+    let mut failed: Vec<FailedJob<'a>> = failed.collect();
+    failed.sort_by_key(|job| (job.at, job.name));
+    failed
+}
+
+fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Cause {
+    let (reason, message) = match rule {
+        Some((index, rule)) => {
+            let name = rule.condition_name(index);
+            (format!("{}{name}", conditions::FAILURE_POLICY_RULE), format!("{}; rule {name}", describe(job)))
+        }
+        None => (conditions::DEFAULT_FAILURE_POLICY.to_owned(), describe(job)),
+    };
+    // The Job fails once its Pods have ended, after their grace period.
+    let ended_at = worker(job).and_then(ended_at).map_or(job.at, |ended| ended.min(job.at));
+    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(ended_at), is_loss: false }
+}
+
+fn describe(job: &FailedJob<'_>) -> String {
+    let worker = worker(job).and_then(|pod| Some((pod, pod.failure.as_ref().filter(|it| it.is_known())?)));
+    let worker = worker.map(|(pod, failure)| {
+        let node = pod.node.as_deref().unwrap_or("unknown");
+        format!("; Pod {} on node {node} failed, {failure}", pod.name)
+    });
+    format!("Job {} failed ({}: {}){}", job.name, job.reason, job.message, worker.unwrap_or_default())
+}
+
+/// The Pod of the worker that failed the Job: one that the message of the Job names, or else the one that ended first, before
+/// anybody deleted it. A Job past its deadline has no such Pod.
+fn worker<'a>(job: &FailedJob<'a>) -> Option<&'a PodView> {
+    if job.reason == "DeadlineExceeded" {
+        return None;
+    }
+    let was_asked = |pod: &PodView| pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at));
+    let pods = job.pods?.failed_last();
+    let candidates = pods.map(|pod| (!job.message.contains(&pod.name), was_asked(pod), pod));
+    let candidates = candidates.filter(|(unnamed, asked, _)| !unnamed || !asked);
+    let rank = |pod: &'a PodView| (ended_at(pod).is_none(), ended_at(pod), &pod.name);
+    candidates.min_by_key(|(unnamed, _, pod)| (*unnamed, rank(pod))).map(|(.., pod)| pod)
+}
+
+fn ended_at(pod: &PodView) -> Option<Timestamp> {
+    pod.failure.as_ref()?.exit.as_ref()?.finished_at
+}

@@ -1,0 +1,159 @@
+//! Describes an incident: the worker that failed first, its exit, and whether the restart counts.
+
+use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions, event};
+use jobset_store::pods::{Exit, FailedWorker, PodFailure};
+
+use crate::cause::{Cause, Counting};
+use crate::members::{failed_workers, running_jobs};
+use crate::reconciliation::Reconciliation;
+use crate::types::{ExitClass, Trigger};
+
+/// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
+const SIGNALS: i32 = 128;
+
+/// Reasons of disruptions by which Pods go with their node.
+const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::FORCE_DELETED];
+
+/// Why the group restarts.
+pub(super) struct Incident {
+    pub cause: Cause,
+    pub counting: Counting,
+    /// Message for people: whether the restart counts, or which rule excludes it.
+    pub counted: String,
+}
+
+/// The first failure that makes the group restart in place.
+///
+/// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
+pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
+    let mut failures = failed_workers(reconciliation);
+    failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
+    let mut cause =
+        failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
+    match uncounted_by(reconciliation, &failures) {
+        Some(rule) => Incident { cause, counting: Counting::Ignored, counted: format!("not counted by rule {rule}") },
+        None => Incident { cause, counting: Counting::Counted, counted: "counted".to_owned() },
+    }
+}
+
+/// Why the group has to be recreated although no worker has failed: a deleted Pod has lost the work of its worker.
+pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, group: usize) -> (Cause, Counting) {
+    let node = lost.node.as_deref().unwrap_or("unknown");
+    let message =
+        format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
+    let ignored = uncounted_by(reconciliation, &[(lost, group)]).is_some();
+    let counting = if ignored { Counting::Ignored } else { Counting::Counted };
+    let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), ..cause(message, lost) };
+    (cause, counting)
+}
+
+/// `Pod p, container c on node n exited with code 3 (Error): last words`.
+pub(super) fn describe(worker: &FailedWorker) -> String {
+    let node = worker.node.as_deref().unwrap_or("unknown");
+    let FailedWorker { pod, failure, epoch, .. } = worker;
+    let exit = failure.exit.as_ref().map(Exit::to_string);
+    let exit = exit.unwrap_or_else(|| "exit code unknown".to_owned());
+    let why = |what: &Option<(String, String)>| match what {
+        Some((reason, message)) => format!(" ({reason}: {message})"),
+        None => String::new(),
+    };
+    if failure.disruption.is_some() {
+        let exit = failure.exit.as_ref().map(|_| format!(", {exit}")).unwrap_or_default();
+        format!("Pod {pod} on node {node} failed in epoch {epoch}, disrupted{}{exit}", why(&failure.disruption))
+    } else if failure.refused {
+        format!("Pod {pod} was refused by node {node} in epoch {epoch}{}", why(&failure.pod_status))
+    } else if failure.node_restarted {
+        format!("Pod {pod} was lost in epoch {epoch}: its node {node} has restarted")
+    } else if worker.deleted {
+        format!("Pod {pod} on node {node} was deleted in epoch {epoch} by a user or another program, {exit}")
+    } else {
+        format!("Pod {pod} on node {node} failed in epoch {epoch}{}, {exit}", why(&failure.pod_status))
+    }
+}
+
+fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
+    let next = reconciliation.next_epoch();
+    let pod = running_jobs(reconciliation).find_map(|(pods, _)| pods.first_to_report(next));
+    let message = match pod {
+        Some(pod) => {
+            let node = pod.node.as_deref().unwrap_or("unknown");
+            format!(
+                "Pod {} on node {node} restarted into epoch {next}, its failure was not observed, exit code unknown",
+                pod.name
+            )
+        }
+        None => "workers restarted, their failures were not observed".to_owned(),
+    };
+    Cause {
+        reason: conditions::IN_PLACE_RESTART.to_owned(),
+        message,
+        trigger: Trigger::ContainerExit(ExitClass::Unknown),
+        failed_at: None,
+        is_loss: false,
+    }
+}
+
+fn cause(message: String, worker: &FailedWorker) -> Cause {
+    let reason = conditions::IN_PLACE_RESTART.to_owned();
+    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
+}
+
+/// When the worker ended, or, where nobody tells, when a disruption took its Pod.
+fn ended_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+    finished_at(worker).or(worker.failure.disrupted_at)
+}
+
+fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+    worker.failure.exit.as_ref()?.finished_at
+}
+
+pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
+    let exit = exit_class(&worker.failure);
+    match &worker.failure.disruption {
+        Some((reason, _)) if OF_LOST_NODES.contains(&reason.as_str()) => Trigger::NodeLost,
+        Some(_) => Trigger::Eviction,
+        None if worker.failure.refused => Trigger::Refused,
+        None if worker.failure.node_restarted => Trigger::NodeLost,
+        None if worker.deleted => Trigger::PodDeleted,
+        None if worker.pod_ended => Trigger::PodFailed(exit),
+        None => Trigger::ContainerExit(exit),
+    }
+}
+
+fn exit_class(failure: &PodFailure) -> ExitClass {
+    match &failure.exit {
+        None => ExitClass::Unknown,
+        Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
+        Some(exit) if exit.code == 0 => ExitClass::Success,
+        Some(exit) if exit.code < SIGNALS => ExitClass::Error,
+        Some(_) => ExitClass::Signal,
+    }
+}
+
+/// The name of the rule that excludes the restart from maxRestarts, if one does.
+///
+/// The restart does not count if the cluster has taken all of the workers ([`FailedWorker::is_maintenance`]), and for each of them
+/// the first rule without reasons and patterns ignores maxRestarts.
+pub(super) fn uncounted_by(reconciliation: &Reconciliation<'_>, failures: &[(&FailedWorker, usize)]) -> Option<String> {
+    let groups = reconciliation.groups();
+    let rule = |(worker, group): &(&FailedWorker, usize)| {
+        worker.is_maintenance().then(|| ignoring_rule(reconciliation, &groups[*group])).flatten()
+    };
+    let mut rules = failures.iter().map(rule);
+    let first = rules.next()??;
+    rules.all(|rule| rule.is_some()).then_some(first)
+}
+
+fn ignoring_rule(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob) -> Option<String> {
+    let rules = &reconciliation.observed.jobset.spec.failure_policy.as_ref()?.rules;
+    let (index, rule) = rules.iter().enumerate().find(|(_, rule)| {
+        let any_failure = rule.on_job_failure_reasons.is_empty() && rule.on_job_failure_message_patterns.is_empty();
+        any_failure && rule.targets(&group.name)
+    })?;
+    let ignores = matches!(
+        rule.action,
+        FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts | FailurePolicyAction::RestartJobAndIgnoreMaxRestarts
+    );
+    ignores.then(|| rule.condition_name(index).into_owned())
+}

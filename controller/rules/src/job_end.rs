@@ -1,0 +1,35 @@
+//! Whether a Job deletes Pods of its own accord. The Job controller deletes them before its status says why.
+
+use jobset_store::JobView;
+use jobset_store::pods::PodFailure;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::reconciliation::{Current, Reconciliation};
+
+/// By how much the clock of the Job controller may be ahead.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(10);
+
+/// Whether the Job may have deleted its Pods itself: it ends, is suspended, or is about to.
+pub(super) fn deletes_pods(reconciliation: &Reconciliation<'_>, current: &Current<'_>) -> bool {
+    let Current { job, group, pods, .. } = *current;
+    let template = &reconciliation.groups()[group].template.spec;
+    let has_fatal_pod = || {
+        let fails_job = |failure: &PodFailure| failure.fails_job(template);
+        template.pod_failure_policy.is_some()
+            && pods.is_some_and(|pods| pods.failed().any(|pod| pod.failure.as_deref().is_some_and(fails_job)))
+    };
+    reconciliation.observed.jobset.spec.is_suspended()
+        || job.suspended
+        || job.deleting
+        || job.failing
+        || job.bears_no_failure
+        || current.is_over()
+        || deadline_is_near(reconciliation, job)
+        || has_fatal_pod()
+}
+
+fn deadline_is_near(reconciliation: &Reconciliation<'_>, job: &JobView) -> bool {
+    let Some((started, deadline)) = job.started.zip(job.deadline) else { return false };
+    let latest = reconciliation.now.0.checked_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    started.checked_add(SignedDuration::from_secs(deadline)).is_ok_and(|end| end <= latest)
+}

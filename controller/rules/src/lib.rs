@@ -1,0 +1,122 @@
+//! The rules of reconciliation: from the observed state of a JobSet to a [`Plan`].
+//!
+//! [`plan`] is a pure function: no clock, no client, no error. A problem with a child becomes a [`Note`] and never blocks
+//! the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or that makes its workers advance to
+//! another epoch, only writes the decision to the status. The next reconciliation reads the status and carries it out.
+
+mod attempts;
+mod backoff;
+mod barrier;
+mod barrier_wait;
+mod budget;
+pub mod build;
+mod cause;
+mod claims;
+mod deadline;
+pub mod epochs;
+mod failure;
+mod finished;
+mod gate;
+mod incident;
+mod invalid;
+mod job_end;
+mod lost_index;
+mod members;
+mod namespace;
+mod not_running;
+mod notes;
+mod orphans;
+mod permissions;
+mod placement;
+mod reconciliation;
+mod recovery;
+mod refused;
+mod resize;
+mod restart;
+mod restore;
+mod returns;
+mod service;
+mod settle;
+mod size;
+mod skip;
+mod start;
+mod success;
+mod successors;
+mod support;
+mod suspend;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod ttl;
+mod types;
+mod unreachable;
+mod waiting;
+mod wrong_reports;
+
+use std::ops::ControlFlow;
+
+use jobset_store::Observed;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use reconciliation::Reconciliation;
+
+pub use finished::ENDED_JOB_DEADLINE;
+pub use notes::merge as merge_notes;
+pub use types::{
+    Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, MEMORY_OF_NAMESPACE, Note, Plan, PodDeletion, Settings, Trigger,
+};
+pub use waiting::{Barrier, barrier};
+
+/// The rules, in order. A rule that breaks ends the reconciliation.
+fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    skip::if_being_deleted(reconciliation)?;
+    skip::if_managed_by_another(reconciliation)?;
+    ttl::delete_when_expired(reconciliation)?;
+    namespace::delete_jobset_if_terminating(reconciliation)?;
+    invalid::skip_if_unread(reconciliation)?;
+    budget::annotate(reconciliation)?;
+    restart::adopt_go_counts(reconciliation);
+    tally::count_jobs(reconciliation);
+    refused::set_condition(reconciliation);
+    finished::end_active_jobs(reconciliation)?;
+    invalid::skip_if_invalid(reconciliation)?;
+    invalid::warn_of_message_patterns(reconciliation);
+    orphans::warn(reconciliation);
+    gate::disable_in_place_restart(reconciliation);
+    backoff::release(reconciliation);
+    restart::delete_previous_attempts(reconciliation);
+    deadline::track_start(reconciliation);
+    deadline::enforce(reconciliation)?;
+    failure::apply_policy(reconciliation)?;
+    success::complete(reconciliation)?;
+    successors::release(reconciliation);
+    claims::ensure(reconciliation);
+    service::ensure(reconciliation);
+    permissions::ensure(reconciliation);
+    placement::repair(reconciliation)?;
+    unreachable::force_delete(reconciliation);
+    attempts::track(reconciliation)?;
+    suspend::suspend_jobs(reconciliation);
+    resize::resize(reconciliation)?;
+    start::create_and_resume(reconciliation)?;
+    support::set_condition(reconciliation);
+    restore::epochs(reconciliation)?;
+    barrier::limit_failures(reconciliation)?;
+    returns::replace(reconciliation)?;
+    members::adopt(reconciliation)?;
+    members::join(reconciliation)?;
+    epochs::advance(reconciliation)?;
+    epochs::lift_for_recreated(reconciliation);
+    recovery::record(reconciliation);
+    barrier_wait::report(reconciliation);
+    not_running::report(reconciliation);
+    ControlFlow::Continue(())
+}
+
+/// Applies the rules to the observed state of a JobSet at the time `now`.
+pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
+    let mut reconciliation = Reconciliation::new(observed, settings, now);
+    // A rule that breaks has already written its result to the plan.
+    let _ = rules(&mut reconciliation);
+    reconciliation.into_plan()
+}

@@ -1,0 +1,180 @@
+//! Names lag behind Pods: for as long as DNS caches its answers, the peers of a Pod that was replaced find its old address, or none.
+//! The next epoch waits until the youngest address is as old as that.
+//!
+//! An agent cannot tell that the names of its peers have settled: each replica of a DNS server has a cache of its own, and its
+//! worker may ask another one.
+
+use jobset_api::{conditions, event};
+use jobset_store::pods::{JobPods, PodView};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::backoff;
+use crate::members::running_jobs;
+use crate::reconciliation::Reconciliation;
+
+/// An epoch that waits until names have settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settling {
+    /// When they have.
+    until: Timestamp,
+    /// When the Pod that it waits for got its address, as its node says.
+    since: Timestamp,
+}
+
+/// What the next epoch waits for, if names have not settled. The first epoch of a group waits for nothing: nobody has looked up a name
+/// before it. The cost grows with the number of Jobs.
+pub(super) fn waits(reconciliation: &Reconciliation<'_>) -> Option<Settling> {
+    let time = time(reconciliation);
+    if reconciliation.status.synced_epoch == 0 || time.is_zero() {
+        return None;
+    }
+    let youngest = |of_job: fn(&JobPods) -> Option<Timestamp>| {
+        running_jobs(reconciliation).filter_map(|(pods, _)| of_job(pods)).max()
+    };
+    let addresses = Addresses {
+        of_members: youngest(JobPods::youngest_address),
+        of_newcomers: youngest(JobPods::youngest_address_of_newcomers),
+    };
+    let now = reconciliation.now.0;
+    let began = own_condition(reconciliation).map_or(now, |it| it.last_transition_time.0);
+    let longest = backoff::seconds(reconciliation.settings.longest_restart_backoff);
+    addresses.settle(time, Wait { began, now, longest })
+}
+
+/// Says what the next epoch waits for in the condition BarrierWaiting. Returns whether it waits for names, and for nothing else.
+pub(super) fn report(reconciliation: &mut Reconciliation<'_>) -> bool {
+    let waits = reconciliation.settling.filter(|_| backoff::waits_until(reconciliation).is_none());
+    let Some(settling) = waits else {
+        if condition(reconciliation).is_some_and(|it| it.reason == conditions::NAMES_SETTLE) {
+            end(reconciliation);
+        }
+        return false;
+    };
+    let known = own_condition(reconciliation).map(|it| it.message.clone());
+    reconciliation.requeue_at(settling.until);
+    let begin = format!("the next epoch waits until {:.0} for DNS: ", settling.until);
+    if known.as_ref().is_some_and(|message| message.starts_with(&begin)) {
+        return true;
+    }
+    let pods = running_jobs(reconciliation).filter_map(|(pods, _)| pods.with_address_since(settling.since));
+    let pod = pods.map(|PodView { name, .. }| name).min().map_or("", String::as_str);
+    let message = format!("{begin}Pod {pod} has a new address");
+    if known.is_none() {
+        // From now on, the condition says since when the epoch waits for names.
+        end(reconciliation);
+    }
+    reconciliation.set_condition(conditions::BARRIER_WAITING, true, conditions::NAMES_SETTLE, &message);
+    if known.is_none() && backoff::is_announced(reconciliation) {
+        reconciliation.note(event::BARRIER_WAITING, message);
+    }
+    true
+}
+
+/// When Pods last got an address, by the clocks of their nodes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Addresses {
+    of_members: Option<Timestamp>,
+    of_newcomers: Option<Timestamp>,
+}
+
+/// A wait of an epoch for names.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    /// When it began, `now` at the latest.
+    began: Timestamp,
+    now: Timestamp,
+    longest: SignedDuration,
+}
+
+impl Addresses {
+    /// The last address to settle, if it has not.
+    ///
+    /// All Pods have an address when the wait begins, so one that seems to be of a later time is of a node whose clock is ahead, or its
+    /// status is late. Once
+    /// that time has come, the Pod may as well have got another address. Newcomers that arrive one after another do not prolong the
+    /// wait.
+    fn settle(self, time: SignedDuration, Wait { began, now, longest }: Wait) -> Option<Settling> {
+        let of_members = self.of_members.map(|since| (if since > now { began } else { since }, since));
+        let of_newcomers = self.of_newcomers.map(|since| (since.min(began), since));
+        let (got, since) = of_members.max(of_newcomers)?;
+        let latest = began.saturating_add(longest).unwrap_or(Timestamp::MAX);
+        let until = got.saturating_add(time.min(longest)).unwrap_or(Timestamp::MAX).min(latest);
+        (until > now).then_some(Settling { until, since })
+    }
+}
+
+/// How long the names of this JobSet take to settle.
+fn time(reconciliation: &Reconciliation<'_>) -> SignedDuration {
+    let of_jobset = reconciliation.observed.jobset.settle_names();
+    backoff::seconds(of_jobset.unwrap_or(reconciliation.settings.settle_names))
+}
+
+/// The condition BarrierWaiting, if it is true.
+fn condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condition> {
+    reconciliation.true_condition(conditions::BARRIER_WAITING)
+}
+
+/// The same, if it says since when the epoch waits for names. One of the future says nothing: the clock of the leader that has written
+/// it was ahead.
+fn own_condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condition> {
+    let is_own =
+        |it: &&Condition| it.reason == conditions::NAMES_SETTLE && it.last_transition_time <= *reconciliation.now;
+    condition(reconciliation).filter(is_own)
+}
+
+/// Ends the condition.
+fn end(reconciliation: &mut Reconciliation<'_>) {
+    let message = "the wait is over";
+    reconciliation.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, message);
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const LONGEST: i64 = 1500;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A wait that began in this second, or begins now, in second 1000.
+    fn wait(began: Option<i64>) -> Wait {
+        Wait { began: at(began.unwrap_or(1000)), now: at(1000), longest: SignedDuration::from_secs(LONGEST) }
+    }
+
+    /// Names take 35 s to settle.
+    #[rstest]
+    #[case::no_address(None, None, None, None)]
+    #[case::old_address(Some(965), None, None, None)]
+    #[case::new_address(Some(966), None, None, Some(1001))]
+    #[case::new_address_since_it_waits(Some(990), None, Some(980), Some(1025))]
+    #[case::clock_ahead(Some(5000), None, None, Some(1035))]
+    #[case::clock_ahead_while_it_waits(Some(5000), None, Some(970), Some(1005))]
+    #[case::clock_ahead_when_it_has_waited(Some(5000), None, Some(965), None)]
+    #[case::newcomer(Some(0), Some(990), None, Some(1025))]
+    #[case::newcomer_since_it_waits(Some(0), Some(990), Some(980), Some(1015))]
+    #[case::newcomer_older_than_member(Some(990), Some(980), None, Some(1025))]
+    fn names_settle_when_the_youngest_address_is_old(
+        #[case] member: Option<i64>,
+        #[case] newcomer: Option<i64>,
+        #[case] began: Option<i64>,
+        #[case] until: Option<i64>,
+    ) {
+        let addresses = Addresses { of_members: member.map(at), of_newcomers: newcomer.map(at) };
+        let found = addresses.settle(SignedDuration::from_secs(35), wait(began));
+        assert_eq!(found.map(|settling| settling.until), until.map(at));
+    }
+
+    #[rstest]
+    #[case::time(990, None, 990 + LONGEST)]
+    #[case::addresses_that_keep_changing(990, Some(1000 - LONGEST + 1), 1001)]
+    fn wait_for_names_ends_after_the_longest_wait(#[case] since: i64, #[case] began: Option<i64>, #[case] until: i64) {
+        let addresses = Addresses { of_members: Some(at(since)), ..Addresses::default() };
+        let found = addresses.settle(SignedDuration::MAX, wait(began));
+        assert_eq!(found.map(|settling| settling.until), Some(at(until)));
+    }
+}

@@ -1,0 +1,305 @@
+//! The result of a reconciliation: requests, status, events and metrics.
+
+use std::time::Duration;
+
+use jobset_api::gates::Gates;
+use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::build::{ClaimPlace, DesiredJob};
+
+/// Default of [`Settings::longest_restart_backoff`]: 25 minutes, below the 30 minutes that Kueue waits by default for Pods
+/// to be ready again.
+pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(25);
+
+/// Settings of the controller, the same for all JobSets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The feature gates.
+    pub gates: Gates,
+    /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
+    /// disables that.
+    pub force_delete_after: Option<Duration>,
+    /// The longest wait between restarts, whatever a JobSet specifies.
+    pub longest_restart_backoff: Duration,
+    /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
+    /// waits for no names.
+    pub settle_names: Duration,
+    /// Name of the ClusterRole of the agents.
+    pub agent_cluster_role: String,
+    /// What one JobSet may take.
+    pub limits: JobSetLimits,
+    /// Memory that all JobSets of one namespace may take, in bytes; 0 sets no limit.
+    pub memory_of_namespace: usize,
+}
+
+/// Default of [`Settings::memory_of_namespace`]: a quarter of the memory that the chart gives the controller.
+pub const MEMORY_OF_NAMESPACE: usize = 512 << 20;
+
+impl Default for Settings {
+    fn default() -> Self {
+        let agent_cluster_role = jobset_api::agent::NAME.to_owned();
+        Self {
+            gates: Gates::default(),
+            force_delete_after: None,
+            longest_restart_backoff: LONGEST_RESTART_BACKOFF,
+            settle_names: Duration::ZERO,
+            agent_cluster_role,
+            limits: JobSetLimits::default(),
+            memory_of_namespace: MEMORY_OF_NAMESPACE,
+        }
+    }
+}
+
+/// The result of one reconciliation of a JobSet.
+///
+/// # Order of its requests
+///
+/// Actions on the JobSet itself ([`Action::is_on_jobset`]) are sent first, one after the other: some of them name the version of
+/// the JobSet that the status write changes. The status is written next, beside all other actions. Neither waits for the other, so
+/// that a creation that hangs does not delay the epochs of the group: either may be carried out first, late, or never. The other
+/// actions are sent in order, several at a time.
+///
+/// So no action may need the status of its own plan to be stored. A rule whose actions need that writes its decision and breaks,
+/// and the next reconciliation, which reads the stored decision, plans the actions. Nor may the status say that an action of its
+/// own plan was carried out: a rule says so once it is observed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The new status. The shell writes it if it differs from the stored one.
+    pub status: JobSetStatus,
+    /// Requests to the API server.
+    pub actions: Vec<Action>,
+    /// Events to create once the status is written, one for each reason.
+    pub notes: Vec<Note>,
+    /// Facts to count in the metrics once the status is written.
+    pub facts: Vec<Fact>,
+    /// When to reconcile again even if nothing has changed.
+    pub requeue: Option<Timestamp>,
+}
+
+/// One request to the API server. A request for an existing object carries its UID, so that it never changes another object
+/// of the same name. An object to create is built from the JobSet of the plan when the request is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Create a Job.
+    CreateJob(Box<DesiredJob>),
+    /// Delete a Job in the foreground: the Job exists until its Pods are gone.
+    DeleteJob {
+        /// Name of the Job.
+        name: String,
+        /// UID of the Job.
+        uid: String,
+    },
+    /// Suspend a Job. The Job controller then deletes its Pods.
+    SuspendJob {
+        /// Name of the Job.
+        name: String,
+        /// UID of the Job.
+        uid: String,
+    },
+    /// Resume a suspended Job and update the mutable fields of its template from `desired`.
+    ResumeJob {
+        /// UID of the Job.
+        uid: String,
+        /// Whether requests and limits of containers are among these fields (KEP-1150).
+        with_resources: bool,
+        /// The Job as the controller would create it now.
+        desired: Box<DesiredJob>,
+    },
+    /// End a Job that still runs: its active Pods are deleted, and those that have ended stay.
+    EndJob {
+        /// Name of the Job.
+        name: String,
+        /// UID of the Job.
+        uid: String,
+    },
+    /// Change the number of Pods of a Job.
+    ResizeJob {
+        /// Name of the Job.
+        name: String,
+        /// UID of the Job.
+        uid: String,
+        /// New `parallelism`.
+        parallelism: i32,
+        /// New `completions`.
+        completions: Option<i32>,
+    },
+    /// Create the headless Service.
+    CreateService {
+        /// Name of the Service.
+        name: String,
+    },
+    /// Create the RoleBinding of injected agents.
+    CreateRoleBinding {
+        /// Name of the RoleBinding.
+        name: String,
+        /// Name of the ClusterRole of the agents.
+        cluster_role: String,
+    },
+    /// Create a PersistentVolumeClaim.
+    CreateClaim {
+        /// Name of the claim.
+        name: String,
+        /// Its position in the JobSet.
+        place: ClaimPlace,
+    },
+    /// Delete a Pod.
+    DeletePod {
+        /// Name of the Pod.
+        name: String,
+        /// UID of the Pod.
+        uid: String,
+        /// Why the Pod is deleted. This decides how it is deleted.
+        reason: PodDeletion,
+    },
+    /// Remove the finalizer [`JOB_TRACKING`](jobset_store::pods::JOB_TRACKING) from a failed Pod.
+    ReleasePod {
+        /// Name of the Pod.
+        name: String,
+        /// UID of the Pod.
+        uid: String,
+    },
+    /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
+    DeleteJobSet,
+    /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not
+    /// restart in place.
+    DisableInPlaceRestart(&'static str),
+    /// Annotate the JobSet with the kind of budget that its restarts have spent so far. The request applies to the observed
+    /// resource version only, because the status of that version shows how the restarts were counted.
+    AnnotateRestartBudget(RestartBudget),
+}
+
+impl Action {
+    /// Whether the action changes the JobSet itself.
+    pub fn is_on_jobset(&self) -> bool {
+        matches!(self, Self::DeleteJobSet | Self::DisableInPlaceRestart(_) | Self::AnnotateRestartBudget(_))
+    }
+}
+
+/// Why a Pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodDeletion {
+    /// It reports an epoch above this one, the largest valid epoch. The shell confirms the report with a read from the API
+    /// server before it deletes the Pod.
+    EpochAbove(i32),
+    /// Its agent restarted alone: its worker runs in an earlier epoch than the agent reports.
+    AgentAlone,
+    /// It is in another topology domain than its leader. The shell sets the condition `DisruptionTarget` first, so that a
+    /// podFailurePolicy can tell this deletion from a failure.
+    Misplaced,
+    /// It cannot come back: its node has restarted, or a container of it ends by itself whenever it starts.
+    CannotReturn,
+    /// It keeps failing before its worker runs. Another Pod may find what it does not.
+    FailsBeforeWorker,
+    /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
+    Unreachable,
+}
+
+/// An Event on the JobSet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// Whether the type of the Event is Warning.
+    pub warning: bool,
+    /// Event reason, in CamelCase.
+    pub reason: &'static str,
+    /// Message for people.
+    pub message: String,
+    /// For the Event of a restart: when the first failure happened, if the controller observed it.
+    pub failed_at: Option<Timestamp>,
+}
+
+impl Note {
+    /// An Event of type Warning.
+    pub fn warning(reason: &'static str, message: String) -> Self {
+        Self { warning: true, reason, message, failed_at: None }
+    }
+
+    /// An Event of type Normal.
+    pub fn normal(reason: &'static str, message: String) -> Self {
+        Self { warning: false, ..Self::warning(reason, message) }
+    }
+}
+
+/// A fact that the metrics count. It becomes true when the status of its plan is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A restart began.
+    RestartBegan {
+        /// How the workers restart.
+        strategy: RestartStrategy,
+        /// What restarts, as an action of the failure policy.
+        action: FailurePolicyAction,
+        /// Whether the restart counts towards maxRestarts.
+        counted: bool,
+        /// What caused the restart.
+        trigger: Trigger,
+        /// When the first failure happened, if the controller observed it.
+        failed_at: Option<Timestamp>,
+    },
+    /// A restart that began in place goes on by recreation.
+    RestartRecreates {
+        /// How the workers restart now.
+        strategy: RestartStrategy,
+    },
+    /// A restart waits, because the group keeps failing soon after it began to run.
+    BackedOff,
+    /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
+    BarrierLifted,
+    /// All Jobs are ready, or have succeeded, after a restart of the whole group.
+    Recovered,
+    /// All Jobs are ready, or have succeeded, for the first time.
+    Started,
+    /// An action of the failure policy was carried out; `rule` is the index of the rule, `None` for the default action.
+    PolicyApplied {
+        /// The action.
+        action: FailurePolicyAction,
+        /// Index of the rule.
+        rule: Option<usize>,
+    },
+    /// The JobSet fails because its deadline has passed. [`Fact::Failed`] follows.
+    DeadlineExceeded,
+    /// The JobSet has completed.
+    Completed,
+    /// The JobSet has failed.
+    Failed {
+        /// Whether `maxRestarts` caused the failure.
+        budget_exhausted: bool,
+    },
+}
+
+/// What caused a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// A container of a worker ended.
+    ContainerExit(ExitClass),
+    /// A Pod failed as a whole.
+    PodFailed(ExitClass),
+    /// A user or another program deleted the Pod.
+    PodDeleted,
+    /// The Pod's node does not admit it any more.
+    Refused,
+    /// The Pod's node was lost.
+    NodeLost,
+    /// The Pod was evicted or preempted.
+    Eviction,
+    /// A Job failed.
+    JobFailed,
+    /// A change of the JobSet: it is resumed, or it grows. Nothing has failed.
+    Requested,
+}
+
+/// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has
+/// not observed before that is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExitClass {
+    /// 0.
+    Success,
+    /// 1 to 127.
+    Error,
+    /// 128 and above: a signal ended the container.
+    Signal,
+    /// The kernel killed the container because it was out of memory.
+    OutOfMemory,
+    /// The exit code was not observed.
+    Unknown,
+}

@@ -1,0 +1,176 @@
+//! What the rules read of nodes: where they are, whether they are lost, and what their kubelet can do.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use jobset_api::in_place::kubelet_can;
+use jobset_objects::PartialNode;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+/// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A node, reduced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Labels: topology domains are named by them.
+    labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Since when it carries the taint, if it does.
+    pub unreachable_since: Option<Timestamp>,
+    /// Whether its kubelet says that it is ready, and the control plane has heard of it.
+    pub ready: bool,
+    /// Whether its kubelet cannot restart Pods in place: it is too old, or the feature is switched off. One that does
+    /// not tell is trusted.
+    pub cannot_restart_in_place: bool,
+}
+
+impl NodeView {
+    /// The domain that the node belongs to.
+    pub fn domain(&self, topology_key: &str) -> Option<&str> {
+        self.labels.get(topology_key).map(|value| &**value)
+    }
+}
+
+/// All nodes by name.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    by_name: HashMap<Arc<str>, NodeView>,
+    /// Texts of labels, each once: thousands of nodes share them.
+    texts: HashSet<Arc<str>>,
+    unreachable: BTreeSet<Arc<str>>,
+    outdated: BTreeSet<Arc<str>>,
+}
+
+impl Nodes {
+    /// A node was observed. Returns whether a rule could decide differently because of it.
+    pub fn apply(&mut self, node: &PartialNode) -> bool {
+        let name: Arc<str> = node.name_any().into();
+        let view = self.reduce(node);
+        let sets = [
+            (&mut self.unreachable, view.unreachable_since.is_some()),
+            (&mut self.outdated, view.cannot_restart_in_place),
+        ];
+        for (set, holds) in sets {
+            if holds {
+                set.insert(name.clone());
+            } else {
+                set.remove(&name);
+            }
+        }
+        let before = self.by_name.insert(name.clone(), view);
+        before.as_ref() != self.by_name.get(&name)
+    }
+
+    /// A node is gone.
+    pub fn delete(&mut self, name: &str) {
+        self.by_name.remove(name);
+        self.unreachable.remove(name);
+        self.outdated.remove(name);
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+    }
+
+    /// The node of this name.
+    pub fn get(&self, name: &str) -> Option<&NodeView> {
+        self.by_name.get(name)
+    }
+
+    /// Since when a node is unreachable, if it is.
+    pub fn unreachable_since(&self, name: &str) -> Option<Timestamp> {
+        self.by_name.get(name)?.unreachable_since
+    }
+
+    /// Whether a node is unreachable.
+    pub fn any_unreachable(&self) -> bool {
+        !self.unreachable.is_empty()
+    }
+
+    /// Whether the kubelet of a node cannot restart Pods in place.
+    pub fn is_outdated(&self, name: &str) -> bool {
+        self.outdated.contains(name)
+    }
+
+    /// Whether any node has a kubelet that cannot restart Pods in place.
+    pub fn any_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+
+    /// Whether there are nodes, and none of them can restart Pods in place.
+    pub fn all_outdated(&self) -> bool {
+        !self.by_name.is_empty() && self.outdated.len() == self.by_name.len()
+    }
+
+    fn reduce(&mut self, node: &PartialNode) -> NodeView {
+        // The node carries the taint twice: that without a time keeps Pods from being scheduled there.
+        let taints = node.spec.taints.iter();
+        let since = taints.filter(|it| it.key == UNREACHABLE).filter_map(|it| it.time_added.as_ref()).min();
+        let labels = node.labels().iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
+        NodeView {
+            labels,
+            unreachable_since: since.map(|time| time.0),
+            ready: node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.is_true()),
+            cannot_restart_in_place: !kubelet_can(
+                &node.status.declared_features,
+                &node.status.node_info.kubelet_version,
+            ),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(text.clone());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jobset_api::in_place::FEATURE;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(name: &str, part: &Value) -> PartialNode {
+        let mut node = json!({"metadata": {"name": name, "labels": {"rack": "r1"}}});
+        json_patch::merge(&mut node, part);
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_unreachable_while_it_carries_the_taint_and_not_by_being_unready() {
+        let mut nodes = Nodes::default();
+        let tainted = |key: &str| {
+            node(
+                "a",
+                &json!({"spec": {"taints": [{"key": key, "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]}}),
+            )
+        };
+        assert!(nodes.apply(&tainted("node.kubernetes.io/not-ready")));
+        assert!(!nodes.any_unreachable());
+        let unscheduled = json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSchedule"}]}});
+        nodes.apply(&node("a", &unscheduled));
+        assert!(!nodes.any_unreachable(), "nothing is done before it is known since when");
+        assert!(nodes.apply(&tainted(UNREACHABLE)));
+        assert!(!nodes.apply(&tainted(UNREACHABLE)), "nothing new");
+        assert_eq!(nodes.unreachable_since("a"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        nodes.apply(&node("a", &json!({})));
+        assert!(!nodes.any_unreachable());
+    }
+
+    #[test]
+    fn a_kubelet_that_is_old_or_does_not_declare_the_feature_cannot_restart_in_place() {
+        let mut nodes = Nodes::default();
+        for (status, cannot) in [
+            (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}}), true),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.36.0"}}), false),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.36.0"}, "declaredFeatures": ["Another"]}), true),
+            (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}, "declaredFeatures": [FEATURE]}), false),
+        ] {
+            nodes.apply(&node("a", &json!({"status": status})));
+            assert_eq!(nodes.get("a").map(|node| node.cannot_restart_in_place), Some(cannot), "{status}");
+        }
+    }
+}
