@@ -2,9 +2,10 @@
 
 use jobset_api::{FailurePolicyAction, ReplicatedJob, conditions, event};
 use jobset_store::pods::{Exit, FailedWorker, PodFailure};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Cause, Counting};
-use crate::members::{failed_workers, running_jobs};
+use crate::members::{disrupted_workers, failed_workers, running_jobs};
 use crate::reconciliation::Reconciliation;
 use crate::types::{ExitClass, Trigger};
 
@@ -27,14 +28,27 @@ pub(super) struct Incident {
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
     let mut failures = failed_workers(reconciliation);
+    let failed_at = failures.iter().filter_map(|(worker, _)| finished_at(worker)).min();
+    let disrupted = disrupted_workers(reconciliation);
+    failures.extend(disrupted.iter().map(|(worker, group)| (worker, *group)));
+    leave_out_consequences(&mut failures);
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    cause.failed_at = failed_at;
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {
         Some(rule) => Incident { cause, counting: Counting::Ignored, counted: format!("not counted by rule {rule}") },
         None => Incident { cause, counting: Counting::Counted, counted: "counted".to_owned() },
     }
+}
+
+/// Leaves out the workers that have failed since a disruption began: they need the Pod that goes, whose worker may still save its
+/// state. Nobody tells the two apart within a second.
+fn leave_out_consequences(failures: &mut Vec<(&FailedWorker, usize)>) {
+    let Some(began) = failures.iter().filter_map(|(worker, _)| worker.failure.disrupted_at).min() else { return };
+    let failed_before = |at: Timestamp| at.as_second() < began.as_second();
+    failures.retain(|(worker, _)| worker.is_loss() || finished_at(worker).is_none_or(failed_before));
 }
 
 /// Why the group has to be recreated although no worker has failed: a deleted Pod has lost the work of its worker.
@@ -100,11 +114,11 @@ fn cause(message: String, worker: &FailedWorker) -> Cause {
 }
 
 /// When the worker ended, or, where nobody tells, when a disruption took its Pod.
-fn ended_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+fn ended_at(worker: &FailedWorker) -> Option<Timestamp> {
     finished_at(worker).or(worker.failure.disrupted_at)
 }
 
-fn finished_at(worker: &FailedWorker) -> Option<k8s_openapi::jiff::Timestamp> {
+fn finished_at(worker: &FailedWorker) -> Option<Timestamp> {
     worker.failure.exit.as_ref()?.finished_at
 }
 

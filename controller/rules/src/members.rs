@@ -294,6 +294,16 @@ pub(super) fn failed_workers<'a>(reconciliation: &Reconciliation<'a>) -> Vec<(&'
     failed
 }
 
+/// The workers of the epoch that runs whose Pods are being disrupted and which have not ended, each with the index of its
+/// replicatedJob.
+pub(super) fn disrupted_workers(reconciliation: &Reconciliation<'_>) -> Vec<(FailedWorker, usize)> {
+    let synced = reconciliation.status.synced_epoch;
+    let current = reconciliation.current.iter().filter(|current| !current.is_over());
+    let pods = current.flat_map(|current| current.pods.into_iter().map(|pods| (pods, current.group)));
+    let disrupted = pods.flat_map(|(pods, group)| pods.disrupted_in(synced).map(move |pod| (pod, group)));
+    disrupted.map(|(pod, group)| (FailedWorker::of(pod, synced), group)).collect()
+}
+
 /// Workers that exited with 0 only because their Pod was deleted, whether each is a member of the group, and the index of their
 /// replicatedJob.
 ///

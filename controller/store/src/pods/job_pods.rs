@@ -322,6 +322,12 @@ impl JobPods {
         }
     }
 
+    /// The Pods that are being disrupted, and whose worker runs in this epoch. The cost grows with the number of Pods.
+    pub fn disrupted_in(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
+        let standing = self.slots.values().filter_map(PodSlot::standing);
+        standing.filter(move |pod| pod.is_disrupted() && pod.workers != 0 && pod.epoch.number() == Some(epoch))
+    }
+
     /// The Pods that can fill an open slot.
     fn filling(&self) -> impl Iterator<Item = &PodView> {
         let counts = |index| self.extent.as_ref().is_some_and(|extent| extent.counts(index));
