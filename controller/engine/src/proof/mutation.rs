@@ -97,8 +97,6 @@ pub(super) enum RuleMutation {
     WaitingTakenForEnding,
     /// The settle time does not reach the engine.
     SettleTimeNotObserved,
-    /// A container that has ended is taken to be of the life that has reported, whichever that is.
-    LifeIgnored,
 }
 
 /// What of an event reaches the engine.
@@ -130,7 +128,6 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
                 waiting.ended.get_or_insert_with(|| Exit { code: 1, finished_at, ..Exit::default() });
             }
         }
-        Some(RuleMutation::LifeIgnored) => pod.life = pod.ended_life.map(|life| life.started).or(pod.life),
         _ => {}
     }
 }

@@ -50,7 +50,6 @@ const SEEDS: u64 = 12_000;
 #[case::replacements_are_free(RuleMutation::ReplacementsCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
 #[case::healthy_pods_stay(RuleMutation::WaitingTakenForEnding, &[HealthyPodsStay])]
 #[case::names_settle(RuleMutation::SettleTimeNotObserved, &[NamesSettle])]
-#[case::ends_are_of_the_life_that_reported(RuleMutation::LifeIgnored, &[OneRestartPerIncident])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));

@@ -24,10 +24,7 @@ const STALL: i64 = 20_000;
 impl SimulatedCluster {
     /// Whether the agents of this life know a relay.
     pub(super) fn draw_stream(&mut self) {
-        let is_drawn = self.network.rng.u8(..STREAMS) == 0;
-        // Only reports that overtake statuses show it.
-        let is_needed = self.broken == Some(RuleMutation::LifeIgnored);
-        self.network.is_on = self.scenario.in_place() && (is_drawn || is_needed);
+        self.network.is_on = self.scenario.in_place() && self.network.rng.u8(..STREAMS) == 0;
         if self.network.is_on {
             self.trace(|| "its agents know a relay".to_owned());
         }
