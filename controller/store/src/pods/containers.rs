@@ -104,18 +104,25 @@ pub(super) fn sandbox_since(pod: &PartialPod, status: &str) -> Option<Timestamp>
     sandbox.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// Since when the Pod has no sandbox although its workers have run in it, and ended: its node has restarted.
+/// Since when the Pod has no sandbox although a rule restarts one of its workers, which have run in it and ended: its node has
+/// restarted.
+///
+/// The kubelet also stops the sandbox of a Pod that ends, or is being deleted, and may show that before its phase. No worker of the
+/// former is one that a rule restarts.
 pub(super) fn lost_with_its_node(pod: &PartialPod) -> Option<Timestamp> {
     let lost_at = sandbox_since(pod, "False")?;
     let workers = &pod.status.container_statuses;
     let all = pod.status.init_container_statuses.iter().chain(workers);
-    let has_run = |it: &PartialContainerStatus| {
-        it.state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.started_at.is_some())
+    let restarts = |it: &PartialContainerStatus| {
+        let end = it.state.terminated.as_ref().filter(|end| end.exit_code != 0 && end.started_at.is_some());
+        let container = pod.spec.containers.iter().find(|container| container.name == it.name);
+        let action = end.zip(container).and_then(|(end, container)| action_on(container, end.exit_code));
+        action.is_some_and(|action| action == RESTART || action == RESTART_ALL_CONTAINERS)
     };
     let is_over =
         !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
-    let is_open = pod.spec.restart_policy == NEVER && !pod.has_ended();
-    (is_open && is_over && workers.iter().any(has_run)).then_some(lost_at)
+    let goes = pod.has_ended() || pod.metadata.deletion_timestamp.is_some();
+    (pod.spec.restart_policy == NEVER && !goes && is_over && workers.iter().any(restarts)).then_some(lost_at)
 }
 
 /// The same of a Pod that will never have another sandbox.
