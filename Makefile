@@ -49,8 +49,8 @@ MDBOOK := target/tools/bin/mdbook
 include deploy/release/targets.mk
 
 .PHONY: help
-help: ## Lists the targets.
-	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+help: ## Lists the targets that people use first; make help ALL=1 lists all.
+	@grep -hE '^[a-z0-9.-]+:.*##$(if $(ALL),\*?,\*) ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*##\*? (.*)/  \1\t\2/' | expand -t 16
 
 .PHONY: rust
 rust:
@@ -76,7 +76,7 @@ demo: build
 	@$(DEBUG)/demo --started $(started) --context $(filter-out current,$(CONTEXT)) \
 	  $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
 else
-demo: tools ## Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
+demo: tools ##* Shows a JobSet recover from a failed worker, in place and by recreation. CONTEXT=current: in the cluster of kubectl.
 	@$(STOPWATCH) --start demo
 	@$(STOPWATCH) 'build of the Rust programs' $(MAKE) --no-print-directory build
 	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
@@ -97,9 +97,9 @@ demo-down: build ## Removes what demo-keep left.
 	@$(E2E) down --dir $(DEMO_CLUSTER)
 
 .PHONY: test
-test: tools ## Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
+test: tools ##* Everything: lints, unit tests, and the tests on a real API server and on real kubelets.
 	@$(STOPWATCH) --start test
-	@$(STOPWATCH) 'lints' $(MAKE) --no-print-directory lint
+	@$(STOPWATCH) 'lints' $(MAKE) --no-print-directory lint workflow-check
 	@$(STOPWATCH) 'build of programs and tests' cargo build $(EVERYTHING) --bins --tests
 	@$(MAKE) --no-print-directory crd-check CRDGEN_PROGRAM=$(DEBUG)/crdgen
 	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
@@ -139,7 +139,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice release-rehearsal readme docs conformance takeover training clients test-ui test-on-1.37 test-older-kubelets ## What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal readme docs conformance takeover training clients test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -230,11 +230,11 @@ test-certificates: tools deps ## Three replicas get their first certificates, a 
 	CERTIFICATE_ROUNDS=100 cargo test --locked -p jobset-webhook --test webhook -- --include-ignored --nocapture --test-threads 1 rotation::
 
 .PHONY: test-output
-test-output: tools ## 100 MB/s of output for a minute through a supervising agent: equal byte by byte, within its memory.
+test-output: rust ## 100 MB/s of output for a minute through a supervising agent: equal byte by byte, within its memory.
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: images
-images: build ## Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine, TAG=1.
+images: build ##* Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine, TAG=1.
 	@$(E2E) images $(if $(ARCH),--architecture $(ARCH)) $(if $(TAG),--tag $(TAG))
 
 .PHONY: notices
@@ -242,7 +242,7 @@ notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the p
 	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
 
 .PHONY: chaos
-chaos: deps ## Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
+chaos: deps ##* Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
 	@$(SHIPPED) $(DEBUG)/chaos $(ARGS)
 
 .PHONY: picture
@@ -250,7 +250,7 @@ picture: deps ## Draws the picture of docs/src/metrics.md from what a Prometheus
 	@$(SHIPPED) $(DEBUG)/picture
 
 .PHONY: docs
-docs: build ## Checks the pages of the documentation against code and figures, and builds the site: target/docs/index.html.
+docs: build ##* Checks the pages of the documentation against code and figures, and builds the site: target/docs/index.html.
 	@$(DEBUG)/docs check
 	@test -x $(MDBOOK) || cargo install --locked --root target/tools mdbook --version $(MDBOOK_VERSION)
 	@$(MDBOOK) build docs --dest-dir $(CURDIR)/target/docs
@@ -269,7 +269,7 @@ bench-deps: tools
 	cargo build --locked --release -p jobset-harness -p jobset-bench --bin bench --bin bench-webhook --bin e2e-cluster
 
 .PHONY: bench
-bench: bench-deps ## Measures restarts of 100, 1,000 and 5,000 Pods without kubelets: by watches, by the Go manager, over the stream, by recreation.
+bench: bench-deps ##* Measures restarts of 100, 1,000 and 5,000 Pods without kubelets: by watches, by the Go manager, over the stream, by recreation.
 	@$(RELEASE)/bench --recreate --watch new,kept
 
 .PHONY: bench-figures
@@ -286,7 +286,7 @@ bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admiss
 	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent
-bench-agent: deps ## Measures the agent and its restarts on real kubelets, without and with the agent stream: memory, requests, seconds.
+bench-agent: deps ##* Measures the agent and its restarts on real kubelets, without and with the agent stream: memory, requests, seconds.
 	@$(DEBUG)/bench-agent
 	@$(DEBUG)/bench-agent --stream
 
@@ -295,11 +295,11 @@ bench-fairness: deps ## Measures restarts beside a namespace that creates 100,00
 	@$(DEBUG)/bench-fairness $(ARGS)
 
 .PHONY: bench-micro
-bench-micro: tools ## Measures one reconciliation and an event of a Pod, without a cluster.
+bench-micro: rust ## Measures one reconciliation and an event of a Pod, without a cluster.
 	cargo bench --locked -p jobset-rules --bench rules
 
 .PHONY: bench-metrics
-bench-metrics: tools ## Measures a scrape of /metrics after ten thousand JobSets have finished, without a cluster.
+bench-metrics: rust ## Measures a scrape of /metrics after ten thousand JobSets have finished, without a cluster.
 	cargo test --locked -p jobset-controller --lib metrics::scrape -- --nocapture
 
 .PHONY: fuzz
@@ -307,16 +307,24 @@ fuzz: bench-deps ## Sends a million mutated reviews through admission, and what 
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} cargo test --locked --release -p jobset-webhook --test webhook fuzz
 
 .PHONY: model
-model: tools ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
+model: rust ## Model-checks the protocol with larger bounds than make test: three Pods in each setting.
 	MODEL_LARGE=1 cargo test --locked --release -p jobset-engine --lib proof::model::tests::properties_hold -- --nocapture --include-ignored --test-threads 1
 
 .PHONY: lint
-lint: tools version-check workflow-check ## Format and clippy, warnings denied; one version everywhere; the workflows.
+lint: rust version-check words ##* Format and clippy, warnings denied; one version everywhere; the words of the glossary.
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
+.PHONY: words
+words: ## Checks that texts say what the glossary says, and not what e2e/words.tsv replaces.
+	@e2e/words
+
+.PHONY: lines
+lines: ## Counts lines of Rust, of product and of tests: COMMIT=HEAD~1.
+	@e2e/lines $(COMMIT)
+
 .PHONY: crd
-crd: tools ## Generates the CustomResourceDefinition.
+crd: rust ## Generates the CustomResourceDefinition.
 	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD) && cp $(CRD) deploy/chart/files/
 
 .PHONY: manifests
@@ -324,5 +332,5 @@ manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the c
 	UPDATE_MANIFESTS=1 cargo test --locked -p jobset-e2e --test e2e chart::render::kustomizations
 
 .PHONY: crd-check
-crd-check: tools ## Fails when the committed CustomResourceDefinition is stale.
+crd-check: rust ## Fails when the committed CustomResourceDefinition is stale.
 	@$(CRDGEN) | cmp - $(CRD) || { echo 'make: $(CRD) is stale: run make crd and commit it' >&2; exit 1; }

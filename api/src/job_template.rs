@@ -1,6 +1,6 @@
 //! The template of the Jobs of a replicatedJob: `batch/v1` JobTemplateSpec plus one field of KEP-262.
 //!
-//! `podFailurePolicy.rules[].setConditionReason` does not exist in Kubernetes. The manifests of the seeds use it, so
+//! `podFailurePolicy.rules[].setConditionReason` does not exist in Kubernetes. KEP-262 uses it, so
 //! the type has it, and [`JobTemplateSpec::to_job_spec`] omits it.
 
 use k8s_openapi::api::batch::v1 as batch;

@@ -7,7 +7,7 @@
 //! - the [`RestartBudget`] that limits its restarts, and the [`RestartBackoff`] between them,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - the [`agent`] in a Pod and its environment variables,
-//! - the [`restart_rules`] of a container, in the names of the seeds and of Kubernetes,
+//! - the [`restart_rules`] of a container, in the names of KEP-467 and of Kubernetes,
 //! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and how an update that omits them
 //!   gets them back ([`restore`]),
 //! - the [`validation`] of a JobSet,

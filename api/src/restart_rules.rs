@@ -1,8 +1,8 @@
-//! Container restart rules: translates the names of the seeds into those of Kubernetes 1.36.
+//! Container restart rules: translates the names of KEP-467 into those of Kubernetes 1.36.
 //!
-//! The seeds were written before the kubelet's feature (KEP-5532) was final:
+//! KEP-467 was written before the kubelet's feature (KEP-5532) was final:
 //!
-//! | seeds | Kubernetes |
+//! | KEP-467 | Kubernetes |
 //! |---|---|
 //! | `RestartPod` | `RestartAllContainers` |
 //! | `NoIn` | `NotIn` |
@@ -25,9 +25,9 @@ pub const ALWAYS: &str = "Always";
 pub const RESTART: &str = "Restart";
 /// Action of Kubernetes 1.36 that restarts all containers of the Pod.
 pub const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
-/// The seeds' name of [`RESTART_ALL_CONTAINERS`].
+/// KEP-467's name of [`RESTART_ALL_CONTAINERS`].
 pub const RESTART_POD: &str = "RestartPod";
-/// The seeds' action that restarts nothing.
+/// KEP-467's action that restarts nothing.
 pub const TERMINATE: &str = "Terminate";
 /// Maximum number of rules of a container in Kubernetes 1.36.
 pub(crate) const MAX_RULES: usize = 20;
@@ -107,7 +107,7 @@ pub fn rule(action: &str, codes: ExitCodes) -> ContainerRestartRule {
     ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) }
 }
 
-/// Whether the rule restarts the whole Pod: `RestartAllContainers` or the seeds' `RestartPod`.
+/// Whether the rule restarts the whole Pod: `RestartAllContainers` or `RestartPod` of KEP-467.
 pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
     rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
 }

@@ -1,4 +1,4 @@
-//! Seed 003, "Integration tests": what the controller writes when agents report.
+//! KEP-467, "Integration tests": what the controller writes when agents report.
 
 use anyhow::{Context, Result};
 use futures::Stream;

@@ -1,4 +1,4 @@
-//! The stories of seeds 001, 002 and 003: their manifests, as admission leaves them, lead to what the stories tell.
+//! The stories of KEP-262 and KEP-467: their manifests, as admission leaves them, lead to what the stories tell.
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;

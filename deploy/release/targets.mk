@@ -38,7 +38,7 @@ workflow-check: $(ACTIONLINT) ## Checks .github/workflows by actionlint, which i
 	@$(ACTIONLINT) -shellcheck= -pyflakes=
 
 .PHONY: plugin
-plugin: rust ## Builds kubectl-jobset, the plugin of kubectl: target/kubectl-jobset, static on Linux. ARCH=arm64, on a Mac SYSTEM=darwin.
+plugin: rust ##* Builds kubectl-jobset, the plugin of kubectl: target/kubectl-jobset, static on Linux. ARCH=arm64, on a Mac SYSTEM=darwin.
 	$(PLUGIN_CROSS) cargo build --locked --release -p jobset-cli --bin kubectl-jobset --target $(PLUGIN_TRIPLE)
 	install -m 755 target/$(PLUGIN_TRIPLE)/release/kubectl-jobset $(PLUGIN)
 

@@ -54,7 +54,7 @@ async fn schema_is_complete_and_strict() -> Result<()> {
     }
 
     for manifest in [STORY_1, STORY_2, RECREATE] {
-        create_strict(&plane.client(), &read(manifest)?).await.context("a manifest of the seeds was refused")?;
+        create_strict(&plane.client(), &read(manifest)?).await.context("a manifest of the KEPs was refused")?;
     }
 
     // A typo deep in the template, and values out of range.

@@ -1,4 +1,4 @@
-//! The manifests of the seeds, and one of each feature of the API: a real API server takes and keeps them as written.
+//! The manifests of the KEPs, and one of each feature of the API: a real API server takes and keeps them as written.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::objects::create_strict;
 
-/// Every story of seeds 001, 002 and 003 that has a manifest.
+/// Every story of KEP-262 and KEP-467 that has a manifest.
 const SEEDS: [&str; 9] = [
     "001-exit-code",
     "001-restart-replicated-job",
@@ -68,7 +68,7 @@ async fn manifest_applied_is_stored_as_written() -> Result<()> {
     plane.stop().await
 }
 
-/// What runs on a cluster without node pools is the seeds' but for its name and its topology.
+/// What runs on a cluster without node pools is the KEPs' but for its name and its topology.
 #[test]
 fn stories_run_are_those_of_the_seed() -> Result<()> {
     let seeds = manifests("seeds")?;

@@ -1,8 +1,7 @@
 //! The agent's decisions: one state machine that takes inputs and returns outputs.
 //!
 //! The state machine has no clock, no client and no randomness. It drives the agent of a Pod, the simulated agents of the
-//! benchmarks and the model checker. Its rules come from the seeds (000, "Implementation details - Agent"; 003, "Agent
-//! sidecar").
+//! benchmarks and the model checker. Its rules are those of KEP-467 ("Agent sidecar") and of `docs/src/protocol.md`.
 //!
 //! Both modes follow the same epochs. A *sidecar* lets its worker start by lifting the barrier. It ends an epoch by exiting:
 //! the kubelet restarts the Pod, and a new agent starts. A *supervisor* starts and stops its worker itself, and continues
@@ -166,7 +165,7 @@ impl Agent {
         self.send(epoch)
     }
 
-    /// The two rules of the seeds for each state of the JobSet: a deprecated epoch ends, and a synced epoch lifts the barrier.
+    /// The two rules of KEP-467 for each state of the JobSet: a deprecated epoch ends, and a synced epoch lifts the barrier.
     fn apply_epochs(&mut self, epoch: i32) -> Vec<Output> {
         let group = GroupEpochs { synced: self.synced, deprecated: self.deprecated };
         match group.verdict(epoch) {

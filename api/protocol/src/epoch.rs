@@ -1,4 +1,4 @@
-//! Epochs of a group that restarts in place, and the rule by which a barrier lifts (KEP-467; seeds 000 and 003).
+//! Epochs of a group that restarts in place, and the rule by which a barrier lifts (KEP-467; `docs/src/protocol.md`).
 //!
 //! An epoch is a positive int32. An agent that starts reports [`GroupEpochs::next`]. The controller raises
 //! `status.syncedEpoch` once all Pods have reported it, and `status.deprecatedEpoch` to restart the Pods of an epoch.

@@ -1,5 +1,5 @@
 //! Injects the agent as the supervisor of the worker. An init container copies the agent's binary into the Pod. The
-//! worker's command becomes the argument of the agent, which starts it with the epoch in its environment (seed 003, "if
+//! worker's command becomes the argument of the agent, which starts it with the epoch in its environment (KEP-467, "if
 //! restartPolicy = OnFailure is used instead").
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};

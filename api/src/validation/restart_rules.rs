@@ -1,4 +1,4 @@
-//! `restartPolicyRules` of the containers, in the names of Kubernetes and of the seeds ([`crate::restart_rules`]). The
+//! `restartPolicyRules` of the containers, in the names of Kubernetes and of KEP-467 ([`crate::restart_rules`]). The
 //! schema of the CRD does not check them. Without this rule, a wrong name is found only when the Jobs are created.
 
 use std::ptr;

@@ -25,7 +25,7 @@ const AFTER_CHANGE: Duration = Duration::from_secs(2);
 const WITHOUT_CHANGE: Duration = Duration::from_secs(15);
 
 /// The API server has this long to answer what is asked together. It may never answer, and the client waits for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// The nodes are listed this often, at most.
 const NODES: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub async fn run(live: &Live, cluster: &Cluster) {
             continue;
         }
         if leader.is_none_or(|asked| asked.elapsed() >= LEADER) {
-            let found = timeout(PATIENCE, cluster.leader()).await.ok().flatten();
+            let found = timeout(LIMIT, cluster.leader()).await.ok().flatten();
             let absence = found.and_then(|leader| leader.absence(Timestamp::now()));
             live.set_absence(absence.map(|text| format!("{}; what this page shows may be old.", capitalized(&text))));
             leader = Some(Instant::now());
@@ -73,7 +73,7 @@ async fn explain(live: &Live, cluster: &Cluster, key: &JobSetKey, nodes: &mut Op
     let there = cluster.in_namespace(&key.namespace);
     let known = nodes.as_ref().filter(|(listed, _)| needs.nodes && listed.elapsed() < NODES);
     let asked = FactNeeds { nodes: needs.nodes && known.is_none(), ..needs };
-    let around = timeout(PATIENCE, there.surroundings(&key.name, &asked)).await;
+    let around = timeout(LIMIT, there.surroundings(&key.name, &asked)).await;
     // Without an answer, the JobSet is explained by what the watches tell, as for a user who may not ask more.
     let mut around = around.unwrap_or_else(|_| Facts { now: Timestamp::now(), ..Facts::default() });
     match (known, &around.nodes) {

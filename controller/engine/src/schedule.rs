@@ -194,12 +194,12 @@ impl Engine {
         let withheld = progress.refusals.withhold(jobset.metadata.generation, &mut plan.actions, settled, now.instant);
         plan.actions.retain(|action| !progress.is_unanswered(action));
         let no_probe = !self.places.admit_probe(&key.namespace);
-        let postponed = no_probe.then(|| progress.refusals.postpone_probes(&mut plan.actions, now.instant)).flatten();
+        let delayed = no_probe.then(|| progress.refusals.delay_probes(&mut plan.actions, now.instant)).flatten();
         let asked = plan.requeue.map(|at| {
             let wait = Duration::try_from(at.duration_since(now.time)).unwrap_or_default();
             now.instant + wait.min(LONGEST_WAIT)
         });
-        let urgent = [asked, withheld, postponed].into_iter().flatten().map(|at| (at, Urgency::Urgent));
+        let urgent = [asked, withheld, delayed].into_iter().flatten().map(|at| (at, Urgency::Urgent));
         let due = urgent.chain(paused.map(|at| (at, Urgency::Bulk))).min();
         let Plan { status, mut actions, notes, facts, .. } = plan;
         progress.status_hangs &= !settled;

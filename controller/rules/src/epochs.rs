@@ -75,7 +75,7 @@ impl EpochDecision {
 
 /// Decides on the next epochs.
 ///
-/// Source: seed 003, "Implementation - JobSet controller". `protocol.md` adds how restarts are counted: in the one write
+/// Source: KEP-467. `docs/src/protocol.md` adds how restarts are counted: in the one write
 /// that raises `deprecatedEpoch` to `syncedEpoch`. A member that reports the next epoch has failed. Newcomers wait until all
 /// of them have reported it; then the group restarts in its new size, and that does not count.
 ///
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[rstest]
-    // Seed 003, "Integration tests".
+    // KEP-467, "Integration tests".
     #[case::all_in_sync(epochs(1, 0), slots(2, 0, &[1, 1]), EpochDecision::Nothing)]
     #[case::all_just_became_in_sync(epochs(1, 1), slots(2, 0, &[2, 2]), store(2, 1, false))]
     #[case::one_restarted_into_a_new_epoch(epochs(1, 0), slots(2, 0, &[1, 2]), store(1, 1, true))]
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(decide(current, &slots, false), expected);
     }
 
-    // KEP-467 leaves resizing open; `protocol.md`, "Growth".
+    // KEP-467 leaves resizing open; `docs/src/protocol.md`, "With failures of Pods and Jobs".
     #[rstest]
     #[case::newcomers_wait(epochs(3, 2), growing(3, &[3, 3], 1, 1), EpochDecision::Nothing)]
     #[case::all_newcomers_are_there(epochs(3, 2), growing(3, &[3, 3], 0, 2), free(3, 3, 4))]

@@ -2,7 +2,7 @@
 //! restarts by recreation.
 //!
 //! An annotation tells its agents to start their workers at once. Otherwise the workers would wait at the barrier forever
-//! (`protocol.md`, agent rule 0).
+//! (`docs/src/protocol.md`, "What the agent does", 1).
 
 use jobset_api::{RestartStrategy, conditions, event, labels};
 

@@ -1,7 +1,7 @@
 //! Elastic JobSets: resizes the existing Jobs to the size in the specification.
 //!
 //! With in-place restart, the group restarts in its new size. If it grows, the members go on until the new Pods have
-//! reported. If it shrinks, the members that stay restart at once. Neither is a failure (`protocol.md`).
+//! reported. If it shrinks, the members that stay restart at once. Neither is a failure (`docs/src/protocol.md`).
 //!
 //! With the feature gate ElasticJobSet off, the rule does nothing.
 

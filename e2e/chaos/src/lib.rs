@@ -142,7 +142,7 @@ async fn carry_out(cluster: &Cluster, groups: &mut [ObservedGroup], step: &Step)
 }
 
 impl ObservedGroup {
-    /// Waits until the group has come back as it must, or cannot any more.
+    /// Waits until the group has come back as it must, or no longer can.
     async fn recovers(&mut self, step: &Step, hit: &Hit, losses: &Losses) -> Result<Outcome> {
         let expected = Expectation::of(step, hit, losses, &self.facts);
         let pod = self.facts.pods.get(hit.victim).map(|pod| pod.name.clone()).unwrap_or_default();

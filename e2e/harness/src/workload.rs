@@ -1,4 +1,4 @@
-//! The JobSets of tests and demo: manifests of the seeds, filled in with images and with what the test worker needs.
+//! The JobSets of tests and demo: manifests of the KEPs, filled in with images and with what the test worker needs.
 
 use std::path::Path;
 

@@ -24,7 +24,7 @@ async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
     Ok(())
 }
 
-/// The seed's table says that the Pod is recreated. Kubernetes has no action that fails a Pod, and a sidecar that comes
+/// KEP-262's table says that the Pod is recreated. Kubernetes has no action that fails a Pod, and a sidecar that comes
 /// back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
 #[tokio::test]
 async fn agent_other_restarts_the_pod_in_place() -> Result<()> {

@@ -1,4 +1,4 @@
-//! A dead admission service stops no running job: seed 000 asks for workers that recover, whatever else is broken.
+//! A dead admission service stops no running job: KEP-467 asks for workers that recover, whatever else is broken.
 
 use anyhow::{Context, Result};
 use jobset_harness::group::{Group, LIMIT, Workers};

@@ -1,4 +1,4 @@
-//! Restarts in place: the e2e test of seed 003, a deleted Pod, and what a Pod keeps.
+//! Restarts in place: the e2e test of KEP-467, a deleted Pod, and what a Pod keeps.
 
 use anyhow::{Context, Result};
 use jobset_harness::group::LIMIT;

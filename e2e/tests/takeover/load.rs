@@ -14,7 +14,7 @@ use super::manifests::{LOAD, short};
 use super::story::LIMIT;
 
 /// Time between two JobSets.
-const PACE: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// A stream of JobSets.
 pub(super) struct Load {
@@ -53,8 +53,8 @@ impl Load {
 /// Creates JobSets until it is stopped. While no admission service answers, none is admitted.
 async fn create(jobsets: Api<JobSet>, stop: CancellationToken) -> Result<usize> {
     let mut created = 0;
-    let mut pace = tokio::time::interval(PACE);
-    while stop.run_until_cancelled(pace.tick()).await.is_some() {
+    let mut turns = tokio::time::interval(INTERVAL);
+    while stop.run_until_cancelled(turns.tick()).await.is_some() {
         let jobset = serde_json::from_value(short(&format!("short-{created}")))?;
         created += usize::from(jobsets.create(&PostParams::default(), &jobset).await.is_ok());
     }

@@ -121,7 +121,7 @@ async fn bundles(plane: &Plane) -> Result<(watch::Receiver<Bundle>, JoinHandle<(
 struct Direct {
     live: watch::Receiver<Bundle>,
     addresses: Vec<SocketAddr>,
-    /// One connection to each, opened anew when the caBundle has changed, as API servers do it.
+    /// One connection to each, opened again when the caBundle has changed, as API servers do it.
     kept: Mutex<HashMap<SocketAddr, (Bundle, Sender)>>,
     answered: Arc<Answered>,
 }

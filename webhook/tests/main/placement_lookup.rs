@@ -158,16 +158,16 @@ async fn an_api_server_that_does_not_answer_holds_nobody_up() -> Result<()> {
 #[tokio::test]
 async fn a_watch_survives_an_api_server_that_restarts() -> Result<()> {
     let plane = Box::leak(Box::new(crate::cluster::Plane::start().await?));
-    let space = Space { plane, client: plane.client(), namespace: "weather" };
+    let space = Space { plane, client: plane.client(), namespace: "failing-lookups" };
     space.create_namespace().await?;
     let lookup = Lookup::new(plane.service_client().await?, LONGEST_WAIT);
     let watching = lookup.clone();
     let watch = tokio::spawn(async move { watching.watch().await });
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
-    space.node("weather-1", Some("r1")).await?;
+    space.node("lookup-1", Some("r1")).await?;
     plane.plane.restart_api_server().await?;
-    wait::until(LIMIT, "the leader to be bound", async || space.bind(&leader, "weather-1").await.map(Some)).await?;
+    wait::until(LIMIT, "the leader to be bound", async || space.bind(&leader, "lookup-1").await.map(Some)).await?;
     let follower = follower(&space, &job);
     wait::until(LIMIT, "the domain", async || Ok(lookup.domain(&follower).await.ok())).await?;
     watch.abort();

@@ -1,4 +1,4 @@
-//! What is proved, against what has truly happened: `protocol.md`, "To be model-checked", and what holds of the engine beside.
+//! What is proved, against what has truly happened: `docs/src/protocol.md`, "What is proved", and what holds of the engine beside.
 
 use std::fmt;
 

@@ -30,11 +30,11 @@ impl Refusals {
     }
 
     /// Takes the probes out, because there is no place for them; when the first of them is due again.
-    pub(crate) fn postpone_probes(&mut self, actions: &mut Vec<Action>, now: Instant) -> Option<Instant> {
+    pub(crate) fn delay_probes(&mut self, actions: &mut Vec<Action>, now: Instant) -> Option<Instant> {
         let probes: HashSet<Request> = actions.iter().filter(|it| self.is_probe(it)).flat_map(requests).collect();
         actions.retain(|action| !self.is_probe(action));
-        let postponed = self.entries.iter_mut().filter(|(request, _)| probes.contains(request));
-        postponed
+        let delayed = self.entries.iter_mut().filter(|(request, _)| probes.contains(request));
+        delayed
             .map(|(_, entry)| {
                 entry.until = now + wait(entry.refusals);
                 entry.until
@@ -65,7 +65,7 @@ mod tests {
         let mut actions = vec![delete("a"), delete("b")];
         refusals.withhold(None, &mut actions, true, later(1));
         assert_eq!(actions.iter().map(|action| refusals.is_probe(action)).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(refusals.postpone_probes(&mut actions, later(1)), Some(later(3)), "without a place it waits longer");
+        assert_eq!(refusals.delay_probes(&mut actions, later(1)), Some(later(3)), "without a place it waits longer");
         assert_eq!(actions, [delete("b")]);
         refusals.accepted(&request, later(3));
         assert!(!refusals.is_probe(&delete("a")));

@@ -297,13 +297,13 @@ impl JobPods {
     /// How the counts differ from those of the slots as they are, if they do.
     #[cfg(any(test, feature = "testing"))]
     pub fn miscounted(&self) -> Option<String> {
-        let mut anew = Counts::default();
+        let mut counted = Counts::default();
         for (index, slot) in &self.slots {
-            anew.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
+            counted.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
         }
         // The slots do not keep the order of reports.
-        anew.first_to_report = self.counts.first_to_report;
-        (anew != self.counts).then(|| format!("{:?}, and the slots say {anew:?}", self.counts))
+        counted.first_to_report = self.counts.first_to_report;
+        (counted != self.counts).then(|| format!("{:?}, and the slots say {counted:?}", self.counts))
     }
 
     /// The Pod of this name.

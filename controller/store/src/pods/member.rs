@@ -2,8 +2,8 @@
 //!
 //! The annotation with the epoch is written by the agent, the status by the kubelet, which batches. To compare
 //! the two where the containers of one Pod restart, the order of the observations has to be known: a member keeps that, and nothing
-//! else. After a start of the controller nothing is known, and nothing follows from a restart until it changes (`protocol.md`,
-//! "Early detection"). What ends for good needs no memory ([`super::end`]).
+//! else. After a start of the controller nothing is known, and nothing follows from a restart until it changes (`docs/src/protocol.md`,
+//! "What the controller does"). What ends for good needs no memory ([`super::end`]).
 
 use super::ObservedEpochs;
 use super::failure::Exit;

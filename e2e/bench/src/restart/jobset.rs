@@ -88,7 +88,7 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
 }
 
 /// Writes the rules of containers in the names of Kubernetes, as this project's controller does: the Go manager copies what the
-/// seeds have, and the API server rejects that.
+/// KEP has, and the API server rejects that.
 fn translate_rules(pod: &mut Value) -> Result<()> {
     for kind in ["initContainers", "containers"] {
         for container in pod[kind].as_array_mut().into_iter().flatten() {

@@ -82,7 +82,7 @@ pub(super) async fn paced(target: &Target, per_second: u32, time: Duration) -> R
     let count = u32::try_from(time.as_nanos() / period.as_nanos()).context("too long")?;
     let (runtime, target) = (tokio::runtime::Handle::current(), target.clone());
     // A thread of its own: the runtime's timer is no finer than a millisecond.
-    let pace = move || {
+    let send = move || {
         let start = Instant::now();
         let send = |index: u32| {
             let due = start + period * index;
@@ -92,7 +92,7 @@ pub(super) async fn paced(target: &Target, per_second: u32, time: Duration) -> R
         };
         (0..count).map(send).collect::<Vec<_>>()
     };
-    let answers = tokio::task::spawn_blocking(pace).await.context("sending was aborted")?;
+    let answers = tokio::task::spawn_blocking(send).await.context("sending was aborted")?;
     let answers = try_join_all(answers).await.context("a review was aborted")?;
     answers.into_iter().collect()
 }

@@ -61,7 +61,7 @@ fn brief(state: &ModelState) -> String {
             if machine.must_reset { ", all restart" } else { "" },
             slot.unseen.len(),
             slot.reports,
-            slot.strays,
+            slot.late_reports,
         );
     }
     text

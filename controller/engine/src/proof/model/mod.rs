@@ -24,7 +24,7 @@
 //!
 //! # What has to hold
 //!
-//! The first five of [`Property`](super::Property), 1 to 5 of `protocol.md`, "To be model-checked". Barrier, restarts and budget
+//! The first five of [`Property`](super::Property), 1 to 5 of `docs/src/protocol.md`, "What is proved". Barrier, restarts and budget
 //! are checked in each step, against what has truly happened ([`state::ModelSlot`]).
 //!
 //! That nobody hangs is shown in three parts, because the checker's own `eventually` overlooks cycles. The states are

@@ -106,7 +106,7 @@ pub(super) struct Budget {
     /// Connections of agents to a relay that break. Each may be followed by another.
     pub breaks: u8,
     /// Reports over the stream that arrive after their connection has ended. Others get lost with it.
-    pub strays: u8,
+    pub late_reports: u8,
     /// Statements of a leader that was stopped, and wakes when others lead.
     pub woken: u8,
 }

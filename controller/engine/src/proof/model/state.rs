@@ -89,7 +89,7 @@ pub(super) struct ModelSlot {
     /// What the controller has heard over the stream.
     pub reports: StreamReports,
     /// Reports over the stream whose connections have ended: the Pod, and the epoch.
-    pub strays: Vec<(u8, i32)>,
+    pub late_reports: Vec<(u8, i32)>,
     /// Number of Pods that it has had.
     pub generations: u8,
     /// Whether the next epoch was reported, by any Pod of the slot.

@@ -40,7 +40,7 @@ pub(super) enum StreamAction {
     /// A leader that was stopped wakes, and what it says is this many versions old.
     Wake(usize, usize),
     /// A report whose connection has ended reaches the leader. It may also never do so.
-    Stray(usize),
+    LateReport(usize),
 }
 
 impl System {
@@ -73,8 +73,8 @@ impl System {
             return;
         }
         for (index, slot) in state.slots.iter().enumerate() {
-            if !slot.strays.is_empty() {
-                actions.push(ModelAction::Stream(StreamAction::Stray(index)));
+            if !slot.late_reports.is_empty() {
+                actions.push(ModelAction::Stream(StreamAction::LateReport(index)));
             }
             let Some(process) = slot.process().filter(|process| process.link.up) else { continue };
             if state.left.breaks > 0 {
@@ -138,10 +138,10 @@ impl System {
                 let old = state.jobset.history[state.jobset.history.len() - 1 - age];
                 state.change_link(slot, |link| link.tell(old, false));
             }
-            StreamAction::Stray(slot) => {
-                let mut stray = None;
-                state.slots[slot].change(|slot| stray = Some(slot.strays.remove(0)));
-                let Some((generation, epoch)) = stray else { return };
+            StreamAction::LateReport(slot) => {
+                let mut late = None;
+                state.slots[slot].change(|slot| late = Some(slot.late_reports.remove(0)));
+                let Some((generation, epoch)) = late else { return };
                 let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
                 let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
                 let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
@@ -284,11 +284,11 @@ impl System {
 
     /// A connection has ended. The report that was on its way is lost, or arrives late.
     fn note_lost(state: &mut ModelState, slot: usize, generation: u8, link: &Link) {
-        let stray = link.report.filter(|_| state.left.strays > 0);
-        state.left.strays -= u8::from(stray.is_some());
+        let late = link.report.filter(|_| state.left.late_reports > 0);
+        state.left.late_reports -= u8::from(late.is_some());
         state.slots[slot].change(|slot| {
             slot.reports.agent_gone(&name(generation));
-            slot.strays.extend(stray.map(|epoch| (generation, epoch)));
+            slot.late_reports.extend(late.map(|epoch| (generation, epoch)));
         });
     }
 }

@@ -16,7 +16,7 @@ const POD: Faults = Faults { pod: true, ..NO_FAULT };
 const REPLACED: Faults = Faults { eviction: true, loss: true, ..NO_FAULT };
 const ANY: Faults = Faults { worker: true, agent: true, pod: true, eviction: true, loss: true };
 const NOTHING: Budget =
-    Budget { faults: 0, reports: 0, crashes: 0, suspensions: 0, stale_reads: 0, breaks: 0, strays: 0, woken: 0 };
+    Budget { faults: 0, reports: 0, crashes: 0, suspensions: 0, stale_reads: 0, breaks: 0, late_reports: 0, woken: 0 };
 const ONE: Budget = Budget { faults: 1, ..NOTHING };
 const TWO: Budget = Budget { faults: 2, ..NOTHING };
 const PROMPT: Late = Late { statuses: false, pods: 0, jobsets: false, writes: false };
@@ -86,7 +86,7 @@ fn properties_hold(#[case] setting: Setting) {
 #[case::workers_fail(STREAM)]
 #[case::connections_break(Setting { left: ONE_BREAK, ..STREAM })]
 #[case::agents_restart_alone(Setting { faults: AGENT, ..STREAM })]
-#[case::pods_are_replaced(Setting { faults: REPLACED, left: Budget { strays: 1, ..ONE }, ..STREAM })]
+#[case::pods_are_replaced(Setting { faults: REPLACED, left: Budget { late_reports: 1, ..ONE }, ..STREAM })]
 #[case::a_start(Setting { from_birth: true, left: NOTHING, ..STREAM })]
 #[case::without_watches(Setting { stream: Stream::Alone, faults: AGENT, ..SUPERVISED_STREAM })]
 #[case::supervised_workers_fail(Setting { left: TWO, ..SUPERVISED_STREAM })]
@@ -95,7 +95,7 @@ fn properties_hold(#[case] setting: Setting) {
 #[case::supervised_leader_wakes(Setting { left: ONE_WAKES, ..SUPERVISED_STREAM })]
 #[case::supervised_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM })]
 #[case::supervisors_restart(Setting { stream: Stream::Late, faults: AGENT, ..SUPERVISED_STREAM })]
-#[case::supervised_pods_are_replaced(Setting { faults: REPLACED, left: Budget { strays: 1, ..ONE }, ..SUPERVISED_STREAM })]
+#[case::supervised_pods_are_replaced(Setting { faults: REPLACED, left: Budget { late_reports: 1, ..ONE }, ..SUPERVISED_STREAM })]
 #[case::supervised_everything_late(Setting { late: ALL, ..SUPERVISED_STREAM })]
 fn properties_hold_with_the_stream(#[case] setting: Setting) {
     let setting = if std::env::var_os("MODEL_LARGE").is_some() { setting.larger() } else { setting };
@@ -107,11 +107,11 @@ fn properties_hold_with_the_stream(#[case] setting: Setting) {
 #[rstest]
 #[case::a_leader_wakes(Setting { left: ONE_WAKES, ..STREAM })]
 #[case::failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..STREAM })]
-#[case::suspensions(Setting { left: Budget { suspensions: 1, strays: 1, ..NOTHING }, ..STREAM })]
+#[case::suspensions(Setting { left: Budget { suspensions: 1, late_reports: 1, ..NOTHING }, ..STREAM })]
 #[case::late_watches(Setting { late: WATCHES, ..STREAM })]
 #[case::supervised_connections_break_and_leader_wakes(Setting { left: Budget { woken: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
 #[case::supervised_connections_break_and_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
-#[case::supervisors_restart(Setting { faults: AGENT, left: Budget { strays: 1, ..TWO }, ..SUPERVISED_STREAM })]
+#[case::supervisors_restart(Setting { faults: AGENT, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM })]
 #[case::without_watches(Setting { stream: Stream::Alone, faults: AGENT, left: TWO, ..SUPERVISED_STREAM })]
 #[ignore = "too many states for each run: make model"]
 fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
@@ -124,7 +124,7 @@ fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
 #[case::answers_overtaken(RuleMutation::AnswersOvertaken, Setting { stream: Stream::Alone, faults: AGENT, left: TWO, ..SUPERVISED_STREAM }, NoHang)]
 #[case::broadcasts_taken_for_answers(RuleMutation::BroadcastsTakenForAnswers, Setting { stream: Stream::Late, faults: AGENT, left: ONE_WAKES, ..SUPERVISED_STREAM }, OneWorkerPerEpoch)]
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM }, Barrier)]
-#[case::report_of_replaced_pod(RuleMutation::ReportOfReplacedPodCounts, Setting { faults: Faults { loss: true, ..WORKER }, left: Budget { strays: 1, ..TWO }, ..SUPERVISED_STREAM }, Barrier)]
+#[case::report_of_replaced_pod(RuleMutation::ReportOfReplacedPodCounts, Setting { faults: Faults { loss: true, ..WORKER }, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM }, Barrier)]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, OneRestartPerIncident)]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, NoHang)]
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, Setting { left: TWO, ..SUPERVISED_STREAM }, NoHang)]

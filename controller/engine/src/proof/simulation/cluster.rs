@@ -120,7 +120,7 @@ impl SimulatedCluster {
         self.check_engine()
     }
 
-    /// Things happen in an order and at a pace that chance has, and some of them go wrong.
+    /// Things happen in an order and as often as chance has it, and some of them go wrong.
     fn be_disturbed(&mut self) -> CheckResult {
         let tempo = Tempo::draw(&mut self.rng);
         let (steps, mut faults) = (self.rng.usize(20..STEPS), self.rng.usize(1..=FAULTS));
@@ -254,8 +254,8 @@ impl SimulatedCluster {
 
 impl Tempo {
     fn draw(rng: &mut Rng) -> Self {
-        let pace = [0, 1, 1, 2, 4, 8, 16];
-        Self(std::array::from_fn(|_| pace[rng.usize(..pace.len())]))
+        let weights = [0, 1, 1, 2, 4, 8, 16];
+        Self(std::array::from_fn(|_| weights[rng.usize(..weights.len())]))
     }
 
     fn next(&self, rng: &mut Rng) -> usize {

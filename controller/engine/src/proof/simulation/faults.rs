@@ -57,7 +57,7 @@ impl SimulatedCluster {
             }
             _ => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
-                self.trace(|| format!("the watch of {kind:?} begins anew"));
+                self.trace(|| format!("the watch of {kind:?} begins again"));
                 self.api.list(kind);
             }
         }

@@ -261,7 +261,7 @@ impl SimulatedCluster {
         let epoch = after.synced_epoch;
         let members = if before.synced_epoch > 0 { self.recorded(before) } else { BTreeSet::new() };
         let belongs = |place: &Place| members.is_empty() || members.contains(place);
-        // The slots that are expected (protocol.md): one that goes when its Job is resized is waited for only where it is
+        // The slots that are expected (`docs/src/protocol.md`, "State"): one that goes when its Job is resized is waited for only where it is
         // observed.
         for slot in self.open_slots(after).filter(|slot| belongs(&slot.place)) {
             ensure(self.has_arrived(&slot, epoch), Property::Barrier, || {

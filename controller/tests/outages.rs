@@ -1,4 +1,4 @@
-//! API servers restart, refuse what is too much, and end watches: ordinary weather, without a line of level ERROR.
+//! API servers restart, refuse what is too much, and end watches, as they do in every cluster, without a line of level ERROR.
 
 use anyhow::Result;
 use jobset_api::JobSet;

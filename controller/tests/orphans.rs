@@ -81,12 +81,12 @@ async fn a_job_with_the_labels_of_a_jobset_that_does_not_own_it_is_left_alone_ev
     for copy in &copies {
         space.pods_of(&copy.name_any(), 1).await?;
     }
-    let stray = json!({
-        "metadata": {"name": "stray", "labels": {"jobset.sigs.k8s.io/jobset-name": "train"}},
+    let orphan = json!({
+        "metadata": {"name": "orphan", "labels": {"jobset.sigs.k8s.io/jobset-name": "train"}},
         "spec": {"containers": [{"name": "main", "image": "none"}]},
     });
-    space.all_pods().create(&PostParams::default(), &serde_json::from_value(stray)?).await?;
-    space.note("NotControlled", "are not its own: Job copy-0, Job copy-1, Pod stray").await?;
+    space.all_pods().create(&PostParams::default(), &serde_json::from_value(orphan)?).await?;
+    space.note("NotControlled", "are not its own: Job copy-0, Job copy-1, Pod orphan").await?;
     // One of them fails: the JobSet does not.
     space.fail_job("copy-0", "BackoffLimitExceeded").await?;
     space.settle().await?;
@@ -96,6 +96,6 @@ async fn a_job_with_the_labels_of_a_jobset_that_does_not_own_it_is_left_alone_ev
     space.settle().await?;
     space.is_left_alone(&copies[1]).await?;
     assert!(space.jobs().get_opt("copy-0").await?.is_some());
-    assert!(space.all_pods().get("stray").await?.metadata.deletion_timestamp.is_none());
+    assert!(space.all_pods().get("orphan").await?.metadata.deletion_timestamp.is_none());
     Ok(())
 }
