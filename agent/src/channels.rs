@@ -96,10 +96,7 @@ pub enum ChannelInput {
     /// The watch shows the JobSet.
     Watched(Input),
     /// The agent reports an epoch.
-    Report {
-        /// The epoch.
-        epoch: i32,
-    },
+    Report { epoch: i32 },
     /// The answer to [`ChannelOutput::Write`]: [`Input::Reported`] or [`Input::ReportFailed`].
     Written(Input),
     /// The delay of [`ChannelOutput::WriteLater`] has elapsed.
@@ -118,15 +115,9 @@ pub enum ChannelOutput {
     /// End the watch.
     StopWatch,
     /// Send the report of this epoch over the stream.
-    Send {
-        /// The epoch.
-        epoch: i32,
-    },
+    Send { epoch: i32 },
     /// Write the annotation. The answer is [`ChannelInput::Written`].
-    Write {
-        /// The epoch.
-        epoch: i32,
-    },
+    Write { epoch: i32 },
     /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of this number of Pods.
     WriteLater {
         /// Number of Pods of the group.

@@ -24,7 +24,6 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// Two threads cannot tell the order of writes that are closer than this.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// The output of one worker.
 #[derive(Debug)]
 pub struct WorkerOutput {
     stdout: Arc<Mutex<KeptOutput>>,

@@ -85,7 +85,6 @@ impl Signals {
         while self.next().await != SignalEvent::Terminate {}
     }
 
-    /// The next signal.
     pub async fn next(&mut self) -> SignalEvent {
         match self.0.recv().await {
             Some(event) => event,

@@ -78,7 +78,6 @@ pub struct Worker {
     memory_kills: u64,
     /// Whether the worker was asked to end.
     asked: bool,
-    /// Its output.
     output: WorkerOutput,
     /// When to send SIGKILL to all processes that are left.
     kill_at: Option<Instant>,

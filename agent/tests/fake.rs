@@ -52,7 +52,6 @@ fn head(status: &str) -> String {
 /// A request with the body of a report, and when it arrived.
 pub(crate) type RecordedRequest = (String, Instant);
 
-/// A fake API server.
 pub(crate) struct FakeApiServer {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,

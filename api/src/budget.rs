@@ -24,7 +24,6 @@ pub enum Scope<'a> {
     JobSet,
     /// The Jobs of this replicatedJob.
     ReplicatedJob(&'a str),
-    /// One Job.
     Job {
         /// Name of its replicatedJob.
         replicated_job: &'a str,

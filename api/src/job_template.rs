@@ -62,7 +62,6 @@ pub struct JobTemplateSpec {
 /// How failed Pods affect the Job. The rules are evaluated in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodFailurePolicy {
-    /// The rules.
     #[serde(default)]
     pub rules: Vec<PodFailurePolicyRule>,
 }

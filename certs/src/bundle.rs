@@ -104,7 +104,6 @@ pub(crate) struct Found {
     pub(crate) writers: BTreeSet<String>,
 }
 
-/// Reads the configuration.
 pub(crate) async fn read(client: &Client, configuration: &Configuration) -> Result<Found, Error> {
     let found = match configuration {
         Configuration::Validating(name) => Api::<ValidatingWebhookConfiguration>::all(client.clone())

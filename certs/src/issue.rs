@@ -74,9 +74,7 @@ impl Default for Lifetimes {
 /// A certificate and its key, in PEM.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificate.
     pub certificate: String,
-    /// Its key.
     pub key: PrivateKeyPem,
 }
 

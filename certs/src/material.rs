@@ -60,7 +60,6 @@ impl fmt::Display for Defect {
 pub struct Authority {
     /// Certificate and key.
     pub issued: Issued,
-    /// The certificate.
     pub certificate: CertificateDer<'static>,
     /// When it is valid.
     pub validity: Validity,
@@ -78,7 +77,6 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The certificate.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.certified.cert.first()
     }

@@ -18,7 +18,6 @@ use crate::{Error, x509};
 const ATTEMPTS: u32 = 5;
 /// First pause before a bundle that somebody else has changed is written again. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// After so long without such a write, the next pause is the first again.
 const QUIET: Duration = Duration::from_mins(10);

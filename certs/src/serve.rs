@@ -25,15 +25,9 @@ use crate::{Error, Names, Readiness, Resolver};
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A Secret. Who fills it sees to it that API servers trust the certificate before.
-    Secret {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Secret { namespace: String, name: String },
     /// A directory with `tls.crt`, `tls.key` and perhaps `ca.crt`, in PEM, that others fill, as well as the caBundles.
     Directory {
-        /// Its path.
         path: PathBuf,
         /// Webhook configurations whose caBundles have to verify the certificate.
         configurations: Vec<Configuration>,

@@ -21,9 +21,7 @@ use crate::{Error, Lifetimes, Names};
 pub struct Leaf {
     /// The Service that it is for, or the name of the client.
     pub name: String,
-    /// The Secret for it.
     pub secret: String,
-    /// Its names.
     pub names: Names,
     /// What it is good for.
     pub usage: Usage,

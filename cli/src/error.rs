@@ -52,7 +52,6 @@ pub enum Error {
         "cannot listen on 127.0.0.1:{port}: {source}; choose another port with --port, or a free one with --port 0"
     )]
     Listen {
-        /// The port.
         port: u16,
         /// The cause.
         #[source]

@@ -21,7 +21,6 @@ pub(crate) fn epochs(status: &JobSetStatus) -> (i32, i32, i32, i32) {
     (status.synced_epoch, status.deprecated_epoch, status.restarts_count_towards_max, status.group_restarts)
 }
 
-/// The condition of this type.
 pub(crate) fn condition<'a>(status: &'a JobSetStatus, type_: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }

@@ -15,7 +15,6 @@ use crate::manifests;
 /// The release that `e2e/cluster/jobset/go.mod` names.
 pub const VERSION: &str = "v0.12.0";
 
-/// The image of the manager.
 pub const MANAGER_IMAGE: &str = "localhost/go-jobset:test";
 
 /// The image of the agent for in-place restarts; its program is `/in-place-restart-agent`.

@@ -13,7 +13,6 @@ use tokio::sync::OnceCell;
 
 /// Time limit of a test for one change, on a machine that runs all tests at once.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
-/// The audience of relays.
 pub(crate) const AUDIENCE: &str = "jobset-relay";
 
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();

@@ -24,7 +24,6 @@ use crate::program::{CONTROLLER, RELAY, TestRelay};
 
 type Stream = TlsStream<TcpStream>;
 
-/// An agent.
 pub(crate) struct TestAgent {
     pub(crate) reader: Reader<ReadHalf<Stream>>,
     pub(crate) writer: Writer<WriteHalf<Stream>>,
@@ -94,7 +93,6 @@ impl TestAgent {
     }
 }
 
-/// A controller.
 pub(crate) struct TestController {
     reader: Reader<ReadHalf<Stream>>,
     pub(crate) writer: Writer<WriteHalf<Stream>>,

@@ -35,7 +35,6 @@ enum ReportState {
     InFlight,
 }
 
-/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum WorkerState {
     /// The worker waits at the barrier. A supervised worker is not started, and no process of the last one is left.

@@ -85,7 +85,6 @@ impl TestNamespace {
         Ok(space)
     }
 
-    /// Creates the JobSet.
     pub(crate) async fn create_jobset(&self, strategy: &str) -> Result<()> {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker"}]});
         let jobset = json!({"metadata": {"name": NAME}, "spec": {

@@ -40,7 +40,6 @@ impl PartialCondition {
     }
 }
 
-/// The condition of this type.
 pub(crate) fn find<'a>(conditions: &'a [PartialCondition], type_: &str) -> Option<&'a PartialCondition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }

@@ -45,7 +45,6 @@ pub struct PartialJobSpec {
     pub max_failed_indexes: Option<i32>,
     /// Seconds for which the Job may be active.
     pub active_deadline_seconds: Option<i64>,
-    /// Template of its Pods.
     pub template: PartialPodTemplate,
 }
 

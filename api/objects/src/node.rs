@@ -27,11 +27,9 @@ pub struct PartialNode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PartialNodeSpec {
-    /// Taints of the Node.
     pub taints: Vec<NodeTaint>,
 }
 
-/// A taint of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTaint {

@@ -144,7 +144,6 @@ pub struct ContainerRunning {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerTerminated {
-    /// Exit code.
     pub exit_code: i32,
     /// Reason in one word, such as `Error` or `OOMKilled`.
     pub reason: String,
@@ -162,7 +161,6 @@ impl PartialPod {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// The condition of this type.
     pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_)
     }

@@ -42,7 +42,6 @@ pub(super) struct Translated {
     pub(super) ignores_case: bool,
 }
 
-/// Translates a pattern.
 pub(super) fn translate(pattern: &str) -> Translated {
     let mut to = Translation {
         rest: pattern.chars().peekable(),

@@ -13,13 +13,11 @@ use crate::{JobSet, JobSetSpec, ReplicatedJob};
 
 /// A JobSet with values that more than one rule needs.
 pub(super) struct Subject<'a> {
-    /// The JobSet.
     pub(super) jobset: &'a JobSet,
     /// Its specification.
     pub(super) spec: &'a JobSetSpec,
     /// The feature gates.
     pub(super) gates: Gates,
-    /// Its name.
     pub(super) name: JobSetName<'a>,
     places: HashMap<&'a str, usize>,
 }

@@ -21,7 +21,6 @@ pub const MAX_SPEC: usize = 8 << 20;
 /// A value with its weight.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weighed<T> {
-    /// The value.
     pub value: T,
     /// The memory that it takes besides its own size, in bytes.
     pub weight: usize,

@@ -68,7 +68,6 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Writes frames.
 #[derive(Debug)]
 pub struct Writer<W>(FramedWrite<W, LengthDelimitedCodec>);
 

@@ -99,7 +99,6 @@ pub enum FromAgent {
         /// Whether the agent has lost an earlier connection and relied on the API server since.
         fell_back: bool,
     },
-    /// A report.
     Report(Report),
 }
 

@@ -16,11 +16,8 @@ use crate::status::Epochs;
 /// A JobSet and the objects that may explain its state.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The JobSet.
     pub jobset: JobSet,
-    /// Its Jobs.
     pub jobs: Vec<PartialJob>,
-    /// Its Pods.
     pub pods: Vec<PartialPod>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,

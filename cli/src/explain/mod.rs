@@ -30,11 +30,8 @@ use crate::status::{self, JobSetState, Workers};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its state.
     pub state: JobSetState,
     /// Whether it runs, with all of its workers, or has completed.
     pub runs: bool,

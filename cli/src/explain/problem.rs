@@ -25,9 +25,7 @@ pub(super) enum ProblemKind {
     ImagePull,
     /// A container cannot be created.
     ContainerConfig,
-    /// An init container fails.
     InitContainerFails,
-    /// A container fails.
     ContainerFails,
     /// The agent runs but has not reported. The subject is the ServiceAccount.
     AgentSilent,

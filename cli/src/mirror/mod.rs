@@ -64,9 +64,7 @@ pub enum WatchEvent {
 /// Namespace and name of a JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobSetKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

@@ -184,7 +184,6 @@ impl ObservedJobSet {
         self.jobset.as_ref()
     }
 
-    /// The Pod of this name.
     pub fn pod(&self, name: &str) -> Option<&PartialPod> {
         self.pods.get(name)
     }

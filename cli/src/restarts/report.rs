@@ -21,11 +21,8 @@ const RECREATING: &str = "recreating ";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartReport {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its restart strategy.
     pub strategy: RestartStrategy,
     /// Group restarts, in place or by recreation.
     pub group_restarts: i32,
@@ -68,7 +65,6 @@ pub enum RestartManner {
     Recreate,
 }
 
-/// A restart of the group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupRestart {
@@ -99,7 +95,6 @@ pub struct GroupRestart {
     /// When all Jobs were ready again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Timestamp>,
-    /// Its phases.
     pub phases: Vec<RestartPhase>,
     /// Seconds from the first failure, or else from its start, until all Jobs were ready.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +108,6 @@ pub struct GroupRestart {
     pub cause: String,
 }
 
-/// A phase of a restart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartPhase {

@@ -72,7 +72,6 @@ impl Barrier {
     }
 }
 
-/// The barrier of one Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum PodBarrier {
     /// The agent has not reported an epoch yet.

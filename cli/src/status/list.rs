@@ -19,7 +19,6 @@ pub struct JobSetList {
     /// The controller that leads; none if the user may not read Leases, or there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
-    /// The JobSets.
     pub jobsets: Vec<JobSetSummary>,
 }
 
@@ -27,19 +26,14 @@ pub struct JobSetList {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetSummary {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its state.
     pub state: JobSetState,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
     /// Expected Jobs.
     pub jobs: i64,
-    /// Its restarts.
     pub restarts: RestartCount,
-    /// Its restart strategy.
     pub strategy: RestartStrategy,
     /// The epoch whose workers may run.
     pub synced_epoch: i32,
@@ -49,7 +43,6 @@ pub struct JobSetSummary {
     pub created: Option<Time>,
 }
 
-/// The list of these JobSets.
 pub fn list(jobsets: &[JobSet], namespace: Option<&str>, leader: Option<Leader>) -> JobSetList {
     let mut items: Vec<JobSetSummary> = jobsets.iter().map(JobSetSummary::of).collect();
     items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));

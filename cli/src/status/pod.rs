@@ -23,7 +23,6 @@ const RESET: &str = "RestartingAllContainers";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNode {
-    /// Its name.
     pub name: String,
     /// Its completion index in the Job.
     pub index: Option<i32>,
@@ -49,7 +48,6 @@ pub struct PodNode {
     pub barrier: Option<PodBarrier>,
     /// The restarts of its most restarted container.
     pub restarts: i32,
-    /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// How a container, or the worker of a supervising agent, ended last, if known.

@@ -19,11 +19,8 @@ use crate::leader::Leader;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetTree {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its state.
     pub state: JobSetState,
     /// The controller that leads; none if the user may not read Leases, or there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,9 +28,7 @@ pub struct JobSetTree {
     /// Its workers, by its Jobs and Pods; none if no worker should run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
-    /// Its restart strategy.
     pub strategy: RestartStrategy,
-    /// Its restarts.
     pub restarts: RestartCount,
     /// Its epochs; none without in-place restart.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +49,6 @@ pub struct JobSetTree {
     pub deadline: Option<Time>,
     /// When it was created.
     pub created: Option<Time>,
-    /// Its conditions.
     pub conditions: Vec<Condition>,
     /// Its replicatedJobs, in the order of the specification.
     pub replicated_jobs: Vec<ReplicatedJobNode>,
@@ -111,7 +105,6 @@ impl RestartCount {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobNode {
-    /// Its name.
     pub name: String,
     /// Expected Jobs.
     pub replicas: i32,
@@ -123,15 +116,12 @@ pub struct ReplicatedJobNode {
     pub failed: i32,
     /// Recreations of its Jobs without the rest of the JobSet.
     pub restarts: i32,
-    /// Its Jobs.
     pub jobs: Vec<JobNode>,
 }
 
-/// A Job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobNode {
-    /// Its name.
     pub name: String,
     /// Its index in its replicatedJob.
     pub index: i32,

@@ -94,7 +94,6 @@ impl Live {
         self.state().mirror.is_complete()
     }
 
-    /// Opens a page.
     pub fn open(self: &Arc<Self>, page: Page) -> OpenPage {
         let mut state = self.state();
         let State { mirror, boards, pages, .. } = &mut *state;

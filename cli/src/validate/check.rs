@@ -12,7 +12,6 @@ use super::strict::{self, Rejection};
 /// Image of the agent if the user gives none. The plugin does not know the webhook's image.
 const ASSUMED_IMAGE: &str = "assumed.invalid/jobset-agent";
 
-/// Settings of admission.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionSettings {
     /// How agents are injected. Without an image, one is assumed.
@@ -41,7 +40,6 @@ pub struct Verdict {
     pub kind: String,
     /// Its name; empty if it has none.
     pub name: String,
-    /// The outcome.
     pub outcome: Outcome,
     /// Why the object does not pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]

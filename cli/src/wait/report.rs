@@ -13,7 +13,6 @@ use crate::status::{Barrier, JobSetState, JobSetTree, Workers};
 pub struct WaitReport {
     /// Name of the JobSet.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// What the user waited for.
     #[serde(rename = "for")]
@@ -33,7 +32,6 @@ pub struct WaitReport {
     /// Its barrier; none without in-place restart, or if no Pod is to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub barrier: Option<Barrier>,
-    /// Its group restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_restarts: Option<i32>,
 }

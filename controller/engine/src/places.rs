@@ -29,7 +29,6 @@ const NAMESPACE_STATUS_PLACES: usize = 12;
 pub(super) enum WorkClass {
     /// No actions.
     Status,
-    /// Actions.
     Actions,
     /// Requests that were slow and failed when they were sent last.
     Probe,

@@ -136,7 +136,6 @@ impl Refusals {
         }
     }
 
-    /// The request failed.
     pub(super) fn failed(&mut self, request: Request) {
         self.failing.insert(request);
     }

@@ -22,7 +22,6 @@ const PROBED_SLOW_REQUESTS: usize = SLOW_REQUESTS / 3 * 2;
 /// A part of a work.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// An action.
     Action(Request),
     /// The status write.
     Status,

@@ -18,7 +18,6 @@ use crate::slow::Part;
 pub struct Now {
     /// For waits.
     pub instant: Instant,
-    /// For timestamps.
     pub time: Timestamp,
 }
 

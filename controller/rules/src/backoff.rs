@@ -150,7 +150,6 @@ fn limit(reconciliation: &mut Reconciliation<'_>) {
     }
 }
 
-/// Ends the wait.
 pub(super) fn end_wait(reconciliation: &mut Reconciliation<'_>, why: &str) {
     reconciliation.status.barrier_until = None;
     reconciliation.clear_condition(conditions::RESTART_BACKOFF, conditions::BACKOFF_OVER, why);

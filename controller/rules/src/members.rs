@@ -111,7 +111,6 @@ enum Record {
     All,
     /// The members, and the newcomers that report this epoch.
     MembersAndNewcomersAt(i32),
-    /// The members.
     Members,
     /// The Pods of the Jobs that exist.
     PodsOfJobs,

@@ -81,7 +81,6 @@ pub struct Plan {
 /// of the same name. An object to create is built from the JobSet of the plan when the request is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Create a Job.
     CreateJob(Box<DesiredJob>),
     /// Delete a Job in the foreground: the Job exists until its Pods are gone.
     DeleteJob {
@@ -143,7 +142,6 @@ pub enum Action {
         /// Its position in the JobSet.
         place: ClaimPlace,
     },
-    /// Delete a Pod.
     DeletePod {
         /// Name of the Pod.
         name: String,
@@ -223,7 +221,6 @@ impl Note {
 /// A fact that the metrics count. It becomes true when the status of its plan is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A restart began.
     RestartBegan {
         /// How the workers restart.
         strategy: RestartStrategy,
@@ -251,7 +248,6 @@ pub enum Fact {
     Started,
     /// An action of the failure policy was carried out; `rule` is the index of the rule, `None` for the default action.
     PolicyApplied {
-        /// The action.
         action: FailurePolicyAction,
         /// Index of the rule.
         rule: Option<usize>,
@@ -282,7 +278,6 @@ pub enum Trigger {
     NodeLost,
     /// The Pod was evicted or preempted.
     Eviction,
-    /// A Job failed.
     JobFailed,
     /// A change of the JobSet: it is resumed, or it grows. Nothing has failed.
     Requested,

@@ -11,7 +11,6 @@ use crate::{Key, Kind, OwnedView};
 /// The part of the cluster that the JobSets share.
 #[derive(Debug, Default)]
 pub struct Cluster {
-    /// Nodes.
     pub nodes: Nodes,
     /// PriorityClasses.
     pub classes: PriorityClasses,

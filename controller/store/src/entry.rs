@@ -14,7 +14,6 @@ use crate::{Change, Findings, Finished, JobView, dialect, differs_in_decisions};
 /// A JobSet, or a name that children carry in their label before or after the JobSet exists.
 #[derive(Debug, Default)]
 pub struct Entry {
-    /// The JobSet.
     pub jobset: Option<Arc<JobSet>>,
     /// Why not all of the JobSet was read, if so.
     pub(crate) unread: Option<Unread>,

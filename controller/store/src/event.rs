@@ -41,15 +41,11 @@ pub enum View {
     JobSet(Arc<JobSet>),
     /// A JobSet that the engine reads, if it does not take too much memory.
     StoredJobSet(Box<StoredJobSet>),
-    /// A Job.
     Job(JobView),
-    /// A Pod.
     Pod(PodView),
     /// A Service, a PersistentVolumeClaim or a RoleBinding.
     Owned(Kind, OwnedView),
-    /// A node.
     Node(Box<PartialNode>),
-    /// A namespace.
     Namespace(Box<PartialNamespace>),
     /// A PriorityClass.
     PriorityClass(Box<PriorityClass>),

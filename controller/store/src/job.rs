@@ -171,11 +171,8 @@ impl JobView {
 /// The object that controls another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerRef {
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 

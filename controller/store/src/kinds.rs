@@ -43,19 +43,14 @@ pub fn version(object: &impl ResourceExt) -> u64 {
 pub enum Kind {
     /// JobSet.
     JobSet,
-    /// Job.
     Job,
-    /// Pod.
     Pod,
-    /// Service.
     Service,
     /// PersistentVolumeClaim.
     Claim,
     /// RoleBinding.
     RoleBinding,
-    /// Node.
     Node,
-    /// Namespace.
     Namespace,
     /// PriorityClass.
     PriorityClass,
@@ -89,7 +84,6 @@ impl Versions {
     /// No version of any kind.
     pub const NONE: Self = Self([0; KINDS]);
 
-    /// A version of one kind.
     pub fn of(kind: Kind, version: u64) -> Self {
         let mut versions = Self::default();
         versions.0[kind as usize] = version;
@@ -166,7 +160,6 @@ impl Index {
         self.objects.remove(object)
     }
 
-    /// The owner of an object.
     pub(crate) fn owner(&self, object: &Key) -> Option<&Arc<Key>> {
         self.objects.get(object)?.owner.as_ref()
     }

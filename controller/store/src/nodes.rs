@@ -70,7 +70,6 @@ impl Nodes {
         self.texts.retain(|text| Arc::strong_count(text) > 1);
     }
 
-    /// The node of this name.
     pub fn get(&self, name: &str) -> Option<&NodeView> {
         self.by_name.get(name)
     }

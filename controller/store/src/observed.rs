@@ -13,7 +13,6 @@ use crate::{Cluster, Entry, JobView, Key, Kind, NodeView, OwnedView, PriorityCla
 /// The observed state of one JobSet. A view into the store without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// The JobSet.
     pub jobset: &'a Arc<JobSet>,
     key: &'a Key,
     entry: &'a Entry,
@@ -126,7 +125,6 @@ impl<'a> Observed<'a> {
         self.entry.pods.report_attempts()
     }
 
-    /// The Pods of one Job.
     pub fn pods_of(&self, job: &JobView) -> Option<&'a JobPods> {
         self.entry.pods.of_job(&job.uid)
     }
@@ -151,7 +149,6 @@ impl<'a> Observed<'a> {
         self.cluster.terminating.contains(&self.key.namespace)
     }
 
-    /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&'a NodeView> {
         self.cluster.nodes.get(name)
     }

@@ -52,7 +52,6 @@ impl Agent {
         Ok(Self { client: space.client_with(&token)?, namespace: space.namespace.clone(), pod })
     }
 
-    /// That of a new Pod.
     async fn new(space: &Space, pod: &str, account: &str) -> Result<Self> {
         let pod = json!({
             "metadata": {"name": pod, "generateName": "of-a-job-", "labels": {"app": "train"},

@@ -42,7 +42,6 @@ impl Connections {
         (0..agents.div_ceil(AGENTS)).map(|_| client_of(config, Some(seats))).collect::<Result<_>>().map(Self)
     }
 
-    /// The client of an agent.
     pub(crate) fn of(&self, agent: usize) -> Client {
         self.0[agent / AGENTS].clone()
     }

@@ -35,9 +35,7 @@ pub(super) struct Facts {
 pub(super) struct PodFacts {
     /// The slot that it fills.
     pub(super) slot: String,
-    /// Its name.
     pub(super) name: String,
-    /// Its UID.
     pub(super) uid: String,
     /// The epoch that its agent has reported.
     pub(super) epoch: Option<i32>,
@@ -45,7 +43,6 @@ pub(super) struct PodFacts {
     pub(super) restarts: i32,
 }
 
-/// A worker process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WorkerProcess {
     /// UID of its Pod.

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use jobset_harness::median::median;
 
-/// One recovery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Recovery {
     /// From the worker's exit to the last worker's start, by what the workers wrote down.

@@ -78,7 +78,6 @@ impl Timeline {
         changed.then(|| self.line(&name, &state, &state.what))
     }
 
-    /// A Pod is gone.
     pub(super) fn gone(&mut self, pod: &Pod) -> Option<Line> {
         let name = pod.name_any();
         let state = self.pods.remove(&name)?;

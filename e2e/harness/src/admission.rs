@@ -106,7 +106,6 @@ pub async fn readyz(health: SocketAddr) -> Result<String> {
     http_client::get(health, "/readyz").await
 }
 
-/// Applies these manifests.
 pub async fn apply(handle: &Handle, name: &str, manifests: &[Value]) -> Result<()> {
     let file = write(handle, name, manifests)?;
     install::kubectl(handle, &["apply", "--server-side", "-f", &file]).await.map(drop)

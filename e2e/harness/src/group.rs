@@ -41,7 +41,6 @@ pub struct Worker {
 /// A place for a worker: index of the Job in the JobSet, and completion index.
 pub type Slot = (String, String);
 
-/// The workers by slot.
 pub type Workers = BTreeMap<Slot, Worker>;
 
 /// A JobSet, applied.
@@ -50,7 +49,6 @@ pub struct Group {
     pub client: Client,
     /// Its namespace, which nobody else uses.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The number of its workers.
     pub workers: usize,

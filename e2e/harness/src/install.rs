@@ -22,9 +22,7 @@ use crate::programs::{Architecture, Helm, RustBinaries, succeeded};
 use crate::progress::progress;
 use crate::wait;
 
-/// Image of the agent.
 pub const AGENT_IMAGE: &str = "localhost/jobset-agent:dev";
-/// Image of the test worker.
 pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
 
 /// Name of the relays' program, Deployment and Service.

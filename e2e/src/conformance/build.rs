@@ -29,7 +29,6 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// The program of a suite.
     pub(super) fn program(&self, suite: Suite) -> PathBuf {
         self.programs.join(format!("{}.test", suite.name()))
     }

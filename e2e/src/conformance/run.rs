@@ -86,7 +86,6 @@ async fn list(binaries: &Binaries, suite: Suite) -> Result<BTreeSet<String>> {
     Ok(cases.into_iter().map(|case| case.name).collect())
 }
 
-/// Runs one pass.
 async fn run(binaries: &Binaries, suite: Suite, name: &str, pass: &Pass, env: &[(&str, &Path)]) -> Result<Vec<Case>> {
     let work = work_folder(name)?;
     let file = work.join("report.json");

@@ -15,7 +15,6 @@ use super::shared::start;
 
 /// Groups that fail side by side.
 const GROUPS: usize = 5;
-/// Failures of each.
 const FAILURES: u8 = 10;
 
 /// What the condition said about the failure with this code and word.

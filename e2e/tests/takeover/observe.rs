@@ -64,7 +64,6 @@ impl Snapshot {
         (jobs.map(|(name, _)| name.as_str()).collect(), pods.map(|(name, _)| name.as_str()).collect())
     }
 
-    /// The Pods of a JobSet.
     pub(super) fn pods_of(&self, jobset: &str) -> BTreeMap<String, PodState> {
         let prefix = format!("{jobset}-");
         self.pods.iter().filter(|(name, _)| name.starts_with(&prefix)).map(|(n, p)| (n.clone(), p.clone())).collect()

@@ -78,7 +78,6 @@ impl Log {
         Ok(Self { workers: (0..WORKERS).map(worker).collect::<Result<_>>()? })
     }
 
-    /// All lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.workers.iter().flatten()
     }

@@ -45,7 +45,6 @@ pub struct Follower {
     pub topology: String,
     /// Its Job. Another Job of the same name has leaders of its own.
     pub job: JobKey,
-    /// Name of its Job.
     pub job_name: String,
 }
 

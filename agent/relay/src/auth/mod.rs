@@ -28,7 +28,6 @@ const ASYMMETRIC: [&str; 10] =
 /// An agent that has shown who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentIdentity {
-    /// Its Pod.
     pub pod: PodRef,
     /// When its token expires, in seconds since 1970.
     pub expires: i64,
@@ -49,7 +48,6 @@ pub enum Rejection {
     Issuer,
     /// It has expired.
     Expired,
-    /// It is not valid yet.
     NotYetValid,
     /// It is bound to no Pod.
     NoPod,

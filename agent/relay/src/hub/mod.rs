@@ -41,14 +41,12 @@ pub struct Hello {
 pub struct Capacity {
     /// In all.
     pub agents: usize,
-    /// Of one namespace.
     pub of_namespace: usize,
 }
 
 /// What a connection has to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn<T> {
-    /// Send this.
     Send(T),
     /// Wait for the bell.
     Wait,
@@ -166,7 +164,6 @@ impl Hub {
         Ok((number, bell))
     }
 
-    /// An agent reports.
     pub fn report(&mut self, agent: u64, report: Report) {
         let Some(reporting) = self.agents.get_mut(&agent) else { return };
         self.exit_texts -= reporting.exit_text();

@@ -39,7 +39,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
-    /// Its port.
     pub port: u16,
 }
 

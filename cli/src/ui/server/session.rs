@@ -45,7 +45,6 @@ pub struct Session {
 /// The parts of a request that decide on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
-    /// The method.
     pub method: &'a Method,
     /// Whether the request is for a page, which a user may open from anywhere.
     pub is_page: bool,

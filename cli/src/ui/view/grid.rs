@@ -14,7 +14,6 @@ pub(super) const CELLS: usize = 100_000;
 /// The Pods of a replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupLayout {
-    /// Its name.
     pub name: String,
     /// Its Jobs that exist.
     pub jobs: Vec<JobLayout>,
@@ -25,7 +24,6 @@ pub struct GroupLayout {
 /// The Pods of a Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobLayout {
-    /// Its name.
     pub name: String,
     /// Its cells.
     pub pods: usize,
@@ -61,7 +59,6 @@ pub struct GridSnapshot<'a> {
 pub struct CellChange<'a> {
     /// The place in the grid.
     pub place: usize,
-    /// The cell.
     pub cell: &'a Cell,
 }
 

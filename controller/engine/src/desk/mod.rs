@@ -44,14 +44,12 @@ pub enum DeskOutput {
     Report {
         /// Its JobSet.
         key: Arc<Key>,
-        /// The report.
         report: StreamReport,
     },
     /// The connection of an agent has ended.
     AgentGone {
         /// Its JobSet.
         key: Arc<Key>,
-        /// UID of its Pod.
         pod_uid: Box<str>,
     },
     /// Read the JobSet from the API server itself, not from a cache, and call [`Desk::read`].
@@ -143,7 +141,6 @@ impl Desk {
         *self = Self { namespace: self.namespace.take(), time: self.time, clocks: self.clocks, ..Self::default() };
     }
 
-    /// A relay is connected.
     pub fn relay_connected(&mut self, relay: RelayId, now: Now) -> Vec<DeskOutput> {
         self.relays.entry(relay).or_default();
         self.beat_due.get_or_insert(now.instant + BEAT);

@@ -57,7 +57,6 @@ pub struct DesiredJob {
     pub replicated_job: String,
     /// Its position in the JobSet.
     pub place: JobPlace,
-    /// Its attempt.
     pub attempt: Attempt,
     /// The restart strategy in effect, which is Recreate in place of InPlaceRestart if in-place restart is disabled.
     pub strategy: RestartStrategy,

@@ -18,7 +18,6 @@ pub(in crate::shell) struct Answers {
     pub(in crate::shell) released: u32,
     /// The errors, for the log.
     pub(in crate::shell) errors: Vec<ApplyError>,
-    /// The requests that are slow.
     pub(in crate::shell) slow: SlowRequests,
 }
 

@@ -20,7 +20,6 @@ pub(super) enum Measured {
     Startup(f64),
     /// A restart of the whole group with this result. The group did not run.
     Restart(RestartStrategy, &'static str, f64),
-    /// A phase of a restart.
     Phase(RestartStrategy, &'static str, f64),
     /// The time between two restarts.
     Undisturbed(f64),

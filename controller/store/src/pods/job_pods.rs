@@ -306,7 +306,6 @@ impl JobPods {
         (counted != self.counts).then(|| format!("{:?}, and the slots say {counted:?}", self.counts))
     }
 
-    /// The Pod of this name.
     pub(super) fn find(&self, name: &str, index: Option<i32>) -> Option<&PodView> {
         match index {
             Some(index) => self.slots.get(&index)?.pods().find(|pod| pod.name == name),

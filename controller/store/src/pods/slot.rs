@@ -34,9 +34,7 @@ pub struct Blocked {
     pub refusals: u32,
     /// The last Pod of these.
     pub pod: String,
-    /// Its UID.
     pub uid: String,
-    /// Its node.
     pub node: Option<Arc<str>>,
     /// What is known of the last failure or refusal.
     pub failure: PodFailure,
@@ -52,7 +50,6 @@ impl Blocked {
     }
 }
 
-/// A worker that failed.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct FailedWorker {
     /// Name of its Pod.
@@ -231,7 +228,6 @@ impl PodSlot {
             && self.deleted_before_start == 0
     }
 
-    /// The Pods.
     pub(super) fn pods(&self) -> impl Iterator<Item = &PodView> {
         self.members.iter().map(|member| &member.view)
     }

@@ -19,9 +19,7 @@ const MOST_UNOBSERVED: usize = 16_384;
 pub struct StreamReport {
     /// Name of the Pod.
     pub pod: String,
-    /// UID of the Pod.
     pub pod_uid: String,
-    /// The epoch.
     pub epoch: i32,
     /// How the worker of the epoch before ended: the text of the annotation `worker-exit`.
     pub exit: Option<String>,

@@ -35,7 +35,6 @@ pub struct PodView {
     pub uid: String,
     /// resourceVersion.
     pub version: u64,
-    /// UID of its Job.
     pub job_uid: Option<String>,
     /// Completion index in its Job.
     pub index: Option<i32>,
@@ -45,7 +44,6 @@ pub struct PodView {
     pub worker_exit: Option<Box<ReportedExit>>,
     /// Whether the agent of the Go JobSet has reported.
     pub reports_attempt: bool,
-    /// Phase.
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
     pub deleted_at: Option<Timestamp>,
@@ -98,21 +96,17 @@ pub enum Epoch {
     /// Not reported yet.
     #[default]
     Absent,
-    /// Reported.
     Reported(i32),
     /// Not a number: counts as no report.
     Malformed(Box<str>),
 }
 
-/// Phase of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PodPhase {
     /// Pending, Running or Unknown.
     #[default]
     Open,
-    /// Succeeded.
     Succeeded,
-    /// Failed.
     Failed,
 }
 

@@ -52,7 +52,6 @@ pub(super) struct RestartSeries {
     pub(super) requests: Vec<usize>,
 }
 
-/// Failures in a row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct FailuresInARow {
     /// As those of [`RestartSeries`].

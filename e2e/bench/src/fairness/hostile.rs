@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::meter;
 
-/// The namespace.
 const NAMESPACE: &str = "hostile";
 /// Time between two changes. Two hundred JobSets are changed in 10 s.
 const CHANGE: Duration = Duration::from_millis(50);

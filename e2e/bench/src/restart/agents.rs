@@ -89,7 +89,6 @@ impl Agents {
     }
 }
 
-/// One agent.
 struct SimulatedAgent {
     shared: Arc<SharedByAgents>,
     index: usize,

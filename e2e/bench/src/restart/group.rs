@@ -112,7 +112,6 @@ impl MeasuredGroup {
         })
     }
 
-    /// The figures of the case.
     pub(super) async fn figures(self, bench: &Bench<'_>, restarts: Vec<Restart>) -> Result<CaseFigures> {
         let jobsets = Request::new(format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"));
         let jobset = bench.client.request_text(jobsets.get(NAME, &kube::api::GetParams::default())?).await?;

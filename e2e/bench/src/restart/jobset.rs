@@ -10,7 +10,6 @@ use super::case::{Load, Strategy, Way};
 
 /// Name of the JobSet.
 pub(super) const NAME: &str = "bench";
-/// Its namespace.
 pub(super) const NAMESPACE: &str = "default";
 /// Most Pods of one Job: what the Job controller creates at once.
 const LARGEST_JOB: usize = 500;

@@ -32,7 +32,6 @@ const FIRST_PORT: u16 = 20_000;
 
 /// One Pod whose agent is a process.
 pub(super) struct ProcessPod {
-    /// Its name.
     pub(super) name: String,
     /// Value of the variable [`RELAY`].
     pub(super) relay: String,

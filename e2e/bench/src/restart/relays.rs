@@ -100,7 +100,6 @@ impl Relays {
         &self.setup
     }
 
-    /// The flags of the controller.
     pub(super) fn controller_flags(&self) -> Vec<String> {
         let certificates = self.controller_certificate.folder.path().display().to_string();
         let mut flags =

@@ -17,7 +17,6 @@ pub(super) struct Components<'a> {
 }
 
 impl Components<'_> {
-    /// etcd.
     pub(super) fn etcd(&self) -> Result<ProcessDefinition> {
         self.process("etcd", None, include_str!("../../configs/etcd.flags"), &[])
     }
@@ -50,12 +49,10 @@ impl Components<'_> {
         self.process("coredns", None, "-conf={dir}/Corefile", &[])
     }
 
-    /// The containerd of one node.
     pub(super) fn containerd(&self, node: &Node) -> Result<ProcessDefinition> {
         self.process("containerd", Some(node), "--config={node-dir}/containerd.toml", &[])
     }
 
-    /// The kubelet of one node.
     pub(super) fn kubelet(&self, node: &Node) -> Result<ProcessDefinition> {
         self.process("kubelet", Some(node), include_str!("../../configs/kubelet.flags"), &self.options.kubelet_args)
     }

@@ -9,7 +9,6 @@ use super::go::{Module, ensure_one};
 /// The manager of Kueue, and the image's program that its suites run in Pods.
 const KUEUE: Module = Module::new("kueue", &["sigs.k8s.io/kueue/cmd/kueue", "k8s.io/kubernetes/test/images/agnhost"]);
 
-/// The manager of Kubeflow Trainer.
 const TRAINER: Module = Module::new("trainer", &["github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"]);
 
 /// The programs that tests with Kueue need.

@@ -65,7 +65,6 @@ impl Decided {
     }
 }
 
-/// A JobSet of one Job.
 pub(super) fn jobset(setting: &Setting) -> JobSet {
     let pods = setting.pods;
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]);

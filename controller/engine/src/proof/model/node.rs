@@ -67,7 +67,6 @@ pub(super) struct Process {
     pub entered: Option<i32>,
 }
 
-/// The worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum ModelWorker {
     /// The worker has not been started.

@@ -56,7 +56,6 @@ pub(super) enum ModelAction {
     /// Something happens on the stream.
     Stream(StreamAction),
 
-    /// A worker fails.
     WorkerFails(usize),
     /// An agent restarts; beside a sidecar, the worker runs on.
     AgentRestarts(usize),
@@ -73,7 +72,11 @@ pub(super) enum ModelAction {
     /// An agent starts, and its first read shows the JobSet as it was before its newest version.
     StaleStart(usize),
     /// Another controller takes over. It sees Pods or the JobSet first; what its predecessor has sent arrives or does not.
-    Crash { pods_first: bool, write_arrives: bool, statements_arrive: bool },
+    Crash {
+        pods_first: bool,
+        write_arrives: bool,
+        statements_arrive: bool,
+    },
     /// The user suspends the JobSet.
     Suspend,
     /// The user resumes it.

@@ -43,7 +43,6 @@ pub(super) struct CriteriaMet {
     pub version: Option<u64>,
 }
 
-/// A Pod.
 #[derive(Debug)]
 pub(super) struct PodObject {
     pub wire: PartialPod,

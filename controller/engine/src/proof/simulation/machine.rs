@@ -70,7 +70,6 @@ pub(super) struct SimulatedMachine {
     pub ends_at: Option<i64>,
 }
 
-/// A worker.
 #[derive(Clone, Debug, Default)]
 pub(super) enum SimulatedWorker {
     #[default]

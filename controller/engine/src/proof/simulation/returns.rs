@@ -11,7 +11,6 @@ use crate::proof::{CheckResult, Property, ensure};
 
 /// First back-off of a container that ends by itself, in milliseconds. It doubles.
 const BACKOFF: i64 = 10_000;
-/// The longest one.
 const LONGEST_BACKOFF: i64 = 40_000;
 
 /// A sidecar that runs until its Pod restarts, and ends whenever it starts from then on: it finds a mount, a lock or a port taken.

@@ -13,7 +13,6 @@ use super::scenario::key;
 use crate::proof::CheckResult;
 use crate::{Failure, Outcome, Part, Request, RequestError, RequestId};
 
-/// A slow request.
 #[derive(Debug)]
 pub(super) struct SlowRequest {
     work: u64,

@@ -23,7 +23,6 @@ impl<'a> LogLine<'a> {
         Some(Self { time_of_day: (hours * 60.0 + minutes) * 60.0 + seconds, message, values })
     }
 
-    /// A value by its key.
     pub(super) fn value(&self, key: &str) -> Option<&'a str> {
         let found = self.values.match_indices(key).find_map(|(at, _)| {
             let before = self.values.get(..at)?.ends_with(' ');
