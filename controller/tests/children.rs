@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
@@ -105,30 +105,6 @@ async fn labels_and_annotations_of_the_templates_stay_and_a_pod_says_its_priorit
     Ok(())
 }
 
-#[tokio::test]
-async fn the_coordinator_is_the_stable_name_of_a_pod_on_every_job_and_pod() -> Result<()> {
-    let space = Space::new("coordinator").await?;
-    space.create(feature("coordinator")?).await?;
-    let names = ["coordinator-driver-0", "coordinator-workers-0", "coordinator-workers-1"];
-    let jobs = space.jobs_of("coordinator", &names).await?;
-    let endpoint = "coordinator-workers-1-1.coordinator";
-    for (job, pods) in jobs.iter().zip([1, 2, 2]) {
-        let pods = space.pods_of(&job.name_any(), pods).await?;
-        let of_pods = pods.iter().flat_map(|pod| [pod.labels(), pod.annotations()]);
-        for marks in [job.labels(), job.annotations()].into_iter().chain(of_pods) {
-            assert_eq!(marks["jobset.sigs.k8s.io/coordinator"], endpoint, "{}", job.name_any());
-        }
-    }
-    // That is what the Pod is found by.
-    let pods = space.pods_of("coordinator-workers-1", 2).await?;
-    let spec = |pod: &Pod| pod.spec.clone().unwrap_or_default();
-    let mut found: Vec<String> =
-        pods.iter().map(spec).filter_map(|it| Some(format!("{}.{}", it.hostname?, it.subdomain?))).collect();
-    found.sort();
-    assert_eq!(found, ["coordinator-workers-1-0.coordinator", endpoint]);
-    Ok(())
-}
-
 /// The parts of a Service that make Pods be found, once it is there.
 async fn service(space: &Space, name: &str) -> Result<Value> {
     let services: Api<Service> = Api::default_namespaced(space.client.clone());
@@ -163,17 +139,5 @@ async fn the_service_is_headless_and_named_as_the_jobset_unless_the_network_opti
     assert_eq!(found, json!([own("network-options"), "None", own("network-options"), false, null]));
     let services: Api<Service> = Api::default_namespaced(space.client.clone());
     assert!(services.get_opt("network-options").await?.is_none(), "no Service but that of the subdomain");
-    Ok(())
-}
-
-#[tokio::test]
-async fn without_dns_hostnames_there_is_no_service_and_no_subdomain() -> Result<()> {
-    let space = Space::new("network-off").await?;
-    space.create(feature("network-off")?).await?;
-    let pods = space.pods_of("network-off-workers-1", 2).await?;
-    assert!(pods.iter().all(|pod| pod.spec.as_ref().is_some_and(|spec| spec.subdomain.is_none())));
-    // A Service would have come before the Pods.
-    let services: Api<Service> = Api::default_namespaced(space.client.clone());
-    assert!(services.get_opt("network-off").await?.is_none());
     Ok(())
 }

@@ -1,40 +1,10 @@
 //! How a JobSet counts its Jobs: as the Go JobSet counts them.
 
 use anyhow::Result;
-use kube::ResourceExt;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::fixture::Space;
 use crate::jobsets::{group, jobset, with};
-
-#[tokio::test]
-async fn jobs_created_suspended_and_completed_are_counted_in_each_state() -> Result<()> {
-    let space = Space::new("counts").await?;
-    let policy = json!({"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["driver"]}}});
-    // A lost Pod is replaced, and fails nothing.
-    let workers = with(group("workers", 2, 1), &json!({"template": {"spec": {"backoffLimit": 6}}}));
-    space.create(with(jobset("train", &[group("driver", 1, 1), workers]), &policy)).await?;
-    let jobs = ["train-driver-0", "train-workers-0", "train-workers-1"];
-    for job in jobs {
-        space.run_job(job, 1).await?;
-    }
-    space.counts("train", "workers", [2, 2, 0, 0, 0]).await?;
-    space.suspend("train", true).await?;
-    space.counts("train", "workers", [0, 0, 2, 0, 0]).await?;
-    space.suspend("train", false).await?;
-    for job in jobs {
-        space.run_job(job, 1).await?;
-    }
-    space.counts("train", "workers", [2, 2, 0, 0, 0]).await?;
-    let lost = space.pods_of("train-workers-1", 1).await?;
-    space.all_pods().delete(&lost[0].name_any(), &DeleteParams::default()).await?;
-    space.counts("train", "workers", [2, 1, 0, 0, 0]).await?;
-    space.complete_job("train-driver-0", 1).await?;
-    space.condition("train", "Completed", "True").await?;
-    space.counts("train", "driver", [0, 0, 0, 1, 0]).await?;
-    Ok(())
-}
 
 #[tokio::test]
 async fn job_whose_pods_are_ending_is_counted_nowhere_until_it_has_ended() -> Result<()> {
