@@ -1,8 +1,8 @@
 //! KEP-467, "Integration tests": what the controller writes when agents report.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use futures::Stream;
-use jobset_api::{JobSet, conditions};
+use jobset_api::JobSet;
 
 use crate::fixture::{Space, in_place, next};
 use crate::outcome;
@@ -48,36 +48,5 @@ async fn the_four_cases_of_the_seed_and_no_write_more() -> Result<()> {
     space.report(b, "2").await?;
     space.report(c, "2").await?;
     assert_eq!(next_epochs(&mut history).await?, (2, 1, 1, 1), "all are in the new epoch");
-    Ok(())
-}
-
-#[tokio::test]
-async fn one_restart_more_than_the_maximum_fails_the_jobset_and_deletes_its_jobs() -> Result<()> {
-    let space = Space::new("one-more-in-place").await?;
-    space.create(in_place("train", 2, 1)).await?;
-    let pods = space.pods("train", 2, "0").await?;
-    let mut history = space.history("train").await?;
-    for (reports, wanted) in [(["1", "1"], (1, 0, 0, 0)), (["2", "2"], (2, 1, 1, 1))] {
-        space.report(&pods[0], reports[0]).await?;
-        space.report(&pods[1], reports[1]).await?;
-        while next_epochs(&mut history).await? != wanted {}
-    }
-    // No report, and one that is out of range: both count as none.
-    space.report(&pods[0], "many").await?;
-    space.report(&pods[1], "0").await?;
-    space.report(&pods[0], "3").await?;
-    let failed = loop {
-        let jobset = next(&mut history).await?;
-        if jobset.status.as_ref().is_some_and(|status| !status.terminal_state.is_empty()) {
-            break jobset;
-        }
-    };
-    assert_eq!(epochs(&failed), (2, 1, 1, 1), "the epochs stay, no worker starts again");
-    let status = failed.status.context("no status")?;
-    assert_eq!(status.terminal_state, "Failed");
-    let condition = conditions::terminal(&status.conditions).context("no final condition")?;
-    assert_eq!(condition.reason, conditions::REACHED_MAX_RESTARTS);
-    assert!(condition.message.contains("maxRestarts 1"), "{}", condition.message);
-    space.pods("train", 0, "0").await?;
     Ok(())
 }

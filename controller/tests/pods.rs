@@ -2,11 +2,10 @@
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
-use jobset_api::conditions;
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
@@ -81,22 +80,6 @@ async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet(
     let left = fixture.all_pods().get(&before[1].name_any()).await?;
     assert!(left.uid() == before[1].uid() && left.metadata.deletion_timestamp.is_none());
     fixture.plane.stop().await
-}
-
-#[tokio::test]
-async fn without_being_asked_for_no_pod_goes_without_its_kubelet() -> Result<()> {
-    let space = Space::new("not-forced").await?;
-    space.create(in_place("train", 1, 1)).await?;
-    let pods = space.pods("train", 1, "0").await?;
-    space.bind(&pods[0], json!({"metadata": {"name": "node-that-is-silent"}})).await?;
-    space.all_pods().delete(&pods[0].name_any(), &DeleteParams::default()).await?;
-    tainted(&space, "node-that-is-silent", "Unknown").await?;
-    // What the controller says of the same node shows that it has seen the taint before.
-    let features = json!({"status": {"nodeInfo": {"kubeletVersion": "v1.35.0"}}});
-    nodes(&space).patch_status("node-that-is-silent", &PatchParams::default(), &Patch::Strategic(features)).await?;
-    space.condition("train", conditions::IN_PLACE_UNSUPPORTED, "True").await?;
-    assert_eq!(space.all_pods().get(&pods[0].name_any()).await?.uid(), pods[0].uid(), "it is still there");
-    Ok(())
 }
 
 #[tokio::test]

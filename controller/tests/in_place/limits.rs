@@ -15,22 +15,6 @@ use crate::workload::restarting;
 const DISABLED: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
 
 #[tokio::test]
-async fn failures_before_the_barrier_are_named_until_it_is_lifted() -> Result<()> {
-    let space = Space::new("barrier-blocked").await?;
-    space.create(restarting("train", 2, 2)).await?;
-    let pods = space.pods("train", 2, "0").await?;
-    space.report(&pods[0], "1").await?;
-    space.reset(&pods[1]).await?;
-    let blocked = space.condition("train", conditions::BARRIER_BLOCKED, "True").await?;
-    let wanted = format!("Pod {} failed once before its worker could start (maxRestarts 2): ", pods[1].name_any());
-    assert!(blocked.message.starts_with(&wanted), "{}", blocked.message);
-    space.lift("train", &pods, 1).await?;
-    space.condition("train", conditions::BARRIER_BLOCKED, "False").await?;
-    assert_eq!(epochs(&space.status("train").await?), (1, 0, 0, 0));
-    Ok(())
-}
-
-#[tokio::test]
 async fn pod_fails_three_times_before_its_worker_is_replaced_and_counts_once() -> Result<()> {
     let space = Space::new("barrier-never-reached").await?;
     space.create(restarting("train", 2, 1)).await?;
@@ -45,56 +29,6 @@ async fn pod_fails_three_times_before_its_worker_is_replaced_and_counts_once() -
     let blocked = condition(&status, conditions::BARRIER_BLOCKED).context("no condition")?;
     assert!(blocked.message.contains("failed before its worker could start (maxRestarts 1)"), "{}", blocked.message);
     assert_eq!((status.terminal_state.as_str(), epochs(&status)), ("", (0, 0, 0, 0)));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_jobset_whose_agents_were_told_to_let_workers_run_is_restarted_by_recreation() -> Result<()> {
-    let space = Space::new("disabled-by-annotation").await?;
-    let mut jobset = restarting("train", 2, 1);
-    jobset["metadata"]["annotations"] = json!({DISABLED: "true"});
-    space.create(jobset).await?;
-    let pods = space.pods("train", 2, "0").await?;
-    // Reports are of no interest, were there any.
-    for pod in &pods {
-        space.report(pod, "1").await?;
-    }
-    space.fail_job("train-workers-0", "BackoffLimitExceeded").await?;
-    let status = space.restarted("train", (1, 1, 1)).await?;
-    assert_eq!(epochs(&status), (0, 0, 1, 1));
-    space.pods("train", 2, "1").await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn stages_in_place_start_and_agents_that_do_not_hear_are_let_through() -> Result<()> {
-    let space = Space::new("stages-in-place").await?;
-    let mut jobset = restarting("train", 1, 1);
-    let groups = &mut jobset["spec"]["replicatedJobs"];
-    let mut later = groups[0].clone();
-    later["name"] = json!("later");
-    let name = groups[0]["name"].clone();
-    later["dependsOn"] = json!([{"name": name, "status": "Ready"}]);
-    groups.as_array_mut().context("replicatedJobs")?.push(later);
-    space.create(jobset).await?;
-    wait::until(LIMIT, "the annotation", || async {
-        Ok(space.jobsets().get("train").await?.annotations().contains_key(DISABLED).then_some(()))
-    })
-    .await?;
-    let condition = space.condition("train", conditions::IN_PLACE_UNSUPPORTED, "True").await?;
-    assert_eq!(condition.reason, conditions::CANNOT_RESTART_IN_PLACE);
-    assert!(condition.message.contains("spec.replicatedJobs[1].dependsOn: Forbidden"), "{}", condition.message);
-    space.note("InPlaceRestartDisabled", "restarted by recreation").await?;
-
-    let first = space.pods("train", 1, "0").await?;
-    space.report(&first[0], "1").await?;
-    space.status_once("train", "the first stage to run", |status| status.synced_epoch == 1).await?;
-    space.run(&first[0]).await?;
-    let pods = space.pods("train", 2, "0").await?;
-    let second = pods.iter().find(|pod| pod.name_any().contains("-later-")).context("the second stage")?;
-    space.report(second, "2").await?;
-    let status = space.status_once("train", "the second stage to run", |status| status.synced_epoch == 2).await?;
-    assert_eq!(epochs(&status), (2, 0, 0, 0));
     Ok(())
 }
 

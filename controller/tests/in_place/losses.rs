@@ -4,7 +4,6 @@
 use anyhow::{Context, Result};
 use jobset_api::conditions;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
@@ -48,25 +47,6 @@ async fn many_lost_pods_are_replaced_without_a_delay_that_grows_with_their_numbe
 }
 
 #[tokio::test]
-async fn a_failure_after_a_worker_has_succeeded_recreates_all_counted_once() -> Result<()> {
-    let space = Space::new("late-failure").await?;
-    let pods = space.start_in_place(restarting("train", 2, 1), 2).await?;
-    space.succeed(&pods[0]).await?;
-    let done = |job: &k8s_openapi::api::batch::v1::Job| job.status.as_ref().is_some_and(|it| it.succeeded == Some(1));
-    space.job_where("train-workers-0", "with one index done", done).await?;
-    space.crash(&pods[1], 1).await?;
-    let status = space.restarted("train", (1, 1, 1)).await?;
-    let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
-    assert_eq!(restarting.reason, conditions::SUCCEEDED_WORKERS);
-    assert!(restarting.message.contains("exited with code 1 (Error)"), "{}", restarting.message);
-    let pods = space.pods("train", 2, "1").await?;
-    space.lift("train", &pods, 2).await?;
-    let status = space.in_epoch("train", (2, 1, 1, 1)).await?;
-    assert_eq!(&*status.terminal_state, "");
-    Ok(())
-}
-
-#[tokio::test]
 async fn a_worker_that_exits_0_because_its_pod_was_deleted_is_a_loss_and_recreates() -> Result<()> {
     let space = Space::new("lost-success").await?;
     space.create(restarting("train", 2, 1)).await?;
@@ -84,23 +64,6 @@ async fn a_worker_that_exits_0_because_its_pod_was_deleted_is_a_loss_and_recreat
     assert!(restarting.message.ends_with(&wanted), "{}", restarting.message);
     space.release(&pods[0]).await?;
     space.pods("train", 2, "1").await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_pod_that_fails_its_job_by_the_podfailurepolicy_recreates_all_counted_once() -> Result<()> {
-    let space = Space::new("lost-job").await?;
-    let mut jobset = restarting("train", 2, 1);
-    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailJob",
-        "onExitCodes": {"containerName": "worker", "operator": "In", "values": [42]}}]});
-    let pods = space.start_in_place(jobset, 2).await?;
-    space.fail(&pods[1], 42).await?;
-    let status = space.restarted("train", (1, 1, 1)).await?;
-    let restarting = condition(&status, conditions::RESTARTING).context("no condition")?;
-    assert_eq!(restarting.reason, conditions::DEFAULT_FAILURE_POLICY);
-    let pods = space.pods("train", 2, "1").await?;
-    space.lift("train", &pods, 2).await?;
-    space.in_epoch("train", (2, 1, 1, 1)).await?;
     Ok(())
 }
 
@@ -125,27 +88,5 @@ async fn an_eviction_is_not_counted_where_a_rule_says_so_and_a_bug_is() -> Resul
     space.lift("train", &pods, 2).await?;
     space.crash(&pods[1], 1).await?;
     space.in_epoch("train", (2, 2, 1, 2)).await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_pod_whose_agent_restarted_alone_is_deleted() -> Result<()> {
-    let space = Space::new("lonely-agent").await?;
-    let pods = space.start_in_place(restarting("train", 2, 9), 2).await?;
-    // The worker has been running for a minute, and the agent for half of it.
-    let ago = |seconds: i64| (Timestamp::now() - SignedDuration::from_secs(seconds)).to_string();
-    let running = |name: &str, id: &str, since: i64| {
-        json!({"name": name, "image": "none", "imageID": "none", "restartCount": 0, "containerID": id, "ready": true,
-               "started": true, "state": {"running": {"startedAt": ago(since)}}})
-    };
-    let status = json!({
-        "initContainerStatuses": [running("agent", "containerd://another", 30)],
-        "containerStatuses": [running("worker", "containerd://the-same", 60)],
-    });
-    space.patch_pod_status(&pods[0], status).await?;
-    space.report(&pods[0], "2").await?;
-    space.note("AgentRestartedAlone", &format!("Pod {} is deleted", pods[0].name_any())).await?;
-    let kept = |now: &[Pod]| now.len() == 1 && now[0].uid() == pods[1].uid();
-    space.pods_where("train", "without the deleted one", kept).await?;
     Ok(())
 }

@@ -3,7 +3,6 @@
 mod detection;
 mod limits;
 mod losses;
-mod partial;
 mod resize;
 
 use anyhow::Result;

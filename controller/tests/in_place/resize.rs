@@ -2,49 +2,15 @@
 
 use anyhow::Result;
 use jobset_api::conditions;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::expect::uids;
 use crate::fixture::{Fixture, Space};
-use crate::outcome::epochs;
 use crate::program::Program;
 use crate::refused::allow_jobs;
 use crate::workload::restarting;
-
-/// The edit that gives the JobSet another number of Pods.
-fn of_size(pods: usize) -> Value {
-    json!({"spec": {"replicatedJobs": restarting("train", pods, 0)["spec"]["replicatedJobs"]}})
-}
-
-#[tokio::test]
-async fn a_group_that_grows_restarts_when_the_newcomers_are_there_and_one_that_shrinks_at_once() -> Result<()> {
-    let space = Space::new("resized").await?;
-    let pods = space.start_in_place(restarting("train", 2, 0), 2).await?;
-    space.edit("train", of_size(4)).await?;
-    let grown = space.pods("train", 4, "0").await?;
-    let is_old = |pod: &&Pod| pods.iter().any(|old| old.metadata.uid == pod.metadata.uid);
-    let newcomers: Vec<_> = grown.iter().filter(|pod| !is_old(pod)).cloned().collect();
-    space.report(&newcomers[0], "2").await?;
-    space.settle().await?;
-    assert_eq!(epochs(&space.status("train").await?), (1, 0, 0, 0), "the old ones run on");
-    space.report(&newcomers[1], "2").await?;
-    space.in_epoch("train", (1, 1, 0, 0)).await?;
-    space.restart(&pods, 2).await?;
-    space.lift("train", &grown, 2).await?;
-    space.in_epoch("train", (2, 1, 0, 0)).await?;
-
-    space.edit("train", of_size(3)).await?;
-    space.in_epoch("train", (2, 2, 0, 0)).await?;
-    let shrunk = space.pods("train", 3, "0").await?;
-    space.restart(&shrunk, 3).await?;
-    space.lift("train", &shrunk, 3).await?;
-    space.in_epoch("train", (3, 2, 0, 0)).await?;
-    Ok(())
-}
 
 /// A JobSet of one Job whose workers are supervised: a worker that fails leaves no trace but its agent's report.
 fn supervised(pods: usize) -> Value {
@@ -62,38 +28,11 @@ fn supervised_of_size(pods: usize) -> Value {
     json!({"spec": {"replicatedJobs": supervised(pods)["spec"]["replicatedJobs"]}})
 }
 
-/// How the agents of a group work.
-#[derive(Clone, Copy)]
-enum Mode {
-    Sidecar,
-    Supervisor,
-}
-
-impl Mode {
-    fn jobset(self, pods: usize) -> Value {
-        match self {
-            Self::Sidecar => restarting("train", pods, 3),
-            Self::Supervisor => supervised(pods),
-        }
-    }
-
-    /// The edit that gives the JobSet another number of Pods.
-    fn of_size(self, pods: usize) -> Value {
-        json!({"spec": {"replicatedJobs": self.jobset(pods)["spec"]["replicatedJobs"]}})
-    }
-}
-
-#[rstest]
-#[case::sidecar(Mode::Sidecar, "growth-pending-sidecar")]
-#[case::supervisor(Mode::Supervisor, "growth-pending-supervisor")]
 #[tokio::test]
-async fn growth_pending_member_fails_members_restart_counted_and_newcomers_follow_uncounted(
-    #[case] mode: Mode,
-    #[case] namespace: &str,
-) -> Result<()> {
-    let space = Space::new(namespace).await?;
-    let members = space.start_in_place(mode.jobset(4), 4).await?;
-    space.edit("train", mode.of_size(6)).await?;
+async fn growth_pending_member_fails_members_restart_counted_and_newcomers_follow_uncounted() -> Result<()> {
+    let space = Space::new("growth-pending").await?;
+    let members = space.start_in_place(supervised(4), 4).await?;
+    space.edit("train", supervised_of_size(6)).await?;
     // The newcomers have no node, and report nothing.
     let grown = space.pods("train", 6, "0").await?;
     let newcomers: Vec<_> = grown.iter().filter(|pod| !uids(&members).contains(&pod.uid())).collect();
