@@ -59,20 +59,6 @@ async fn resources_of_a_suspended_jobset_are_those_of_its_pods_after_the_resume(
 }
 
 #[tokio::test]
-async fn resources_with_gate_off_stay_those_of_the_job() -> Result<()> {
-    let space = Space::new("resources-off").await?;
-    space.create(jobset("train", &[group("w", 1, 1)])).await?;
-    space.pods_of("train-w-0", 1).await?;
-    suspended(&space, "train").await?;
-    // Without admission, nothing keeps them from changing.
-    set_resources(&space, "train", "containers", &json!({"requests": {"cpu": "2"}})).await?;
-    space.suspend("train", false).await?;
-    let pods = space.pods_of("train-w-0", 1).await?;
-    assert_eq!(resources(&pods[0])[0], json!({}));
-    Ok(())
-}
-
-#[tokio::test]
 async fn refused_resources_are_named_and_hold_up_nothing_else() -> Result<()> {
     let off = "--feature-gates=MutablePodResourcesForSuspendedJobs=false";
     let plane = ControlPlane::builder().api_server_arg(off).control_plane().await?;
