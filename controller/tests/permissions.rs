@@ -52,7 +52,9 @@ async fn injected_agents_get_a_role_that_the_controller_does_not_hold() -> Resul
 
     let uid = fixture.create(injected("train", "default")).await?.uid().context("no UID")?;
     let pod = fixture.pods("train", 1, "0").await?.remove(0);
-    let binding = bindings(&fixture).get("train-jobset-agent").await?;
+    // It is created beside the Job.
+    let created = || async { bindings(&fixture).get_opt("train-jobset-agent").await.map_err(Into::into) };
+    let binding = wait::until(LIMIT, "the RoleBinding", created).await?;
     let owner = &binding.owner_references()[0];
     assert_eq!((owner.uid.as_str(), owner.controller), (uid.as_str(), Some(true)), "it goes with the JobSet");
     assert_eq!((binding.role_ref.kind.as_str(), binding.role_ref.name.as_str()), ("ClusterRole", "jobset-agent"));
