@@ -18,13 +18,29 @@ const POD_INITIALIZING: &str = "PodInitializing";
 const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
 /// Whether the container is a sidecar whose exit can restart the whole Pod: the agent (KEP-467).
-pub(super) fn is_agent(container: &PartialContainer) -> bool {
+fn is_agent(container: &PartialContainer) -> bool {
     container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
 }
 
-/// Whether this exit code of the container restarts the whole Pod.
-pub(super) fn restarts_pod_on(container: &PartialContainer, exit_code: i32) -> bool {
-    action_on(container, exit_code) == Some(RESTART_ALL_CONTAINERS)
+/// The container that this is the status of.
+pub(super) fn container<'a>(pod: &'a PartialPod, status: &PartialContainerStatus) -> Option<&'a PartialContainer> {
+    pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|it| it.name == status.name)
+}
+
+/// Whether this is the status of the agent.
+pub(super) fn is_of_agent(pod: &PartialPod, status: &PartialContainerStatus) -> bool {
+    container(pod, status).is_some_and(is_agent)
+}
+
+/// Whether the container has ended with a code that restarts the whole Pod.
+pub(super) fn restarts_pod_at_end(pod: &PartialPod, status: &PartialContainerStatus) -> bool {
+    action_of_end(pod, status) == Some(RESTART_ALL_CONTAINERS)
+}
+
+/// The action of the rule that matches the end of the container, if it has ended and one matches.
+fn action_of_end<'a>(pod: &'a PartialPod, status: &PartialContainerStatus) -> Option<&'a str> {
+    let end = status.state.terminated.as_ref()?;
+    action_on(container(pod, status)?, end.exit_code)
 }
 
 /// Whether the kubelet starts a container of a supervisor again that has failed with this exit code. A container without rules is one
@@ -45,12 +61,7 @@ fn action_on(container: &PartialContainer, exit_code: i32) -> Option<&str> {
 /// Whether the status shows that all containers of the Pod restart.
 pub(super) fn restarting(pod: &PartialPod) -> bool {
     let condition = pod.condition(ALL_CONTAINERS_RESTARTING).is_some_and(PartialCondition::is_true);
-    let restarts_pod = |status: &PartialContainerStatus| {
-        let Some(end) = &status.state.terminated else { return false };
-        let container = pod.spec.containers.iter().find(|container| container.name == status.name);
-        container.is_some_and(|container| restarts_pod_on(container, end.exit_code))
-    };
-    condition || pod.status.container_statuses.iter().any(restarts_pod)
+    condition || pod.status.container_statuses.iter().any(|status| restarts_pod_at_end(pod, status))
 }
 
 /// Whether its agent is in the containers of its workers.
@@ -114,10 +125,8 @@ pub(super) fn lost_with_its_node(pod: &PartialPod) -> Option<Timestamp> {
     let workers = &pod.status.container_statuses;
     let all = pod.status.init_container_statuses.iter().chain(workers);
     let restarts = |it: &PartialContainerStatus| {
-        let end = it.state.terminated.as_ref().filter(|end| end.exit_code != 0 && end.started_at.is_some());
-        let container = pod.spec.containers.iter().find(|container| container.name == it.name);
-        let action = end.zip(container).and_then(|(end, container)| action_on(container, end.exit_code));
-        action.is_some_and(|action| action == RESTART || action == RESTART_ALL_CONTAINERS)
+        let has_run = it.state.terminated.as_ref().is_some_and(|end| end.exit_code != 0 && end.started_at.is_some());
+        has_run && action_of_end(pod, it).is_some_and(|action| action == RESTART || action == RESTART_ALL_CONTAINERS)
     };
     let is_over =
         !all.clone().any(|it| it.state.running.is_some()) && !workers.iter().any(|it| it.state.waiting.is_some());
@@ -131,12 +140,8 @@ pub(super) fn lost_with_its_node(pod: &PartialPod) -> Option<Timestamp> {
 /// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
 /// (`computePodActions` in Kubernetes).
 pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
-    let agent_restarts_pod = |status: &PartialContainerStatus| {
-        let end = status.state.terminated.as_ref();
-        let container = pod.spec.init_containers.iter().find(|container| container.name == status.name);
-        end.zip(container).is_some_and(|(end, container)| restarts_pod_on(container, end.exit_code))
-    };
-    let comes_back = restarting(pod) || pod.status.init_container_statuses.iter().any(agent_restarts_pod);
+    let comes_back =
+        restarting(pod) || pod.status.init_container_statuses.iter().any(|status| restarts_pod_at_end(pod, status));
     lost_with_its_node(pod).filter(|_| !comes_back)
 }
 
@@ -155,9 +160,8 @@ pub(super) fn waiting(pod: &PartialPod) -> Option<WaitingContainer> {
     };
     let ends_by_itself = |place: usize, status: &PartialContainerStatus| {
         let is_first = place < pod.status.init_container_statuses.len();
-        let is_agent = || pod.spec.init_containers.iter().any(|it| it.name == status.name && is_agent(it));
         let others_follow = || statuses[place + 1..].iter().all(|it| follows(&it));
-        last_exit(status).filter(|_| is_first && !is_agent() && others_follow())
+        last_exit(status).filter(|_| is_first && !is_of_agent(pod, status) && others_follow())
     };
     let waiting = statuses.iter().enumerate().filter_map(|(place, status)| {
         let waits = status.state.waiting.as_ref()?;

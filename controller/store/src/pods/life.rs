@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use jobset_api::labels;
-use jobset_objects::{PartialContainer, PartialContainerStatus, PartialPod};
+use jobset_objects::{PartialContainerStatus, PartialPod};
 use jobset_stream::STARTED_BYTES;
 use k8s_openapi::jiff::Timestamp;
 
-use super::containers::{is_agent, is_supervised, restarts_pod_on, restarts_supervisor_on, supervisors};
+use super::containers::{
+    container, is_of_agent, is_supervised, restarts_pod_at_end, restarts_supervisor_on, supervisors,
+};
 
 /// How much later than its container an agent says that it started, in microseconds. The kubelet cuts the time of the container to
 /// seconds. Containers start again no sooner than 1.6 s after an end.
@@ -62,12 +64,8 @@ fn of_supervisor(pod: &PartialPod) -> Option<EndedLife> {
 
 /// A worker, or its agent, that ends with a code that restarts the Pod takes the others along.
 fn of_sidecar(pod: &PartialPod) -> Option<EndedLife> {
-    let restarts_pod = |status: &&PartialContainerStatus| {
-        let end = status.state.terminated.as_ref();
-        end.zip(container(pod, status)).is_some_and(|(end, container)| restarts_pod_on(container, end.exit_code))
-    };
-    let is_of_agent = |status: &&PartialContainerStatus| container(pod, status).is_some_and(is_agent);
-    let agent = pod.status.init_container_statuses.iter().find(is_of_agent)?;
+    let restarts_pod = |status: &&PartialContainerStatus| restarts_pod_at_end(pod, status);
+    let agent = pod.status.init_container_statuses.iter().find(|status| is_of_agent(pod, status))?;
     if restarts_pod(&agent) {
         return ended(agent);
     }
@@ -77,10 +75,6 @@ fn of_sidecar(pod: &PartialPod) -> Option<EndedLife> {
     let workers = pod.status.container_statuses.iter().filter(restarts_pod);
     let ended = workers.filter_map(|it| it.state.terminated.as_ref()?.finished_at.as_ref()).map(|time| time.0).max()?;
     Some(EndedLife { started, ended })
-}
-
-fn container<'a>(pod: &'a PartialPod, status: &PartialContainerStatus) -> Option<&'a PartialContainer> {
-    pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|it| it.name == status.name)
 }
 
 fn ended(status: &PartialContainerStatus) -> Option<EndedLife> {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::labels;
-use jobset_objects::{PartialContainerStatus, PartialPod};
+use jobset_objects::PartialPod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, have_succeeded, identity, is_agent, lost_with_its_node, restarting, sandbox_lost_at, sandbox_since,
-    started, waiting,
+    all_ended, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node, restarting, sandbox_lost_at,
+    sandbox_since, started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
@@ -143,10 +143,7 @@ impl PodView {
     /// Reduces a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
-        let agent = |status: &&PartialContainerStatus| {
-            pod.spec.init_containers.iter().any(|container| container.name == status.name && is_agent(container))
-        };
-        let agents = || pod.status.init_container_statuses.iter().filter(agent);
+        let agents = || pod.status.init_container_statuses.iter().filter(|status| is_of_agent(pod, status));
         let phase = match pod.status.phase.as_str() {
             "Succeeded" => PodPhase::Succeeded,
             "Failed" => PodPhase::Failed,
@@ -180,7 +177,7 @@ impl PodView {
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),
-            sidecar: pod.spec.init_containers.iter().any(is_agent),
+            sidecar: !is_supervised(pod),
             agents: identity(agents()),
             agent_started: agents().filter_map(started).max(),
             restarts: pod.status.init_container_statuses.iter().chain(workers).map(|it| it.restart_count).sum(),
