@@ -274,12 +274,12 @@ bench: bench-deps ##* Measures restarts of 100, 1,000 and 5,000 Pods without kub
 
 .PHONY: bench-figures
 bench-figures: bench-deps ## Measures what the README shows: 20 restarts of 5,000 Pods by the Go manager, and over the stream.
-	@$(RELEASE)/bench --agents 5000 --load bare --watch new,kept --way go,stream --restarts 20
+	@$(RELEASE)/bench --agents 5000 --watch new,kept --way go,stream --restarts 20
 
 .PHONY: bench-large
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet; without the Go manager.
 	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate --way watch
-	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream --annotation-seconds 200
+	@$(RELEASE)/bench --agents 15000 --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service, alone and beside heavy ones.

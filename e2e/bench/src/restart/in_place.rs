@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jobset_api::agent::annotation_delays;
 use jobset_harness::progress::progress;
@@ -13,10 +13,9 @@ use serde_json::json;
 use tokio::time::sleep_until;
 
 use super::agents::Agents;
-use super::case::{Load, WatchMode, Way};
+use super::case::{WatchMode, Way};
 use super::group::{Bench, MeasuredGroup};
 use super::jobset::NAMESPACE;
-use super::kubelet::Kubelets;
 use super::link::{Dialect, Links};
 use super::over_stream::StreamAgents;
 use super::processes::{Clocks, split};
@@ -27,17 +26,13 @@ use crate::report::{number, rounded, seconds};
 
 /// The phases of a restart, in seconds.
 ///
-/// - `detect`: from the failure, visible at the API server or reported over the stream, to `deprecatedEpoch`, observed by the
+/// - `detect`: from the failed agent's next report, answered or sent over the stream, to `deprecatedEpoch`, observed by the
 ///   benchmark's own watch.
 /// - `deprecate`: to the last agent that restarts: the broadcast of `deprecatedEpoch`.
-/// - `report`: to the answer to the last agent's report, or until it is sent over the stream; under the full load after
-///   kubelets have written that all containers restart.
+/// - `report`: to the answer to the last agent's report, or until it is sent over the stream.
 /// - `sync`: to `syncedEpoch`, observed by the benchmark's own watch.
 /// - `lift`: to the last agent that lifts its barrier: the broadcast of `syncedEpoch`.
 pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
-/// The least sizes of the full load, in bytes of JSON.
-const FULL_POD: usize = 6_000;
-const FULL_JOBSET: usize = 8_000;
 /// A prime, so that successive failures hit Pods of all Jobs.
 const STRIDE: usize = 7_919;
 /// Annotation that nobody reads.
@@ -50,17 +45,12 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
-pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way: Way) -> Result<CaseFigures> {
+pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Result<CaseFigures> {
     let (group, census) = MeasuredGroup::create(bench).await?;
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
     drop(census);
-    let connect = || Connections::new(&bench.config, pods.len());
-    let connections = connect()?;
-    let kubelets = match load {
-        Load::Bare => None,
-        Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
-    };
+    let connections = Connections::new(&bench.config, pods.len())?;
     let (simulated, processes) = split(&pods, bench.options.processes_of(bench.case));
     let (links, mut stream) = if let Some(stream) = &bench.stream {
         let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
@@ -73,13 +63,12 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
     if let (Some(agents), Some(stream)) = (&mut stream, &bench.stream) {
         agents.start(stream, &group.uid, mode, processes)?;
     }
-    let agents = Agents::start(links, kubelets, mode, group.uid.clone(), simulated);
+    let agents = Agents::start(links, mode, group.uid.clone(), simulated);
     agents.all_lifted(bench.limit).await.context("the start")?;
     if let Some(stream) = &mut stream {
         stream.all_lifted(1, bench.limit).await.context("the start")?;
     }
     progress(&format!("{} agents run ({:.1} s)", pods.len(), start.elapsed().as_secs_f64()));
-    agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
 
     let memory = stream.as_ref().map(|agents| agents.memory(bench)).transpose()?;
@@ -109,9 +98,6 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
         pod_events => Some(cpu_us_per_event(bench, &group, &connections, &pods, pod_events).await?),
     };
     let figures = group.figures(bench, restarts).await?;
-    let (pod, jobset) = (figures.pod_bytes, figures.jobset_bytes);
-    let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
-    ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
             Some(agents.figures(bench, memory, processes.len(), carried / number(bench.restarts), minute)?)
@@ -147,14 +133,13 @@ async fn restart(
     agents.set_out(epoch + 1);
     let before = group.before(bench).await?;
     let clocks = Clocks::read();
-    let failure = agents.fail(failing, bench.limit).await?;
+    agents.fail(failing);
     let way = agents.all_lifted(bench.limit).await?;
     let cpu = before.cpu(bench)?;
     let of_processes = match stream {
         Some(stream) => stream.all_lifted(epoch + 1, bench.limit).await?,
         None => None,
     };
-    agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
     let observed = (|| {
         let ends = [
@@ -164,8 +149,8 @@ async fn restart(
             group.history.first(before.writes, |status| status.synced_epoch > epoch)?,
             way.lifted?,
         ];
-        // The failure is visible in the Pod's status, or else in the first report.
-        Some((failure.or(way.first_report)?, ends))
+        // The failure is visible in the first report.
+        Some((way.first_report?, ends))
     })();
     let (start, ends) = observed.context("a part of the restart was not observed")?;
     let phases = Phases::new(PHASES, start, ends);

@@ -18,10 +18,8 @@ mod go_dialect;
 mod group;
 mod in_place;
 mod jobset;
-mod kubelet;
 mod link;
 mod over_stream;
-mod pod_status;
 mod pods;
 mod processes;
 mod programs;
@@ -45,7 +43,7 @@ use crate::connections;
 use crate::meter::{Meter, process_in};
 use crate::report::Report;
 use case::{Case, Strategy};
-pub use case::{Load, Options, WatchMode, Way};
+pub use case::{Options, WatchMode, Way};
 use group::{Bench, StreamBench};
 use programs::Programs;
 use report::{CaseReport, GoSeconds};
@@ -128,7 +126,7 @@ async fn measure(options: &Options, programs: &Programs, case: Case) -> Result<C
     let bench = Bench { options, case, config, client, meter, controller, restarts, stream, limit };
     let measured = running.while_running(async {
         match case.strategy {
-            Strategy::InPlace { load, watch, way } => in_place::measure(&bench, load, watch, way).await,
+            Strategy::InPlace { watch, way } => in_place::measure(&bench, watch, way).await,
             Strategy::Recreate => recreate::measure(&bench).await,
         }
     });

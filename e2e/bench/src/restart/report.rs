@@ -159,7 +159,7 @@ pub(super) mod tests {
 
     use serde_json::json;
 
-    use super::super::case::{Load, Strategy, WatchMode};
+    use super::super::case::{Strategy, WatchMode};
     use super::super::in_place::PHASES;
     use super::*;
     use crate::report::tests::lines;
@@ -189,7 +189,7 @@ pub(super) mod tests {
             failed_reports: 0,
             real_agents_seconds: None,
         };
-        let strategy = Strategy::InPlace { load: Load::Bare, watch, way };
+        let strategy = Strategy::InPlace { watch, way };
         let figures = CaseFigures {
             case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
@@ -207,10 +207,7 @@ pub(super) mod tests {
     fn result_has_the_keys_that_others_read() {
         let json = serde_json::to_value(report(Way::Watch, WatchMode::New, &[1.5])).unwrap();
         assert_eq!((&json["agents"], &json["strategy"]), (&json!(100), &json!("InPlaceRestart")));
-        assert_eq!(
-            (&json["load"], &json["watch"], &json["way"]),
-            (&json!("bare"), &json!("new-watch"), &json!("watch"))
-        );
+        assert_eq!((&json["watch"], &json["way"]), (&json!("new-watch"), &json!("watch")));
         assert!(json.get("go_seconds").is_none() && json.get("stream").is_none());
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
         assert_eq!((&json["controller_peak_rss_kib"], &json["cpu_us_per_event"]), (&json!(20_480), &json!(116.0)));
@@ -225,7 +222,7 @@ pub(super) mod tests {
     #[test]
     fn summary_has_medians_phases_and_shares() {
         let text = summary(&[report(Way::Watch, WatchMode::New, &[2.0, 1.0, 9.0])]);
-        let figures = "100 Pods, in place, bare dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
+        let figures = "100 Pods, in place dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
         assert!(lines(&text).contains(&figures.to_owned()), "{text}");
         assert!(text.contains("detect 0 s, deprecate 0 s"), "{text}");
         // The machine was half busy; of the restarts' 12 s on two CPUs the API server used 6.

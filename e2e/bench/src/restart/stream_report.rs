@@ -122,7 +122,7 @@ mod tests {
         stream.figures.go = GoSeconds::among(&go, 100);
         let text = lines(&text(&[stream]));
         for line in [
-            "5000 Pods, in place, stream, bare, kept",
+            "5000 Pods, in place, stream, kept",
             "last lift, median 2 s 1 s MISSED",
             "the same / Go manager 0.125 0.1 MISSED",
             "last lift of 100 real agents, median 0.5 s",
