@@ -139,12 +139,6 @@ pub struct Options {
     /// The program jobset-relay to measure. Default: build that of the image.
     #[arg(long, value_name = "PATH")]
     pub relay: Option<PathBuf>,
-    /// The program jobset-agent to measure. Default: build that of the image.
-    #[arg(long, value_name = "PATH")]
-    pub agent: Option<PathBuf>,
-    /// Agents of the last Pods that are processes, where the way is the stream and there are more Pods.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub real_agents: usize,
     /// Over the stream, how many simulated agents connect at once. More than this share the machine's CPUs with relays and API
     /// server so long that they give up, and each asks the API server.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one())]
@@ -187,12 +181,6 @@ impl Options {
         let default = if case.strategy.way() == Some(Way::Stream) { STREAM_RESTARTS } else { RESTARTS };
         self.restarts.unwrap_or(default)
     }
-
-    /// How many agents of a case are processes.
-    pub(super) fn processes_of(&self, case: Case) -> usize {
-        let is_stream = case.strategy.way() == Some(Way::Stream);
-        if is_stream && case.agents > self.real_agents { self.real_agents } else { 0 }
-    }
 }
 
 /// Whether the case exists: the agents of the Go JobSet exit in each restart, as sidecars and as supervisors.
@@ -222,16 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn stream_has_more_restarts_and_some_real_agents() {
-        let options = options("bench --agents 100,101 --way go,stream");
-        let of = |case: &Case| (case.to_string(), options.restarts_of(*case), options.processes_of(*case));
-        let wanted = [
-            ("100 Pods, Go manager", 5, 0),
-            ("100 Pods, in place, stream", 20, 0),
-            ("101 Pods, Go manager", 5, 0),
-            ("101 Pods, in place, stream", 20, 100),
-        ];
-        let wanted = wanted.map(|(words, restarts, processes)| (words.to_owned(), restarts, processes));
+    fn stream_has_more_restarts() {
+        let options = options("bench --agents 100 --way go,stream");
+        let of = |case: &Case| (case.to_string(), options.restarts_of(*case));
+        let wanted = [("100 Pods, Go manager", 5), ("100 Pods, in place, stream", 20)];
+        let wanted = wanted.map(|(words, restarts)| (words.to_owned(), restarts));
         assert_eq!(options.cases().iter().map(of).collect::<Vec<_>>(), wanted);
     }
 

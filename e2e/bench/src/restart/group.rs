@@ -41,9 +41,6 @@ pub(super) struct Bench<'a> {
 /// What the agents of the stream need.
 pub(super) struct StreamBench<'a> {
     pub(super) setup: StreamSetup,
-    /// The program of the agents that are processes.
-    pub(super) agent: &'a Path,
-    pub(super) kubeconfig: &'a Path,
     /// The folder of the control plane.
     pub(super) folder: &'a Path,
 }
@@ -108,7 +105,6 @@ impl MeasuredGroup {
             requests,
             cpu,
             failed_reports: 0,
-            real_agents_seconds: None,
         })
     }
 

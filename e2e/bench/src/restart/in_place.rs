@@ -18,11 +18,10 @@ use super::group::{Bench, MeasuredGroup};
 use super::jobset::NAMESPACE;
 use super::link::{Dialect, Links};
 use super::over_stream::StreamAgents;
-use super::processes::{Clocks, split};
 use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
-use crate::report::{number, rounded, seconds};
+use crate::report::{number, rounded};
 
 /// The phases of a restart, in seconds.
 ///
@@ -51,8 +50,7 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
     // No real component watches every Pod for the benchmark.
     drop(census);
     let connections = Connections::new(&bench.config, pods.len())?;
-    let (simulated, processes) = split(&pods, bench.options.processes_of(bench.case));
-    let (links, mut stream) = if let Some(stream) = &bench.stream {
+    let (links, stream) = if let Some(stream) = &bench.stream {
         let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
         (links, Some(agents))
     } else {
@@ -60,14 +58,8 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
         (Links::requests(connections.clone(), dialect), None)
     };
     let start = Instant::now();
-    if let (Some(agents), Some(stream)) = (&mut stream, &bench.stream) {
-        agents.start(stream, &group.uid, mode, processes)?;
-    }
-    let agents = Agents::start(links, mode, group.uid.clone(), simulated);
+    let agents = Agents::start(links, mode, group.uid.clone(), &pods);
     agents.all_lifted(bench.limit).await.context("the start")?;
-    if let Some(stream) = &mut stream {
-        stream.all_lifted(1, bench.limit).await.context("the start")?;
-    }
     progress(&format!("{} agents run ({:.1} s)", pods.len(), start.elapsed().as_secs_f64()));
     group.history.settled(bench.limit).await?;
 
@@ -79,9 +71,9 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
             settle(pods.len()).await;
         }
         let (begun, before) = (Instant::now(), bench.meter.read()?);
-        let failing = number * STRIDE % simulated.len();
-        let restart = restart(bench, &group, &agents, stream.as_mut(), failing);
-        let restart = restart.await.with_context(|| format!("restart {number}"))?;
+        let failing = number * STRIDE % pods.len();
+        let restart = restart(bench, &group, &agents, failing).await;
+        let restart = restart.with_context(|| format!("restart {number}"))?;
         progress(&format!("restart {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
         if number == bench.restarts && stream.is_some() {
@@ -100,7 +92,7 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
     let figures = group.figures(bench, restarts).await?;
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
-            Some(agents.figures(bench, memory, processes.len(), carried / number(bench.restarts), minute)?)
+            Some(agents.figures(bench, memory, carried / number(bench.restarts), minute)?)
         }
         _ => None,
     };
@@ -122,24 +114,13 @@ async fn settle(pods: usize) {
 }
 
 /// One failure, and what follows until the JobSet has settled.
-async fn restart(
-    bench: &Bench<'_>,
-    group: &MeasuredGroup,
-    agents: &Agents,
-    stream: Option<&mut StreamAgents>,
-    failing: usize,
-) -> Result<Restart> {
+async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, failing: usize) -> Result<Restart> {
     let epoch = group.history.status().synced_epoch;
     agents.set_out(epoch + 1);
     let before = group.before(bench).await?;
-    let clocks = Clocks::read();
     agents.fail(failing);
     let way = agents.all_lifted(bench.limit).await?;
     let cpu = before.cpu(bench)?;
-    let of_processes = match stream {
-        Some(stream) => stream.all_lifted(epoch + 1, bench.limit).await?,
-        None => None,
-    };
     group.history.settled(bench.limit).await?;
     let observed = (|| {
         let ends = [
@@ -155,8 +136,7 @@ async fn restart(
     let (start, ends) = observed.context("a part of the restart was not observed")?;
     let phases = Phases::new(PHASES, start, ends);
     let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
-    let lifted = of_processes.map(|time| seconds(clocks.instant(time).saturating_duration_since(start)));
-    Ok(Restart { failed_reports: way.failed_reports, real_agents_seconds: lifted, ..restart })
+    Ok(Restart { failed_reports: way.failed_reports, ..restart })
 }
 
 /// The controller's CPU for one change to a Pod that needs no action, in microseconds. The number of changes is the same for groups of any

@@ -7,7 +7,7 @@
 //! - watches and patches over shared connections, by the agent's own code;
 //! - the same in the words of the Go JobSet, whose real manager is the controller;
 //! - the agent stream: two relays as processes of their own, and each agent with a token of its own Pod, TLS and a connection
-//!   of its own. The last agents are processes of the shipped program, and reported apart.
+//!   of its own.
 //!
 //! No figure contains what a kubelet and its containers take: a simulated Pod restarts in no time.
 
@@ -21,7 +21,6 @@ mod jobset;
 mod link;
 mod over_stream;
 mod pods;
-mod processes;
 mod programs;
 mod recreate;
 mod relays;
@@ -113,14 +112,10 @@ async fn measure(options: &Options, programs: &Programs, case: Case) -> Result<C
         ("etcd", process("etcd")?),
         ("controller_manager", process("kube-controller-manager")?),
     ];
-    let stream = match running.stream().cloned() {
-        Some(setup) => {
-            processes.extend(setup.pids.map(|pid| ("relay", pid)));
-            let agent = programs.agent()?;
-            Some(StreamBench { setup, agent, kubeconfig: plane.kubeconfig(), folder: plane.dir() })
-        }
-        None => None,
-    };
+    let stream = running.stream().cloned().map(|setup| {
+        processes.extend(setup.pids.map(|pid| ("relay", pid)));
+        StreamBench { setup, folder: plane.dir() }
+    });
     let (meter, restarts) = (Meter::new(&processes)?, options.restarts_of(case));
     let (controller, limit) = (running.controller(), limit(case.agents));
     let bench = Bench { options, case, config, client, meter, controller, restarts, stream, limit };

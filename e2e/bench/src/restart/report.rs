@@ -84,9 +84,6 @@ pub(super) struct Restart {
     pub(super) cpu: CpuSeconds,
     /// Reports that failed, and that agents repeated.
     pub(super) failed_reports: usize,
-    /// The same as `seconds`, to the last lift of the agents that are processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) real_agents_seconds: Option<f64>,
 }
 
 impl CaseFigures {
@@ -187,7 +184,6 @@ pub(super) mod tests {
             requests: ApiRequests::default(),
             cpu: cpu(*seconds),
             failed_reports: 0,
-            real_agents_seconds: None,
         };
         let strategy = Strategy::InPlace { watch, way };
         let figures = CaseFigures {
