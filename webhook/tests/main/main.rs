@@ -25,7 +25,6 @@ mod load;
 mod manifests;
 mod metrics;
 mod mounted;
-mod older;
 mod overload;
 mod placement;
 mod placement_job;
