@@ -27,7 +27,6 @@ async fn a_benchmark_of_few_agents_reports_each_case() -> Result<()> {
         annotation_seconds: 1,
         settle: false,
         foreign_pods: 3,
-        pod_events: 50,
         results: results.path().to_path_buf(),
     };
     jobset_bench::run(&options).await?;

@@ -153,9 +153,6 @@ pub struct Options {
     /// Pods that belong to no JobSet, for the controller's memory; where the way is watch and watches are new.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub foreign_pods: usize,
-    /// Changes to Pods from which the controller's CPU for one change is found; 0 leaves it out.
-    #[arg(long, value_name = "M", default_value_t = 10_000)]
-    pub pod_events: usize,
     /// Folder of the results.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,

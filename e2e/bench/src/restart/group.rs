@@ -119,7 +119,6 @@ impl MeasuredGroup {
             case: bench.case,
             restarts,
             controller_peak_rss_kib: peak_rss_kib(bench.controller)?,
-            cpu_us_per_event: None,
             pod_bytes: pod.to_string().len(),
             jobset_bytes: jobset.len(),
             stream: None,

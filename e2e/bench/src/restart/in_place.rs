@@ -1,27 +1,21 @@
-//! Restarts in place, and the cost of a Pod's event.
+//! Restarts in place.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use anyhow::{Context, Result};
 use jobset_api::agent::annotation_delays;
 use jobset_harness::progress::progress;
-use kube::api::{Patch, PatchParams};
-use kube::core::Request;
-use serde::de::IgnoredAny;
-use serde_json::json;
 use tokio::time::sleep_until;
 
 use super::agents::Agents;
 use super::case::{WatchMode, Way};
 use super::group::{Bench, MeasuredGroup};
-use super::jobset::NAMESPACE;
 use super::link::{Dialect, Links};
 use super::over_stream::StreamAgents;
 use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
-use crate::report::{number, rounded};
+use crate::report::number;
 
 /// The phases of a restart, in seconds.
 ///
@@ -34,14 +28,8 @@ use crate::report::{number, rounded};
 pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
 /// A prime, so that successive failures hit Pods of all Jobs.
 const STRIDE: usize = 7_919;
-/// Annotation that nobody reads.
-const ANNOTATION: &str = "bench.jobset.example/touched";
-/// Concurrent changes to Pods.
-const CONCURRENCY: usize = 32;
 /// How long the last annotation may take that is written.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-/// The controller is idle when it has used no CPU for this long.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
 pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Result<CaseFigures> {
@@ -49,13 +37,12 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
     drop(census);
-    let connections = Connections::new(&bench.config, pods.len())?;
     let (links, stream) = if let Some(stream) = &bench.stream {
         let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
         (links, Some(agents))
     } else {
         let dialect = if way == Way::Go { Dialect::Go } else { Dialect::Own };
-        (Links::requests(connections.clone(), dialect), None)
+        (Links::requests(Connections::new(&bench.config, pods.len())?, dialect), None)
     };
     let start = Instant::now();
     let agents = Agents::start(links, mode, group.uid.clone(), &pods);
@@ -83,12 +70,6 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
             minute = Some(bench.meter.read()?.since(&before));
         }
     }
-    let cpu_us_per_event = match bench.options.pod_events {
-        0 => None,
-        // What an event costs does not depend on how agents report.
-        _ if way != Way::Watch => None,
-        pod_events => Some(cpu_us_per_event(bench, &group, &connections, &pods, pod_events).await?),
-    };
     let figures = group.figures(bench, restarts).await?;
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
@@ -96,7 +77,7 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
         }
         _ => None,
     };
-    Ok(CaseFigures { cpu_us_per_event, stream, ..figures })
+    Ok(CaseFigures { stream, ..figures })
 }
 
 /// What the relays have received and sent, in bytes; zero without relays.
@@ -137,47 +118,4 @@ async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, fail
     let phases = Phases::new(PHASES, start, ends);
     let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
     Ok(Restart { failed_reports: way.failed_reports, ..restart })
-}
-
-/// The controller's CPU for one change to a Pod that needs no action, in microseconds. The number of changes is the same for groups of any
-/// size, so that their costs can be compared.
-async fn cpu_us_per_event(
-    bench: &Bench<'_>,
-    group: &MeasuredGroup,
-    connections: &Connections,
-    pods: &[String],
-    pod_events: usize,
-) -> Result<f64> {
-    let start = Instant::now();
-    let before = idle(bench).await?;
-    let touch = async |event: usize| {
-        let index = event % pods.len();
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: event.to_string()}}}));
-        let request = Request::new(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
-            .patch_metadata(&pods[index], &PatchParams::default(), &patch)
-            .context("not a request")?;
-        connections.of(index).request::<IgnoredAny>(request).await.context("cannot change a Pod")?;
-        anyhow::Ok(())
-    };
-    // Never two changes to one Pod at once: the API server would repeat one of them.
-    let concurrency = CONCURRENCY.min(pods.len());
-    stream::iter(0..pod_events).map(Ok).try_for_each_concurrent(concurrency, touch).await?;
-    let used = idle(bench).await? - before;
-    group.history.settled(bench.limit).await?;
-    progress(&format!("{pod_events} changes to Pods ({:.1} s)", start.elapsed().as_secs_f64()));
-    Ok(rounded(used * 1e6 / number(pod_events), 1e1))
-}
-
-/// The controller's CPU seconds once it is idle.
-async fn idle(bench: &Bench<'_>) -> Result<f64> {
-    let (start, mut last) = (Instant::now(), f64::NAN);
-    while start.elapsed() < bench.limit {
-        let now = bench.meter.read()?.of("controller");
-        if now <= last {
-            return Ok(now);
-        }
-        last = now;
-        tokio::time::sleep(QUIET).await;
-    }
-    bail!("the controller is still busy after {:.0} s", bench.limit.as_secs_f64())
 }

@@ -23,9 +23,6 @@ pub(super) struct CaseFigures {
     pub(super) restarts: Vec<Restart>,
     /// Peak of the controller's resident memory, from its start to the end of the case.
     pub(super) controller_peak_rss_kib: u64,
-    /// CPU of the controller for one change to a Pod that needs no action, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cpu_us_per_event: Option<f64>,
     /// One Pod as JSON, at the end.
     pub(super) pod_bytes: usize,
     /// The JobSet as JSON, at the end.
@@ -106,7 +103,6 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
         "controller CPU",
         "API server CPU",
         "peak memory",
-        "Pod event",
     ]);
     let mut text = vec!["\nMedians of the phases, and shares of the CPUs during the restarts:".to_owned()];
     for report in reports {
@@ -123,7 +119,6 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
             format!("{:.2} s", case.median(|restart| restart.controller_cpu_seconds)),
             format!("{:.2} s", case.median(|restart| restart.apiserver_cpu_seconds)),
             format!("{:.1} MiB", number(case.controller_peak_rss_kib) / 1024.0),
-            case.cpu_us_per_event.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.0} us")),
         ]);
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
         text.push(format!("{}: {phases}; {}", case.case, shares(report)));
@@ -190,7 +185,6 @@ pub(super) mod tests {
             case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
             controller_peak_rss_kib: 20_480,
-            cpu_us_per_event: Some(116.0),
             pod_bytes: 1,
             jobset_bytes: 1,
             stream: None,
@@ -206,7 +200,7 @@ pub(super) mod tests {
         assert_eq!((&json["watch"], &json["way"]), (&json!("new-watch"), &json!("watch")));
         assert!(json.get("go_seconds").is_none() && json.get("stream").is_none());
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
-        assert_eq!((&json["controller_peak_rss_kib"], &json["cpu_us_per_event"]), (&json!(20_480), &json!(116.0)));
+        assert_eq!(json["controller_peak_rss_kib"], 20_480);
         let restart = &json["restarts"][0];
         let figures = ["seconds", "api_requests", "jobset_writes", "controller_cpu_seconds", "apiserver_cpu_seconds"];
         assert!(figures.iter().all(|key| restart[key].is_number()), "{restart}");
@@ -218,7 +212,7 @@ pub(super) mod tests {
     #[test]
     fn summary_has_medians_phases_and_shares() {
         let text = summary(&[report(Way::Watch, WatchMode::New, &[2.0, 1.0, 9.0])]);
-        let figures = "100 Pods, in place dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
+        let figures = "100 Pods, in place dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB";
         assert!(lines(&text).contains(&figures.to_owned()), "{text}");
         assert!(text.contains("detect 0 s, deprecate 0 s"), "{text}");
         // The machine was half busy; of the restarts' 12 s on two CPUs the API server used 6.
