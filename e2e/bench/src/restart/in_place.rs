@@ -70,7 +70,7 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
             minute = Some(bench.meter.read()?.since(&before));
         }
     }
-    let figures = group.figures(bench, restarts).await?;
+    let figures = MeasuredGroup::figures(bench, restarts)?;
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
             Some(agents.figures(bench, memory, carried / number(bench.restarts), minute)?)

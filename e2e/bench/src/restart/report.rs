@@ -23,10 +23,6 @@ pub(super) struct CaseFigures {
     pub(super) restarts: Vec<Restart>,
     /// Peak of the controller's resident memory, from its start to the end of the case.
     pub(super) controller_peak_rss_kib: u64,
-    /// One Pod as JSON, at the end.
-    pub(super) pod_bytes: usize,
-    /// The JobSet as JSON, at the end.
-    pub(super) jobset_bytes: usize,
     /// What agents of the stream cost beside their restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stream: Option<StreamFigures>,
@@ -71,10 +67,6 @@ pub(super) struct Restart {
     pub(super) api_requests: u64,
     /// Writes to the JobSet until it had settled.
     pub(super) jobset_writes: usize,
-    /// CPU of the controller until the JobSet had settled.
-    pub(super) controller_cpu_seconds: f64,
-    /// CPU of the API server until the JobSet had settled.
-    pub(super) apiserver_cpu_seconds: f64,
     /// The requests by verb and resource.
     pub(super) requests: ApiRequests,
     /// CPU of all processes from the failure to the end of the restart, without what settles afterwards.
@@ -116,8 +108,8 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
             format!("{:.2} s", all().fold(0.0, f64::max)),
             case.median(|restart| number(restart.api_requests)).to_string(),
             case.median(|restart| number(restart.jobset_writes)).to_string(),
-            format!("{:.2} s", case.median(|restart| restart.controller_cpu_seconds)),
-            format!("{:.2} s", case.median(|restart| restart.apiserver_cpu_seconds)),
+            format!("{:.2} s", case.median(|restart| restart.cpu.of("controller"))),
+            format!("{:.2} s", case.median(|restart| restart.cpu.of("api_server"))),
             format!("{:.1} MiB", number(case.controller_peak_rss_kib) / 1024.0),
         ]);
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
@@ -149,7 +141,7 @@ fn shares(report: &CaseReport) -> String {
 pub(super) mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::case::{Strategy, WatchMode};
     use super::super::in_place::PHASES;
@@ -174,8 +166,6 @@ pub(super) mod tests {
             phases: Phases::new(PHASES, now, [now; 5]),
             api_requests: 10,
             jobset_writes: 2,
-            controller_cpu_seconds: seconds / 10.0,
-            apiserver_cpu_seconds: seconds / 2.0,
             requests: ApiRequests::default(),
             cpu: cpu(*seconds),
             failed_reports: 0,
@@ -185,8 +175,6 @@ pub(super) mod tests {
             case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
             controller_peak_rss_kib: 20_480,
-            pod_bytes: 1,
-            jobset_bytes: 1,
             stream: None,
             go: None,
         };
@@ -202,8 +190,8 @@ pub(super) mod tests {
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
         assert_eq!(json["controller_peak_rss_kib"], 20_480);
         let restart = &json["restarts"][0];
-        let figures = ["seconds", "api_requests", "jobset_writes", "controller_cpu_seconds", "apiserver_cpu_seconds"];
-        assert!(figures.iter().all(|key| restart[key].is_number()), "{restart}");
+        let figures = ["/seconds", "/api_requests", "/jobset_writes", "/cpu/controller", "/cpu/api_server"];
+        assert!(figures.iter().all(|key| restart.pointer(key).is_some_and(Value::is_number)), "{restart}");
         assert_eq!(restart["phases"].as_object().unwrap().len(), 5);
         let recreate = serde_json::to_value(Case { agents: 1, strategy: Strategy::Recreate, foreign_pods: 0 }).unwrap();
         assert_eq!(recreate, json!({"agents": 1, "strategy": "Recreate", "foreign_pods": 0}));
