@@ -239,7 +239,7 @@ images: build ##* Builds the images of controller, webhook, certs, relay and age
 
 .PHONY: notices
 notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the plugin have.
-	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
+	UPDATE_NOTICES=1 cargo test --locked -p jobset-release --lib
 
 .PHONY: chaos
 chaos: deps ##* Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.

@@ -21,10 +21,11 @@ pub use go::{
     GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
     ensure_kube_state_metrics, ensure_versions,
 };
+pub use jobset_release::Architecture;
 pub use kubernetes::{Kubernetes, Versions};
 pub use own::{
-    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint,
-    rust_binaries, shipped_binaries, shipped_controller, shipped_webhook,
+    RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint, rust_binaries,
+    shipped_binaries, shipped_controller, shipped_webhook,
 };
 pub use sources::sources;
 

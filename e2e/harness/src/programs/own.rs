@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use jobset_release::Architecture;
 
 use crate::paths;
 use crate::progress::progress;
@@ -114,49 +115,6 @@ pub async fn shipped_webhook() -> Result<PathBuf> {
 
 async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(build).await.context("the build was aborted")?
-}
-
-/// An architecture that images are built for, by its name in Go and in OCI images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Architecture {
-    /// x86_64
-    Amd64,
-    /// aarch64
-    Arm64,
-}
-
-impl Architecture {
-    /// That of this machine.
-    pub fn of_host() -> Result<Self> {
-        match std::env::consts::ARCH {
-            "x86_64" => Ok(Self::Amd64),
-            "aarch64" => Ok(Self::Arm64),
-            other => bail!("there are no images for {other}: build on x86_64 or aarch64"),
-        }
-    }
-
-    /// In the words of an OCI image.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Amd64 => "amd64",
-            Self::Arm64 => "arm64",
-        }
-    }
-
-    fn triple(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x86_64-unknown-linux-gnu",
-            Self::Arm64 => "aarch64-unknown-linux-gnu",
-        }
-    }
-
-    /// Debian's C compiler for it, which links for another machine as well.
-    fn compiler(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x86_64-linux-gnu-gcc",
-            Self::Arm64 => "aarch64-linux-gnu-gcc",
-        }
-    }
 }
 
 /// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features

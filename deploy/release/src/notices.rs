@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
 use spdx::Expression;
 
-use crate::paths;
+use crate::paths::workspace;
 
 /// The packages of the programs: those of images, and the plugin of kubectl.
 const PROGRAMS: [&str; 6] =
@@ -28,7 +28,7 @@ const RULE: &str = "------------------------------------------------------------
 
 /// The committed file.
 pub fn file() -> PathBuf {
-    paths::workspace().join("deploy/THIRD-PARTY-NOTICES")
+    workspace().join("deploy/THIRD-PARTY-NOTICES")
 }
 
 /// The text of the file for the crates of `Cargo.lock`.
@@ -36,10 +36,10 @@ pub fn file() -> PathBuf {
 /// # Errors
 /// If cargo fails, or a crate asks for a licence and has no text of it.
 pub fn text() -> Result<String> {
-    let begin = paths::workspace().join("deploy/notices.txt");
+    let begin = workspace().join("deploy/notices.txt");
     let mut text = fs::read_to_string(&begin).with_context(|| format!("cannot read {}", begin.display()))?;
     let mut command = MetadataCommand::new();
-    command.manifest_path(paths::workspace().join("Cargo.toml")).other_options(options());
+    command.manifest_path(workspace().join("Cargo.toml")).other_options(options());
     let metadata = command.exec().context("cannot list the crates")?;
     let linked = linked(&metadata);
     ensure!(linked.len() > 100, "only {} crates are linked", linked.len());
