@@ -23,8 +23,8 @@ pub use go::{
 };
 pub use kubernetes::{Kubernetes, Versions};
 pub use own::{
-    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint,
-    rust_binaries, shipped_binaries, shipped_controller, shipped_webhook,
+    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries,
+    shipped_binaries, shipped_controller, shipped_webhook,
 };
 pub use sources::sources;
 
