@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jobset_protocol::agent::annotation_delays;
 use jobset_stream::SILENCE;
+use jobset_stream::message::Report;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -119,15 +120,9 @@ impl Transport {
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         self.exit = exit;
         let exit = self.exit.as_deref().and_then(WorkerExit::annotation);
-        let report = jobset_stream::message::Report { epoch, exit, started: Some(self.start.text().to_owned()) };
-        if let Some(present) = &self.present {
-            // A relay that connects later gets it with the hello. ChannelOutput::Send tells the present one.
-            present.send_if_modified(|present| {
-                present.report = Some(report);
-                false
-            });
-        }
-        self.on(ChannelInput::Report { epoch })
+        let report = Report { epoch, exit, started: Some(self.start.text().to_owned()) };
+        self.prepare_hello(|present| present.report = Some(report.clone()));
+        self.on(ChannelInput::Report(report))
     }
 
     /// Carries out one output. Returns what the state machine of the agent has to know.
@@ -142,17 +137,19 @@ impl Transport {
                 let Names { namespace, jobset, .. } = self.names.clone();
                 let watch = jobset_watch::run(self.client.clone(), namespace, jobset, self.watched.0.clone());
                 self.watch = Some(tokio::spawn(watch).abort_handle());
-                self.tell_fallback();
+                let fell_back = self.channels.has_fallen_back();
+                self.prepare_hello(|present| present.fell_back = fell_back);
             }
             ChannelOutput::StopWatch => {
                 if let Some(watch) = self.watch.take() {
                     watch.abort();
                 }
-                self.tell_fallback();
+                let fell_back = self.channels.has_fallen_back();
+                self.prepare_hello(|present| present.fell_back = fell_back);
             }
-            ChannelOutput::Send { .. } => {
+            ChannelOutput::Send(report) => {
                 if let Some(present) = &self.present {
-                    present.send_modify(|_| {});
+                    present.send_modify(|present| present.report = Some(report));
                 }
             }
             ChannelOutput::Write { epoch } => self.write(epoch),
@@ -175,11 +172,11 @@ impl Transport {
         });
     }
 
-    fn tell_fallback(&self) {
+    /// Sets what the hello of a later connection says. The present connection sends nothing.
+    fn prepare_hello(&self, set: impl FnOnce(&mut Present)) {
         if let Some(present) = &self.present {
-            let fell_back = self.channels.has_fallen_back();
             present.send_if_modified(|present| {
-                present.fell_back = fell_back;
+                set(present);
                 false
             });
         }

@@ -43,9 +43,6 @@ pub(crate) async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()
     Ok(())
 }
 
-/// An annotation of JobSets on which the controller panics. Shipped builds do not know the variable that names it.
-pub(crate) const PANICS: &str = "test.jobset.sigs.k8s.io/panics";
-
 /// The configuration of its client.
 pub(crate) async fn client_config(plane: &ControlPlane) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig(plane))?;
@@ -86,7 +83,6 @@ impl Program {
             .args(arguments)
             .env("KUBECONFIG", kubeconfig(plane))
             .env("POD_NAMESPACE", NAMESPACE)
-            .env("JOBSET_TEST_PANIC_ANNOTATION", PANICS)
             .stdin(Stdio::null())
             .stderr(std::fs::File::create(&log)?)
             .kill_on_drop(true)

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use kube::runtime::watcher;
 use tracing::{debug, info, warn};
 
 /// Shortest time between two logged begins.
@@ -31,6 +32,16 @@ impl RetryLog {
     pub(super) fn succeeded(&mut self, what: &str) {
         if let Some((since, true)) = self.series.take() {
             info!(what, after = ?since.elapsed(), "requests succeed again");
+        }
+    }
+
+    /// Records an event of a watch of `what`, which goes on after an error.
+    pub(super) fn watched<K>(&mut self, what: &str, event: &watcher::Result<watcher::Event<K>>) {
+        match event {
+            Ok(_) => self.succeeded(what),
+            // The watch was interrupted for too long.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(what, "listing again"),
+            Err(error) => self.failed(what, error),
         }
     }
 

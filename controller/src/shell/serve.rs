@@ -40,7 +40,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Health {
-    /// Calls this with each JobSet whose plan begins, on the thread of the loop. A test makes a plan last long.
+    /// Calls this with each JobSet whose plan begins, on the thread of the loop. A test makes a plan last long, or panic.
     pub fn calling(on_plan: impl Fn(&Key) + Send + Sync + 'static) -> Self {
         Self(Arc::new(State { on_plan: Some(Box::new(on_plan)), ..State::default() }))
     }

@@ -24,8 +24,8 @@ pub use go::{
 pub use jobset_release::Architecture;
 pub use kubernetes::{Kubernetes, Versions};
 pub use own::{
-    RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint, rust_binaries,
-    shipped_binaries, shipped_controller, shipped_webhook,
+    RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries, shipped_binaries,
+    shipped_controller, shipped_webhook,
 };
 pub use sources::sources;
 

@@ -10,7 +10,7 @@ use super::*;
 fn hello_is_taken_in(#[case] namespace: Option<&str>, #[case] length: usize, #[case] is_taken: bool) {
     let mut test = TestDesk::new();
     test.desk = Desk::new(namespace.map(str::to_owned));
-    test.desk.relay_connected(1, test.now());
+    test.desk.relay_connected(1, test.clocks());
     let mut event = hello(1);
     if let AgentEventKind::Hello { jobset, .. } = &mut event.event {
         *jobset = "a".repeat(length);

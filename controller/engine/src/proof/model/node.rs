@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use jobset_agent::barrier::Barrier;
 use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
 use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
+use jobset_stream::message::Report;
 
 use super::link::Link;
 use super::setting::Mode;
@@ -268,7 +269,7 @@ impl ModelMachine {
             ChannelOutput::AwaitStream => process.awaits_stream = true,
             ChannelOutput::Watch => process.watches = true,
             ChannelOutput::StopWatch => (process.watches, process.age) = (false, 0),
-            ChannelOutput::Send { epoch } => process.link.report = Some(epoch),
+            ChannelOutput::Send(report) => process.link.report = Some(report.epoch),
             ChannelOutput::WriteLater { .. } => process.write_due = true,
             ChannelOutput::Write { epoch } => {
                 let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
@@ -297,7 +298,8 @@ impl ModelMachine {
                         process.timer = false;
                         process.entered = Some(epoch);
                         self.entered = self.entered.max(Some(epoch));
-                        for output in process.channels.step(ChannelInput::Report { epoch }) {
+                        let report = Report { epoch, exit: None, started: None };
+                        for output in process.channels.step(ChannelInput::Report(report)) {
                             self.carry_out_one(output, &mut ready, false);
                         }
                     }

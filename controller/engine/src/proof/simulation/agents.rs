@@ -203,10 +203,7 @@ impl SimulatedCluster {
             ChannelOutput::AwaitStream => process.stream_deadline = Some(clock + STREAM_TIMEOUT),
             ChannelOutput::Watch => (process.watches, process.observed) = (true, None),
             ChannelOutput::StopWatch => process.watches = false,
-            ChannelOutput::Send { epoch } => {
-                let report = process.report(epoch);
-                self.network.send(process.link, report);
-            }
+            ChannelOutput::Send(report) => self.network.send(process.link, report),
             ChannelOutput::WriteLater { .. } => process.write_due = Some(clock + self.network.rng.i64(0..SPREAD)),
             ChannelOutput::Write { epoch } => {
                 process.overtaken = process.reporting.replace(if is_older { epoch - 1 } else { epoch });
@@ -235,7 +232,7 @@ impl SimulatedCluster {
             match output {
                 Output::Report { epoch } => {
                     process.timer = None;
-                    reports = Some(epoch);
+                    reports = Some(process.report(epoch));
                     process.entered = Some(epoch);
                     machine.epoch = Some(epoch);
                 }
@@ -274,7 +271,7 @@ impl SimulatedCluster {
         if let Some(epoch) = starts {
             self.worker_starts(uid, epoch)?;
         }
-        reports.map_or(Ok(()), |epoch| self.happens_to_agent(uid, ChannelInput::Report { epoch }))
+        reports.map_or(Ok(()), |report| self.happens_to_agent(uid, ChannelInput::Report(report)))
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use jobset_api::{JobSet, JobSetStatus, conditions};
-use jobset_rules::{Action, Fact};
-use jobset_store::{Kind, Versions, View, WatchEvent, dialect};
+use jobset_rules::{Action, Fact, Plan, Settings, plan};
+use jobset_store::{Kind, Observed, Versions, View, WatchEvent, dialect};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::cluster::SimulatedCluster;
 use super::extremes;
@@ -19,15 +20,23 @@ use super::slow::SlowRequest;
 use super::watches::KINDS;
 use crate::proof::mutation::{edit_event, edit_plan};
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
-use crate::{
-    Confirmed, Engine, EngineMutation, Failure, GroupSnapshot, Now, Outcome, PlanHook, Request, RequestError, Urgency,
-    Work,
-};
+use crate::queue::{List, Order};
+use crate::{Confirmed, Engine, Failure, GroupSnapshot, Now, Outcome, Request, RequestError, Urgency, Work};
+
+/// Makes the plans.
+struct Planner(Box<dyn Fn(&Observed<'_>, &Settings, &Time) -> Plan>);
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Planner")
+    }
+}
 
 /// One life of the controller.
 #[derive(Debug)]
 pub(super) struct SimulatedController {
     pub engine: Engine,
+    planner: Planner,
     /// The monotonic time at which the simulation began.
     start: Instant,
     /// Whether the next plan panics.
@@ -79,29 +88,30 @@ impl SimulatedController {
         let next_oversize = Rc::clone(&oversize);
         let panics = Rc::new(Cell::new(false));
         let next = Rc::clone(&panics);
-        engine.hook(PlanHook(Box::new(move |observed, plan| {
+        let planner = Planner(Box::new(move |observed, settings, now| {
+            let mut plan = plan(observed, settings, now);
             if observed.jobset.metadata.name.as_deref() != Some(JOBSET) {
-                return;
+                return plan;
             }
             if next.take() {
                 resume_unwind(Box::new("a panic of the simulation"));
             }
-            edit_plan(broken, observed, plan);
-            let larger = extremes::oversize(observed, plan, has_extremes);
+            edit_plan(broken, observed, &mut plan);
+            let larger = extremes::oversize(observed, &plan, has_extremes);
             if larger.is_some() {
                 *next_oversize.borrow_mut() = larger;
             }
-        })));
+            plan
+        }));
         for kind in [Kind::Claim, Kind::RoleBinding, Kind::Node, Kind::Namespace, Kind::PriorityClass] {
             engine.apply(WatchEvent::ListingEnded(kind), start);
         }
-        engine.broken = match broken {
-            Some(RuleMutation::BulkBeforeUrgent) => Some(EngineMutation::BulkBeforeUrgent),
-            Some(RuleMutation::WriteRepeatedAfterALostAnswer) => Some(EngineMutation::LostAnswerKept),
-            _ => None,
-        };
+        if broken == Some(RuleMutation::BulkBeforeUrgent) {
+            engine.queue.order = Order([List::Bulk, List::Actions, List::Urgent]);
+        }
         Self {
             engine,
+            planner,
             others: VecDeque::new(),
             lost_answer: false,
             start,
@@ -113,6 +123,12 @@ impl SimulatedController {
             work: None,
             slow: VecDeque::new(),
         }
+    }
+
+    /// What would be planned now.
+    pub(super) fn plan_now(&self, now: Now) -> Option<(Arc<JobSet>, Plan)> {
+        let observed = Observed::of(&self.engine.store, key())?;
+        Some((observed.jobset.clone(), (self.planner.0)(&observed, &self.engine.settings, &Time(now.time))))
     }
 
     pub(super) fn note_failing(&mut self, outcome: &Outcome) {
@@ -179,10 +195,10 @@ impl SimulatedCluster {
     pub(super) fn start_work_later(&mut self, later: Duration) -> CheckResult {
         let now = self.controller_now(later);
         let controller = &mut self.controller;
-        if controller.work.is_some() || !controller.engine.is_complete() {
+        if controller.work.is_some() || !controller.engine.store.is_complete() {
             return Ok(());
         }
-        let work = controller.engine.next(now);
+        let work = controller.engine.next_by(now, &controller.planner.0);
         let urgent_waits = controller.engine.oldest_urgent().is_some();
         if let Some(oversize) = controller.oversize.take() {
             return Err(Violation::new(Property::BoundedPlans, oversize));
@@ -265,7 +281,15 @@ impl SimulatedCluster {
         let outcome = Outcome { written, failures, accepted, status, unanswered, ..Outcome::default() };
         self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
+        let is_written = matches!(outcome.status, Some(Ok(true)));
+        let lost = self.controller.engine.progress.get(key()).and_then(|progress| progress.unconfirmed.clone());
         let effects = self.controller.engine.finish(key(), number, outcome, now);
+        if is_written
+            && self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer)
+            && let Some(progress) = self.controller.engine.progress.get_mut(key())
+        {
+            progress.unconfirmed = lost;
+        }
         self.controller.note_lifts(&effects.confirmed);
         Ok(())
     }

@@ -117,7 +117,7 @@ impl SimulatedCluster {
             self.deliver_all()?;
             let later = Duration::from_secs(10 * round);
             let panics = self.controller.panics.take();
-            let planned = self.controller.engine.plan_now(key(), self.controller_now(later));
+            let planned = self.controller.plan_now(self.controller_now(later));
             self.controller.panics.set(panics);
             let Some((base, mut plan)) = planned else { return Ok(()) };
             plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));

@@ -103,7 +103,7 @@ impl SimulatedCluster {
         };
         let outputs = self.network.step(first, (now, self.clock), read);
         let Some(outputs) = outputs else {
-            let due = self.network.desk.next(now);
+            let due = self.network.desk.next(now.instant);
             let is_due = !due.is_empty();
             self.heed(due)?;
             return Ok(is_due);
@@ -124,7 +124,7 @@ impl SimulatedCluster {
                     self.controller.engine.apply_report(&key, report, now);
                     self.check_counts()?;
                 }
-                DeskOutput::AgentGone { key, pod_uid } => self.controller.engine.agent_gone(&key, &pod_uid),
+                DeskOutput::AgentGone { key, pod_uid } => self.controller.engine.store.agent_gone(&key, &pod_uid),
                 output => self.network.carry_out(output),
             }
         }
@@ -157,7 +157,7 @@ impl SimulatedCluster {
         if !self.network.is_on {
             return Ok(());
         }
-        let now = self.controller_now(Duration::ZERO);
+        let now = self.controller_now(Duration::ZERO).instant;
         let outputs = self.network.desk.stored(key(), snapshot, now);
         self.heed(outputs)
     }
@@ -168,6 +168,7 @@ impl SimulatedCluster {
             let stored = self
                 .controller
                 .engine
+                .store
                 .jobset(key())
                 .map_or_else(|| GroupSnapshot::of(&self.api.jobset), |jobset| GroupSnapshot::of(jobset));
             self.network.change_leader(stored);

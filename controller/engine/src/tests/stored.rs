@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobset_api::{JobSetLimits, JobSetSpec, JobSetStatus, conditions, event};
+use jobset_api::{JobSet, JobSetLimits, JobSetSpec, JobSetStatus, conditions, event};
 use jobset_rules::{Action, Plan};
 use jobset_store::*;
 use k8s_openapi::jiff::Timestamp;
@@ -64,7 +64,7 @@ fn jobset_within_its_limit_is_read_whole() {
     engine.apply(stored(&object), Instant::now());
     let mut expected: JobSet = serde_json::from_value(object).unwrap();
     expected.metadata.managed_fields = None;
-    assert_eq!(engine.jobset(&key("a")).map(|it| JobSet::clone(it)), Some(expected));
+    assert_eq!(engine.store.jobset(&key("a")).map(|it| JobSet::clone(it)), Some(expected));
     assert!(is_read(&engine, "a"));
 }
 
@@ -75,7 +75,7 @@ fn jobset_above_its_limit_is_left_alone_and_says_so() {
         "replicatedJobsStatus": [{ "name": "w", "succeeded": 1, "jobRestarts": [4], "syncedPods": "0", "syncedParallelism": 1 }] });
     object["status"] = status;
     engine.apply(stored(&object), Instant::now());
-    let kept = engine.jobset(&key("a")).unwrap().clone();
+    let kept = engine.store.jobset(&key("a")).unwrap().clone();
     assert_eq!(kept.spec, JobSetSpec::default());
     let plan = plan(&engine, "a");
     let expected = "the JobSet is left alone, and its Jobs and Pods go on: its specification takes more than 1 MiB of memory, the \
@@ -145,7 +145,7 @@ fn metadata_that_is_too_heavy_leaves_the_identity() {
     object["metadata"]["labels"] = Value::Object(labels.collect());
     engine.apply(stored(&object), Instant::now());
     assert!(invalid(&plan(&engine, "a")).unwrap().ends_with("its metadata takes more than 4 MiB of memory"));
-    let metadata = &engine.jobset(&key("a")).unwrap().metadata;
+    let metadata = &engine.store.jobset(&key("a")).unwrap().metadata;
     assert_eq!((metadata.uid.as_deref(), metadata.generation, &metadata.labels), (Some("a"), Some(1), &None));
 }
 
@@ -182,7 +182,7 @@ fn jobsets_beyond_the_memory_of_their_namespace_wait_until_there_is_room() {
     }
     let read = |engine: &Engine| -> Vec<bool> {
         let names = (0..8).map(|number| format!("j{number}"));
-        names.filter(|name| engine.jobset(&key(name)).is_some()).map(|name| is_read(engine, &name)).collect()
+        names.filter(|name| engine.store.jobset(&key(name)).is_some()).map(|name| is_read(engine, &name)).collect()
     };
     assert_eq!(read(&engine), [true, true, true, true, true, false, false, false]);
     let message = plan(&engine, "j7");
@@ -193,6 +193,7 @@ fn jobsets_beyond_the_memory_of_their_namespace_wait_until_there_is_room() {
     engine.apply(stored(&other), Instant::now());
     assert!(
         engine
+            .store
             .jobset(&Key { namespace: "other".to_owned(), name: "other".to_owned() })
             .is_some_and(|it| it.spec != JobSetSpec::default())
     );
@@ -258,7 +259,9 @@ fn namespaces_share_the_memory_of_all_and_none_is_without_room() {
     }
     let read = |namespace: &str| {
         let key = |number| Key { namespace: namespace.to_owned(), name: format!("j{number}") };
-        (0..12).filter(|number| engine.jobset(&key(*number)).is_some_and(|it| it.spec != JobSetSpec::default())).count()
+        (0..12)
+            .filter(|number| engine.store.jobset(&key(*number)).is_some_and(|it| it.spec != JobSetSpec::default()))
+            .count()
     };
     let counts = names.map(read);
     assert!(counts[0] > counts[2] && counts[2] == counts[3] && counts[3] > 0, "{counts:?}");

@@ -2,38 +2,37 @@
 
 use std::collections::HashSet;
 
+use jobset_api::JobSet;
 use jobset_rules::{Action, Settings};
 use jobset_store::pods::{Epoch, PodFailure, PodView};
 use jobset_store::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
+use super::schedule::{TestEngine, key};
 use crate::places::PLACES;
-use crate::schedule_tests::{TestEngine, key};
 use crate::*;
 
 /// Name of a Job on which the engine panics.
 const PANICS: &str = "panics";
 
-fn panics() -> WatchEvent {
-    WatchEvent::child(key(&format!("a/{PANICS}")), &key("a/1"), View::Job(JobView { version: 1, ..JobView::default() }))
-}
-
-/// An engine with these JobSets of one Job, which panics when it has observed that Job.
-fn panicking(names: &[&str]) -> TestEngine {
-    let mut world = TestEngine::new(names, 1);
-    world.engine.event_hook = Some(|store| {
-        if store.entry(&key("a/1")).is_some_and(|entry| entry.jobs.contains_key(PANICS)) {
+impl TestEngine {
+    /// A Job is observed, on which the engine panics.
+    fn panic(&mut self, millis: u64) {
+        let view = View::Job(JobView { version: 1, ..JobView::default() });
+        let event = WatchEvent::child(key(&format!("a/{PANICS}")), &key("a/1"), view);
+        self.engine.apply_by(event, self.now(millis).instant, |store, event| {
+            store.apply(event);
             std::panic::resume_unwind(Box::new("a Job on which the engine panics"));
-        }
-    });
-    world
+        });
+    }
 }
 
 #[test]
 fn next_event_during_the_slices_of_a_plan_is_planned_for_after_the_last() {
     let mut world = TestEngine::new(&["a/1"], 40);
     (0..40).for_each(|index| world.put_job("a/1", index, JobView::default()));
-    let mut jobset = JobSet::clone(world.engine.jobset(&key("a/1")).unwrap());
+    let mut jobset = JobSet::clone(world.engine.store.jobset(&key("a/1")).unwrap());
     jobset.status = Some(
         serde_json::from_value(json!({"restarts": 1, "groupRestarts": 1, "restartsCountTowardsMax": 1,
         "jobsReady": "0/40", "replicatedJobsStatus": [{"name": "w"}]}))
@@ -83,13 +82,14 @@ fn next_failing_requests_do_not_keep_the_others_from_being_sent(#[case] failure:
 
 #[test]
 fn see_panic_while_an_entry_is_rebuilt_is_not_repeated_at_once() {
-    let mut world = panicking(&["a/1"]);
-    world.engine.apply(panics(), world.start);
+    let mut world = TestEngine::new(&["a/1"], 1);
+    world.panic(0);
     let mut lists = 0;
     for millis in [0, 1, 2, 299_999, 300_000, 300_001] {
         for key in world.engine.take_relist() {
             lists += 1;
-            world.engine.rebuild(&key, vec![panics()], world.now(millis).instant);
+            world.panic(millis);
+            world.engine.rebuild(&key, Vec::new(), world.now(millis).instant);
         }
         while let Some(work) = world.engine.next(world.now(millis)) {
             world.succeed(work, millis);
@@ -101,10 +101,15 @@ fn see_panic_while_an_entry_is_rebuilt_is_not_repeated_at_once() {
 #[test]
 fn finish_report_of_a_panic_that_conflicts_is_written_again() {
     let mut world = TestEngine::new(&["a/1"], 1);
-    world.engine.hook(PlanHook(Box::new(|_, _| std::panic::resume_unwind(Box::new("a panic")))));
-    let work = world.engine.next(world.now(0)).unwrap();
+    let is_caught = std::cell::Cell::new(false);
+    let panics = |_: &Observed<'_>, _: &Settings, _: &Time| {
+        is_caught.set(catches_panics());
+        std::panic::resume_unwind(Box::new("a panic"))
+    };
+    let work = world.engine.next_by(world.now(0), panics).unwrap();
+    assert!(is_caught.get() && !catches_panics(), "a hook for panics would end the process");
     world.fail(&work, Failure::Outdated, 2);
-    let again = world.engine.next(world.now(1_000)).unwrap();
+    let again = world.engine.next_by(world.now(1_000), panics).unwrap();
     assert!(again.status.is_some(), "{again:?}");
     world.succeed(again, 1_000);
     assert!(world.engine.next(world.now(200_000)).is_none(), "it is reported once");
@@ -112,8 +117,8 @@ fn finish_report_of_a_panic_that_conflicts_is_written_again() {
 
 #[test]
 fn next_jobset_created_after_a_panic_of_its_job_has_one_work_at_a_time() {
-    let mut world = panicking(&[]);
-    world.engine.apply(panics(), world.start);
+    let mut world = TestEngine::new(&[], 0);
+    world.panic(0);
     world.engine.apply(WatchEvent::Gone(Kind::Job, key(&format!("a/{PANICS}")), 2), world.start);
     world.create("a/1", 1);
     let works = std::iter::from_fn(|| world.engine.next(world.now(0))).count();
@@ -124,7 +129,7 @@ fn next_jobset_created_after_a_panic_of_its_job_has_one_work_at_a_time() {
 fn observe_disrupted_pod_of_a_big_jobset_that_is_gone_is_urgent() {
     let mut world = TestEngine::new(&["a/1"], 51);
     (0..51).for_each(|index| world.put_job("a/1", index, JobView::default()));
-    let mut jobset = JobSet::clone(world.engine.jobset(&key("a/1")).unwrap());
+    let mut jobset = JobSet::clone(world.engine.store.jobset(&key("a/1")).unwrap());
     jobset.status = Some(serde_json::from_value(json!({"syncedEpoch": 1})).unwrap());
     world.observe(jobset);
     let disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
@@ -216,6 +221,6 @@ fn next_pod_outside_of_the_size_does_not_hold_up_a_restart() {
             world.engine.finish(&work.key, work.number, outcome, world.now(second * 1_000));
         }
     }
-    let status = world.engine.jobset(&key("a/1")).unwrap().status.clone().unwrap();
+    let status = world.engine.store.jobset(&key("a/1")).unwrap().status.clone().unwrap();
     assert_eq!((status.deprecated_epoch, status.group_restarts), (2, 2));
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobset_api::{JobSet, JobSetStatus};
-use jobset_rules::{Action, Note};
+use jobset_rules::{Action, Note, Plan, plan};
 use jobset_store::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -109,6 +110,14 @@ impl TestEngine {
     }
 }
 
+impl Engine {
+    /// What would be planned now.
+    pub(crate) fn plan_now(&self, key: &Key, now: Now) -> Option<(Arc<JobSet>, Plan)> {
+        let observed = Observed::of(&self.store, key)?;
+        Some((observed.jobset.clone(), plan(&observed, &self.settings, &Time(now.time))))
+    }
+}
+
 #[test]
 fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
     let mut world = TestEngine::new(&["a/big"], 120);
@@ -204,7 +213,7 @@ fn next_compares_one_message_with_patterns_in_a_turn_of_the_loop() {
     const JOBS: i32 = 5;
     let mut world = TestEngine::new(&["a/1", "b/1"], 1);
     for name in ["a/1", "b/1"] {
-        let mut jobset = JobSet::clone(world.engine.jobset(&key(name)).unwrap());
+        let mut jobset = JobSet::clone(world.engine.store.jobset(&key(name)).unwrap());
         jobset.spec.failure_policy = serde_json::from_value(json!({
             "maxRestarts": 3, "rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["x+"]}],
         }))

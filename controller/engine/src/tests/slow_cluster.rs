@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jobset_store::*;
 
-use crate::schedule_tests::{TestEngine, key};
+use super::schedule::{TestEngine, key};
+use crate::places::WorkClass;
+use crate::refusals::Refusals;
 use crate::*;
 
 /// The limit of the client for one request, in milliseconds.
@@ -29,9 +31,21 @@ pub(super) const CREATIONS_HANG: Delays = Delays { creation: GIVEN_UP, ..NO_DELA
 pub(super) const STATUS_HANGS: Delays = Delays { status: GIVEN_UP, ..NO_DELAY };
 pub(super) const ALL_HANG: Delays = Delays { status: GIVEN_UP, creation: GIVEN_UP };
 
+/// A rule of the engine that is broken, for the tests to notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineMutation {
+    /// A work holds its place until its slow requests are answered.
+    SlowKeepsPlace,
+    /// No slow request is cut short, however many there are.
+    SlowUnbounded,
+    /// What was slow and failed is sent again as if nobody knew.
+    HangsForgotten,
+}
+
 /// The engine with a shell and an API server that answers in its own time.
 pub(super) struct SlowCluster {
     pub world: TestEngine,
+    broken: Option<EngineMutation>,
     pub millis: u64,
     events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
@@ -56,10 +70,9 @@ enum Event {
 
 impl SlowCluster {
     pub(super) fn new(broken: Option<EngineMutation>) -> Self {
-        let mut world = TestEngine::new(&[], 0);
-        world.engine.broken = broken;
         Self {
-            world,
+            world: TestEngine::new(&[], 0),
+            broken,
             millis: 0,
             events: BTreeMap::new(),
             scheduled: 0,
@@ -100,7 +113,7 @@ impl SlowCluster {
 
     /// Something happens to the JobSet that is urgent.
     pub(super) fn mark(&mut self, name: &str) {
-        let Some(jobset) = self.world.engine.jobset(&key(name)) else { return };
+        let Some(jobset) = self.world.engine.store.jobset(&key(name)) else { return };
         let mut jobset = jobset_api::JobSet::clone(jobset);
         jobset.metadata.labels = Some([("changed".to_owned(), self.scheduled.to_string())].into());
         self.marked.entry(key(name)).or_insert(self.millis);
@@ -168,7 +181,12 @@ impl SlowCluster {
             self.slow.insert(id.clone());
             self.schedule(at, Event::Answer(id, Arc::clone(&work)));
         }
+        let keeps_place = self.broken == Some(EngineMutation::SlowKeepsPlace) && !outcome.unanswered.is_empty();
         self.world.engine.finish(&work.key, work.number, outcome, self.world.now(self.millis));
+        if keeps_place {
+            let class = if work.actions.is_empty() { WorkClass::Status } else { WorkClass::Actions };
+            self.world.engine.places.take(work.number, class, work.urgency, &work.key.namespace);
+        }
     }
 
     fn answer(&mut self, id: &RequestId, work: &Work) {
@@ -181,12 +199,29 @@ impl SlowCluster {
         } else {
             fail(work, &id.part, &mut outcome);
         }
+        self.tell(id, work, outcome);
+    }
+
+    /// Tells the engine of the answer to a slow request.
+    fn tell(&mut self, id: &RequestId, work: &Work, outcome: Outcome) {
+        if self.broken == Some(EngineMutation::SlowKeepsPlace) {
+            self.world.engine.places.give_back(id.work);
+        }
         self.world.engine.answer(&work.key, id, outcome, self.world.now(self.millis));
+        if self.broken == Some(EngineMutation::HangsForgotten)
+            && let Some(progress) = self.world.engine.progress.get_mut(&work.key)
+        {
+            (progress.refusals, progress.status_hangs) = (Refusals::default(), false);
+        }
     }
 
     /// Cuts requests short, as the engine says.
     fn cut(&mut self) {
-        for id in self.world.engine.take_cut() {
+        let mut cut = self.world.engine.take_cut();
+        if self.broken == Some(EngineMutation::SlowUnbounded) {
+            cut.clear();
+        }
+        for id in cut {
             assert!(self.slow.remove(&id), "{id:?} is cut short, and is not slow");
             let find = |event: &Event| match event {
                 Event::Answer(other, work) if *other == id => Some(Arc::clone(work)),
@@ -195,14 +230,14 @@ impl SlowCluster {
             let work = self.events.values().find_map(find).unwrap();
             let mut outcome = Outcome::default();
             fail(&work, &id.part, &mut outcome);
-            self.world.engine.answer(&work.key, &id, outcome, self.world.now(self.millis));
+            self.tell(&id, &work, outcome);
         }
         self.most_slow = self.most_slow.max(self.slow.len());
     }
 
     /// The request is carried out, and observed.
     fn accept(&mut self, work: &Work, part: &Part, outcome: &mut Outcome) {
-        let is_there = self.world.engine.jobset(&work.key).is_some();
+        let is_there = self.world.engine.store.jobset(&work.key).is_some();
         match part {
             Part::Status => {
                 outcome.status = Some(Ok(true));

@@ -6,9 +6,9 @@ use jobset_store::*;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use crate::schedule_tests::key;
-use crate::slow_cluster::{
-    ALL_HANG, CREATIONS_HANG, Delays, GIVEN_UP, JOBS, NO_DELAY, SLOW_MILLIS, STATUS_HANGS, SlowCluster,
+use super::schedule::key;
+use super::slow_cluster::{
+    ALL_HANG, CREATIONS_HANG, Delays, EngineMutation, GIVEN_UP, JOBS, NO_DELAY, SLOW_MILLIS, STATUS_HANGS, SlowCluster,
 };
 use crate::*;
 
