@@ -62,7 +62,7 @@ impl RestartBudget {
 
     /// The budget that the annotation of the JobSet names. `None` if the annotation is absent or its value is unknown.
     pub fn annotated(jobset: &JobSet) -> Option<Self> {
-        Self::named(jobset.metadata.annotations.as_ref()?.get(labels::RESTART_BUDGET)?)
+        Self::named(jobset.annotation(labels::RESTART_BUDGET)?)
     }
 
     /// The budget of the JobSet. Without the annotation, it is the budget by which restarts were counted until now.

@@ -30,13 +30,10 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     managed_by::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);
-    } else if annotation(&subject, labels::INJECT_AGENT).is_some() {
-        let annotations = Path::root("metadata.annotations");
+    } else if jobset.annotation(labels::INJECT_AGENT).is_some() {
         let strategy = subject.spec.restart_strategy();
-        warnings.push(
-            &annotations.key(labels::INJECT_AGENT),
-            format_args!("no agent is added with restartStrategy {strategy:?}: it is for InPlaceRestart"),
-        );
+        let text = format_args!("no agent is added with restartStrategy {strategy:?}: it is for InPlaceRestart");
+        warnings.push(&Path::annotation(labels::INJECT_AGENT), text);
     }
     warnings.finish()
 }
@@ -86,10 +83,9 @@ fn in_place(subject: &Subject<'_>, warnings: &mut Warnings) {
         let text = "is false: after each restart workers find each other by name only once all of them are ready";
         warnings.push(&path, text);
     }
-    if annotation(subject, labels::DISABLE_IN_PLACE_RESTART).is_some() {
-        let annotations = Path::root("metadata.annotations");
+    if subject.jobset.annotation(labels::DISABLE_IN_PLACE_RESTART).is_some() {
         let text = "agents let their workers run at once and restart nothing: in-place restart is switched off";
-        warnings.push(&annotations.key(labels::DISABLE_IN_PLACE_RESTART), text);
+        warnings.push(&Path::annotation(labels::DISABLE_IN_PLACE_RESTART), text);
     }
     shared_token(subject, &spec, warnings);
     subject.for_each_pod(&spec, |pod, path| self::pod(pod, path, warnings));
@@ -105,10 +101,6 @@ fn shared_token(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings)
             is_said = true;
         }
     });
-}
-
-fn annotation<'a>(subject: &Subject<'a>, key: &str) -> Option<&'a String> {
-    subject.jobset.metadata.annotations.as_ref()?.get(key)
 }
 
 fn pod(pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
