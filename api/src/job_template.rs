@@ -138,7 +138,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn set_condition_reason_is_kept_in_template_and_omitted_from_job() {
+    fn set_condition_reason_in_template_is_omitted_from_job() {
         let written = json!({
             "metadata": {"labels": {"a": "b"}},
             "spec": {

@@ -122,7 +122,7 @@ mod tests {
     #[case::an_hour("1h", true)]
     #[case::less_than_a_minute("59s", false)]
     #[case::no_duration("later", false)]
-    fn time_after_which_stuck_pods_are_replaced_is_a_minute_or_more(#[case] time: &str, #[case] accepted: bool) {
+    fn replace_stuck_pods_after_below_minute_is_rejected(#[case] time: &str, #[case] accepted: bool) {
         let object = in_place(&[("/metadata/annotations", json!({ REPLACE_STUCK_PODS_AFTER: time }))]);
         let field = format!("metadata.annotations[{REPLACE_STUCK_PODS_AFTER}]");
         let expected = format!("{field}: Invalid value: {time:?}: must be a duration of at");

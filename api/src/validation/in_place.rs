@@ -198,7 +198,7 @@ mod tests {
         r#"Invalid value: ["agent"]: must contain the agent"#
     )]
     #[case::restarts_itself_alone("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("Restart"), r#"Invalid value: ["agent"]: must contain the agent"#)]
-    fn in_place_jobset_without_requirement_is_rejected_with_path_and_value(
+    fn in_place_jobset_without_requirement_is_rejected_by_field(
         #[case] field: &str,
         #[case] value: Value,
         #[case] expected: &str,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_jobset_with_gate_off_is_rejected_with_name_of_gate() {
+    fn in_place_jobset_with_gate_off_is_rejected() {
         let off = Gates { in_place_restart: false, ..Gates::default() };
         let errors = |object: &Value| validate_create(&read(object), off).to_string();
         let refused = errors(&with("/backoffLimit", json!(6)));

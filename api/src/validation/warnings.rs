@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn supervisor_gets_warning_of_its_token_alone_and_other_containers_of_their_rules() {
+    fn supervisor_beside_container_gets_token_warning_alone() {
         let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
             "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
         let pod = |more: Option<Value>| {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_of_update_with_same_spec_are_those_of_changed_annotations() {
+    fn warnings_of_same_spec_are_those_of_changed_annotations() {
         let doubtful = |annotation: &str, changes: &[(&str, Value)]| {
             let object = in_place(&[("/spec/failurePolicy/maxRestarts", Value::Null)]);
             read(&changed(changed(object, &[("/metadata/annotations", json!({ annotation: "1" }))]), changes))
