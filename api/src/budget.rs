@@ -20,7 +20,6 @@ pub enum RestartBudget {
 /// What restarts and uses a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// The whole JobSet.
     JobSet,
     /// The Jobs of this replicatedJob.
     ReplicatedJob(&'a str),
@@ -44,7 +43,6 @@ impl Scope<'_> {
 }
 
 impl RestartBudget {
-    /// All budgets.
     pub const ALL: [Self; 2] = [Self::Shared, Self::Separate];
 
     /// The name, as in the annotation.

@@ -15,7 +15,6 @@ pub struct JobTemplate {
     /// Labels and annotations of the Jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<ObjectMeta>,
-    /// Specification of the Jobs.
     #[serde(default)]
     pub spec: JobTemplateSpec,
 }

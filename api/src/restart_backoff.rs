@@ -83,7 +83,6 @@ impl EffectiveBackoff {
 }
 
 impl RestartBackoff {
-    /// The fields with their bounds.
     pub(crate) fn numbers(&self) -> [Number; 4] {
         [
             ("initialSeconds", self.initial_seconds, WAIT),

@@ -48,9 +48,7 @@ impl Reason {
 /// One error about one field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Error {
-    /// Path of the field.
     pub field: String,
-    /// Kind of the error.
     pub reason: Reason,
     /// The value, what is required, and what to do; without the path, in one line.
     pub message: String,

@@ -69,7 +69,6 @@ impl Errors {
         self.push(field, Reason::TooMany, Some(&found), &required);
     }
 
-    /// Whether there is no error.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.omitted == 0
     }
