@@ -325,7 +325,7 @@ lines: ## Counts lines of Rust, of product and of tests: COMMIT=HEAD~1.
 
 .PHONY: crd
 crd: rust ## Generates the CustomResourceDefinition.
-	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD) && cp $(CRD) deploy/chart/files/
+	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.

@@ -67,7 +67,7 @@ fn with_budget(annotations: Option<&Annotations>, budget: RestartBudget) -> Opti
 
 /// The specification with its defaults and its agent, if that makes it another.
 fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
-    if let Some(shape) = injected(jobset) {
+    if let Some(shape) = jobset.annotation(labels::INJECT_AGENT) {
         let mut spec = defaults::apply(&jobset.spec);
         // What stands against it, validation names together with all else that is wrong.
         if injection::inject(&mut spec, shape, settings).is_empty() {
@@ -77,11 +77,6 @@ fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
     // Containers and volumes, most of it, would be copied and compared for nothing.
     defaults::outline(&mut jobset.spec);
     Some(defaults::apply(&jobset.spec)).filter(|spec| *spec != jobset.spec)
-}
-
-/// The shape of the agent that the JobSet asks for.
-fn injected(jobset: &JobSet) -> Option<&str> {
-    jobset.metadata.annotations.as_ref()?.get(labels::INJECT_AGENT).map(String::as_str)
 }
 
 /// What JobSets are admitted by, besides the rules.
@@ -122,7 +117,8 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
 
 /// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
 fn against_injection(jobset: &JobSet, settings: &Settings) -> Errors {
-    injected(jobset).map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
+    let shape = jobset.annotation(labels::INJECT_AGENT);
+    shape.map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
 }
 
 /// What a person should look at although it is admitted.

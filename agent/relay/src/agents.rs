@@ -27,7 +27,7 @@ use crate::limits::{
     FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
 };
 use crate::lobby::{self, Accepted};
-use crate::metrics::{Direction, kind_label};
+use crate::metrics::Direction;
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
 
@@ -201,17 +201,18 @@ impl Member {
                 continue;
             };
             is_waiting = false;
-            let report = match next {
-                Ok(Some(FromAgent::Report(report))) if report.is_permitted() => report,
-                Ok(Some(_)) => return Some(Closed::Limit(Limit::Protocol)),
+            let message: FromAgent = match next {
+                Ok(Some(message)) => message,
                 Ok(None) => return None,
                 Err(error) => return Some(Closed::of(error)),
             };
+            let kind = message.kind();
+            let Some(event) = message.into_event() else { return Some(Closed::Limit(Limit::Protocol)) };
             if !rate.take(MESSAGE_RATE, MESSAGE_BURST, Instant::now()) {
                 return Some(Closed::Limit(Limit::Messages));
             }
-            self.shared.metrics.message(Direction::FromAgent, "report");
-            self.shared.hub().report(self.number, report);
+            self.shared.metrics.message(Direction::FromAgent, kind);
+            self.shared.hub().pass(self.number, event);
         }
     }
 
@@ -228,7 +229,7 @@ impl Member {
             };
             let mut sent = pin!(async {
                 for outgoing in messages {
-                    self.shared.metrics.message(Direction::ToAgent, kind_label(outgoing.kind));
+                    self.shared.metrics.message(Direction::ToAgent, outgoing.kind.label());
                     writer.feed_encoded(outgoing.message).await?;
                 }
                 writer.flush().await

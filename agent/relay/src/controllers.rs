@@ -22,7 +22,7 @@ use crate::counted::{ByteCounters, Counted};
 use crate::hub::{Bell, Turn};
 use crate::limits::HANDSHAKE_TIME;
 use crate::lobby::{self, Accepted};
-use crate::metrics::Direction;
+use crate::metrics::{Direction, EVENTS};
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
 
@@ -89,12 +89,12 @@ struct Speaker {
 impl Speaker {
     async fn read(&self, reader: &mut Reader<ReadHalf<Stream>>) -> String {
         loop {
-            let message = match reader.next().await {
+            let message: ToRelay = match reader.next().await {
                 Ok(Some(message)) => message,
                 Ok(None) => return "the controller has ended it".to_owned(),
                 Err(error) => return error.to_string(),
             };
-            self.shared.metrics.message(Direction::FromController, kind(&message));
+            self.shared.metrics.message(Direction::FromController, message.kind().label());
             let heard = self.shared.hub().hear(self.number, message);
             if let Err(error) = heard {
                 return error.to_string();
@@ -116,7 +116,7 @@ impl Speaker {
                     return limit.label().to_owned();
                 }
             };
-            self.shared.metrics.message(Direction::ToController, "events");
+            self.shared.metrics.message(Direction::ToController, EVENTS);
             let mut sent = pin!(writer.send_encoded(frame));
             loop {
                 tokio::select! {
@@ -140,14 +140,5 @@ impl Speaker {
 impl Drop for Speaker {
     fn drop(&mut self) {
         self.shared.hub().disconnect(self.number);
-    }
-}
-
-fn kind(message: &ToRelay) -> &'static str {
-    match message {
-        ToRelay::Leader(_) => "leader",
-        ToRelay::Group { .. } => "group",
-        ToRelay::Answer { .. } => "answer",
-        ToRelay::Beat(_) => "beat",
     }
 }

@@ -9,10 +9,8 @@ use crate::types::Action;
 /// Ignores the feature gate InPlaceRestart: an agent needs the permission also to read that in-place restart is disabled.
 pub(super) fn ensure(reconciliation: &mut Reconciliation<'_>) {
     let (observed, jobset) = (reconciliation.observed, reconciliation.observed.jobset);
-    let injection = jobset.metadata.annotations.as_ref().and_then(|it| it.get(labels::INJECT_AGENT));
-    if injection.and_then(|shape| Shape::of(shape)).is_none()
-        || jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart
-    {
+    let injection = jobset.annotation(labels::INJECT_AGENT);
+    if injection.and_then(Shape::of).is_none() || jobset.spec.restart_strategy() != RestartStrategy::InPlaceRestart {
         return;
     }
     let jobset_name = jobset.metadata.name.as_deref().unwrap_or_default();
