@@ -23,8 +23,10 @@ use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
 use crate::queue::{List, Order};
 use crate::{Confirmed, Engine, Failure, GroupSnapshot, Now, Outcome, Request, RequestError, Urgency, Work};
 
+type MakePlan = dyn Fn(&Observed<'_>, &Settings, &Time) -> Plan;
+
 /// Makes the plans.
-struct Planner(Box<dyn Fn(&Observed<'_>, &Settings, &Time) -> Plan>);
+struct Planner(Box<MakePlan>);
 
 impl std::fmt::Debug for Planner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
