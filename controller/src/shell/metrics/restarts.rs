@@ -21,7 +21,6 @@ pub(super) struct Restarts {
     triggers: IntCounterVec,
     backoffs: IntCounterVec,
     released: IntCounterVec,
-    lifted: IntCounterVec,
     duration: HistogramVec,
     phase: HistogramVec,
     undisturbed: Histogram,
@@ -83,11 +82,6 @@ impl Restarts {
             released: counter(
                 "jobset_pods_released_total",
                 "Failed Pods from which the controller has removed the finalizer of the Job controller, so that their successors come at once.",
-                &["namespace"],
-            )?,
-            lifted: counter(
-                "jobset_barrier_lifts_total",
-                "Times that the barrier of a JobSet that restarts in place was lifted.",
                 &["namespace"],
             )?,
             duration: histograms(
@@ -172,7 +166,6 @@ impl Restarts {
                     self.budget_exhausted.with_label_values(&[namespace]).inc();
                 }
             }
-            Fact::BarrierLifted => self.lifted.with_label_values(&[namespace]).inc(),
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
             // Other facts are only measured.
             _ => {}
@@ -202,8 +195,8 @@ impl Restarts {
 
     /// The namespace is gone. Its series outlive its last JobSet, so that the next scrape shows the end of that JobSet.
     pub(super) fn forget_namespace(&self, name: &str) {
-        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, lifted, .. } = self;
-        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released, lifted] {
+        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, .. } = self;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released] {
             remove_series(counter, "namespace", name);
         }
         remove_series(&self.downtime, "namespace", name);
