@@ -53,8 +53,6 @@ pub struct Present {
     pub report: Option<Report>,
     /// Whether the agent relies on the API server because an earlier connection has ended.
     pub fell_back: bool,
-    /// How far the agent has come.
-    pub step: u32,
 }
 
 /// Why a connection has ended.
@@ -159,7 +157,7 @@ async fn converse(
     let connection = handshake.await.map_err(|_| StreamError::Timeout)??;
     let (source, sink) = tokio::io::split(connection);
     let (mut reader, mut writer) = (Reader::new(source, AGENT_FRAME), Writer::new(sink, AGENT_FRAME));
-    let Present { report, fell_back, mut step } = present.borrow_and_update().clone();
+    let Present { report, fell_back } = present.borrow_and_update().clone();
     let token = token.trim().to_owned();
     let hello = FromAgent::Hello { token, jobset: jobset.to_owned(), nonce: nonce.clone(), report, fell_back };
     writer.send(&hello).await?;
@@ -171,12 +169,9 @@ async fn converse(
                 if changed.is_err() {
                     return Ok(());
                 }
-                let Present { report, step: now, .. } = present.borrow_and_update().clone();
+                let report = present.borrow_and_update().report.clone();
                 if let Some(report) = report {
                     writer.send(&FromAgent::Report(report)).await?;
-                }
-                if std::mem::replace(&mut step, now) != now {
-                    writer.send(&FromAgent::Trial { step }).await?;
                 }
                 continue;
             }

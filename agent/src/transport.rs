@@ -180,7 +180,6 @@ impl Transport {
             let fell_back = self.channels.has_fallen_back();
             present.send_if_modified(|present| {
                 present.fell_back = fell_back;
-                present.step += 1;
                 false
             });
         }

@@ -100,22 +100,17 @@ pub enum FromAgent {
         fell_back: bool,
     },
     Report(Report),
-    /// How far the agent has come.
-    Trial {
-        step: u32,
-    },
 }
 
 impl FromAgent {
     /// Each [`Self::kind`].
-    pub const KINDS: [&'static str; 3] = ["hello", "report", "trial"];
+    pub const KINDS: [&'static str; 2] = ["hello", "report"];
 
     /// What the message is, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
             Self::Report(_) => "report",
-            Self::Trial { .. } => "trial",
         }
     }
 
@@ -124,7 +119,6 @@ impl FromAgent {
     pub fn into_event(self) -> Option<AgentEventKind> {
         match self {
             Self::Hello { .. } => None,
-            Self::Trial { step } => Some(AgentEventKind::Trial { step }),
             Self::Report(report) => report.is_permitted().then_some(AgentEventKind::Report(report)),
         }
     }
@@ -234,8 +228,6 @@ pub enum AgentEventKind {
     },
     /// The agent reports.
     Report(Report),
-    /// The agent has come so far.
-    Trial { step: u32 },
     /// The connection has ended.
     Gone,
 }

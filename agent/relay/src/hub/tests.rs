@@ -63,7 +63,6 @@ fn told(hub: &mut Hub, controller: u64) -> Vec<String> {
             format!("{} hello {} {:?}", it.agent, pod.name, report.map(|report| report.epoch))
         }
         AgentEventKind::Report(report) => format!("{} report {}", it.agent, report.epoch),
-        AgentEventKind::Trial { step } => format!("{} trial {step}", it.agent),
         AgentEventKind::Gone => format!("{} gone", it.agent),
     };
     frames(hub, controller).into_iter().flatten().map(text).collect()

@@ -98,7 +98,6 @@ struct Agent {
     key: Arc<Key>,
     pod: Box<str>,
     pod_uid: Box<str>,
-    step: u32,
 }
 
 /// The relays and agents that are connected, and what they have been told.
@@ -169,11 +168,6 @@ impl Desk {
                 AgentEventKind::Report(report) => {
                     let known = self.relays.get(&relay).and_then(|agents| agents.get(&agent));
                     outputs.extend(known.map(|agent| agent.report(report)));
-                }
-                AgentEventKind::Trial { step } => {
-                    if let Some(known) = self.relays.get_mut(&relay).and_then(|agents| agents.get_mut(&agent)) {
-                        known.step = known.step.max(step);
-                    }
                 }
                 AgentEventKind::Gone => {
                     let gone = self.relays.get_mut(&relay).and_then(|agents| agents.remove(&agent));
@@ -258,7 +252,7 @@ impl Desk {
         }
         let key = Key { namespace, name: jobset };
         let key = self.groups.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
-        let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into(), step: 0 };
+        let agent = Agent { key: Arc::clone(&key), pod: name.into(), pod_uid: uid.into() };
         let output = report.map(|report| agent.report(report));
         let pod_uid = agent.pod_uid.clone();
         agents.insert(number, agent);
