@@ -6,8 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::RestartBackoff;
 use crate::field::{Bounds, Number};
 
-const TRIAL: Bounds = Bounds::between(1, i32::MAX, "leave it out for no least wait");
-
 /// How the JobSet reacts to failures (KEP-262, KEP-467).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -40,11 +38,6 @@ pub struct FailurePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_backoff: Option<RestartBackoff>,
 
-    /// trialSeconds is the least wait before a restart that waits, in seconds. Default: none. The field is a trial.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = TRIAL.min))]
-    pub trial_seconds: Option<i32>,
-
     /// rules specify the action when a Job has failed. They are evaluated in order, and the first matching rule
     /// decides. Default, and if no rule matches: RestartJobSet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,8 +46,8 @@ pub struct FailurePolicy {
 
 impl FailurePolicy {
     /// The fields that are numbers, with their bounds. Validation reports each that is out of bounds.
-    pub(crate) fn numbers(&self) -> [Number; 2] {
-        [("maxRestarts", self.max_restarts, Bounds::NOT_NEGATIVE), ("trialSeconds", self.trial_seconds, TRIAL)]
+    pub(crate) fn numbers(&self) -> [Number; 1] {
+        [("maxRestarts", self.max_restarts, Bounds::NOT_NEGATIVE)]
     }
 }
 

@@ -106,18 +106,10 @@ fn failures_before(reconciliation: &Reconciliation<'_>, end: Timestamp) -> i32 {
     if has_run_well { 0 } else { last.consecutive_failures }
 }
 
-fn trial(reconciliation: &Reconciliation<'_>) -> Duration {
-    let trial = reconciliation.observed.jobset.spec.failure_policy.as_ref().and_then(|policy| policy.trial_seconds);
-    Duration::from_secs(trial.and_then(|trial| trial.try_into().ok()).unwrap_or(0))
-}
-
 /// Makes the group wait before it runs again, if it has failed often enough: from the time at which the restart began.
 fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp, strategy: RestartStrategy) {
     let backoff = reconciliation.observed.jobset.spec.restart_backoff();
-    let wait = match backoff.wait(failures, strategy) {
-        Duration::ZERO => Duration::ZERO,
-        wait => wait.max(trial(reconciliation)).min(reconciliation.settings.longest_restart_backoff),
-    };
+    let wait = backoff.wait(failures, strategy).min(reconciliation.settings.longest_restart_backoff);
     let Some(until) = began.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
     let MicroTime(until) = micro_time(until);
     reconciliation.status.barrier_until = Some(MicroTime(until));
