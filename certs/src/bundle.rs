@@ -215,7 +215,7 @@ mod tests {
     fn what_has_expired_is_distrusted_or_is_no_ca_is_not_kept() {
         let short = Lifetimes::new(Duration::from_mins(2), Duration::from_mins(1)).unwrap();
         let (expired, old, older, signs) = (authority_for(-300, &short), authority(10), authority(0), authority(20));
-        let leaf = crate::gate::tests::candidate().serving.unwrap().certificate().cloned().unwrap();
+        let leaf = crate::handover::tests::candidate().serving.unwrap().certificate().cloned().unwrap();
         let kept = [expired, leaf, old.clone(), older];
         assert_eq!(wanted(&signs, kept, Some(at(10)), at(20)), [signs, old]);
     }

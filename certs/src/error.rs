@@ -38,14 +38,6 @@ pub enum Error {
         /// Answer of the API server.
         source: kube::Error,
     },
-    /// The endpoints of a Service could not be listed.
-    #[error("cannot list the endpoints of Service {service}")]
-    ListEndpoints {
-        /// Its name.
-        service: String,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
     /// A webhook configuration could not be read.
     #[error("cannot read {configuration}")]
     ReadConfiguration {

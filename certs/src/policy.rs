@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
+use crate::handover::elapsed;
 use crate::issue::BACKDATED;
 use crate::material::{Authority, Defect, Serving};
 use crate::x509::Validity;
@@ -85,6 +86,12 @@ pub(crate) fn issued(validity: Validity) -> Timestamp {
 /// Whether a CA that is valid so long was issued before that time.
 pub fn is_distrusted(validity: Validity, before: Option<Timestamp>) -> bool {
     before.is_some_and(|before| issued(validity) < before)
+}
+
+/// Whether what the CAs before this one have issued can be in use no longer: every certificate has been replaced, and the last of
+/// the others has expired. None of them was issued after this CA.
+pub(crate) fn is_settled(authority: Validity, all_replaced: bool, lifetimes: &Lifetimes, now: Timestamp) -> bool {
+    all_replaced && elapsed(issued(authority), now) >= lifetimes.serving()
 }
 
 /// Until when the CA can stay. It is due when it could not outlive a serving certificate issued now.
@@ -268,6 +275,22 @@ mod tests {
         let (data, later) = (issue(), ISSUED + jiff::SignedDuration::from_secs(1));
         assert_eq!(decide(&data, &names(), Some(later), later), Err(Authority(Cause::Distrusted)));
         assert!(decide(&data, &names(), Some(ISSUED), later).is_ok());
+    }
+
+    #[rstest]
+    #[case::new_ca(0, true, false)]
+    #[case::last_certificate_of_the_ca_before_may_be_valid(89, true, false)]
+    #[case::last_certificate_of_the_ca_before_has_expired(90, true, true)]
+    #[case::certificate_of_the_ca_before_is_in_use(90, false, false)]
+    #[case::clock_turned_back(-1, true, false)]
+    fn ca_before_stays_trusted_for_the_life_of_a_certificate(
+        #[case] day: i64,
+        #[case] all_replaced: bool,
+        #[case] expected: bool,
+    ) {
+        let authority = Material::read(&issue()).authority.unwrap().validity;
+        let now = ISSUED + jiff::SignedDuration::from_hours(24 * day);
+        assert_eq!(is_settled(authority, all_replaced, &Lifetimes::default(), now), expected);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, ResourceExt as _};
 use tracing::info;
 
 use crate::bundle::FIELD_MANAGER;
@@ -15,6 +15,9 @@ use crate::issue::{self, Usage};
 use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_leaf};
 use crate::policy::{self, Cause, Distrust};
 use crate::{Error, Lifetimes, Names};
+
+/// Annotation of the Secret with the CA: since when all caBundles and all Secrets have held that CA. Absent while they do not.
+pub const TRUSTED_SINCE: &str = "jobset.sigs.k8s.io/ca-trusted-since";
 
 /// A certificate to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +38,35 @@ pub(crate) struct State {
     pub(crate) candidates: Vec<(Serving, Data)>,
     /// CAs from before this time are not trusted.
     pub(crate) distrusted: Option<Timestamp>,
+    /// Since when everybody has trusted the CA, as [`TRUSTED_SINCE`] says.
+    pub(crate) trusted_since: Option<Timestamp>,
+    /// The Secret itself.
+    secret: Option<Secret>,
     /// What somebody should look at before long.
     pub(crate) remark: Option<String>,
     /// When to look again at the latest.
     pub(crate) until: Timestamp,
+}
+
+impl State {
+    /// Notes since when everybody has trusted the CA, so that a restart of this program does not have to wait once more.
+    ///
+    /// # Errors
+    /// When the API server refuses, or somebody else has changed the Secret since it was read.
+    pub(crate) async fn note_trust(
+        &mut self,
+        secrets: &Api<Secret>,
+        name: &str,
+        since: Option<Timestamp>,
+    ) -> Result<(), Error> {
+        self.trusted_since = since;
+        let mut secret = self.secret.clone().unwrap_or_default();
+        match since {
+            Some(since) => drop(secret.annotations_mut().insert(TRUSTED_SINCE.to_owned(), since.to_string())),
+            None => drop(secret.annotations_mut().remove(TRUSTED_SINCE)),
+        }
+        write(secrets, name, Some(secret), Data::new()).await.map(drop)
+    }
 }
 
 /// Entries of this certificate and of its key in the Secret with the CA.
@@ -95,7 +123,8 @@ fn issue_what_is_due(
         candidates.push((serving, of_leaf));
     }
     let remark = distrust.remark.clone();
-    Ok((data, State { authority, candidates, distrusted, remark, until }, causes))
+    let state = State { authority, candidates, distrusted, trusted_since: None, secret: None, remark, until };
+    Ok((data, state, causes))
 }
 
 /// Reads the Secret with the CA, and fills it where something is due.
@@ -113,11 +142,13 @@ pub(crate) async fn ensure(
     let distrust = found.as_ref().map(|it| Distrust::of(it, now)).unwrap_or_default();
     let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
     let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &distrust, now)?;
+    let mut secret = found;
     if !causes.is_empty() {
-        write(secrets, name, found, data).await?;
+        secret = Some(write(secrets, name, secret, data).await?);
         info!(secret = name, causes = causes.join(", "), "issued certificates");
     }
-    Ok(state)
+    let since = secret.as_ref().and_then(|it| it.annotations().get(TRUSTED_SINCE)?.parse().ok());
+    Ok(State { trusted_since: since, secret, ..state })
 }
 
 /// The Secret, if it exists.
@@ -125,8 +156,13 @@ pub(crate) async fn read(secrets: &Api<Secret>, name: &str) -> Result<Option<Sec
     secrets.get_opt(name).await.map_err(|source| Error::ReadSecret { secret: name.to_owned(), source })
 }
 
-/// Adds this to the Secret, if it is still the one that was read.
-pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secret>, data: Data) -> Result<(), Error> {
+/// Adds this to the Secret, if it is still the one that was read, and returns it as it is now.
+pub(crate) async fn write(
+    secrets: &Api<Secret>,
+    name: &str,
+    found: Option<Secret>,
+    data: Data,
+) -> Result<Secret, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let written = if let Some(mut secret) = found {
         // The resourceVersion that was read goes along: the API server refuses the write if it is not the latest.
@@ -136,7 +172,7 @@ pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secre
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         secrets.create(&params, &Secret { metadata, data: Some(data), ..Secret::default() }).await
     };
-    written.map(drop).map_err(|source| Error::WriteSecret { secret: name.to_owned(), source })
+    written.map_err(|source| Error::WriteSecret { secret: name.to_owned(), source })
 }
 
 #[cfg(test)]

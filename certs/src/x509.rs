@@ -43,6 +43,11 @@ pub(crate) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", certificate.to_vec()), config)
 }
 
+/// Certificates as the content of a file or caBundle.
+pub(crate) fn bundle(certificates: &[CertificateDer<'_>]) -> Vec<u8> {
+    certificates.iter().map(to_pem).collect::<String>().into_bytes()
+}
+
 /// A parsed certificate's properties.
 pub(crate) struct Properties {
     pub(crate) validity: Validity,
