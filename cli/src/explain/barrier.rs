@@ -1,7 +1,7 @@
 //! In-place restart: the Pods that the barrier waits for.
 
 use jobset_api::{conditions, labels};
-use kube::ResourceExt;
+use kube::ResourceExt as _;
 
 use super::crash_loop;
 use super::problem::names;
@@ -36,7 +36,7 @@ pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
         let pods = alive().filter(|pod| PodBarrier::of_pod(pod, epochs) == wanted);
-        pods.map(ResourceExt::name_any).collect::<Vec<_>>()
+        pods.map(|pod| pod.name_any()).collect::<Vec<_>>()
     };
     if barrier.lifted {
         return not_observed(&at(PodBarrier::Waiting), epochs);

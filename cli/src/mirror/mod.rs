@@ -3,7 +3,6 @@
 //! [`Mirror`] is told each [`WatchEvent`] and has the current objects of each JobSet. It keeps the fields that reports read
 //! ([`trim`]), so that thousands of Pods take some megabytes.
 
-mod shelf;
 mod store;
 #[cfg(test)]
 mod tests;

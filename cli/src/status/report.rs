@@ -1,6 +1,7 @@
 //! Makes the tree of a JobSet from its objects.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
@@ -144,7 +145,12 @@ pub struct JobNode {
 }
 
 /// The tree of a JobSet. Workers that wait contradict a status by which all Jobs are ready.
-pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod], leader: Option<Leader>) -> JobSetTree {
+pub fn report(
+    jobset: &JobSet,
+    jobs: &[Arc<PartialJob>],
+    pods: &[Arc<PartialPod>],
+    leader: Option<Leader>,
+) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let epochs = Epochs::of(jobset);
@@ -209,7 +215,7 @@ fn reported(groups: &[ReplicatedJobNode]) -> usize {
 }
 
 /// The Pods of this JobSet by the Job that owns them. Pods of an earlier JobSet of the same name are left out.
-fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
+fn pods_by_job(jobset: &JobSet, pods: &[Arc<PartialPod>], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
     let uid = jobset.uid();
     let mut nodes: HashMap<String, Vec<PodNode>> = HashMap::new();
     for pod in pods {
@@ -229,7 +235,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> 
 fn group(
     group: &ReplicatedJob,
     status: &JobSetStatus,
-    jobs: &[PartialJob],
+    jobs: &[Arc<PartialJob>],
     pods: &mut HashMap<String, Vec<PodNode>>,
 ) -> ReplicatedJobNode {
     let counts = status.replicated_job(&group.name).cloned().unwrap_or_default();
