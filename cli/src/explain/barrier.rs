@@ -8,7 +8,7 @@ use super::problem::names;
 use super::reported::named;
 use super::stream;
 use super::{Facts, Finding};
-use crate::status::{Epochs, PodBarrier, report};
+use crate::status::{Epochs, JobSetTree, PodBarrier};
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
@@ -27,12 +27,11 @@ pub(super) fn not_running(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The barrier is closed: lists the Pods that have not reported.
-pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
+pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
     if let Some(settling) = settling(facts) {
         return vec![settling];
     }
-    let Some(epochs) = Epochs::of(&facts.jobset) else { return Vec::new() };
-    let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods, None).barrier else { return Vec::new() };
+    let (Some(epochs), Some(barrier)) = (tree.epochs, &tree.barrier) else { return Vec::new() };
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
         let pods = alive().filter(|pod| PodBarrier::of_pod(pod, epochs) == wanted);
