@@ -23,11 +23,9 @@ pub const DISTRUST_BEFORE: &str = "jobset.sigs.k8s.io/distrust-ca-before";
 pub enum Cause {
     /// It is missing or unusable.
     Defect(Defect),
-    /// It is no longer valid.
     Expired,
     /// It is not valid yet: somebody's clock is wrong.
     NotYetValid,
-    /// It will expire before long.
     Due,
     /// Somebody has asked to trust it no longer.
     Distrusted,
@@ -64,10 +62,10 @@ impl Distrust {
     /// Reads the annotation of the Secret with the CA.
     pub fn of(secret: &Secret, now: Timestamp) -> Self {
         let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Self::default() };
-        match text.trim().parse() {
-            Ok(time) if time <= now => Self { before: Some(time), ..Self::default() },
-            Ok(time) => Self { from: Some(time), ..Self::default() },
-            Err(_) => {
+        match text.trim().parse().ok().and_then(next_second) {
+            Some(time) if time <= now => Self { before: Some(time), ..Self::default() },
+            Some(time) => Self { from: Some(time), ..Self::default() },
+            None => {
                 let remark = format!(
                     "no CA is thrown out: the annotation {DISTRUST_BEFORE} is {text:?}, which is not a time such as \
                      2026-11-24T11:00:00Z"
@@ -76,6 +74,12 @@ impl Distrust {
             }
         }
     }
+}
+
+/// The first whole second that is not before that time. Certificates know no parts of a second: one issued in the same second,
+/// a moment later, would count as issued before.
+fn next_second(time: Timestamp) -> Option<Timestamp> {
+    Timestamp::from_second(time.as_second() + i64::from(time.subsec_nanosecond() > 0)).ok()
 }
 
 /// When a certificate was issued that is valid so long.
@@ -301,6 +305,10 @@ mod tests {
             Distrust::of(&secret, ISSUED)
         };
         assert_eq!(of(&ISSUED.to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let moment = jiff::SignedDuration::from_millis(300);
+        assert_eq!(of(&(ISSUED - moment).to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let next = Some(ISSUED + jiff::SignedDuration::from_secs(1));
+        assert_eq!(of(&(ISSUED + moment).to_string()), Distrust { from: next, ..Distrust::default() });
         let later = "2300-01-01T00:00:00Z";
         assert_eq!(of(later), Distrust { from: Some(later.parse().unwrap()), ..Distrust::default() });
         assert_eq!(Distrust::of(&Secret::default(), ISSUED), Distrust::default());
