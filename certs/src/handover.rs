@@ -107,7 +107,7 @@ pub(crate) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 
 /// Since when everybody has trusted something, given what was known before, and whether they do now: `None` where that cannot
 /// be told. A time that is still to come was noted by a clock that was wrong.
-pub(crate) fn trusted_since(before: Option<Timestamp>, is_trusted: Option<bool>, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn since(before: Option<Timestamp>, is_trusted: Option<bool>, now: Timestamp) -> Option<Timestamp> {
     match is_trusted {
         Some(true) => Some(before.map_or(now, |before| before.min(now))),
         Some(false) => None,
@@ -186,7 +186,7 @@ pub(crate) mod tests {
         #[case] is_trusted: Option<bool>,
         #[case] expected: Option<Timestamp>,
     ) {
-        assert_eq!(trusted_since(before, is_trusted, ISSUED), expected);
+        assert_eq!(since(before, is_trusted, ISSUED), expected);
     }
 
     #[test]

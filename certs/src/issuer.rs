@@ -26,10 +26,10 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::bundle::{Configuration, wanted};
-use crate::handover::{InService, Live, trusted_since};
+use crate::handover::{self, InService, Live};
 use crate::material::{Authority, CA_CERTIFICATES, Data, Material, Serving};
 use crate::publish::{Published, Publisher};
-use crate::state::{self, Leaf, State};
+use crate::state::{self, Leaf, Since, State};
 use crate::watches::{self, Rounds};
 use crate::{Error, Lifetimes, Readiness, policy, x509};
 
@@ -166,10 +166,9 @@ impl Issuer {
             held.push(found.map(Held::of).map_err(|error| outcome.fails(error)).ok());
         }
         let published = self.trust(&mut outcome, &state, &held, now).await;
-        let is_trusted = is_trusted(&state.authority.certificate, &held, &published);
-        let since = trusted_since(state.trusted_since, is_trusted, now);
-        if since != state.trusted_since
-            && let Err(error) = state.note_trust(&self.secrets, &self.settings.secret, since).await
+        let since = trusted_since(&state, &held, &published, now);
+        if since != state.since
+            && let Err(error) = state.note(&self.secrets, &self.settings.secret, since).await
         {
             outcome.fails(error);
         }
@@ -224,10 +223,10 @@ impl Issuer {
         };
         let current = held.serving.as_ref();
         let (in_service, since) = if index == 0 {
-            let since = state.trusted_since.filter(|_| live.trusts(candidate, &leaf.names, now));
+            let since = state.since.bundles.filter(|_| live.trusts(candidate, &leaf.names, now));
             (InService::of(current, candidate, live, &leaf.names, now), since)
         } else {
-            (InService::of_mounted(current, leaf.usage, &self.trusted, now), state.trusted_since)
+            (InService::of_mounted(current, leaf.usage, &self.trusted, now), state.since.mounts)
         };
         let is_current = held.is(candidate);
         let wait = if is_current { Duration::MAX } else { in_service.wait(since, self.settings.lead, now) };
@@ -262,11 +261,14 @@ impl Issuer {
     }
 }
 
-/// Whether the caBundles and the Secrets held this CA before this look, all of them; `None` where one could not be read.
-fn is_trusted(authority: &CertificateDer<'static>, held: &[Option<Held>], published: &Published) -> Option<bool> {
-    if published.live.hidden {
-        return None;
-    }
+/// Since when the caBundles and the mounted Secrets have held the CA, by what this look has found.
+fn trusted_since(state: &State, held: &[Option<Held>], published: &Published, now: Timestamp) -> Since {
+    let authority = &state.authority.certificate;
     let in_bundles = published.found.iter().all(|it| x509::certificates(&it.pem).contains(authority));
-    held.iter().try_fold(in_bundles, |all, held| Some(all && held.as_ref()?.authorities.contains(authority)))
+    let mut mounted = held.iter().skip(1);
+    let in_mounts = mounted.try_fold(true, |all, held| Some(all && held.as_ref()?.authorities.contains(authority)));
+    Since {
+        bundles: handover::since(state.since.bundles, (!published.live.hidden).then_some(in_bundles), now),
+        mounts: handover::since(state.since.mounts, in_mounts, now),
+    }
 }

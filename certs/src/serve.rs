@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::bundle::{self, Configuration, LiveBundle};
-use crate::handover::{InService, Live, trusted_since};
+use crate::handover::{self, InService, Live};
 use crate::material::Serving;
 use crate::metrics::Metrics;
 use crate::source;
@@ -135,7 +135,7 @@ impl Server {
         // Where there is none yet, there is nothing to lose.
         if let (Some(live), Some(_), Some(certificate)) = (live, current, found.certificate()) {
             let before = waiting.filter(|(it, _)| it == certificate).map(|(_, since)| since);
-            let since = trusted_since(before, Some(live.trusts(&found, &self.names, now)), now);
+            let since = handover::since(before, Some(live.trusts(&found, &self.names, now)), now);
             let wait = InService::of(current, &found, live, &self.names, now).wait(since, self.settle, now);
             if !wait.is_zero() {
                 self.waiting = since.map(|since| (certificate.clone(), since));

@@ -16,8 +16,39 @@ use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY
 use crate::policy::{self, Cause, Distrust};
 use crate::{Error, Lifetimes, Names};
 
-/// Annotation of the Secret with the CA: since when all caBundles and all Secrets have held that CA. Absent while they do not.
+/// Annotation of the Secret with the CA: since when all caBundles have held that CA. Absent while they do not.
 pub const TRUSTED_SINCE: &str = "jobset.sigs.k8s.io/ca-trusted-since";
+/// The same for the Secrets that are mounted.
+pub const MOUNTED_SINCE: &str = "jobset.sigs.k8s.io/ca-mounted-since";
+
+/// Since when everybody has trusted the CA: API servers, and those who have Secrets mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Since {
+    pub(crate) bundles: Option<Timestamp>,
+    pub(crate) mounts: Option<Timestamp>,
+}
+
+impl Since {
+    fn of(secret: &Secret) -> Self {
+        let time = |annotation| secret.annotations().get(annotation)?.parse().ok();
+        Self { bundles: time(TRUSTED_SINCE), mounts: time(MOUNTED_SINCE) }
+    }
+
+    /// Nobody trusts a CA yet that takes the place of the one in the Secret.
+    fn forget_other_than(secret: &mut Secret, data: &Data) {
+        let stored = secret.data.as_ref().and_then(|it| it.get(CA_CERTIFICATES));
+        if stored != data.get(CA_CERTIFICATES) {
+            Self::default().note(secret);
+        }
+    }
+
+    fn note(self, secret: &mut Secret) {
+        for (annotation, since) in [(TRUSTED_SINCE, self.bundles), (MOUNTED_SINCE, self.mounts)] {
+            secret.annotations_mut().remove(annotation);
+            secret.annotations_mut().extend(since.map(|since| (annotation.to_owned(), since.to_string())));
+        }
+    }
+}
 
 /// A certificate to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +69,8 @@ pub(crate) struct State {
     pub(crate) candidates: Vec<(Serving, Data)>,
     /// CAs from before this time are not trusted.
     pub(crate) distrusted: Option<Timestamp>,
-    /// Since when everybody has trusted the CA, as [`TRUSTED_SINCE`] says.
-    pub(crate) trusted_since: Option<Timestamp>,
+    /// As its annotations say.
+    pub(crate) since: Since,
     /// The Secret itself.
     secret: Option<Secret>,
     /// What somebody should look at before long.
@@ -49,22 +80,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Notes since when everybody has trusted the CA, so that a restart of this program does not have to wait once more.
-    ///
-    /// # Errors
-    /// When the API server refuses, or somebody else has changed the Secret since it was read.
-    pub(crate) async fn note_trust(
-        &mut self,
-        secrets: &Api<Secret>,
-        name: &str,
-        since: Option<Timestamp>,
-    ) -> Result<(), Error> {
-        self.trusted_since = since;
+    /// Notes since when the CA is trusted, so that a restart of this program does not begin to wait once more.
+    pub(crate) async fn note(&mut self, secrets: &Api<Secret>, name: &str, since: Since) -> Result<(), Error> {
+        self.since = since;
         let mut secret = self.secret.clone().unwrap_or_default();
-        match since {
-            Some(since) => drop(secret.annotations_mut().insert(TRUSTED_SINCE.to_owned(), since.to_string())),
-            None => drop(secret.annotations_mut().remove(TRUSTED_SINCE)),
-        }
+        since.note(&mut secret);
         write(secrets, name, Some(secret), Data::new()).await.map(drop)
     }
 }
@@ -123,7 +143,7 @@ fn issue_what_is_due(
         candidates.push((serving, of_leaf));
     }
     let remark = distrust.remark.clone();
-    let state = State { authority, candidates, distrusted, trusted_since: None, secret: None, remark, until };
+    let state = State { authority, candidates, distrusted, since: Since::default(), secret: None, remark, until };
     Ok((data, state, causes))
 }
 
@@ -144,11 +164,14 @@ pub(crate) async fn ensure(
     let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &distrust, now)?;
     let mut secret = found;
     if !causes.is_empty() {
+        if let Some(secret) = &mut secret {
+            Since::forget_other_than(secret, &data);
+        }
         secret = Some(write(secrets, name, secret, data).await?);
         info!(secret = name, causes = causes.join(", "), "issued certificates");
     }
-    let since = secret.as_ref().and_then(|it| it.annotations().get(TRUSTED_SINCE)?.parse().ok());
-    Ok(State { trusted_since: since, secret, ..state })
+    let since = secret.as_ref().map(Since::of).unwrap_or_default();
+    Ok(State { since, secret, ..state })
 }
 
 /// The Secret, if it exists.
@@ -202,6 +225,24 @@ mod tests {
         let distrust = Distrust { from, ..Distrust::default() };
         let state = issue_what_is_due(Data::new(), &leaves(), &Lifetimes::default(), &distrust, NOW).unwrap().1;
         assert_eq!(Some(state.until), from);
+    }
+
+    #[test]
+    fn times_of_trust_are_read_as_they_were_noted() {
+        let mut secret = Secret::default();
+        assert_eq!(Since::of(&secret), Since::default());
+        for since in [Since { bundles: Some(NOW), mounts: None }, Since { bundles: None, mounts: Some(NOW) }] {
+            since.note(&mut secret);
+            assert_eq!(Since::of(&secret), since);
+        }
+        let data = Data::from([(CA_CERTIFICATES.to_owned(), ByteString(b"another".to_vec()))]);
+        secret.data = Some(data.clone());
+        Since::forget_other_than(&mut secret, &data);
+        assert_eq!(Since::of(&secret).mounts, Some(NOW), "the CA is the same");
+        Since::forget_other_than(&mut secret, &Data::new());
+        assert_eq!(Since::of(&secret), Since::default(), "nobody trusts another CA yet");
+        secret.annotations_mut().insert(TRUSTED_SINCE.to_owned(), "yesterday".to_owned());
+        assert_eq!(Since::of(&secret).bundles, None, "not yet, in case of doubt");
     }
 
     #[test]
