@@ -27,9 +27,7 @@ const OTHERS: usize = 5;
 /// A webhook configuration by kind and name. All its webhooks are the admission service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Configuration {
-    /// ValidatingWebhookConfiguration of that name.
     Validating(String),
-    /// MutatingWebhookConfiguration of that name.
     Mutating(String),
 }
 
@@ -62,9 +60,7 @@ impl fmt::Display for Configuration {
 /// The caBundle that one webhook has in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveBundle {
-    /// Configuration that the webhook belongs to.
     pub configuration: Configuration,
-    /// Name of the webhook.
     pub webhook: String,
     /// Its CAs, in PEM; empty where there are none.
     pub pem: Vec<u8>,

@@ -19,9 +19,7 @@ use crate::issue::Usage;
 /// From when until when a certificate is valid, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// First moment.
     pub not_before: Timestamp,
-    /// Last moment.
     pub not_after: Timestamp,
 }
 

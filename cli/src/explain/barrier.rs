@@ -111,9 +111,6 @@ fn not_observed(pods: &[String], epochs: Epochs) -> Vec<Finding> {
 /// The group restarts: the cause.
 pub(super) fn restarting(facts: &Facts) -> Vec<Finding> {
     let Some(condition) = facts.condition(conditions::RESTARTING) else { return Vec::new() };
-    let advice = format!(
-        "`{}` shows the phases of the restart.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
-    );
+    let advice = format!("`{}` shows the phases of the restart.", facts.restarts_command());
     vec![Finding::new("Restarting", "The group restarts.", advice).with(vec![condition.message.clone()])]
 }

@@ -60,6 +60,11 @@ impl Facts {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
     }
 
+    /// The command that shows the restarts of the JobSet.
+    pub(super) fn restarts_command(&self) -> String {
+        self.kubectl(&format!("jobset restarts {}", self.jobset.name_any()))
+    }
+
     /// What the explanation has to know beside the JobSet's own objects.
     pub fn needs(&self) -> FactNeeds {
         let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));

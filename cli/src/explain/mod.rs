@@ -37,7 +37,6 @@ pub struct Explanation {
     pub runs: bool,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Expected Jobs.
     pub jobs: i64,
     /// Its workers, by its Jobs and Pods; none if no worker should run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +56,6 @@ pub struct Finding {
     /// Names of Pods, and messages of other programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
-    /// What to do.
     pub advice: String,
 }
 

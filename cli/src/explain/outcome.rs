@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
         conditions::REACHED_MAX_RESTARTS => format!(
             "See the causes in `{}` and fix them; then delete the JobSet and create it again. While a JobSet runs, its \
              annotation {} allows more restarts.",
-            facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+            facts.restarts_command(),
             labels::ADDITIONAL_RESTARTS
         ),
         conditions::WORKER_NOT_STARTED => {
@@ -81,7 +81,7 @@ pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
     let what = format!("No restart is left: {}. {more} fails the JobSet.", restarts.spent());
     let advice = format!(
         "See the causes in `{}`. To allow N more restarts, run `{}`.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+        facts.restarts_command(),
         facts.kubectl(&format!(
             "annotate jobset {} {}=N --overwrite",
             facts.jobset.name_any(),

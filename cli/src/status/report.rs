@@ -39,7 +39,6 @@ pub struct JobSetTree {
     pub barrier: Option<Barrier>,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Expected Jobs.
     pub jobs: i64,
     /// Until when it waits before it restarts, because it keeps failing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +47,6 @@ pub struct JobSetTree {
     /// controller does not enforce deadlines (feature gate JobSetActiveDeadlineSeconds).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// When it was created.
     pub created: Option<Time>,
     pub conditions: Vec<Condition>,
     /// Its replicatedJobs, in the order of the specification.
@@ -102,18 +100,14 @@ impl RestartCount {
     }
 }
 
-/// A replicatedJob.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobNode {
     pub name: String,
-    /// Expected Jobs.
     pub replicas: i32,
     /// Jobs that are ready, by the JobSet's status.
     pub ready: i32,
-    /// Jobs that have succeeded.
     pub succeeded: i32,
-    /// Jobs that have failed.
     pub failed: i32,
     /// Recreations of its Jobs without the rest of the JobSet.
     pub restarts: i32,
@@ -134,11 +128,9 @@ pub struct JobNode {
     pub remaining_pods: i32,
     /// Pods that are ready, by the Job's status.
     pub ready: i32,
-    /// Pods that have succeeded.
     pub succeeded: i32,
     /// Recreations: with the whole JobSet, with its replicatedJob, or alone.
     pub recreations: i32,
-    /// When it was created.
     pub created: Option<Time>,
     /// Its Pods, by completion index.
     pub pods: Vec<PodNode>,

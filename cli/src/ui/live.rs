@@ -41,9 +41,7 @@ struct State {
 /// A page that a browser shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Page {
-    /// The list of JobSets.
     List,
-    /// A JobSet.
     JobSet(JobSetKey),
 }
 

@@ -39,7 +39,6 @@ impl Default for Boards {
 }
 
 impl Boards {
-    /// The newest revision.
     pub fn revision(&self) -> Revision {
         self.revision
     }
