@@ -45,9 +45,6 @@ enum NameOf {
 type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 
 /// The completion script for a shell.
-///
-/// # Errors
-/// If clap does not support the shell.
 pub fn script(shell: Shell) -> Result<String, Error> {
     if shell == Shell::Kubectl {
         return Ok(KUBECTL.to_owned());

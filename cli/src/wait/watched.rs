@@ -55,8 +55,8 @@ impl Watched {
 
     /// The JobSet that existed at first, if it still exists or has finished.
     pub(super) fn tree(&self) -> Option<JobSetTree> {
-        let observed = self.mirror.jobset(&self.key).filter(|observed| observed.uid() == self.uid.as_deref());
-        observed.and_then(|observed| observed.tree(None)).or_else(|| self.ended.clone())
+        let observed = self.mirror.jobset(&self.key).filter(|observed| observed.jobset.metadata.uid == self.uid);
+        observed.map(|observed| observed.tree()).or_else(|| self.ended.clone())
     }
 }
 

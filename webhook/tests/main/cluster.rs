@@ -105,25 +105,10 @@ impl Plane {
         self.register_all(&[address]).await
     }
 
-    /// Registers the admission service at each of these addresses, as endpoints of its Service as well.
+    /// Registers the admission service at each of these addresses.
     pub(crate) async fn register_all(&self, addresses: &[SocketAddr]) -> Result<()> {
-        for (number, address) in addresses.iter().enumerate() {
-            self.endpoint(&format!("replica-{number}"), *address).await?;
-        }
         admission::register_all(&self.plane, addresses).await?;
         if self.issuer.is_some() { self.wait_until_bundles_are_filled().await } else { Ok(()) }
-    }
-
-    /// A ready endpoint of the Service.
-    pub(crate) async fn endpoint(&self, name: &str, address: SocketAddr) -> Result<()> {
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": { "name": name, "namespace": NAMESPACE,
-                "labels": { "kubernetes.io/service-name": "jobset-webhook-service" } },
-            "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
-            "ports": [{ "name": "https", "port": address.port() }],
-        });
-        admission::apply(&self.plane, "endpoint.yaml", &[slice]).await
     }
 
     /// Has the API server check what became of Pods that ask for exclusive placement.

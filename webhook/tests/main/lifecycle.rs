@@ -64,7 +64,8 @@ impl Program {
 
 #[tokio::test]
 async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() -> Result<()> {
-    let plane = Plane::start().await?;
+    let mut plane = Plane::start().await?;
+    plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let dir = tempfile::tempdir()?;
     let mut program = Program::start(&plane, dir.path()).await?;
     plane.register(program.address).await?;

@@ -198,7 +198,8 @@ impl Replica {
 
 #[tokio::test]
 async fn a_scrape_shows_what_the_api_server_asked_and_how_the_certificate_is() -> Result<()> {
-    let plane = Plane::start().await?;
+    let mut plane = Plane::start().await?;
+    plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let replica = plane.replica_with(&["--ca-bundle-settle=0s"]).await?;
     let validated = async |result: &str| replica.requests("vjobset.kb.io", "CREATE", result).await;
     replica.has_metric("jobset_webhook_cert_reloads_total", 0.0).await?;
