@@ -43,11 +43,8 @@ impl Epochs {
 /// What the controller does after the agents' reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochDecision {
-    /// Nothing to write.
     Nothing,
-    /// Store these epochs.
     Store {
-        /// The new epochs.
         epochs: Epochs,
         /// Whether the write begins, and counts, a restart after a failure.
         begins_restart: bool,

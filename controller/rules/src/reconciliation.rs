@@ -153,7 +153,6 @@ impl<'a> Reconciliation<'a> {
         self.by_group[begin..self.ends[group]].iter().map(|place| &self.current[*place])
     }
 
-    /// Whether the Job belongs to the current attempt.
     pub(super) fn is_current(&self, job: &JobView) -> bool {
         is_current(&self.status, self.group_of(job), job)
     }
@@ -270,12 +269,10 @@ fn is_current(status: &JobSetStatus, group: Option<usize>, job: &JobView) -> boo
     of_set && job.job_attempt >= of_group.map_or(0, |status| status.job_attempt(job.index.unwrap_or(-1)))
 }
 
-/// Whether the Job has completed.
 pub(super) fn has_completed(job: &JobView) -> bool {
     job.finished == Some(Finished::Completed)
 }
 
-/// Whether the Job has failed.
 pub(super) fn has_failed(job: &JobView) -> bool {
     matches!(job.finished, Some(Finished::Failed { .. }))
 }

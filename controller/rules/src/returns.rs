@@ -24,11 +24,9 @@ const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 /// Longest time until a Pod without such a proof is replaced, unless its JobSet asks for a longer one.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(24);
 
-/// Why a Pod is replaced.
 struct Replacement {
     /// When the Pod is replaced.
     due: Timestamp,
-    /// For people.
     why: String,
 }
 

@@ -12,7 +12,6 @@ use crate::{Key, Kind, OwnedView};
 #[derive(Debug, Default)]
 pub struct Cluster {
     pub nodes: Nodes,
-    /// PriorityClasses.
     pub classes: PriorityClasses,
     /// Namespaces that are being deleted.
     pub terminating: BTreeSet<String>,

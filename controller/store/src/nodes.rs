@@ -11,7 +11,6 @@ use kube::ResourceExt;
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A node, reduced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// Labels: topology domains are named by them.
@@ -26,7 +25,6 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// The domain that the node belongs to.
     pub fn domain(&self, topology_key: &str) -> Option<&str> {
         self.labels.get(topology_key).map(|value| &**value)
     }
@@ -62,7 +60,6 @@ impl Nodes {
         before.as_ref() != self.by_name.get(&name)
     }
 
-    /// A node is gone.
     pub fn delete(&mut self, name: &str) {
         self.by_name.remove(name);
         self.unreachable.remove(name);

@@ -58,7 +58,6 @@ impl<'a> Observed<'a> {
         self.entry.jobs.get(name)
     }
 
-    /// Whether the JobSet controls the Job.
     pub fn owns(&self, job: &JobView) -> bool {
         let uid = self.jobset.metadata.uid.as_ref();
         uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid
@@ -115,7 +114,6 @@ impl<'a> Observed<'a> {
         self.entry.refused.as_deref()
     }
 
-    /// The Pods of the JobSet.
     pub fn pods(&self) -> &'a JobSetPods {
         &self.entry.pods
     }
@@ -153,7 +151,6 @@ impl<'a> Observed<'a> {
         self.cluster.nodes.get(name)
     }
 
-    /// The PriorityClasses of the cluster.
     pub fn priority_classes(&self) -> &'a PriorityClasses {
         &self.cluster.classes
     }

@@ -20,14 +20,12 @@ struct Class {
 }
 
 impl PriorityClasses {
-    /// The class was observed.
     pub fn apply(&mut self, class: &PriorityClass) {
         let class_value =
             Class { value: class.value.unwrap_or(0), global_default: class.global_default.unwrap_or(false) };
         self.0.insert(class.name_any(), class_value);
     }
 
-    /// The class of this name is gone.
     pub fn delete(&mut self, name: &str) {
         self.0.remove(name);
     }

@@ -40,7 +40,6 @@ pub struct Changes {
     pub changed: Vec<(Key, Change)>,
 }
 
-/// All that is observed.
 #[derive(Debug, Default)]
 pub struct Store {
     pub(crate) limits: MemoryLimits,
@@ -49,14 +48,12 @@ pub struct Store {
     indexes: [Index; KINDS],
     /// The newest observed version of each kind.
     observed: Versions,
-    /// The memory of JobSets.
     pub(crate) room: Room,
     /// JobSets whose objects are to be listed again.
     pub(crate) relist: Vec<Key>,
 }
 
 impl Store {
-    /// A store that has observed nothing.
     pub fn new(limits: MemoryLimits) -> Self {
         Self { limits, ..Self::default() }
     }
@@ -72,7 +69,6 @@ impl Store {
         store
     }
 
-    /// Takes an event in.
     pub fn apply(&mut self, event: WatchEvent) -> Changes {
         let mut changes = Changes::default();
         match event {
@@ -145,7 +141,6 @@ impl Store {
         self.indexes.iter().all(Index::is_complete)
     }
 
-    /// Whether these versions were observed.
     pub fn has_observed(&self, versions: Versions) -> bool {
         self.observed.reach(versions)
     }
@@ -165,7 +160,6 @@ impl Store {
         }
     }
 
-    /// A JobSet with its children.
     pub fn entry(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
     }
@@ -175,12 +169,10 @@ impl Store {
         self.entries.keys()
     }
 
-    /// The JobSet of this name.
     pub fn jobset(&self, key: &Key) -> Option<&Arc<JobSet>> {
         self.entries.get(key)?.jobset.as_ref()
     }
 
-    /// What the JobSets share.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }

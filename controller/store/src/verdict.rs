@@ -12,7 +12,6 @@ use jobset_api::{FailurePolicyRule, JobSet, ReplicatedJob, labels};
 
 use crate::{Finished, JobView};
 
-/// The verdict on the present specification.
 #[derive(Debug, Default)]
 pub(crate) struct SpecVerdict {
     /// The specification; `None` if it has no generation, by which another one would be told.
@@ -69,7 +68,6 @@ impl SpecVerdict {
         Self { judged: Judged { findings, patterns: Arc::default() }.into(), ..Self::default() }
     }
 
-    /// Whether the specification was judged.
     pub(crate) fn is_given(&self) -> bool {
         self.judged.get().is_some()
     }

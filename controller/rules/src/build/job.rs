@@ -51,11 +51,8 @@ impl Attempt {
 /// way, and not for each Job of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredJob {
-    /// Name of the Job.
     pub name: String,
-    /// Name of its replicatedJob.
     pub replicated_job: String,
-    /// Its position in the JobSet.
     pub place: JobPlace,
     pub attempt: Attempt,
     /// The restart strategy in effect, which is Recreate in place of InPlaceRestart if in-place restart is disabled.

@@ -49,13 +49,11 @@ pub struct PodFailure {
 pub struct Exit {
     /// Name of the container; empty if the agent has reported the end of its worker.
     pub container: String,
-    /// Exit code.
     pub code: i32,
     /// Reason that the kubelet gives: `Error`, `OOMKilled`.
     pub reason: String,
     /// What the container left in its termination log.
     pub message: String,
-    /// When it ended.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -66,7 +64,6 @@ struct PolicyInput {
 }
 
 impl PodFailure {
-    /// Reads the failure of a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let all = pod.status.init_container_statuses.iter().chain(workers);
@@ -106,7 +103,6 @@ impl PodFailure {
         }
     }
 
-    /// Whether anything is known of the end.
     pub fn is_known(&self) -> bool {
         self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
     }
@@ -197,7 +193,6 @@ impl fmt::Display for Exit {
 /// The end of a worker that its agent has reported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReportedExit {
-    /// Epoch that the worker was in.
     pub epoch: i32,
     /// The end. The container is not named.
     pub exit: Exit,

@@ -37,9 +37,7 @@ pub struct JobPods {
 /// Which slots count: those of the Job's size that have not completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Number of slots.
     pub size: i32,
-    /// Completed indexes.
     pub completed: Ranges,
     /// The Pods that the epoch of the group began with.
     pub members: JobMembers,
@@ -126,7 +124,6 @@ impl JobPods {
         self.extent.is_none() && self.is_empty()
     }
 
-    /// Whether no Pod is there.
     pub fn is_empty(&self) -> bool {
         self.pods == 0
     }

@@ -34,7 +34,6 @@ struct Well {
     agent_restarts: i32,
 }
 
-/// What a change of a Pod means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
     /// Its containers restart in this epoch, in which its worker had been observed running.

@@ -57,7 +57,6 @@ pub struct ObservedEpochs {
 }
 
 impl ObservedEpochs {
-    /// Reads a status.
     pub fn of(status: &JobSetStatus) -> Self {
         Self {
             synced: status.synced_epoch,
@@ -94,7 +93,6 @@ pub(crate) struct PodChange {
 }
 
 impl JobSetPods {
-    /// The Pods of the Job with this UID.
     pub fn of_job(&self, uid: &str) -> Option<&JobPods> {
         self.jobs.get(uid)
     }
@@ -196,7 +194,6 @@ impl JobSetPods {
         }
     }
 
-    /// A Pod is gone.
     pub(crate) fn remove(&mut self, name: &str) -> PodChange {
         let Some(place) = self.places.remove(name) else { return PodChange::default() };
         if let Some(pod) = self.jobs.get(&place.job).and_then(|pods| pods.find(name, place.index)) {
@@ -268,7 +265,6 @@ impl JobSetPods {
         }
     }
 
-    /// Whether no Pod exists.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -52,13 +52,10 @@ impl Blocked {
 
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct FailedWorker {
-    /// Name of its Pod.
     pub pod: String,
-    /// Node of its Pod.
     pub node: Option<Arc<str>>,
     /// Completion index of its Pod.
     pub index: Option<i32>,
-    /// Epoch that it was in.
     pub epoch: i32,
     /// Whether its Pod was being deleted, or was gone, when its end was first observed.
     pub deleted: bool,
@@ -66,7 +63,6 @@ pub struct FailedWorker {
     pub pod_ended: bool,
     /// Whether its agent has reported the failure: a supervisor, whose container goes on.
     pub reported: bool,
-    /// What is known of the end.
     pub failure: PodFailure,
 }
 
@@ -84,13 +80,10 @@ pub(super) struct Share {
     pub trust: Trust,
     /// There is no report that is a number.
     pub unreported: bool,
-    /// The report is not a number.
     pub malformed: bool,
-    /// Its worker runs.
     pub runs: bool,
     /// It is unreported, and the worker runs all the same: the report was lost.
     pub mute: bool,
-    /// Its Pod has succeeded.
     pub succeeded: bool,
     /// Its success is a loss.
     pub lost: bool,
@@ -118,7 +111,6 @@ pub(super) struct Share {
 /// Failed Pods with the finalizer of the Job controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldPods {
-    /// How many there are.
     pub pods: usize,
     /// How many of them are being deleted.
     pub deleted: usize,

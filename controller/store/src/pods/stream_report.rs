@@ -17,13 +17,11 @@ const MOST_UNOBSERVED: usize = 16_384;
 /// What the agent of a Pod reports over the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamReport {
-    /// Name of the Pod.
     pub pod: String,
     pub pod_uid: String,
     pub epoch: i32,
     /// How the worker of the epoch before ended: the text of the annotation `worker-exit`.
     pub exit: Option<String>,
-    /// When the agent started.
     pub started: Option<Timestamp>,
 }
 

@@ -24,14 +24,11 @@ const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
-/// A Pod, reduced.
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PodView {
-    /// Name of the Pod.
     pub name: String,
-    /// UID of the Pod.
     pub uid: String,
     /// resourceVersion.
     pub version: u64,
@@ -47,13 +44,11 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
     pub deleted_at: Option<Timestamp>,
-    /// When it was created.
     pub created: Timestamp,
     /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
     pub address_since: Option<Timestamp>,
     /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
-    /// Node that it is bound to.
     pub node: Option<Arc<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
     pub domain: Option<Domain>,
@@ -93,7 +88,6 @@ pub struct PodView {
 /// The epoch that a Pod reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Epoch {
-    /// Not reported yet.
     #[default]
     Absent,
     Reported(i32),
@@ -113,7 +107,6 @@ pub enum PodPhase {
 /// A container that waits for its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitingContainer {
-    /// Name of the container.
     pub name: String,
     /// Reason that the kubelet gives, such as `CreateContainerConfigError`.
     pub reason: String,
@@ -140,7 +133,6 @@ impl PodView {
         self.epoch.number().is_some_and(|epoch| epoch > reported.epoch).then_some(reported)
     }
 
-    /// Reduces a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let agents = || pod.status.init_container_statuses.iter().filter(|status| is_of_agent(pod, status));
@@ -233,7 +225,6 @@ impl PodView {
 }
 
 impl Epoch {
-    /// The number, if it is one.
     pub fn number(&self) -> Option<i32> {
         match self {
             Self::Reported(epoch) => Some(*epoch),
