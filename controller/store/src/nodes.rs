@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_unreachable_while_it_carries_the_taint_and_not_by_being_unready() {
+    fn node_with_taint_is_unreachable_unready_one_is_not() {
         let mut nodes = Nodes::default();
         let tainted = |key: &str| {
             node(
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_is_old_or_does_not_declare_the_feature_cannot_restart_in_place() {
+    fn kubelet_without_feature_cannot_restart_in_place() {
         let mut nodes = Nodes::default();
         for (status, cannot) in [
             (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}}), true),

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_changed_or_deleted_counts_as_it_is_now() {
+    fn class_changed_or_deleted_has_its_present_priority() {
         let mut classes = classes(&[("high", 7, true)]);
         classes.apply(&class("high", 8, false));
         assert_eq!((classes.priority(Some("high")), classes.priority(None)), (Some(8), Some(0)));

@@ -355,7 +355,7 @@ mod tests {
     #[case::container_of_that_life(42, BEFORE, None, "OOMKilled")]
     #[case::container_of_a_later_life(42, AFTER, None, "signal 9")]
     #[case::agent_says_so(42, AFTER, Some("OOMKilled"), "OOMKilled")]
-    fn reported_kill_is_for_want_of_memory_where_its_container_says_so(
+    fn reported_kill_is_out_of_memory_if_container_says_so(
         #[case] code: i32,
         #[case] started: &str,
         #[case] reason: Option<&str>,

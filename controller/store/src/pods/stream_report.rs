@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn report_of_a_later_life_in_the_same_epoch_raises_the_life() {
+    fn report_of_later_life_in_same_epoch_raises_life() {
         let second = |second| Some(Timestamp::from_second(second).unwrap());
         let of_life = |started| StreamReport { started, ..report("a", 2) };
         let mut reports = StreamReports::default();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn later_epoch_without_a_life_is_not_of_the_life_before() {
+    fn later_epoch_without_life_is_not_of_life_before() {
         let mut reports = StreamReports::default();
         let mut before = PodView { life: Some(Timestamp::UNIX_EPOCH), ..pod("a", Epoch::Reported(2)) };
         reports.note(report("a", 3), Some(&before));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_above_the_next_counts_once_the_synced_epoch_has_grown() {
+    fn epoch_above_next_counts_once_synced_epoch_grows() {
         let mut reports = StreamReports::default();
         let before = pod("a", Epoch::Reported(2));
         reports.note(report("a", 3), Some(&before));

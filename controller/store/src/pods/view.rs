@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_the_agent_is_not_that_of_another_init_container() {
+    fn agent_start_is_not_that_of_another_init_container() {
         let view = pod(&json!({"status": {
             "initContainerStatuses": [
                 {"name": "preflight", "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}},
