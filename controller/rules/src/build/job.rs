@@ -6,7 +6,6 @@ use jobset_api::effective::MAX_BACKOFF_LIMIT;
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels, names, restart_rules};
 use jobset_store::PriorityClasses;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::labels::keys;
@@ -92,12 +91,9 @@ pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
 
     let template = group.template.metadata.as_ref();
     let mut metadata = ObjectMeta {
-        name: Some(name.clone()),
-        namespace: jobset.namespace(),
         labels: template.and_then(|template| template.labels.clone()),
         annotations: template.and_then(|template| template.annotations.clone()),
-        owner_references: Some(vec![super::owner_reference(jobset)]),
-        ..ObjectMeta::default()
+        ..super::metadata(jobset, name.clone())
     };
     let execution = attempt.execution.map(|execution| (labels::EXECUTION_ATTEMPT.to_owned(), execution.to_string()));
     let annotations: BTreeMap<String, String> = placement.into_iter().chain(execution).collect();
