@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy};
+use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy, event};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::build::{ClaimPlace, DesiredJob};
@@ -166,6 +166,19 @@ pub enum PodDeletion {
     FailsBeforeWorker,
     /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
     Unreachable,
+}
+
+impl PodDeletion {
+    /// The reason of the Event that says why.
+    pub(crate) fn event(self) -> &'static str {
+        match self {
+            Self::EpochAbove(_) => event::EPOCH_INVALID,
+            Self::AgentAlone => event::AGENT_RESTARTED_ALONE,
+            Self::Misplaced => event::EXCLUSIVE_PLACEMENT_VIOLATION,
+            Self::CannotReturn | Self::FailsBeforeWorker => event::POD_REPLACED,
+            Self::Unreachable => event::FORCE_DELETED,
+        }
+    }
 }
 
 /// An Event on the JobSet.

@@ -114,27 +114,13 @@ impl JobView {
         }
     }
 
-    /// What the rules decide by, but for the numbers that only people read.
-    pub(crate) fn without_counts(&self) -> impl PartialEq + use<> {
-        let Self {
-            uid,
-            controller,
-            index,
-            attempt,
-            job_attempt,
-            deleting,
-            suspended,
-            finished,
-            failing,
-            succeeding,
-            deadline,
-            started,
-            bears_no_failure,
-            ..
-        } = self.clone();
-        let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        let ends = (failing, succeeding, deadline, started, bears_no_failure);
-        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, ends, sizes)
+    /// Whether it differs from `other` by more than numbers that only people read.
+    pub(crate) fn differs_in_decisions(&self, other: &Self) -> bool {
+        let without_counts = |job: &Self| {
+            let (completed, failed) = (Ranges::default(), Ranges::default());
+            Self { version: 0, active: 0, ready: 0, succeeded: 0, completed, failed, ..job.clone() }
+        };
+        self.is_ready() != other.is_ready() || without_counts(self) != without_counts(other)
     }
 
     /// Whether as many of its Pods are ready or have succeeded as it runs at once.

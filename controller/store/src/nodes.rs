@@ -71,19 +71,8 @@ impl Nodes {
         self.by_name.get(name)
     }
 
-    /// Since when a node is unreachable, if it is.
-    pub fn unreachable_since(&self, name: &str) -> Option<Timestamp> {
-        self.by_name.get(name)?.unreachable_since
-    }
-
-    /// Whether a node is unreachable.
     pub fn any_unreachable(&self) -> bool {
         !self.unreachable.is_empty()
-    }
-
-    /// Whether the kubelet of a node cannot restart Pods in place.
-    pub fn is_outdated(&self, name: &str) -> bool {
-        self.outdated.contains(name)
     }
 
     /// Whether any node has a kubelet that cannot restart Pods in place.
@@ -151,7 +140,7 @@ mod tests {
         assert!(!nodes.any_unreachable(), "nothing is done before it is known since when");
         assert!(nodes.apply(&tainted(UNREACHABLE)));
         assert!(!nodes.apply(&tainted(UNREACHABLE)), "nothing new");
-        assert_eq!(nodes.unreachable_since("a"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(nodes.get("a").unwrap().unreachable_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         nodes.apply(&node("a", &json!({})));
         assert!(!nodes.any_unreachable());
     }

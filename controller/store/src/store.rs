@@ -116,10 +116,10 @@ impl Store {
     /// those again.
     pub fn drop_entry(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let nodes: Vec<_> = entry.pods.nodes().cloned().collect();
+        let nodes: Vec<_> = entry.pods.nodes().collect();
         let reports = entry.pods.reports();
-        let Entry { jobset, unread, .. } = std::mem::take(entry);
-        (entry.jobset, entry.unread) = (jobset, unread);
+        let Entry { jobset, unread, members, .. } = std::mem::take(entry);
+        (entry.jobset, entry.unread, entry.members) = (jobset, unread, members);
         entry.pods = JobSetPods::with_reports(reports);
         for node in nodes {
             self.cluster.moved(key, None, Some(node));
@@ -211,7 +211,8 @@ impl Store {
                 Some(entry.put_jobset(jobset, unread))
             }
             View::Job(job) => Some(entry.put_job(object.name, job)),
-            View::Pod(pod) => {
+            View::Pod(mut pod) => {
+                pod.node = pod.node.map(|node| self.cluster.shared_name(node));
                 let (change, matters) = if pod.job_uid.is_none() {
                     let change = entry.pods.remove(&object.name);
                     entry.orphans.insert(object.name);
@@ -223,7 +224,8 @@ impl Store {
                     let matters = change.matters || was_orphan;
                     (change, matters)
                 };
-                self.cluster.moved(&owner, change.entered, change.left);
+                let (to, from) = change.nodes;
+                self.cluster.moved(&owner, to, from);
                 matters.then_some(Change::Decision)
             }
             View::StoredJobSet(_) | View::Node(_) | View::PriorityClass(_) | View::Namespace(_) => None,
@@ -289,7 +291,8 @@ impl Store {
                 if pods.failed {
                     change = Change::Decision;
                 }
-                self.cluster.moved(owner, pods.entered, pods.left);
+                let (to, from) = pods.nodes;
+                self.cluster.moved(owner, to, from);
             }
             _ => {}
         }

@@ -122,17 +122,6 @@ impl PodFailure {
         self.policy_input = later.policy_input;
     }
 
-    /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
-    /// like this.
-    pub fn fails_job_or_index(&self, job: &JobTemplateSpec) -> bool {
-        matches!(self.first_action(job), Some("FailJob" | "FailIndex"))
-    }
-
-    /// Whether the Job's podFailurePolicy fails the whole Job because of a Pod that failed like this.
-    pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
-        self.first_action(job) == Some("FailJob")
-    }
-
     /// The action of the first rule of the Job's podFailurePolicy that matches a Pod that failed like this: same rules, same order
     /// as the Job controller.
     pub fn first_action<'a>(&self, job: &'a JobTemplateSpec) -> Option<&'a str> {

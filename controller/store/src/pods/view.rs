@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node, restarting, sandbox_lost_at,
-    sandbox_since, started, waiting,
+    all_ended, gets_another_sandbox, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node,
+    restarting, sandbox_since, started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
@@ -143,10 +143,10 @@ impl PodView {
         };
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
-        let sandbox_lost_at = sandbox_lost_at(pod);
+        let lost_at = lost_with_its_node(pod);
         let ended_life = EndedLife::of(pod);
         let failing = restarting
-            || lost_with_its_node(pod).is_some()
+            || lost_at.is_some()
             || pod.status.init_container_statuses.iter().any(has_failed)
             || deleted_at.is_some()
             || ended_life.is_some()
@@ -179,7 +179,7 @@ impl PodView {
             workers_succeeded: !restarting && have_succeeded(pod),
             life: life::reported(pod.annotations()),
             ended_life,
-            sandbox_lost_at,
+            sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
