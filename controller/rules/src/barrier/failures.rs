@@ -7,10 +7,9 @@
 use std::ops::ControlFlow;
 
 use jobset_api::{conditions, event};
-use jobset_store::pods::Blocked;
+use jobset_store::pods::{Blocked, JobPods};
 
-use crate::members::running_jobs;
-use crate::reconciliation::Reconciliation;
+use crate::reconciliation::{Reconciliation, node_name};
 use crate::types::PodDeletion;
 
 /// Reason of the condition BarrierBlocked where Pods fail.
@@ -18,11 +17,8 @@ const FAILS: &str = "FailsBeforeBarrier";
 /// The same where nodes refuse Pods.
 const REFUSED: &str = "RefusedByNode";
 
-pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
-        return ControlFlow::Continue(());
-    }
-    let blocked: Vec<&Blocked> = running_jobs(reconciliation).flat_map(|(pods, _)| pods.blocked()).collect();
+pub(crate) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let blocked: Vec<&Blocked> = reconciliation.running_pods().flat_map(JobPods::blocked).collect();
     let most = blocked.iter().max_by_key(|it| (it.pods, it.failures, it.refusals, &it.pod));
     let Some(most) = most else {
         reconciliation.clear_condition(
@@ -42,7 +38,7 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
     if i64::from(most.pods) > i64::from(jobset.allowed_restarts()) {
         return reconciliation.fail(conditions::WORKER_NOT_STARTED, message);
     }
-    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, FAILS, &message) {
+    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, FAILS, &message) {
         reconciliation.warn(event::BARRIER_BLOCKED, message);
     }
     for blocked in blocked.into_iter().filter(|blocked| blocked.is_given_up()) {
@@ -54,14 +50,10 @@ pub(super) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> Control
 /// Deletes a Pod that has failed too often. When it goes, it counts as one failure.
 fn replace(reconciliation: &mut Reconciliation<'_>, blocked: &Blocked) {
     let Blocked { pod, uid, failures, node, .. } = blocked;
-    let node = node.as_deref().unwrap_or("unknown");
-    let message = format!(
-        "Pod {pod} on node {node} is replaced: it failed {} before its worker could start: {}",
-        times(*failures),
-        why(blocked)
-    );
-    reconciliation.warn(event::POD_REPLACED, message);
-    reconciliation.delete_pod(pod.clone(), uid.clone(), PodDeletion::FailsBeforeWorker);
+    let (node, times, why) = (node_name(node.as_ref()), times(*failures), why(blocked));
+    let message =
+        format!("Pod {pod} on node {node} is replaced: it failed {times} before its worker could start: {why}");
+    reconciliation.delete_pod(pod, uid, PodDeletion::FailsBeforeWorker, message);
 }
 
 /// `Pod p failed twice before its worker could start, as did 1 Pod before it (maxRestarts 6)`.
@@ -105,11 +97,11 @@ fn report_refusals(reconciliation: &mut Reconciliation<'_>, most: &Blocked, othe
     let message = format!(
         "Pod {} was refused by node {}{refused}{}{}; it is replaced, and does not count",
         most.pod,
-        most.node.as_deref().unwrap_or("unknown"),
+        node_name(most.node.as_ref()),
         why.unwrap_or_default(),
         others(other_slots),
     );
-    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, true, REFUSED, &message) && !is_known {
+    if reconciliation.set_condition(conditions::BARRIER_BLOCKED, REFUSED, &message) && !is_known {
         reconciliation.warn(event::BARRIER_BLOCKED, message);
     }
 }

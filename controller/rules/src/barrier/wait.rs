@@ -1,11 +1,11 @@
 //! Reports a group that waits at the barrier for long, with the Pods that it waits for.
 
-use jobset_api::{JobSetStatus, conditions, event};
+use jobset_api::{conditions, event};
 use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::members::{self, Slots};
-use crate::reconciliation::{Reconciliation, first_few};
+use crate::reconciliation::{Reconciliation, by_name, name_few};
 use crate::{backoff, not_running, settle};
 
 /// After this time at the barrier, an agent that runs and has not reported is silent.
@@ -14,56 +14,46 @@ const SILENT: SignedDuration = SignedDuration::from_secs(15);
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Sets the condition BarrierWaiting, and refreshes its message after 1, 2, 4 ... minutes.
-pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
+pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
     if settle::report(reconciliation) {
         return;
     }
-    let suspended = reconciliation.observed.jobset.spec.is_suspended();
+    let suspended = reconciliation.is_suspended();
     let waits = reconciliation.in_place()
         && !suspended
         && reconciliation.status.epochs().is_closed()
         && backoff::waits_until(reconciliation).is_none();
     let slots = if waits { members::slots(reconciliation) } else { Slots::default() };
     let next = reconciliation.next_epoch();
-    let arrived = slots.reports.get(&next).copied().unwrap_or(0);
-    let are_there = slots.open <= arrived || slots.members() > 0 && slots.members_at(next) == slots.members();
-    let leaving = if waits && are_there { members::leaving(reconciliation) } else { None };
+    let arrived = slots.at(next);
+    let leaving = if waits && slots.missing(next) == 0 { members::leaving(reconciliation) } else { None };
     if slots.open <= arrived && leaving.is_none() {
         let message = if suspended { "jobset is suspended" } else { "all Pods have reached the barrier" };
         reconciliation.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, message);
         return;
     }
     let since = waits_since(reconciliation);
-    let waited = reconciliation.now.0.duration_since(since);
-    let Some((age, refresh)) = age(waited, SILENT) else {
-        reconciliation.requeue_at(since.saturating_add(SILENT).unwrap_or(since));
+    let words = |age| format!("the group waits at the barrier for {age}");
+    let Some(begin) = begin_of_message(reconciliation, conditions::BARRIER_WAITING, since, SILENT, words) else {
         return;
     };
-    reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
-    let begin = format!("the group waits at the barrier for {age}");
-    let stored = reconciliation.true_condition(conditions::BARRIER_WAITING);
-    if stored.is_some_and(|it| it.message.starts_with(&begin)) {
-        return;
-    }
-    let stored_reason = stored.map(|it| it.reason.clone());
-    let silent = names(unreported_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
+    let stored_reason = reconciliation.true_condition(conditions::BARRIER_WAITING).map(|it| it.reason.clone());
+    let silent = by_name(unreported_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
     let (reason, what) = if let Some(pod) = leaving {
         let what = format!(
             "Pod {} is outside of the size of the JobSet, and could still start its worker; the Pod has to be deleted first",
             pod.name
         );
         (conditions::PODS_LEAVING, what)
-    } else if silent.is_empty() && waited < MINUTE {
+    } else if silent.is_empty() && reconciliation.now.0.duration_since(since) < MINUTE {
         return;
     } else if silent.is_empty() {
-        let mut missing_pods: Vec<&PodView> = missing_pods(reconciliation).collect();
-        missing_pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let missing: Vec<&str> = missing_pods.iter().map(|pod| &*pod.name).collect();
+        let missing = by_name(missing_pods(reconciliation));
         let without_pod = (slots.open - arrived).saturating_sub(missing.len());
         let mut what = Vec::new();
         if !missing.is_empty() {
-            what.push(format!("{} of {} Pods have not reported: {}", missing.len(), slots.open, first_few(&missing)));
-            what.extend(missing_pods.iter().find_map(|pod| not_running::why(reconciliation, pod)));
+            what.push(format!("{} of {} Pods have not reported: {}", missing.len(), slots.open, name_few(&missing)));
+            what.extend(missing.iter().find_map(|pod| not_running::why(reconciliation, pod)));
         }
         if without_pod > 0 {
             what.push(format!("{without_pod} of {} Pods do not exist or are being deleted", slots.open));
@@ -73,12 +63,12 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         let what = format!(
             "the agents of these Pods run and have not reported an epoch: {}; look at their logs, and check that their \
              ServiceAccount may watch this JobSet and patch its Pods",
-            first_few(&silent)
+            name_few(&silent)
         );
         (conditions::AGENTS_SILENT, what)
     };
     let message = format!("{begin}: {what}");
-    reconciliation.set_condition(conditions::BARRIER_WAITING, true, reason, &message);
+    reconciliation.set_condition(conditions::BARRIER_WAITING, reason, &message);
     if stored_reason.as_deref() != Some(reason) {
         reconciliation.warn(event::BARRIER_WAITING, message);
     }
@@ -91,42 +81,51 @@ fn waits_since(reconciliation: &Reconciliation<'_>) -> Timestamp {
     let ended = conditions.map(|it| it.last_transition_time.0);
     let created = reconciliation.observed.jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
     // The plan of an epoch that has just ended sets this time at its end.
-    let before = reconciliation.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
-    let is_new = reconciliation.status.epochs() != before.unwrap_or_default();
+    let is_new = reconciliation.status.epochs() != reconciliation.observed.stored_epochs();
     let epoch = reconciliation.status.epoch_transition_time.as_ref().map(|time| time.0);
     let epoch = if is_new { Some(reconciliation.now.0) } else { epoch };
     ended.chain(created).chain(epoch).max().unwrap_or(reconciliation.now.0)
 }
 
-/// How long the group has waited, in words, and after which time the next words follow. `None` if it has not waited for `long`,
-/// which is less than a minute.
-pub(super) fn age(waited: SignedDuration, long: SignedDuration) -> Option<(String, SignedDuration)> {
-    let minutes = waited.as_mins();
-    if minutes == 0 {
-        return (waited >= long).then(|| (format!("{} s", long.as_secs()), MINUTE));
+/// The begin of the message of a condition, which says how long something has lasted: after `long`, which is less than a minute, and
+/// after 1, 2, 4 ... minutes. `None` before, and while the condition says so.
+pub(crate) fn begin_of_message(
+    reconciliation: &mut Reconciliation<'_>,
+    condition: &str,
+    since: Timestamp,
+    long: SignedDuration,
+    words: impl FnOnce(String) -> String,
+) -> Option<String> {
+    let (age, next) = age(reconciliation.now.0.duration_since(since), long);
+    reconciliation.requeue_at(since.saturating_add(next).unwrap_or(since));
+    let begin = words(age?);
+    let stored = reconciliation.true_condition(condition);
+    stored.is_none_or(|it| !it.message.starts_with(&begin)).then_some(begin)
+}
+
+/// How long something has lasted, in words, and after which time the next words follow.
+fn age(lasted: SignedDuration, long: SignedDuration) -> (Option<String>, SignedDuration) {
+    match lasted.as_mins() {
+        ..1 if lasted < long => (None, long),
+        ..1 => (Some(format!("{} s", long.as_secs())), MINUTE),
+        minutes => {
+            let power = 1_i64 << minutes.ilog2();
+            (Some(format!("{power} min")), SignedDuration::from_mins(power.saturating_mul(2)))
+        }
     }
-    let power = 1_i64 << minutes.ilog2();
-    Some((format!("{power} min"), SignedDuration::from_mins(power.saturating_mul(2))))
 }
 
 /// The Pods of open slots that have not reported the next epoch, or have to report it again.
 fn missing_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
     let next = reconciliation.next_epoch();
     let again = move |pods: &'a JobPods| pods.suspects_at(next).filter(|pod| pod.deleted_at.is_none());
-    members::running_jobs(reconciliation).flat_map(move |(pods, _)| pods.not_at(next).chain(again(pods)))
+    reconciliation.running_pods().flat_map(move |pods| pods.not_at(next).chain(again(pods)))
 }
 
 /// The Pods of open slots that report nothing that is a number. In the first minute each plan looks for silent agents, so it must
 /// not look at every Pod of the group.
 fn unreported_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a PodView> {
-    members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.unreported())
-}
-
-/// The names of Pods, in their order.
-fn names<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = pods.map(|pod| &*pod.name).collect();
-    names.sort_unstable();
-    names
+    reconciliation.running_pods().flat_map(JobPods::unreported)
 }
 
 /// Whether the agent of the Pod has run for long enough to have reported.
@@ -142,15 +141,14 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::at_first(14, None)]
-    #[case::agents_should_have_reported(15, Some(("15 s", 60)))]
-    #[case::just_before_a_minute(59, Some(("15 s", 60)))]
-    #[case::a_minute(60, Some(("1 min", 120)))]
-    #[case::three_minutes(200, Some(("2 min", 240)))]
-    #[case::a_day(86_400, Some(("1024 min", 122_880)))]
-    fn age_doubles(#[case] waited: i64, #[case] expected: Option<(&str, i64)>) {
-        let age = age(SignedDuration::from_secs(waited), SILENT);
-        let age = age.as_ref().map(|(words, refresh)| (words.as_str(), refresh.as_secs()));
-        assert_eq!(age, expected);
+    #[case::at_first(14, None, 15)]
+    #[case::agents_should_have_reported(15, Some("15 s"), 60)]
+    #[case::just_before_a_minute(59, Some("15 s"), 60)]
+    #[case::a_minute(60, Some("1 min"), 120)]
+    #[case::three_minutes(200, Some("2 min"), 240)]
+    #[case::a_day(86_400, Some("1024 min"), 122_880)]
+    fn age_doubles(#[case] lasted: i64, #[case] words: Option<&str>, #[case] next: i64) {
+        let (age, after) = age(SignedDuration::from_secs(lasted), SILENT);
+        assert_eq!((age.as_deref(), after.as_secs()), (words, next));
     }
 }

@@ -1,4 +1,7 @@
-//! The state of the barrier of a group, for the metrics. No rule uses it.
+//! The barrier of a group that restarts in place: its state for the metrics, what it waits for, and the Pods that never reach it.
+
+mod failures;
+mod wait;
 
 use jobset_store::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,6 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::members::{self, Slots};
 use crate::reconciliation::Reconciliation;
 use crate::types::Settings;
+
+pub(super) use failures::limit_failures;
+pub(super) use wait::{begin_of_message, report_wait};
 
 /// The barrier of a group that restarts in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,24 +36,15 @@ pub fn barrier(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Opti
     {
         return None;
     }
-    Some(barrier_of(
-        reconciliation.status.synced_epoch,
-        reconciliation.status.deprecated_epoch,
-        &members::slots(&reconciliation),
-    ))
+    let (synced, deprecated) = (reconciliation.status.synced_epoch, reconciliation.status.deprecated_epoch);
+    Some(barrier_of(synced, deprecated, &members::slots(&reconciliation)))
 }
 
 /// The barrier with these epochs and slots. A deleted Pod closes the barrier for the others only when its replacement has
 /// reported.
 fn barrier_of(synced: i32, deprecated: i32, slots: &Slots) -> Barrier {
-    let at = |epoch: i32| slots.reports.get(&epoch).copied().unwrap_or(0);
-    let (open, next) = (synced > 0 && deprecated < synced && at(synced) > 0, synced.saturating_add(1));
-    let waiting = match slots.members() {
-        _ if open => 0,
-        0 => slots.open.saturating_sub(at(next)),
-        members => members.saturating_sub(slots.members_at(next)),
-    };
-    Barrier { open, waiting }
+    let open = synced > 0 && deprecated < synced && slots.at(synced) > 0;
+    Barrier { open, waiting: if open { 0 } else { slots.missing(synced.saturating_add(1)) } }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What the engine remembers of one slot, as a value: the model checker takes it out, compares it, and puts it back.
 
-use super::{Extent, JobPods};
+use super::counts::Counts;
+use super::{Extent, JobPods, share};
 use crate::Ranges;
-use crate::members::JobMembers;
 use crate::pods::slot::PodSlot;
 use crate::pods::{ObservedEpochs, PodView};
 
@@ -42,7 +42,7 @@ impl Kept {
     }
 
     fn change(&self, epochs: ObservedEpochs, change: impl FnOnce(&mut JobPods)) -> Self {
-        let mut pods = JobPods::of([self], epochs, JobMembers::All);
+        let mut pods = JobPods::of([self], epochs, Ranges::all());
         change(&mut pods);
         assert_eq!(pods.miscounted(), None, "the counts are wrong");
         let slot = pods.slots.remove(&0).unwrap_or_default();
@@ -52,7 +52,7 @@ impl Kept {
 
 impl JobPods {
     /// The slots of a Job, with what is remembered of each. Their Pods are told apart by the index before their names.
-    pub fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: ObservedEpochs, members: JobMembers) -> Self {
+    pub fn of<'a>(kept: impl IntoIterator<Item = &'a Kept>, epochs: ObservedEpochs, members: Ranges) -> Self {
         let mut pods = Self { epochs, ..Self::default() };
         for (index, Kept(slot)) in (0..).zip(kept) {
             pods.pods += slot.pods().count();
@@ -62,6 +62,17 @@ impl JobPods {
         pods.extent = Some(Extent { size, completed: Ranges::default(), members });
         pods.recount();
         pods
+    }
+
+    /// How the counts differ from those of the slots as they are, if they do.
+    pub fn miscounted(&self) -> Option<String> {
+        let mut counted = Counts::default();
+        for (index, slot) in &self.slots {
+            counted.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
+        }
+        // The slots do not keep the order of reports.
+        counted.first_to_report = self.counts.first_to_report;
+        (counted != self.counts).then(|| format!("{:?}, and the slots say {counted:?}", self.counts))
     }
 }
 
