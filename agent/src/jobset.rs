@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn jobset_without_failure_policy_and_status_is_bypassed_at_epoch_zero() {
+    fn jobset_without_policy_and_status_is_bypassed() {
         let observed = state(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": []}}));
         assert_eq!(observed, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, failed: false, bypass: true });
     }

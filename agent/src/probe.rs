@@ -255,7 +255,7 @@ mod tests {
 
     /// As many connections as a backlog holds, which would delay the kubelet for their whole time limit.
     #[tokio::test]
-    async fn probe_is_answered_at_once_beside_a_backlog_of_idle_connections() {
+    async fn probe_behind_idle_backlog_is_answered_at_once() {
         let (address, _barrier) = start(LIFTED).await;
         let mut silent = Vec::new();
         for _ in 0..8 * MAX_CONNECTIONS {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_lacks_is_said_to_those_who_need_it() {
+    fn in_place_jobset_on_old_cluster_gets_warning() {
         let terms = Terms { cluster: Cluster::lacking("the API server is old"), ..Terms::default() };
         let of = |object: &Value| warnings(&request("CREATE", object, &Value::Null), &terms);
         assert!(of(&bad())[0].ends_with("restartStrategy: the API server is old"), "{:?}", of(&bad()));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_left_out_is_shared_at_creation_and_stays_in_updates() {
+    fn budget_left_out_is_shared_and_stays_in_updates() {
         let annotations = |change: Change| change.after.metadata.annotations.unwrap_or_default();
         let created = mutated(request("CREATE", &defaulted(), &Value::Null)).unwrap();
         assert_eq!(created.before.spec, created.after.spec);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_it_is_but_for_managed_fields() {
+    fn object_is_read_whole_without_managed_fields() {
         let mut object = json!({ "metadata": metadata(), "spec": { "suspend": true }, "status": { "restarts": 1 } });
         let wanted: JobSet = serde_json::from_value(object.clone()).unwrap();
         object["metadata"]["managedFields"] = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }]);

@@ -62,7 +62,7 @@ fn config_takes_optional_variables() {
 }
 
 #[test]
-fn namespace_missing_is_read_from_the_token_and_both_agents_defaults_apply() {
+fn namespace_missing_comes_from_token_with_both_agents_defaults() {
     let config = parse(&[("NAMESPACE", "")]).unwrap();
     assert_eq!((config.namespace.as_str(), exit_code(&config)), ("of-the-token", 1));
     assert_eq!((ports(&config), paths(&config)), (vec![8081, 8080], vec!["/barrier-is-down", "/barrier-is-lifted"]));

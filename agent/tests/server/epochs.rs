@@ -61,7 +61,7 @@ async fn worker_saves_its_state_within_its_grace() -> Result<()> {
 
 /// A shell ends at once on SIGTERM, while the processes that it started continue.
 #[tokio::test]
-async fn process_group_saves_its_state_after_its_main_process_has_ended() -> Result<()> {
+async fn process_group_saves_state_after_main_process_ended() -> Result<()> {
     let space = TestNamespace::new("saves-behind-a-shell").await?;
     let trains = "trap 'sleep 0.5; echo saved $JOBSET_EPOCH >>log; exit 0' TERM; echo on >>log; \
          while :; do sleep 0.1; done";

@@ -14,7 +14,7 @@ use super::fixture::{TestNamespace, shared};
 #[case::silent("no-words", "exit 1", 1, None, "")]
 #[case::hostile("hostile-words", r#"printf '\033[31m\000\377"}}\\\n'; exit 3"#, 3, None, "\u{fffd}\"}}\\")]
 #[tokio::test]
-async fn worker_fails_exit_and_words_are_in_the_report_of_the_next_epoch(
+async fn failed_worker_exit_is_in_next_report(
     #[case] namespace: &str,
     #[case] script: &str,
     #[case] code: i32,

@@ -90,7 +90,7 @@ async fn save_hook_by_url_runs_before_the_restart() -> Result<()> {
 
 /// The kubelet ends an agent whose worker fails while it saves its state.
 #[tokio::test]
-async fn save_hook_file_of_a_terminated_agent_is_removed_by_the_next_one() -> Result<()> {
+async fn save_hook_file_left_is_removed_by_next_agent() -> Result<()> {
     let space = TestNamespace::new("sidecar-saves-no-more").await?;
     let file = space.folder.path().join("save");
     let port = free_port().await?;

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_the_scheduler_has_not_seen_and_a_long_message_are_pending() {
+    fn pod_unscheduled_is_pending_with_bounded_message() {
         let mut unseen = pod("a", "u1", "pending");
         unseen.status.conditions.clear();
         let why = of_list(&[unseen]).leader(&JobKey::new("ml", "u1")).unwrap_err();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_followed_and_a_new_listing_replaces_what_was_known() {
+    fn new_listing_replaces_leaders_of_watch() {
         let (job, mut leaders) = (JobKey::new("ml", "u1"), Leaders::default());
         assert!(!leaders.in_touch());
         for event in [Event::Init, Event::InitApply(pod("a", "u1", "pending"))] {

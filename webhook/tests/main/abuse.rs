@@ -83,7 +83,7 @@ async fn a_bad_hello_ends_its_connection(#[case] bytes: &[u8], #[case] alert: Op
 }
 
 #[tokio::test]
-async fn a_version_of_tls_below_the_minimum_is_refused_and_named() {
+async fn tls_version_below_minimum_is_refused_and_named() {
     let server = Server::with(&["--tls-min-version=VersionTLS13"]).await;
     let old = Client { tls: &TLS12, ..server.client.clone() };
     let error = old.connect().await.unwrap_err().to_string();
@@ -168,7 +168,7 @@ async fn an_oversized_head_is_refused() {
 }
 
 #[tokio::test]
-async fn thousands_of_half_open_connections_displace_each_other_and_nobody_else() {
+async fn half_open_connections_displace_each_other_alone() {
     const FLOOD: usize = 3000;
     let server = Server::with(&["--max-connections=100"]).await;
     let body = review(&with("/spec", json!({}))).to_string();

@@ -37,7 +37,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> Status {
 }
 
 #[tokio::test]
-async fn the_api_server_refuses_and_defaults_by_what_the_service_says() -> Result<()> {
+async fn api_server_rejects_and_defaults_as_service_says() -> Result<()> {
     let plane = Plane::start().await?;
     // Stored before there was admission, and broken ever since.
     let job = "/spec/replicatedJobs/0/template/spec";

@@ -26,7 +26,7 @@ const VARIABLES: usize = 1_000;
 
 /// The schema refuses them, after the webhook has let them through. While they keep coming, it answers everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unreadable_jobsets_of_a_mebibyte_are_refused_by_the_api_server_and_delay_nobody() -> Result<()> {
+async fn large_unreadable_jobsets_are_rejected_and_delay_nobody() -> Result<()> {
     let plane = Plane::start().await?;
     let (small, large) = (good("small"), unreadable(good("large"), VARIABLES));
     let replica = plane.admission().await?;

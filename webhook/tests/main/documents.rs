@@ -127,7 +127,7 @@ async fn manifests_of_documentation_are_admitted_without_avoidable_warnings() ->
 }
 
 #[test]
-fn a_block_that_is_no_object_is_named_with_file_and_line() -> Result<()> {
+fn block_without_object_is_named_with_file_and_line() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("part"))?;
     let error = |text: &str| -> Result<String> {

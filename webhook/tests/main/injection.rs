@@ -60,7 +60,7 @@ async fn injected_agents_stay_whatever_is_written_again() -> Result<()> {
 const RELAY: &str = "jobset-relay.jobset-system.svc:9443";
 
 #[tokio::test]
-async fn agents_with_relay_make_jobs_and_stay_when_manifest_is_written_again() -> Result<()> {
+async fn injected_relay_agents_survive_manifest_written_again() -> Result<()> {
     let plane = Plane::start().await?;
     let replica = plane.replica_with(&[&format!("--agent-relay={RELAY}")]).await?;
     plane.register(replica.address).await?;

@@ -37,7 +37,7 @@ use crate::rotation::{Forced, end, only_this_ca_is_trusted};
 const REVOCATION: Duration = Duration::from_secs(50);
 
 #[tokio::test]
-async fn an_emptied_bundle_is_filled_again_and_who_empties_it_is_named() -> Result<()> {
+async fn emptied_bundle_is_refilled_and_its_writer_named() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let reason = plane.issuer_says().await?;
     assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
@@ -85,7 +85,7 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
 }
 
 #[tokio::test]
-async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() -> Result<()> {
+async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
     for binding in ["jobset-webhook", "jobset-certs"] {
@@ -107,7 +107,7 @@ async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() ->
 }
 
 #[tokio::test]
-async fn a_ca_stays_trusted_until_the_last_ready_endpoint_serves_its_successor() -> Result<()> {
+async fn ca_stays_trusted_until_all_endpoints_serve_successor() -> Result<()> {
     let mut plane = Plane::start().await?;
     plane.start_issuer(&["--ca-bundle-settle=1s"]).await?;
     let plane = Arc::new(plane);
@@ -162,7 +162,7 @@ async fn a_stolen_ca_is_thrown_out_at_once() -> Result<()> {
 
 /// The Secret as older versions filled it, with what they serve in the hands of a replica that reads nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_issues_nothing_anew_and_a_rollback_finds_what_it_knows() -> Result<()> {
+async fn upgrade_and_rollback_keep_issued_certificates() -> Result<()> {
     let mut plane = Plane::without_issuer(ControlPlane::start().await?).await?;
     let names =
         Names::of_service("jobset-webhook-service", NAMESPACE)?.with(&plane.plane.ready().host_address.to_string())?;

@@ -150,7 +150,7 @@ async fn a_slow_head_is_closed_on_a_kept_connection_too() {
 }
 
 #[tokio::test]
-async fn kept_connections_are_told_to_end_as_the_drain_begins_and_new_ones_are_accepted() {
+async fn drain_ends_kept_connections_and_accepts_new_ones() {
     let server = Server::start().await;
     let (one, two) = (http(Http::One, &server), http(Http::Two, &server));
     let (mut kept, mut kept_two) = (Kept::open(&one).await.unwrap(), Kept::open(&two).await.unwrap());
@@ -190,7 +190,7 @@ async fn move_over(clients: [Client; 2], answered: Arc<AtomicU32>) -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_review_on_a_kept_connection_is_lost_by_a_drain() {
+async fn drain_loses_no_review_on_kept_connection() {
     const CLIENTS: u32 = 16;
     let (stopping, staying) = (Server::start().await, Server::start().await);
     let answered = Arc::new(AtomicU32::new(0));

@@ -63,7 +63,7 @@ impl Program {
 }
 
 #[tokio::test]
-async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() -> Result<()> {
+async fn program_stopped_answers_in_flight_and_logs_no_key() -> Result<()> {
     let plane = Plane::start().await?;
     let dir = tempfile::tempdir()?;
     let mut program = Program::start(&plane, dir.path()).await?;

@@ -69,7 +69,7 @@ fn sent(method: &str, path: &str, content_type: &str, body: impl Into<Body>) -> 
 }
 
 #[tokio::test]
-async fn reviews_are_counted_by_what_they_came_to_and_nothing_that_is_sent_becomes_a_label() {
+async fn reviews_are_counted_by_result_without_sent_labels() {
     let registry = Registry::new();
     let routes = routes(&registry);
     let seeded = series(&registry);
@@ -138,7 +138,7 @@ async fn pods_that_are_not_placed_are_counted_by_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_load_and_what_is_given_up_are_errors() {
+async fn overloaded_and_abandoned_reviews_count_as_errors() {
     let registry = Registry::new();
     let flags = ["jobset-webhook", "--namespace=ns", "--review-wait=10ms"];
     let (limits, begun) = (Args::parse_from(flags).limits, Arc::new(Notify::new()));
@@ -197,7 +197,7 @@ impl Replica {
 }
 
 #[tokio::test]
-async fn a_scrape_shows_what_the_api_server_asked_and_how_the_certificate_is() -> Result<()> {
+async fn scrape_shows_reviews_and_certificate() -> Result<()> {
     let plane = Plane::start().await?;
     let replica = plane.replica_with(&["--ca-bundle-settle=0s"]).await?;
     let validated = async |result: &str| replica.requests("vjobset.kb.io", "CREATE", result).await;

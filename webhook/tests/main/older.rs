@@ -24,7 +24,7 @@ fn older() -> Result<Vec<(String, Value)>> {
 }
 
 #[tokio::test]
-async fn what_older_releases_wrote_can_be_labelled_suspended_resumed_and_deleted() -> Result<()> {
+async fn jobsets_of_older_releases_can_be_updated() -> Result<()> {
     let older = older()?;
     let plane = Plane::start().await?;
     let writes = Writes(plane.client());

@@ -44,7 +44,7 @@ fn routes(turns: Arc<Turns>) -> Router {
 }
 
 #[tokio::test]
-async fn a_review_that_gets_no_turn_is_told_to_try_again() {
+async fn review_without_turn_is_told_to_retry() {
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-concurrent-reviews=1", "--review-wait=100ms"]).await;
     let client = server.client.clone();
@@ -108,7 +108,7 @@ async fn a_flood_of_unreadable_jobsets_delays_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_flood_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
+async fn flood_of_slow_bodies_displaces_itself_alone() {
     const FLOOD: usize = 30;
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-connections=10", "--body-timeout=1m"]).await;
@@ -148,7 +148,7 @@ async fn a_flood_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
+async fn bodies_above_memory_are_told_to_retry() {
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-body-memory=8"]).await;
     let client = server.client.clone();
@@ -168,7 +168,7 @@ async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
 }
 
 #[tokio::test]
-async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
+async fn body_in_work_keeps_memory_when_client_leaves() {
     const LENGTH: usize = 7_900_000;
     let (begun, (end, ends)) = (Arc::new(Semaphore::new(0)), std::sync::mpsc::channel::<()>());
     let (work, ends) = (Arc::clone(&begun), Arc::new(Mutex::new(ends)));
@@ -204,7 +204,7 @@ async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
 }
 
 #[tokio::test]
-async fn large_bodies_have_one_turn_and_leave_half_of_the_memory_to_others() {
+async fn large_bodies_have_one_turn_and_half_the_memory() {
     let turns = turns();
     let flags = ["--max-body-memory=16", "--review-wait=100ms"];
     let server = Server::of(routes(Arc::clone(&turns)), &flags).await;
@@ -251,7 +251,7 @@ async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_is_answered_with_500_and_the_connection_goes_on() {
+async fn panic_is_answered_with_500_on_open_connection() {
     let server = Server::of(routes(turns()), &[]).await;
     for http in [Http::One, Http::Two] {
         let client = Client { http, ..server.client.clone() };

@@ -119,7 +119,7 @@ fn node(pod: &Pod) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn each_of_two_jobs_has_a_rack_of_its_own_and_a_third_waits_with_its_reason() -> Result<()> {
+async fn third_job_without_free_rack_waits_with_reason() -> Result<()> {
     let racks = Racks::start("racks", &["r1", "r2"], &[]).await?;
     let space = &racks.space;
     let begin = Instant::now();
@@ -155,7 +155,7 @@ async fn each_of_two_jobs_has_a_rack_of_its_own_and_a_third_waits_with_its_reaso
 }
 
 #[tokio::test]
-async fn without_a_wait_followers_are_refused_until_their_leader_is_placed() -> Result<()> {
+async fn followers_without_wait_are_refused_until_leader_placed() -> Result<()> {
     let racks = Racks::start("no-wait", &["r1"], &["--leader-wait=0s"]).await?;
     let space = &racks.space;
     let begin = Instant::now();

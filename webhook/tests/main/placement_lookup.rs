@@ -33,7 +33,7 @@ fn nobody() -> Follower {
 }
 
 #[tokio::test]
-async fn a_follower_that_came_too_early_is_admitted_when_its_leader_is_placed() -> Result<()> {
+async fn early_follower_is_admitted_when_leader_is_placed() -> Result<()> {
     let space = Space::new("early").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -52,7 +52,7 @@ async fn a_follower_that_came_too_early_is_admitted_when_its_leader_is_placed() 
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_leader_that_the_scheduler_has_no_room_for() -> Result<()> {
+async fn unschedulable_leader_keeps_no_follower_waiting() -> Result<()> {
     let space = Space::new("no-room").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -72,7 +72,7 @@ async fn nobody_waits_for_a_leader_that_the_scheduler_has_no_room_for() -> Resul
 }
 
 #[tokio::test]
-async fn a_replica_that_has_not_seen_the_leaders_yet_says_so_until_it_has() -> Result<()> {
+async fn replica_without_leaders_says_so_until_listed() -> Result<()> {
     let space = Space::new("unsynced").await?;
     let job = space.job("train-w-0").await?;
     let lookup = Lookup::new(space.plane.service_client().await?, LONGEST_WAIT);
@@ -120,7 +120,7 @@ async fn jobs_that_nobody_has_cost_no_request() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_permission_or_api_server_the_refusal_says_what_could_not_be_read() -> Result<()> {
+async fn unreadable_leaders_are_named_in_refusal() -> Result<()> {
     let space = Space::new("unread").await?;
     let job = space.job("train-w-0").await?;
     let mut config = space.plane.plane.client_config();

@@ -21,7 +21,7 @@ fn annotations(pod: &mut Value) -> &mut serde_json::Map<String, Value> {
 
 /// users.md item 6: without a webhook there were no Pods of JobSets at all.
 #[tokio::test]
-async fn while_the_service_is_away_only_pods_that_are_placed_exclusively_are_not_created() -> Result<()> {
+async fn absent_service_blocks_exclusive_pods_alone() -> Result<()> {
     let space = space("away").await?;
     let job = space.job("train-w-0").await?;
     let replica = space.plane.replica().await?;
@@ -65,7 +65,7 @@ async fn while_the_service_is_away_only_pods_that_are_placed_exclusively_are_not
 }
 
 #[tokio::test]
-async fn a_pod_that_was_not_placed_as_it_asks_is_refused_by_policy() -> Result<()> {
+async fn pod_not_placed_as_asked_is_refused_by_policy() -> Result<()> {
     let space = space("policy").await?;
     let job = space.job("train-w-0").await?;
     // What the webhook makes of a leader and a follower, got without the policy.

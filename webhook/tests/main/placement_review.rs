@@ -55,7 +55,7 @@ fn pod(index: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_leader_is_patched_once_and_keeps_what_this_build_does_not_know() {
+async fn leader_is_patched_once_and_keeps_unknown_fields() {
     let response = reviewed("CREATE", None, &pod("0")).await;
     assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
     let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
@@ -108,7 +108,7 @@ async fn what_is_no_new_pod_is_let_through(
 }
 
 #[tokio::test]
-async fn a_follower_whose_leader_cannot_be_looked_for_is_to_come_again() {
+async fn follower_without_lookup_is_told_to_retry() {
     let response = reviewed("CREATE", None, &pod("1")).await;
     assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(503)));
     let message = response["status"]["message"].as_str().unwrap();

@@ -35,7 +35,7 @@ fn rounds(few: usize) -> usize {
 }
 
 #[tokio::test]
-async fn three_replicas_are_trusted_as_soon_as_they_have_their_certificate() -> Result<()> {
+async fn replicas_with_certificate_are_trusted_at_once() -> Result<()> {
     let mut plane = Plane::without_issuer(ControlPlane::start().await?).await?;
     let rounds = rounds(3);
     for round in 0..rounds {

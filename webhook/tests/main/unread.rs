@@ -88,7 +88,7 @@ async fn a_body_that_does_not_come_gives_way_to_others() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_taken_in_time_ends_its_connection() {
+async fn large_answer_not_read_in_time_ends_connection() {
     let server = Server::of(routes(), &["--body-timeout=300ms"]).await;
     let mut unread = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
     unread.write_all(b"POST /large HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").await.unwrap();
@@ -103,7 +103,7 @@ async fn an_answer_that_is_not_taken_in_time_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_small_answer_that_is_not_taken_in_time_ends_its_connection_too() {
+async fn small_answer_not_read_in_time_ends_connection() {
     let server = Server::of(routes(), &["--body-timeout=300ms"]).await;
     let stream = TokioIo::new(server.client.connect().await.unwrap());
     let mut builder = http2::Builder::new(TokioExecutor::new());

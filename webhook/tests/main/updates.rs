@@ -13,7 +13,7 @@ use crate::cluster::Plane;
 const POD: &str = "/replicatedJobs/0/template/spec/template";
 
 #[tokio::test]
-async fn jobs_above_limit_are_rejected_and_an_existing_jobset_stays_editable() -> Result<()> {
+async fn jobs_above_limit_are_rejected_and_existing_stay_editable() -> Result<()> {
     let plane = Plane::start().await?;
     let of_size = |name: &str, replicas: i32| {
         let mut jobset = good(name);
@@ -50,7 +50,7 @@ async fn jobs_above_limit_are_rejected_and_an_existing_jobset_stays_editable() -
 }
 
 #[tokio::test]
-async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_editable() -> Result<()> {
+async fn pods_above_limits_are_rejected_and_existing_stay_editable() -> Result<()> {
     let plane = Plane::start().await?;
     // Of so many Pods, whose template has so many volumes.
     let of_size = |name: &str, pods: i32, volumes: usize| {
@@ -95,7 +95,7 @@ async fn pods_and_memory_above_limits_are_rejected_and_an_existing_jobset_stays_
 }
 
 #[tokio::test]
-async fn what_the_engine_carries_out_may_change_and_the_rest_is_refused_by_field() -> Result<()> {
+async fn immutable_fields_are_rejected_by_name() -> Result<()> {
     let plane = Plane::start().await?;
     let gates = "--feature-gates=MutablePodResourcesForSuspendedJobSets=true,JobSetActiveDeadlineSeconds=true";
     let replica = plane.admission_with(&[gates]).await?;
