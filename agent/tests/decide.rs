@@ -81,8 +81,6 @@ fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
 #[case::restart_is_the_last_output(
     vec![jobset(0, 0), jobset(1, 1), jobset(2, 1), Input::Timer, Input::Terminate], vec![report(1), restart(1, 1)])]
 #[case::stale_state_is_ignored(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]
-#[case::jobset_deletion_is_ignored(
-    vec![Input::Deleted, jobset(0, 0), Input::Deleted, jobset(1, 0), Input::Deleted], vec![report(1), lift(1)])]
 #[case::sigterm_exits(vec![Input::Terminate, jobset(0, 0)], vec![EXIT])]
 #[case::sigterm_during_a_report_exits(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), EXIT])]
 #[case::largest_epoch_has_no_next_one(vec![jobset(i32::MAX, 0)], vec![])]
@@ -136,7 +134,6 @@ fn jobset_of_the_same_name_with_other_uid_is_ignored(#[case] inputs: Vec<Input>,
 fn agent_without_uid_takes_the_first_observed_jobset() {
     let mut agent = sidecar(None);
     assert_eq!(agent.step(jobset(2, 1)), [report(3)]);
-    assert_eq!(agent.step(Input::Deleted), []);
     assert_eq!(agent.step(foreign(3, 3, false)), []);
     assert_eq!(agent.step(jobset(3, 2)), [lift(3)]);
 }
@@ -188,7 +185,6 @@ fn any_input() -> impl Strategy<Value = Input> {
         2 => (1..7_i32).prop_map(reported),
         2 => (1..7_i32, proptest::option::of(0..9_u64)).prop_map(|(epoch, seconds)| failed(epoch, seconds)),
         2 => Just(Input::Timer),
-        1 => Just(Input::Deleted),
         1 => Just(Input::Terminate),
     ]
 }

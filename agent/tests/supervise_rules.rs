@@ -82,7 +82,6 @@ fn outputs_while_running(inputs: Vec<Input>) -> Vec<Output> {
     vec![report(2), Output::SetTimer(std::time::Duration::from_millis(200)), report(3)])]
 #[case::report_of_an_older_epoch_is_answered_first(
     vec![exited(1), jobset(2, 2), Input::Reported { epoch: 2 }], vec![report(2), report(3)])]
-#[case::jobset_deletion_is_ignored(vec![Input::Deleted], vec![])]
 #[case::sigterm_terminates_the_worker(vec![Input::Terminate, exited(0)], vec![TERMINATE_WORKER, exit(143)])]
 #[case::sigterm_while_stopping_terminates_the_worker(
     vec![jobset(1, 1), Input::Terminate, exited(143)], vec![stop(1, 1), TERMINATE_WORKER, exit(143)])]
