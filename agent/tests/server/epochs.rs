@@ -30,16 +30,6 @@ async fn epoch_deprecated_restarts_the_worker_within_its_container() -> Result<(
 }
 
 #[tokio::test]
-async fn worker_failed_reports_the_next_epoch() -> Result<()> {
-    let space = TestNamespace::new("fails").await?;
-    let _agent = space.supervise("echo $JOBSET_EPOCH >>log; [ $JOBSET_EPOCH = 3 ] || exit 1; exec sleep 1000", &[])?;
-    for epoch in 1..=3 {
-        space.lift(epoch).await?;
-    }
-    space.wait_for_file("log", "1\n2\n3\n").await
-}
-
-#[tokio::test]
 async fn worker_ignoring_sigterm_is_killed_after_its_grace() -> Result<()> {
     let space = TestNamespace::new("ignores").await?;
     let _agent = space.supervise(

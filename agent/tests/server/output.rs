@@ -55,14 +55,3 @@ async fn output_of_both_streams_is_copied_byte_by_byte() -> Result<()> {
     }
     Ok(())
 }
-
-#[tokio::test]
-async fn jobset_failed_after_its_worker_exits_with_82() -> Result<()> {
-    let space = TestNamespace::new("jobset-failed").await?;
-    let mut agent = space.supervise("exit 7", &[])?;
-    space.lift(1).await?;
-    space.wait_for_report(2).await?;
-    space.fail_jobset().await?;
-    assert_eq!(agent.exit_code().await?, 82);
-    Ok(())
-}
