@@ -23,22 +23,16 @@ use crate::tls::MinVersion;
 #[command(name = "jobset-webhook", version, args_override_self = true)]
 pub struct Args {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub serving: ServingArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub limits: Limits,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub certificates: CertificateArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub placement: PlacementArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub features: FeatureArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub log: LogArgs,
 
     /// Configuration file of the Go JobSet (config.jobset.x-k8s.io/v1alpha1). Flags win over it.

@@ -229,12 +229,11 @@ impl Plane {
 
 impl Bound {
     pub(crate) fn address(&self) -> Result<SocketAddr> {
-        Ok(self.0.address()?)
+        Ok(self.0.addresses()?[0])
     }
 
     pub(crate) fn run(self, client: Client) -> Result<Replica> {
-        let (address, health, stop) = (self.0.address()?, self.0.health_address()?, CancellationToken::new());
-        let metrics = self.0.metrics_address()?;
+        let ([address, health, metrics], stop) = (self.0.addresses()?, CancellationToken::new());
         let task = tokio::spawn(self.0.run(client, stop.clone()));
         Ok(Replica { address, health, metrics, stop, task })
     }
