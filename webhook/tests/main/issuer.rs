@@ -39,28 +39,19 @@ const REVOCATION: Duration = Duration::from_secs(50);
 #[tokio::test]
 async fn emptied_bundle_is_refilled_and_its_writer_named() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
-    let reason = plane.issuer_says().await?;
+    let reason = plane.issuer_readyz().await?;
     assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
     let replicas = [plane.admission().await?];
     for _ in 0..3 {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
     }
-    issuer_says(&plane, "HTTP/1.1 200", "is also written by ").await?;
+    plane.issuer_says("HTTP/1.1 200", "is also written by ").await?;
     // With all configurations gone, there is nothing to be ready for.
     plane.validating().delete(VALIDATING, &DeleteParams::default()).await?;
     plane.mutating().delete(MUTATING, &DeleteParams::default()).await?;
-    issuer_says(&plane, "HTTP/1.1 503", "there is no webhook in").await?;
+    plane.issuer_says("HTTP/1.1 503", "there is no webhook in").await?;
     end(plane, replicas).await
-}
-
-async fn issuer_says(plane: &Plane, begin: &str, part: &str) -> Result<()> {
-    wait::until_met(LIMIT, format!("jobset-certs to say {part:?}"), async || {
-        let answer = plane.issuer_says().await?;
-        let told = answer.starts_with(begin) && answer.contains(part);
-        Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
-    })
-    .await
 }
 
 #[tokio::test]
@@ -71,7 +62,7 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     wait::until_met(LIMIT, "jobset-certs not to be ready with an empty caBundle", async || {
         // As long as the API server still allows it, the bundle comes back.
         plane.empty_a_bundle().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         let told = answer.starts_with("HTTP/1.1 503") && answer.contains("cannot");
         Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
     })
@@ -79,7 +70,7 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     let refused = plane.dry_run(&good("refused")).await.map(drop).map_err(|error| error.to_string());
     assert!(refused.as_ref().is_err_and(|it| it.contains("x509")), "{refused:?}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     plane.dry_run(&good("trusted")).await?;
     end(plane, replicas).await
 }
@@ -94,7 +85,7 @@ async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Resul
     wait::until_met(LIMIT, "the Secrets not to be readable, and the bundles filled", async || {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         Ok(if answer.contains("cannot read Secret") { Check::Met(()) } else { Check::Unmet(answer) })
     })
     .await?;
@@ -102,7 +93,7 @@ async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Resul
     let answer = replicas[0].readyz().await?;
     assert!(answer.starts_with("HTTP/1.1 200"), "what is served is good: {answer}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     end(plane, replicas).await
 }
 
@@ -124,7 +115,7 @@ async fn ca_stays_trusted_until_all_endpoints_serve_successor() -> Result<()> {
     })
     .await?;
     replicas[0].wait_until_it_serves_that_of(&after).await?;
-    issuer_says(&plane, "HTTP/1.1 200", &format!("because of endpoint {nobody}")).await?;
+    plane.issuer_says("HTTP/1.1 200", &format!("because of endpoint {nobody}")).await?;
     assert!(plane.bundles().await?.iter().all(|it| certificates(it) == 2), "the CA before is still there");
     plane.kubectl(&["delete", "endpointslice", "cut-off", "-n", NAMESPACE]).await?;
     only_this_ca_is_trusted(&plane, &after).await?;
@@ -315,7 +306,7 @@ async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() ->
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
     let (relay, client) = Mount::both(&plane, "a rotation", |relay, it| rotated(relay, it, &renewed)).await?;
     assert!(relay.admits(&client)? && relay.admits(&renewed)? && renewed.trusted != client.trusted);
-    issuer_says(&plane, "HTTP/1.1 503", &format!("because of endpoint {nobody}")).await?;
+    plane.issuer_says("HTTP/1.1 503", &format!("because of endpoint {nobody}")).await?;
 
     distrust(&plane, &plane.material().await?).await?;
     let alone = |relay: &Mount, client: &Mount| relay.trusted.len() == 1 && relay.trusted == client.trusted;

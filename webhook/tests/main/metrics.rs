@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use axum::Router;
@@ -16,10 +15,8 @@ use jobset_webhook::args::Args;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
 use jobset_webhook::metrics::{Metrics, measure};
-use jobset_webhook::pod::lookup::Lookup;
-use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, pod_router, router};
+use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, router};
 use kube::api::DeleteParams;
-use kube::{Client, Config};
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,14 +28,12 @@ use crate::api_server::good;
 use crate::certificates::SECRET;
 use crate::client::JSON;
 use crate::cluster::{LIMIT, Plane, Replica};
-use crate::server::review;
+use crate::server::{pods_without_cluster, review};
 
 /// All that the service serves over HTTPS, without a cluster behind it.
 fn routes(registry: &Registry) -> Router {
     let limits = Args::parse_from(["jobset-webhook", "--namespace=ns"]).limits;
-    let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
-    let lookup = Lookup::new(Client::try_from(nobody).unwrap(), Duration::ZERO);
-    let pods = guard(pod_router(lookup), &limits, 10);
+    let pods = guard(pods_without_cluster(), &limits, 10);
     measure(guard(router(Terms::default()), &limits, 10).merge(pods), Metrics::register(registry).unwrap())
 }
 
@@ -236,6 +231,5 @@ async fn scrape_shows_reviews_and_certificate() -> Result<()> {
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
     replica.has_metric("jobset_webhook_cert_reloads_total", 1.0).await?;
     assert!(replica.metric(expiry).await? >= Some(first));
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }

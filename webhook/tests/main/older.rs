@@ -44,8 +44,7 @@ async fn jobsets_of_older_releases_can_be_updated() -> Result<()> {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 /// Replaces the schema of the CRD by this one, or by one that keeps whatever is sent. Gives what was there before.

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::abuse::until_closed;
+use crate::abuse::{send, until_closed};
 use crate::api_server::good;
 use crate::client::{Client, Http, JSON, authority};
 use crate::cluster::Plane;
@@ -187,8 +187,7 @@ async fn body_in_work_keeps_memory_when_client_leaves() {
     let mut client = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
     let head = format!("POST /kept HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
-    client.write_all(&vec![b' '; LENGTH]).await.unwrap();
-    client.flush().await.unwrap();
+    send(&mut client, &vec![b' '; LENGTH]).await;
     timeout(LIMIT, begun.acquire()).await.unwrap().unwrap().forget();
     drop(client);
 
@@ -230,10 +229,7 @@ async fn large_bodies_have_one_turn_and_half_the_memory() {
 async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     const LENGTH: usize = 8 << 20;
     let plane = Plane::start().await?;
-    let replica = plane.replica_with(&["--max-body-memory=8", "--body-timeout=3s", "--displace-after=60s"]).await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
-    plane.dry_run(&good("before")).await?;
+    let replica = plane.admission_with(&["--max-body-memory=8", "--body-timeout=3s", "--displace-after=60s"]).await?;
     let client = Client { http: Http::One, ..Client::new(replica.address, authority(&plane.material().await?)) };
     let mut greedy = client.connect().await?;
     let head = format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
@@ -246,8 +242,7 @@ async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     .await?;
     // Until the greedy one has had its time.
     plane.dry_run(&good("meanwhile")).await?;
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ pub(crate) async fn only_this_ca_is_trusted(plane: &Plane, material: &Material) 
             trusted == std::slice::from_ref(authority)
         });
         let found: Vec<_> = bundles.iter().map(|it| certificates(it)).collect();
-        Ok(if alone { Check::Met(()) } else { Check::Unmet(format!("{found:?}; {}", plane.issuer_says().await?)) })
+        Ok(if alone { Check::Met(()) } else { Check::Unmet(format!("{found:?}; {}", plane.issuer_readyz().await?)) })
     })
     .await
 }

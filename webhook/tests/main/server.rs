@@ -15,7 +15,8 @@ use jobset_webhook::args::Args;
 use jobset_webhook::connections::{Drain, serve};
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
-use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, router};
+use jobset_webhook::pod::lookup::Lookup;
+use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, pod_router, router};
 use jobset_webhook::tls;
 use k8s_openapi::ByteString;
 use rstest::rstest;
@@ -80,6 +81,12 @@ impl Server {
         timeout(LIMIT, self.task).await.expect("the server ends").unwrap();
     }
 
+    /// A review is answered as ever, and the server ends as ever.
+    pub(crate) async fn stop_unharmed(self) {
+        self.is_unharmed().await;
+        self.stop().await;
+    }
+
     /// A review is answered as ever.
     pub(crate) async fn is_unharmed(&self) {
         let response = self.client.review(VALIDATE_PATH, &review(&with("/spec", json!({})))).await;
@@ -108,6 +115,12 @@ pub(crate) fn review(object: &Value) -> Value {
         "resource": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets" },
         "userInfo": { "username": "admin" }, "object": object, "oldObject": null, "dryRun": false,
         "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
+}
+
+/// The webhook that places Pods, which reaches no API server.
+pub(crate) fn pods_without_cluster() -> Router {
+    let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    pod_router(Lookup::new(kube::Client::try_from(nobody).unwrap(), Duration::ZERO))
 }
 
 /// The review with the defaults of its object.

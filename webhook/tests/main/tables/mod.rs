@@ -99,8 +99,7 @@ async fn api_server_decides_as_tables_say() -> Result<()> {
     });
     let failed: Vec<_> = tried.buffered(AT_ONCE).filter_map(async |it| it).collect().await;
     assert!(failed.is_empty(), "{} of {} cases:\n{}", failed.len(), cases.len(), failed.join("\n"));
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 async fn decide(writes: &Writes, case: &Case) -> Result<Verdict> {
