@@ -57,7 +57,7 @@ struct Write {
 }
 
 impl Write {
-    /// That of a report which the stream has carried: it is for the record alone.
+    /// The write of a report that the stream has carried: it is for the record alone.
     fn carried(epoch: i32) -> Self {
         Self { epoch, is_awaited: false, rests: false }
     }
@@ -120,11 +120,8 @@ pub enum ChannelOutput {
     Send(Report),
     /// Write the annotation. The answer is [`ChannelInput::Written`].
     Write { epoch: i32 },
-    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of this number of Pods.
-    WriteLater {
-        /// Number of Pods of the group.
-        pods: u32,
-    },
+    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of a group of this number of Pods.
+    WriteLater { pods: u32 },
 }
 
 impl Channels {

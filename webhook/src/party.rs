@@ -29,7 +29,6 @@ impl PeerAddress {
 /// Address and namespace that a review is from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Party {
-    /// Address of the client.
     pub(crate) address: IpAddr,
     /// Namespace of the object. Empty if none is found: such reviews are those of one more namespace.
     pub(crate) namespace: Arc<str>,
@@ -49,11 +48,17 @@ impl Party {
 
 /// `request.namespace` of a review, the first one if there are several; empty if none is found in the head of the body.
 fn namespace(body: &[u8]) -> String {
-    let mut found = None;
-    let find = Find { path: &["request", "namespace"], found: &mut found };
-    // The head ends somewhere, which is an error unless it is the whole body.
-    let _ = find.deserialize(&mut serde_json::Deserializer::from_slice(&body[..body.len().min(HEAD)]));
+    let found = text_at(&["request", "namespace"], &body[..body.len().min(HEAD)]);
     found.filter(|namespace| namespace.len() <= LONGEST).unwrap_or_default()
+}
+
+/// The first text at this path of keys in JSON, which may be cut off after it.
+pub(crate) fn text_at(path: &[&'static str], json: &[u8]) -> Option<String> {
+    let mut found = None;
+    let find = Find { path, found: &mut found };
+    // What is cut off ends with an error.
+    let _ = find.deserialize(&mut serde_json::Deserializer::from_slice(json));
+    found
 }
 
 /// Finds the text at a path of keys, and reads nothing else.

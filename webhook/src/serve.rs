@@ -53,9 +53,12 @@ pub fn pod_router(lookup: Lookup) -> Router {
 }
 
 /// Why a request gets no review.
+#[derive(Debug, thiserror::Error)]
 enum Failed {
-    Malformed(Malformed),
-    TakenAway(TakenAway),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(transparent)]
+    TakenAway(#[from] TakenAway),
 }
 
 impl Failed {
@@ -64,18 +67,6 @@ impl Failed {
             Self::Malformed(malformed) => refuse(StatusCode::BAD_REQUEST, &malformed.to_string()),
             Self::TakenAway(taken_away) => Refusal::from(taken_away).answer(),
         }
-    }
-}
-
-impl From<Malformed> for Failed {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl From<TakenAway> for Failed {
-    fn from(taken_away: TakenAway) -> Self {
-        Self::TakenAway(taken_away)
     }
 }
 

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connection_lasts_into_the_last_tenth_of_the_token_and_not_beyond() {
+    fn connection_ends_in_last_tenth_of_its_token() {
         assert_eq!(life(1000, 0.0).as_secs(), 900);
         assert_eq!(life(1000, 1.0).as_secs(), 1000);
         assert_eq!(life(-5, 1.0), Duration::ZERO);

@@ -55,7 +55,7 @@ async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> 
 const GREEDY: usize = UNAUTHENTICATED_OF_ADDRESS + 32;
 
 #[tokio::test]
-async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waiting() -> Result<()> {
+async fn address_that_always_reconnects_keeps_no_agent_waiting() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-refill").await?);
     let mut controller = TestController::dial(&relay).await?;
     let refill = try_join_all((0..GREEDY).map(|_| async {
@@ -80,7 +80,7 @@ async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waitin
 }
 
 #[tokio::test]
-async fn slow_handshake_and_missing_hello_and_endless_frame_end_in_time() -> Result<()> {
+async fn slow_handshake_hello_or_frame_ends_in_time() -> Result<()> {
     let relay = TestRelay::start(&[]).await?;
     let mut slow = TcpStream::connect(relay.agents).await?;
     slow.write_all(&[0x16, 3, 1]).await?;
@@ -121,7 +121,7 @@ async fn frame_that_never_ends_after_the_hello_ends_the_connection() -> Result<(
 }
 
 #[tokio::test]
-async fn pod_that_connects_again_and_again_is_kept_out_and_others_are_not() -> Result<()> {
+async fn pod_that_always_reconnects_is_kept_out_alone() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-hellos").await?);
     let mut controller = TestController::dial(&relay).await?;
     let token = space.agent_token("a").await?;
@@ -160,7 +160,7 @@ async fn flood_of_messages_ends_the_connection() -> Result<()> {
 }
 
 #[tokio::test]
-async fn exit_text_above_the_limit_and_second_hello_end_the_connection() -> Result<()> {
+async fn long_exit_text_or_second_hello_ends_connection() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-protocol").await?);
     let token = space.agent_token("a").await?;
     let long = Report { epoch: 1, exit: Some("x".repeat(jobset_stream::EXIT_BYTES + 1)), started: None };

@@ -74,7 +74,7 @@ fn answer_without_jobset_makes_nothing_live() {
 }
 
 #[test]
-fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
+fn late_stream_is_replaced_by_watch_until_live() {
     let (mut channels, _) = Channels::new(true);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), []);
@@ -89,7 +89,7 @@ fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
 }
 
 #[test]
-fn report_that_waits_behind_another_write_goes_over_the_stream_once_it_lives() {
+fn report_behind_another_write_goes_over_live_stream() {
     let (mut channels, _) = Channels::new(true);
     channels.step(ChannelInput::StreamTimeout);
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
@@ -144,7 +144,7 @@ fn write_that_is_due_during_another_follows_later() {
 }
 
 #[test]
-fn awaited_write_that_fails_once_the_stream_is_back_is_repeated_later() {
+fn awaited_write_failing_after_stream_return_is_repeated_later() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
     channels.step(reports(2));
@@ -155,7 +155,7 @@ fn awaited_write_that_fails_once_the_stream_is_back_is_repeated_later() {
 }
 
 #[test]
-fn write_that_has_failed_is_repeated_later_once_the_stream_is_back() {
+fn failed_write_is_repeated_later_after_stream_return() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
     channels.step(reports(2));
@@ -189,7 +189,7 @@ fn stream_that_breaks_has_the_annotation_written_at_once() {
 }
 
 #[test]
-fn report_that_may_be_lost_with_the_stream_is_repeated_soon_if_its_write_fails() {
+fn report_maybe_lost_with_stream_is_repeated_soon() {
     let mut channels = live();
     channels.step(reports(2));
     channels.step(ChannelInput::Disconnected);

@@ -26,9 +26,9 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::domains::Domains;
-use super::leaders::{Leaders, NotPlaced, Placed};
+use super::leaders::{Leaders, Placed};
 use super::placement::Follower;
-use super::refusal::{Obstacle, ReadError, Refusal, Unread};
+use super::refusal::{Obstacle, ReadError, Refusal};
 use super::seats::Seats;
 
 /// Longest wait for a leader to be placed. With a read of the leader's node it stays below 5 s.
@@ -118,13 +118,12 @@ impl Lookup {
         let nodes: Api<Node> = Api::all(self.0.client.clone());
         let found = read(nodes.get_metadata_opt(&leader.node)).await;
         let found = found.map_err(|cause| unread(follower, format!("node {}", leader.node), cause))?;
-        let waits = |obstacle: fn(String, String) -> Obstacle| {
-            Refusal::Waits(Box::new(follower.clone()), obstacle(leader.pod.clone(), leader.node.clone()))
+        let Placed { pod, node } = leader;
+        let Some(read) = found else { return Err(waits(follower, Obstacle::NodeGone(pod, node))) };
+        let Some(domain) = read.metadata.labels.unwrap_or_default().remove(topology) else {
+            return Err(waits(follower, Obstacle::NoDomain(pod, node, topology.to_owned())));
         };
-        let node = found.ok_or_else(|| waits(Obstacle::NodeGone))?;
-        let domain = node.metadata.labels.unwrap_or_default().remove(topology);
-        let domain = domain.ok_or_else(|| waits(Obstacle::NoDomain))?;
-        self.domains(|domains| domains.put(&leader.node, topology, &domain, Instant::now()));
+        self.domains(|domains| domains.put(&node, topology, &domain, Instant::now()));
         Ok(domain)
     }
 
@@ -140,14 +139,14 @@ impl Lookup {
             return Ok(leader);
         }
         if let Some(_seat) = self.0.seats.take(follower.job.namespace()) {
-            let waits = |leader: Result<Placed, NotPlaced>| leader.is_err_and(|why| why.may_pass_soon());
+            let waits = |leader: Result<Placed, Obstacle>| leader.is_err_and(|why| why.may_pass_soon());
             let settled = leaders.wait_for(|leaders| known(leaders).is_some_and(|leader| !waits(leader)));
             // What it has come to shows below.
             let _ = timeout(self.0.wait, settled).await.is_ok();
         }
         let leaders = leaders.borrow();
         match known(&leaders) {
-            Some(leader) => leader.map_err(|why| Refusal::Waits(Box::new(follower.clone()), Obstacle::NotPlaced(why))),
+            Some(leader) => leader.map_err(|obstacle| waits(follower, obstacle)),
             None => Err(unread(follower, "leaders".to_owned(), ReadError::OutOfTouch(leaders.trouble().to_owned()))),
         }
     }
@@ -158,8 +157,12 @@ fn leaders() -> String {
     format!("{},{}=0", labels::JOBSET_NAME, labels::COMPLETION_INDEX)
 }
 
+fn waits(follower: &Follower, obstacle: Obstacle) -> Refusal {
+    Refusal::Waits(Box::new(follower.clone()), obstacle)
+}
+
 fn unread(follower: &Follower, what: String, cause: ReadError) -> Refusal {
-    Refusal::Unread(Box::new(follower.clone()), Unread { what, cause })
+    Refusal::Unread(Box::new(follower.clone()), what, cause)
 }
 
 async fn read<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, ReadError> {

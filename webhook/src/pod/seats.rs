@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_namespace_gets_half_of_the_seats_and_leaves_some_for_each_that_comes() {
+    fn namespace_gets_half_of_seats_and_leaves_some() {
         let seats = Seats::new(256);
         let take = |namespace| std::iter::from_fn(|| seats.take(namespace)).collect::<Vec<_>>();
         let [flood, next, last] = ["flood", "next", "last"].map(take);

@@ -37,30 +37,21 @@ use crate::rotation::{Forced, end, only_this_ca_is_trusted};
 const REVOCATION: Duration = Duration::from_secs(50);
 
 #[tokio::test]
-async fn an_emptied_bundle_is_filled_again_and_who_empties_it_is_named() -> Result<()> {
+async fn emptied_bundle_is_refilled_and_its_writer_named() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
-    let reason = plane.issuer_says().await?;
+    let reason = plane.issuer_readyz().await?;
     assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
     let replicas = [plane.admission().await?];
     for _ in 0..3 {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
     }
-    issuer_says(&plane, "HTTP/1.1 200", "is also written by ").await?;
+    plane.issuer_says("HTTP/1.1 200", "is also written by ").await?;
     // With all configurations gone, there is nothing to be ready for.
     plane.validating().delete(VALIDATING, &DeleteParams::default()).await?;
     plane.mutating().delete(MUTATING, &DeleteParams::default()).await?;
-    issuer_says(&plane, "HTTP/1.1 503", "there is no webhook in").await?;
+    plane.issuer_says("HTTP/1.1 503", "there is no webhook in").await?;
     end(plane, replicas).await
-}
-
-async fn issuer_says(plane: &Plane, begin: &str, part: &str) -> Result<()> {
-    wait::until_met(LIMIT, format!("jobset-certs to say {part:?}"), async || {
-        let answer = plane.issuer_says().await?;
-        let told = answer.starts_with(begin) && answer.contains(part);
-        Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
-    })
-    .await
 }
 
 #[tokio::test]
@@ -71,7 +62,7 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     wait::until_met(LIMIT, "jobset-certs not to be ready with an empty caBundle", async || {
         // As long as the API server still allows it, the bundle comes back.
         plane.empty_a_bundle().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         let told = answer.starts_with("HTTP/1.1 503") && answer.contains("cannot");
         Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
     })
@@ -79,13 +70,13 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     let refused = plane.dry_run(&good("refused")).await.map(drop).map_err(|error| error.to_string());
     assert!(refused.as_ref().is_err_and(|it| it.contains("x509")), "{refused:?}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     plane.dry_run(&good("trusted")).await?;
     end(plane, replicas).await
 }
 
 #[tokio::test]
-async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() -> Result<()> {
+async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
     for binding in ["jobset-webhook", "jobset-certs"] {
@@ -94,7 +85,7 @@ async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() ->
     wait::until_met(LIMIT, "the Secrets not to be readable, and the bundles filled", async || {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         Ok(if answer.contains("cannot read Secret") { Check::Met(()) } else { Check::Unmet(answer) })
     })
     .await?;
@@ -102,7 +93,7 @@ async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() ->
     let answer = replicas[0].readyz().await?;
     assert!(answer.starts_with("HTTP/1.1 200"), "what is served is good: {answer}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     end(plane, replicas).await
 }
 
@@ -115,7 +106,7 @@ async fn new_ca_keeps_lead_time_across_restart_and_good_certificate_stays() -> R
     // The hour of the new CA has begun: both are trusted, and the certificate of the one before is still handed out.
     let begun = noted(&plane, |it| it != first).await?;
     plane.start_issuer(&[]).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     let after = plane.material().await?;
     assert_eq!(noted(&plane, |_| true).await?, begun, "a restart does not begin it again");
     assert!(plane.bundles().await?.iter().all(|it| certificates(it) == 2), "both CAs are trusted");
@@ -167,7 +158,7 @@ async fn a_stolen_ca_is_thrown_out_at_once() -> Result<()> {
 
 /// The Secret as older versions filled it, with what they serve in the hands of a replica that reads nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_issues_nothing_anew_and_a_rollback_finds_what_it_knows() -> Result<()> {
+async fn upgrade_and_rollback_keep_issued_certificates() -> Result<()> {
     let mut plane = Plane::without_issuer(ControlPlane::start().await?).await?;
     let names =
         Names::of_service("jobset-webhook-service", NAMESPACE)?.with(&plane.plane.ready().host_address.to_string())?;

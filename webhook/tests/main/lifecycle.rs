@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::api_server::good;
 use crate::certificates::{LEAF, SECRET};
 use crate::client::{Client, Http, JSON, authority};
-use crate::cluster::{LIMIT, NAMESPACE, Plane};
+use crate::cluster::{LIMIT, NAMESPACE, Plane, says};
 use crate::process::Process;
 use crate::server::review;
 
@@ -52,24 +52,16 @@ impl Program {
             .spawn()?;
         Ok(Self { process: Process(child), address, health })
     }
-
-    async fn says(&self, begin: &str) -> Result<()> {
-        wait::until_met(LIMIT, format!("readiness to say {begin:?}"), async || {
-            let answer = readyz(self.health).await?;
-            Ok(if answer.starts_with(begin) { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
-        })
-        .await
-    }
 }
 
 #[tokio::test]
-async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() -> Result<()> {
+async fn program_stopped_answers_in_flight_and_logs_no_key() -> Result<()> {
     let mut plane = Plane::start().await?;
     plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let dir = tempfile::tempdir()?;
     let mut program = Program::start(&plane, dir.path()).await?;
     plane.register(program.address).await?;
-    program.says("HTTP/1.1 200").await?;
+    says(program.health, "HTTP/1.1 200", "").await?;
     plane.dry_run(&good("first")).await?;
     let mut keys = keys(&plane).await?;
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
@@ -91,7 +83,7 @@ async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() 
     stream.write_all(first.as_bytes()).await?;
     let id = rustix::process::Pid::from_child(&program.process.0);
     rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
-    program.says("HTTP/1.1 503 Service Unavailable\r\n").await?;
+    says(program.health, "HTTP/1.1 503 Service Unavailable\r\n", "").await?;
     assert!(readyz(program.health).await?.ends_with("shutting down\n"));
     // Those who have not heard of it yet are served as ever.
     let late = client.post(VALIDATE_PATH, JSON, body.clone()).await;

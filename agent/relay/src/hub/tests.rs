@@ -69,7 +69,7 @@ fn told(hub: &mut Hub, controller: u64) -> Vec<String> {
 }
 
 #[test]
-fn controllers_are_told_in_order_and_a_later_one_of_all_agents_first() {
+fn controllers_hear_reports_in_order_after_all_agents() {
     let mut hub = hub();
     let (first, bell) = hub.connect();
     let (a, _) = hub.join(hello("a", "train")).unwrap();
@@ -167,7 +167,7 @@ fn certificates_come_again_when_another_leader_speaks_or_they_change() {
 }
 
 #[test]
-fn slow_agent_gets_the_last_statement_of_each_leader_and_no_late_beat() {
+fn slow_agent_gets_last_statement_of_each_leader() {
     let mut hub = hub();
     let (a, _) = hub.join(hello("a", "x")).unwrap();
     let (one, two) = (leader(&mut hub, "1"), leader(&mut hub, "2"));
@@ -180,7 +180,7 @@ fn slow_agent_gets_the_last_statement_of_each_leader_and_no_late_beat() {
 }
 
 #[test]
-fn agent_that_does_not_read_is_ended_and_others_are_not() {
+fn agent_that_does_not_read_is_ended_alone() {
     let mut hub = hub();
     let (controller, _) = hub.connect();
     let (slow, bell) = hub.join(hello("slow", "x")).unwrap();
@@ -201,7 +201,7 @@ fn agent_that_does_not_read_is_ended_and_others_are_not() {
 }
 
 #[test]
-fn controller_that_does_not_read_is_ended_and_the_snapshot_does_not_count() {
+fn controller_that_does_not_read_is_ended_beyond_its_snapshot() {
     let mut hub = hub();
     for pod in ["a", "b"] {
         hub.join(hello(pod, "x")).unwrap();
@@ -218,7 +218,7 @@ fn controller_that_does_not_read_is_ended_and_the_snapshot_does_not_count() {
 }
 
 #[test]
-fn controller_that_does_not_read_long_texts_is_ended_by_their_bytes() {
+fn controller_that_does_not_read_is_ended_by_bytes() {
     let mut hub = hub();
     let (a, _) = hub.join(hello("a", "x")).unwrap();
     let (controller, _) = hub.connect();
@@ -231,7 +231,7 @@ fn controller_that_does_not_read_long_texts_is_ended_by_their_bytes() {
 }
 
 #[test]
-fn new_connection_of_a_pod_takes_the_place_of_its_oldest() {
+fn new_connection_of_pod_evicts_its_oldest() {
     let mut hub = hub();
     let numbers: Vec<_> = (0..3).map(|_| hub.join(hello("a", "x")).unwrap().0).collect();
     assert_eq!(hub.ended(numbers[0]), Some(Limit::Pod));
@@ -287,7 +287,7 @@ fn controller_that_breaks_the_protocol_is_an_error() {
 }
 
 #[test]
-fn exit_texts_that_are_kept_are_bounded_and_all_are_told() {
+fn exit_texts_kept_are_bounded_and_all_are_sent() {
     let mut hub = Hub::new(Capacity { agents: 3000, of_namespace: 3000 });
     let texts = EXIT_TEXTS / (8 << 10);
     let text = || Some("x".repeat(8 << 10));
