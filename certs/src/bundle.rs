@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_signs_comes_first_and_the_newest_others_stay_each_once() {
+    fn bundle_has_signing_ca_first_then_newest_others_once() {
         let many: Vec<_> = (0..8).map(authority).collect();
         let signs = authority(100);
         let kept = [&many[..], &many[..], std::slice::from_ref(&signs)].concat();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_distrusted_or_is_no_ca_is_not_kept() {
+    fn expired_distrusted_and_foreign_certificates_leave_bundle() {
         let short = Lifetimes::new(Duration::from_mins(2), Duration::from_mins(1)).unwrap();
         let (expired, old, older, signs) = (authority_for(-300, &short), authority(10), authority(0), authority(20));
         let leaf = crate::handover::tests::candidate().serving.unwrap().certificate().cloned().unwrap();

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ca_that_could_not_outlive_two_serving_certificates_is_refused() {
+    fn ca_lifetime_below_two_certificates_is_rejected() {
         let hour = Duration::from_hours(1);
         assert!(Lifetimes::new(hour, hour).is_err());
         assert!(Lifetimes::new(hour, Duration::ZERO).is_err());

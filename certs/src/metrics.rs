@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_there_is_a_certificate_nothing_expires_and_what_is_not_known_stays() {
+    fn expiry_metrics_without_certificate_keep_their_value() {
         let registry = Registry::new();
         let metrics = Metrics::register(&registry, true).unwrap();
         let lines = || {

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_name_is_an_ip_address_or_a_dns_name() {
+    fn extra_name_is_ip_address_or_dns_name() {
         let names = Names::default().with("127.0.0.1").unwrap().with("::1").unwrap().with("Host.Example").unwrap();
         assert_eq!(names.to_string(), "host.example, 127.0.0.1, ::1");
         for bad in ["", "a b", "-a", "https://a", "a:443"] {

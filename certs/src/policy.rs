@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_looked_at_again_when_it_is_due() {
+    fn kept_certificate_is_checked_again_before_renewal() {
         let days = decide_at(&issue(), 0).unwrap().duration_since(ISSUED).as_secs() / 86_400;
         assert!((59..=60).contains(&days), "{days}");
     }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_name_is_added_and_an_extra_one_does_no_harm() {
+    fn missing_name_is_added_and_extra_name_stays() {
         let data = issue();
         let more = names().with("10.0.0.1").unwrap();
         let missing = Names::default().with("10.0.0.1").unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_issued_before_the_time_of_the_annotation_is_replaced_and_one_issued_at_that_time_is_not() {
+    fn ca_older_than_annotation_is_replaced_same_second_stays() {
         let (data, later) = (issue(), ISSUED + jiff::SignedDuration::from_secs(1));
         assert_eq!(decide(&data, &names(), Some(later), later), Err(Authority(Cause::Distrusted)));
         assert!(decide(&data, &names(), Some(ISSUED), later).is_ok());

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_gets_a_certificate_of_one_ca_and_nothing_is_issued_twice() {
+    fn all_leaves_have_one_ca_and_are_issued_once() {
         let (data, state, causes) = ensure(&Data::new(), None);
         assert_eq!(causes.len(), 4, "{causes:?}");
         assert_eq!(
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_versions_have_stored_is_kept_and_a_distrusted_ca_is_replaced_with_all_it_has_signed() {
+    fn older_state_is_kept_and_distrusted_ca_replaced_with_leaves() {
         let authority = issue::authority(NOW - jiff::SignedDuration::from_secs(60), &Lifetimes::default()).unwrap();
         let old = with_new_serving(&authority, &leaves()[0].names, NOW, &Lifetimes::default()).unwrap();
         let (data, ..) = ensure(&old, None);

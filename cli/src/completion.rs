@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_asks_for_option_gets_options_of_command_and_global_ones() {
+    fn completion_of_option_lists_command_and_global_options() {
         let text = answer(&["status", "--"]);
         let has = |name: &str| text.lines().any(|line| line == name);
         assert!(has("--pods") && has("--watch") && has("--namespace") && has("--help"), "{text}");

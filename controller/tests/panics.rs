@@ -50,7 +50,7 @@ impl Panics {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn panic_of_one_jobset_is_reported_and_others_restart_until_its_specification_changes() -> Result<()> {
+async fn panic_of_jobset_is_reported_and_others_restart() -> Result<()> {
     let (vacant, panics, stop) = (Vacant::start().await?, Panics::default(), CancellationToken::new());
     let health = panics.health("broken");
     let args = Args::try_parse_from([

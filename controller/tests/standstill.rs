@@ -99,7 +99,7 @@ async fn plan_longer_than_renew_deadline_keeps_lease() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loop_that_stands_still_gives_lease_up_and_wakes_without_leadership() -> Result<()> {
+async fn loop_standing_still_gives_lease_up_and_wakes_standby() -> Result<()> {
     let blocked = Blocked::start("5s").await?;
     let space: &Space = &blocked.vacant;
     let error = tokio::time::timeout(LIMIT, blocked.ended).await.context("it has not ended")??.unwrap_err();

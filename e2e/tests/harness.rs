@@ -33,7 +33,7 @@ async fn api_server_and_kubelets_have_the_versions_that_are_named() -> Result<()
 }
 
 #[tokio::test]
-async fn control_planes_share_no_objects_and_keep_them_over_a_restart() -> Result<()> {
+async fn control_planes_share_no_objects_and_survive_restart() -> Result<()> {
     let audited = ControlPlane::builder().audit_log();
     let (one, two) = tokio::try_join!(audited.control_plane(), ControlPlane::start())?;
     assert_ne!(one.ready().server, two.ready().server);

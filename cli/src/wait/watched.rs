@@ -92,7 +92,7 @@ mod tests {
     #[case::replaced(vec![Event::Delete(jobset("u1", true)), Event::Apply(jobset("u2", false))], true)]
     #[case::deleted_before_its_end(vec![Event::Delete(jobset("u1", false))], false)]
     #[case::end_of_successor(vec![Event::Delete(jobset("u1", false)), Event::Delete(jobset("u2", true))], false)]
-    fn jobset_that_has_completed_and_is_deleted_in_one_burst_has_completed(
+    fn jobset_completed_and_deleted_at_once_counts_as_completed(
         #[case] burst: Vec<Event<JobSet>>,
         #[case] has_completed: bool,
     ) {

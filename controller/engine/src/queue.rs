@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_key_marked_twice_is_handed_out_once_and_more_urgently() {
+    fn key_marked_twice_is_taken_once_at_higher_urgency() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.mark("a/2", Bulk, now);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_key_marked_during_its_turn_is_due_when_the_turn_ends() {
+    fn key_marked_during_its_turn_follows_the_turn() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.pop(Bulk, now);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_failures_double_the_backoff_and_marks_do_not_shorten_it() {
+    fn failures_double_backoff_and_marks_keep_it() {
         let (mut world, mut now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         let mut waits = Vec::new();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_requeued_urgent_key_stays_urgent_when_a_bulk_event_marks_it() {
+    fn requeued_urgent_key_stays_urgent_after_bulk_mark() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         let later = now + Duration::from_secs(5);
         world.mark("a/1", Urgent, now);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_key_with_actions_waits_for_them_until_it_is_marked_urgent() {
+    fn key_with_actions_waits_until_marked_urgent() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();

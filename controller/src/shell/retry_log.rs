@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_series_is_logged_once_and_the_next_after_a_minute() {
+    fn series_of_failures_is_logged_once_a_minute() {
         let (mut log, now) = (RetryLog::default(), Instant::now());
         assert_eq!([0, 1, 2].map(|_| log.begins_logged_series(now)), [true, false, false]);
         assert_eq!(log.series, Some((now, true)));

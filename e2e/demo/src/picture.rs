@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pod_has_a_bar_for_each_state_and_each_change_of_the_jobset_a_mark() {
+    fn picture_has_bar_for_state_and_mark_for_change() {
         let pod = |name: &str, activity| Happening::Pod(name.to_owned(), activity);
         let happenings = [
             (0.0, pod("a", Activity::Restarts)),

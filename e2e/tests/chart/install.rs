@@ -29,7 +29,7 @@ const WEBHOOK: &str = "deployment/jobset-webhook";
 const CUSTOM: &str = "batch-system";
 
 #[tokio::test]
-async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_another_install() -> Result<()> {
+async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     install::install(&cluster, binaries().await?).await?;
     let certificates = Certificates::read(&cluster).await?;

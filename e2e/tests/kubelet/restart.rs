@@ -51,7 +51,7 @@ async fn worker_succeeds_during_restart_group_is_recreated() -> Result<()> {
 #[case::sidecar("fails-late", STORY_1)]
 #[case::supervisor("fails-late-supervised", SUPERVISED)]
 #[tokio::test]
-async fn worker_fails_after_success_of_another_group_is_recreated_and_completes(
+async fn worker_failing_after_another_succeeded_recreates_and_completes(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {

@@ -187,7 +187,7 @@ fn failed_read_is_repeated_with_backoff_and_hellos_wait() {
 }
 
 #[test]
-fn hello_for_a_jobset_that_does_not_exist_is_not_answered() {
+fn hello_for_missing_jobset_is_not_answered() {
     let mut test = TestDesk::new();
     test.hear(1, vec![hello(1)]);
     assert_eq!(test.next(), [Said::Read]);
@@ -262,7 +262,7 @@ fn jobset_of_the_same_name_is_another_one() {
 }
 
 #[test]
-fn read_older_than_a_write_is_answered_and_the_write_is_said_again() {
+fn read_older_than_write_repeats_the_write() {
     let mut test = TestDesk::with_agents();
     test.hear(1, vec![hello(3)]);
     assert_eq!(test.next(), [Said::Read]);

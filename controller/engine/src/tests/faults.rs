@@ -29,7 +29,7 @@ impl TestEngine {
 }
 
 #[test]
-fn next_event_during_the_slices_of_a_plan_is_planned_for_after_the_last() {
+fn event_during_slices_is_planned_after_last_slice() {
     let mut world = TestEngine::new(&["a/1"], 40);
     (0..40).for_each(|index| world.put_job("a/1", index, JobView::default()));
     let mut jobset = JobSet::clone(world.engine.store.jobset(&key("a/1")).unwrap());
@@ -55,7 +55,7 @@ fn next_event_during_the_slices_of_a_plan_is_planned_for_after_the_last() {
 #[rstest::rstest]
 #[case::transient(Failure::Transient)]
 #[case::refused(Failure::Refused)]
-fn next_failing_requests_do_not_keep_the_others_from_being_sent(#[case] failure: Failure) {
+fn failing_requests_leave_other_requests_alone(#[case] failure: Failure) {
     let mut world = TestEngine::new(&["a/1"], 12);
     let mut created = HashSet::new();
     for second in 0..30 {
@@ -81,7 +81,7 @@ fn next_failing_requests_do_not_keep_the_others_from_being_sent(#[case] failure:
 }
 
 #[test]
-fn see_panic_while_an_entry_is_rebuilt_is_not_repeated_at_once() {
+fn panic_while_entry_is_rebuilt_is_not_repeated_at_once() {
     let mut world = TestEngine::new(&["a/1"], 1);
     world.panic(0);
     let mut lists = 0;
@@ -116,7 +116,7 @@ fn finish_report_of_a_panic_that_conflicts_is_written_again() {
 }
 
 #[test]
-fn next_jobset_created_after_a_panic_of_its_job_has_one_work_at_a_time() {
+fn jobset_created_after_job_panic_has_one_work() {
     let mut world = TestEngine::new(&[], 0);
     world.panic(0);
     world.engine.apply(WatchEvent::Gone(Kind::Job, key(&format!("a/{PANICS}")), 2), world.start);
@@ -126,7 +126,7 @@ fn next_jobset_created_after_a_panic_of_its_job_has_one_work_at_a_time() {
 }
 
 #[test]
-fn observe_disrupted_pod_of_a_big_jobset_that_is_gone_is_urgent() {
+fn disrupted_pod_of_deleted_big_jobset_is_urgent() {
     let mut world = TestEngine::new(&["a/1"], 51);
     (0..51).for_each(|index| world.put_job("a/1", index, JobView::default()));
     let mut jobset = JobSet::clone(world.engine.store.jobset(&key("a/1")).unwrap());
@@ -154,7 +154,7 @@ fn observe_disrupted_pod_of_a_big_jobset_that_is_gone_is_urgent() {
 }
 
 #[test]
-fn next_requests_of_one_namespace_that_hang_leave_places_for_another() {
+fn hanging_requests_of_namespace_leave_places_for_another() {
     let names: Vec<String> = (0..PLACES).map(|index| format!("a/{index}")).collect();
     let mut world = TestEngine::new(&names.iter().map(String::as_str).collect::<Vec<_>>(), 120);
     let under_way: Vec<Work> = std::iter::from_fn(|| world.engine.next(world.now(0))).collect();
@@ -166,7 +166,7 @@ fn next_requests_of_one_namespace_that_hang_leave_places_for_another() {
 
 /// A Pod that the specification does not have any more runs in the synced epoch, because its Job cannot be resized.
 #[test]
-fn next_pod_outside_of_the_size_does_not_hold_up_a_restart() {
+fn pod_outside_size_does_not_delay_restart() {
     let mut settings = Settings::default();
     (settings.gates.elastic_job_set, settings.gates.in_place_restart) = (true, true);
     let mut world = TestEngine::new(&[], 0);

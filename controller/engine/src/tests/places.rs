@@ -71,7 +71,7 @@ fn next_slow_requests_that_are_not_cut_exceed_their_limit() {
 
 /// Of namespaces that nobody knows to hang, all places are taken by creations at once. Status writes have others.
 #[test]
-fn next_while_creations_of_many_namespaces_begin_to_hang_status_writes_go_on() {
+fn status_writes_go_on_while_creations_hang() {
     let mut cluster = SlowCluster::new(None);
     cluster.create_namespaces("well", 1, NO_DELAY);
     cluster.run(1_000);
@@ -83,7 +83,7 @@ fn next_while_creations_of_many_namespaces_begin_to_hang_status_writes_go_on() {
 
 /// A namespace whose requests hung once has its turn again as soon as they do not, beside others that hang all the time.
 #[test]
-fn next_after_requests_hung_once_does_not_wait_for_those_that_always_hang() {
+fn namespace_that_hung_once_passes_those_that_always_hang() {
     let mut cluster = SlowCluster::new(None);
     cluster.create_namespaces("well", 1, NO_DELAY);
     cluster.run(1_000);

@@ -119,7 +119,7 @@ impl Engine {
 }
 
 #[test]
-fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
+fn long_plan_is_sent_in_slices_later_ones_bulk() {
     let mut world = TestEngine::new(&["a/big"], 120);
     let mut slices = Vec::new();
     for _ in 0..4 {
@@ -133,7 +133,7 @@ fn next_plan_of_many_actions_is_sent_in_slices_of_which_the_later_are_bulk() {
 }
 
 #[test]
-fn next_urgent_jobset_comes_before_the_rest_of_a_big_plan() {
+fn urgent_jobset_precedes_rest_of_big_plan() {
     let mut world = TestEngine::new(&["a/big"], 120);
     let work = world.engine.next(world.now(0)).unwrap();
     world.succeed(work, 0);
@@ -158,7 +158,7 @@ fn next_bulk_work_leaves_half_of_the_places() {
 }
 
 #[test]
-fn next_jobset_whose_write_was_not_observed_waits_for_it_at_most_5_s() {
+fn jobset_waits_five_seconds_to_observe_its_write() {
     let mut world = TestEngine::new(&["a/1"], 1);
     let work = world.engine.next(world.now(0)).unwrap();
     let accepted = work.actions.iter().map(Request::of).collect();
@@ -183,7 +183,7 @@ fn finish_of_a_jobset_that_is_gone_has_no_effects() {
 }
 
 #[test]
-fn finish_with_a_lost_answer_tells_what_was_decided_once_the_status_is_observed() {
+fn lost_answer_decision_is_told_once_status_is_observed() {
     let mut world = TestEngine::new(&["a/1"], 1);
     let work = world.engine.next(world.now(0)).unwrap();
     world.succeed(work, 0);
@@ -209,7 +209,7 @@ fn finish_with_a_lost_answer_tells_what_was_decided_once_the_status_is_observed(
 
 /// To compare one message with the patterns of a failure policy can take a tenth of a second.
 #[test]
-fn next_compares_one_message_with_patterns_in_a_turn_of_the_loop() {
+fn one_turn_compares_one_message_with_patterns() {
     const JOBS: i32 = 5;
     let mut world = TestEngine::new(&["a/1", "b/1"], 1);
     for name in ["a/1", "b/1"] {

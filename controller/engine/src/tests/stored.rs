@@ -102,7 +102,7 @@ fn jobset_is_read_when_it_has_become_smaller() {
 }
 
 #[test]
-fn jobset_of_another_manager_is_left_to_it_though_it_is_not_read() {
+fn unreadable_jobset_of_another_manager_is_left_alone() {
     let (mut engine, mut object) = (engine(), jobset("a", 1000));
     object["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
     object["status"] = json!({ "replicatedJobsStatus": [{ "name": "w", "ready": 1 }], "jobsReady": "1/1" });
@@ -174,7 +174,7 @@ fn jobset_without_specification_says_so() {
 
 /// 250 volumes take 0.8 MiB, so that a namespace has room for five such JobSets.
 #[test]
-fn jobsets_beyond_the_memory_of_their_namespace_wait_until_there_is_room() {
+fn jobsets_beyond_namespace_memory_wait_for_room() {
     let mut engine = engine();
     let objects: Vec<Value> = (0..8).map(|number| jobset(&format!("j{number}"), 250)).collect();
     for object in &objects {
@@ -240,7 +240,7 @@ fn now(seconds: u64) -> Now {
 
 /// All namespaces have room for ten such JobSets. Beyond that, each has at least [`RESERVED`](super::stored::RESERVED).
 #[test]
-fn namespaces_share_the_memory_of_all_and_none_is_without_room() {
+fn namespaces_share_memory_and_each_has_room() {
     let settings = Settings { memory_of_namespace: 8 << 20, ..Settings::default() };
     let mut engine = Engine::new(settings);
     let names = ["a", "b", "c", "d"];

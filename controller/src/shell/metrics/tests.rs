@@ -210,7 +210,7 @@ fn ledger_facts_match_snapshot() {
 }
 
 #[test]
-fn series_of_a_jobset_begin_with_its_end_and_end_with_it() {
+fn jobset_series_begin_at_end_and_leave_with_jobset() {
     let registry = Registry::new();
     let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
     let counts = || ["failed", "completed"].map(|end| scraped(&registry).contains(&format!("jobset_{end}_total{{")));

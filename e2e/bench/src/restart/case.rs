@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_have_unique_files_and_foreign_pods_are_in_principal_one() {
+    fn cases_have_unique_files_principal_has_foreign_pods() {
         let cases = options("bench --agents 100,5000 --watch new,kept --recreate --foreign-pods 9").cases();
         let files: Vec<String> = cases.iter().map(|case| case.file()).collect();
         let of = |agents: u32| {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn manifest_for_go_manager_has_what_it_relies_on_and_rules_of_kubernetes() {
+    fn go_manager_manifest_has_its_fields_and_kubernetes_rules() {
         let strategy = Strategy::InPlace { watch: WatchMode::New, way: Way::Go };
         let jobset = manifest(&shape(2), strategy).unwrap();
         for field in ["successPolicy", "startupPolicy", "network", "failurePolicy"] {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_groups_have_three_times_as_long_and_others_no_target() {
+    fn larger_groups_have_triple_target_others_none() {
         let text = lines(&text(&[of_stream(15_000, WatchMode::New, 8.0), of_stream(100, WatchMode::New, 8.0)]));
         let lifts: Vec<_> = text.iter().filter(|line| line.starts_with("last lift, median")).collect();
         assert_eq!(lifts, ["last lift, median 8 s 9 s met", "last lift, median 8 s"]);

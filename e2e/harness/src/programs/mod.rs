@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filled_removes_folders_of_other_hashes_and_keeps_those_of_longer_names() {
+    fn filled_removes_other_hashes_and_keeps_longer_names() {
         let root = tempfile::tempdir().unwrap();
         let kept = ["kubernetes-1.37-0123", "kubernetes-1.37.building", "helm-0123", "lock"];
         for folder in kept.iter().chain(&["kubernetes-0123"]) {

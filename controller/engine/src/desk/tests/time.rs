@@ -29,7 +29,7 @@ fn time_of_statements_grows_though_the_clock_is_set_back() {
 }
 
 #[test]
-fn time_of_statements_passes_as_fast_as_real_time_though_the_clock_is_set() {
+fn statement_time_is_monotonic_when_clock_is_set() {
     let mut test = TestDesk::with_agents();
     let times = [(3, 0), (4, 3_600_000), (5, -3_600_000)].map(|(relay, set)| {
         test.wait(BEAT);
