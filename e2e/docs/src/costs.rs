@@ -80,7 +80,7 @@ fn add_holders(workspace: &Path, below: &str, patterns: &[&str], found: &mut BTr
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
         let path = format!("{below}{}", entry.file_name().to_string_lossy());
-        let is_page = path.strip_prefix("docs/src/").is_some_and(|page| !page.starts_with("reference/"));
+        let is_page = path.strip_prefix("docs/src/").is_some_and(|page| !page.starts_with("reference"));
         let is_test = path.ends_with("/tests.rs") || path.ends_with("/tests") && path != "webhook/tests";
         let is_left_out = is_page || is_test || path == CHANGELOG || USES.contains(&path.as_str());
         if is_left_out || entry.file_type()?.is_symlink() {
