@@ -13,7 +13,7 @@ const EXAMPLES: [(&str, &[&str]); 3] = [
         "a field of the failure policy",
         &["stable_seconds", "stableSeconds:", "`stableSeconds` (", "restart_backoff().stable", "backoff.stable"],
     ),
-    ("a message of the stream", &["^Beat", "::Beat", "^Report(Report)", "FromAgent::Report", "AgentEventKind::Report"]),
+    ("a message of the stream", &["^Beat", "::Beat", "FromAgent::Report", "AgentEventKind::Report"]),
     ("a metric", &["jobset_active_deadline_exceeded_total", "^DeadlineExceeded,", "Fact::DeadlineExceeded"]),
 ];
 
