@@ -179,10 +179,7 @@ impl AgentProcess {
                     ready.push_back(Ready::Channels(ChannelInput::Report(report)));
                 }
                 Output::SetTimer(wait) => self.timer = Some(when(AgentWait::Timer(wait))),
-                Output::Lift { epoch } => {
-                    self.timer = None;
-                    deeds.push(AgentDeed::Lift(epoch));
-                }
+                Output::Lift { epoch } => deeds.push(AgentDeed::Lift(epoch)),
                 Output::StopWorker { epoch, .. } => deeds.push(AgentDeed::StopWorker(epoch)),
                 Output::Restart { .. } => deeds.push(AgentDeed::Restart),
                 Output::Exit { code } => deeds.push(AgentDeed::Exit(code)),

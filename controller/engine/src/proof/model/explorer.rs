@@ -7,8 +7,6 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use rstest::rstest;
-
 use super::setting::Setting;
 use super::state::ModelState;
 use super::system::System;
@@ -141,13 +139,4 @@ fn brief(state: &ModelState) -> String {
         );
     }
     text
-}
-
-#[rstest]
-#[case::chain(&[(0, 1), (0, 2), (1, 2)], None)]
-#[case::cycle_after_the_beginning(&[(0, 1), (1, 2), (2, 1), (2, 3)], Some(1))]
-#[case::cycle_through_the_beginning(&[(0, 1), (1, 0)], Some(0))]
-fn explored_states_with_a_way_back_have_a_cycle(#[case] steps: &[(usize, usize)], #[case] first: Option<usize>) {
-    let explored = Explored { origins: vec![None; 4], steps: steps.to_vec() };
-    assert_eq!(explored.cycle(), first);
 }

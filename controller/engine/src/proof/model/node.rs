@@ -242,6 +242,7 @@ impl ModelMachine {
                 AgentDeed::StopWatch => agent.age = 0,
                 AgentDeed::Send(epoch) => agent.link.report = Some(epoch),
                 AgentDeed::Lift(epoch) => {
+                    agent.process.timer = None;
                     if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
                         self.worker = ModelWorker::Runs(epoch);
                     }
