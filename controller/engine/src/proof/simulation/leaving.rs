@@ -56,7 +56,7 @@ impl SimulatedCluster {
     /// None of these Pods could start its worker in the epoch that begins.
     pub(super) fn check_leaving(&self, leaving: &BTreeSet<String>, epoch: i32) -> CheckResult {
         let starts = |machine: &&SimulatedMachine| {
-            let waits = machine.agent.as_ref().is_some_and(|agent| agent.entered == Some(epoch) && !agent.is_lifted());
+            let waits = machine.agent.as_ref().is_some_and(|agent| agent.entered == Some(epoch) && !agent.lifted);
             let pod = self.api.pods.get(&machine.pod);
             // A kubelet that is asked to stop a Pod starts no container of it. A supervisor starts its worker itself.
             waits && !machine.lost && pod.is_some_and(|pod| !is_going(pod) || machine.supervised)
