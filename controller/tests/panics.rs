@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
-use clap::Parser as _;
 use jobset_api::conditions::INTERNAL_ERROR;
-use jobset_controller::args::Args;
-use jobset_controller::run::work;
 use jobset_controller::shell::Health;
 use jobset_harness::wait;
 use kube::ResourceExt as _;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::expect::uids;
 use crate::fixture::{LIMIT, Space, Vacant};
 use crate::jobsets::{group, jobset, with};
-use crate::program::{NAMESPACE, client_config};
+use crate::program::run_here;
 
 const PANIC: &str = "a panic of the test";
 
@@ -51,17 +47,8 @@ impl Panics {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panic_of_jobset_is_reported_and_others_restart() -> Result<()> {
-    let (vacant, panics, stop) = (Vacant::start().await?, Panics::default(), CancellationToken::new());
-    let health = panics.health("broken");
-    let args = Args::try_parse_from([
-        "jobset-controller",
-        "--health-listen=127.0.0.1:0",
-        "--metrics-listen=127.0.0.1:0",
-        "--metrics-secure=false",
-        &format!("--leader-elect-resource-namespace={NAMESPACE}"),
-    ])?;
-    let config = client_config(vacant.plane()).await?;
-    let ended = tokio::spawn(work(args, config, health.clone(), stop.clone()));
+    let (vacant, panics) = (Vacant::start().await?, Panics::default());
+    let (stop, ended) = run_here(vacant.plane(), &panics.health("broken"), &[]).await?;
     let space: &Space = &vacant;
     for name in ["broken", "other"] {
         let restarts = json!({"spec": {"failurePolicy": {"maxRestarts": 1}}});
