@@ -1,5 +1,5 @@
-//! The program in front of a real API server, from its start to SIGTERM: what it logs, and what becomes of a review that
-//! is in flight.
+//! The program in front of a real API server, from its start to SIGTERM: what it logs, when it is ready, and what becomes of a
+//! review that is in flight.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use jobset_certs::material::{CA_KEY, KEY};
+use jobset_certs::{Readiness, health};
 use jobset_harness::admission::{WEBHOOK, readyz, token};
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
@@ -14,7 +15,10 @@ use k8s_openapi::ByteString;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::api_server::good;
 use crate::certificates::{LEAF, SECRET};
@@ -121,4 +125,27 @@ async fn keys(plane: &Plane) -> Result<Vec<String>> {
         parts.extend(lists.map(|bytes| format!("{bytes:?}").trim_matches(['[', ']']).to_owned()));
     }
     Ok(parts)
+}
+
+#[tokio::test]
+async fn readiness_follows_the_certificate_and_falls_first() {
+    let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
+    let draining = CancellationToken::new();
+    let router = health::routes(ready, draining.clone());
+    let get = async |path: &str| {
+        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    assert_eq!(get("/healthz").await.0, 200);
+    assert_eq!(get("/readyz").await, (503, "starting\n".to_owned()));
+    readiness.send_replace(Readiness::Ready);
+    assert_eq!(get("/readyz").await.0, 200);
+    readiness.send_replace(Readiness::ReadyBut("a file is broken".to_owned()));
+    assert_eq!(get("/readyz").await, (200, "ok, but a file is broken\n".to_owned()));
+    draining.cancel();
+    assert_eq!(get("/readyz").await, (503, "shutting down\n".to_owned()));
+    assert_eq!(get("/healthz").await.0, 200);
 }

@@ -9,8 +9,7 @@ use clap::Parser as _;
 use hyper::Method;
 use jobset_api::JobSet;
 use jobset_api::gates::Gates;
-use jobset_certs::health;
-use jobset_certs::{Readiness, Resolver};
+use jobset_certs::Resolver;
 use jobset_webhook::args::Args;
 use jobset_webhook::connections::{Drain, serve};
 use jobset_webhook::jobset::Terms;
@@ -25,11 +24,9 @@ use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 use crate::client::{Client, Http, JSON, authority, certificates, request};
 
@@ -378,29 +375,6 @@ async fn drain_finishes_requests_and_refuses_new_connections() {
     timeout(LIMIT, stream.read_to_string(&mut answer)).await.expect("the connection is closed").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains(r#""allowed":true"#), "{answer}");
     timeout(LIMIT, server.task).await.expect("the server ends").unwrap();
-}
-
-#[tokio::test]
-async fn readiness_follows_the_certificate_and_falls_first() {
-    let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
-    let draining = CancellationToken::new();
-    let router = health::routes(ready, draining.clone());
-    let get = async |path: &str| {
-        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-        let response = router.clone().oneshot(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
-    };
-    assert_eq!(get("/healthz").await.0, 200);
-    assert_eq!(get("/readyz").await, (503, "starting\n".to_owned()));
-    readiness.send_replace(Readiness::Ready);
-    assert_eq!(get("/readyz").await.0, 200);
-    readiness.send_replace(Readiness::ReadyBut("a file is broken".to_owned()));
-    assert_eq!(get("/readyz").await, (200, "ok, but a file is broken\n".to_owned()));
-    draining.cancel();
-    assert_eq!(get("/readyz").await, (503, "shutting down\n".to_owned()));
-    assert_eq!(get("/healthz").await.0, 200);
 }
 
 #[test]
